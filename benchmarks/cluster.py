@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from benchmarks.figures import result, spreads, table, tell
+from benchmarks.figures import report_to, result, spreads, table
 from benchmarks.requests import RATE, Load, ask, until
 from tests.e2e.support import Stage, stage
 from tests.e2e.watching import Watch
@@ -26,7 +26,7 @@ from tests.traffic.nodes import World
 from tests.traffic.spaces import inside
 from tests.traffic.support import LOCAL, addresses, make, sees_endpoints, served
 
-CALM = 0.3
+IDLE = 0.3
 """Seconds for which something must be so to count."""
 MANY, ROOM = 40, ["172.18.254.0/26"]
 PORT = 80
@@ -74,12 +74,12 @@ def serving(world: World, *nodes: str, **spec: str) -> Iterator[str]:
     try:
         yield addresses(world)[0]
     finally:
-        gone(world, "web")
+        removed(world, "web")
         for pod in list(world.pods.values()):
             world.remove(pod)
 
 
-def gone(world: World, *names: str) -> None:
+def removed(world: World, *names: str) -> None:
     """Delete Services and wait until they are gone."""
     for name in names:
         world.delete(name)
@@ -94,10 +94,10 @@ def pod_moves(world: World, figures: Figures) -> None:
         sees_endpoints(world, "web", 2)
         began = time.perf_counter()
         world.terminate(old)
-        until(lambda: answered(load, time.perf_counter() - CALM) == {"b"}, "all reaches b")
+        until(lambda: answered(load, time.perf_counter() - IDLE) == {"b"}, "all reaches b")
         figures.add("pod moves (Local): last request to the old one", max(0.0, last(load, "a", began) - began))
         world.remove(old)
-        time.sleep(CALM)
+        time.sleep(IDLE)
     figures.count("pod moves (Local)", load)
 
 
@@ -110,7 +110,7 @@ def kube_proxy_hangs(world: World, figures: Figures) -> None:
         began = time.perf_counter()
         os.kill(proxy.pid, signal.SIGSTOP)
         try:
-            until(lambda: answered(load, time.perf_counter() - CALM) == {"b"}, "b alone serves")
+            until(lambda: answered(load, time.perf_counter() - IDLE) == {"b"}, "b alone serves")
         finally:
             os.kill(proxy.pid, signal.SIGCONT)
         figures.add("kube-proxy hangs (Local): last request to it", max(0.0, last(load, "a", began) - began))
@@ -123,14 +123,14 @@ def loop_killed(world: World, play: Stage, watch: Watch, figures: Figures) -> Wa
         watch.process.kill()
         watch.process.wait()
         began = time.perf_counter()
-        again = Watch(play, "--plain")
-        until(lambda: "converged" in again.told(), "it has converged")
+        retry = Watch(play, "--plain")
+        until(lambda: "converged" in retry.reported(), "it has converged")
         figures.add("loop killed: the next one has converged", time.perf_counter() - began)
-        time.sleep(CALM)
+        time.sleep(IDLE)
         if addresses(world) != [at]:
             raise SystemExit(f"the address {at} became {addresses(world)}")
     figures.count("loop killed and started again", load)
-    return again
+    return retry
 
 
 def many_at_once(world: World, figures: Figures) -> None:
@@ -147,7 +147,7 @@ def many_at_once(world: World, figures: Figures) -> None:
     figures.add(f"{MANY} Services at once: all serve", time.perf_counter() - began)
     if len(places) != MANY:
         raise SystemExit(f"{MANY} Services have {len(places)} addresses")
-    gone(world, *names)
+    removed(world, *names)
     world.remove(world.pods["a"])
 
 
@@ -160,10 +160,10 @@ def measure(world: World, runs: int) -> Figures:
         watch = Watch(play, "--plain")
         try:
             for number in range(-1, runs):
-                kept = figures if number >= 0 else Figures()
+                retained = figures if number >= 0 else Figures()
                 for scenario in scenarios:
-                    scenario(world, kept)
-                watch = loop_killed(world, play, watch, kept)
+                    scenario(world, retained)
+                watch = loop_killed(world, play, watch, retained)
         finally:
             watch.close()
     return figures
@@ -182,7 +182,7 @@ def main() -> None:
         world.host.space.shell("; ".join(f"ip route replace local {network} dev lo" for network in ROOM))
         figures = measure(world, args.runs)
     spread = {"shared": spreads(figures.milliseconds)}
-    tell(table(spread), *(f"{what:<60}{number:>8}" for what, number in figures.counts.items()))
+    report_to(table(spread), *(f"{what:<60}{number:>8}" for what, number in figures.counts.items()))
     notes = [f"{RATE} requests a second, each a new connection; real kube-proxy (iptables), three Nodes"]
     result("cluster", notes, runs=args.runs, milliseconds=spread, counts={"shared": figures.counts})
 

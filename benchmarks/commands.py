@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from benchmarks.figures import result, spreads, table, tell
+from benchmarks.figures import report_to, result, spreads, table
 from tests.e2e.support import Stage, node, port, service, stage
 
 COMMANDS = (("status",), ("up", "--yes"), ("preview",))
@@ -35,21 +35,21 @@ def settled(services: int) -> Iterator[Stage]:
         yield play
 
 
-def seconds(words: Sequence[str]) -> float:
+def seconds(terms: Sequence[str]) -> float:
     """Run a program to its end, and return how long it took."""
     begun = time.perf_counter()
-    subprocess.run(words, check=True, capture_output=True)
+    subprocess.run(terms, check=True, capture_output=True)
     return time.perf_counter() - begun
 
 
 def measure(play: Stage, runs: int) -> dict[str, list[float]]:
     """Run each command in turns, the first time uncounted; in milliseconds."""
     programs = {"an empty program": [sys.executable, "-c", ""]}
-    programs |= {" ".join(words): [LOCALLB, "-C", str(play.root), *words] for words in COMMANDS}
+    programs |= {" ".join(terms): [LOCALLB, "-C", str(play.root), *terms] for terms in COMMANDS}
     figures: dict[str, list[float]] = {name: [] for name in programs}
     for number in range(-1, runs):
-        for name, words in programs.items():
-            took = seconds(words)
+        for name, terms in programs.items():
+            took = seconds(terms)
             if number >= 0:
                 figures[name].append(took * 1000)
     return figures
@@ -63,7 +63,7 @@ def main() -> None:
     args = parser.parse_args()
     with settled(args.services) as play:
         figures = {f"{args.services} Services": spreads(measure(play, args.runs))}
-    tell(table(figures))
+    report_to(table(figures))
     result("commands", [AIMS], milliseconds=figures)
 
 

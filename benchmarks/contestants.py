@@ -76,9 +76,9 @@ class EnvoyWithFiles:
         for name, text in sorted(self.files(ports, backend).items(), key=lambda item: "besrcl".index(item[0][0])):
             place = self.directory / name
             if not place.exists() or place.read_text() != text:
-                beside = self.directory / f".{name}"
-                beside.write_text(text)
-                beside.rename(place)
+                sibling = self.directory / f".{name}"
+                sibling.write_text(text)
+                sibling.rename(place)
 
     def stop(self) -> None:
         """End the process and remove its directory."""
@@ -184,9 +184,9 @@ def manifests(ports: list[int], backend: tuple[str, int]) -> str:
 class Locallb:
     """local-lb as a whole: manifests in, traffic out. Kept in memory, as a watch loop would, or a command each time."""
 
-    def __init__(self, name: str, *, kept: bool, settings: Mapping[str, object] | None = None) -> None:
+    def __init__(self, name: str, *, retained: bool, settings: Mapping[str, object] | None = None) -> None:
         self.name = name
-        self._kept = kept
+        self._retained = retained
         self._prepared = "proxies" in (settings or {})
         self._root = Path(tempfile.mkdtemp(prefix="llb-bench-", dir="/tmp"))
         for file in ("Pulumi.yaml", "__main__.py"):
@@ -212,11 +212,11 @@ class Locallb:
 
     def change(self, ports: list[int], backend: tuple[str, int]) -> None:
         """Rename other manifests into place and run `up`."""
-        beside = self._root / "manifests" / "all.new"
-        beside.write_text(manifests(ports, backend))
-        beside.rename(self._root / "manifests" / "all.json")
+        sibling = self._root / "manifests" / "all.new"
+        sibling.write_text(manifests(ports, backend))
+        sibling.rename(self._root / "manifests" / "all.json")
         os.environ["XDG_STATE_HOME"] = str(self._root / "s")
-        if self._kept:
+        if self._retained:
             result = self._engine.up(self._session.program())
             if not result.ok:
                 raise SystemExit(str(result.diagnostics))
@@ -225,7 +225,7 @@ class Locallb:
 
     def stop(self) -> None:
         """Destroy the stack."""
-        if self._kept:
+        if self._retained:
             self._engine.destroy()
         else:
             self._command("destroy")

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Protocol as Shape
 
 from benchmarks.contestants import Locallb, by_hand
-from benchmarks.figures import result, spreads, table, tell
+from benchmarks.figures import report_to, result, spreads, table
 from benchmarks.traffic import ADDRESS, PORT, backend, until
 from locallb.envoy import ARGUMENTS
 from locallb.runtimes.docker.engine_api import Containers
@@ -77,9 +77,9 @@ class DockerRun:
         return self.directory.name
 
 
-def docker(*words: str) -> str:
+def docker(*terms: str) -> str:
     """Run Docker's own command."""
-    return subprocess.run(["docker", *words], check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(["docker", *terms], check=True, capture_output=True, text=True).stdout.strip()
 
 
 @contextmanager
@@ -102,11 +102,11 @@ def measure(contestants: list[Contestant], where: tuple[str, int], runs: int) ->
             began = time.perf_counter()
             contestant.start([PORT], where)
             try:
-                taken = (until(where[0], PORT) - began) * 1000
+                claimed = (until(where[0], PORT) - began) * 1000
             finally:
                 contestant.stop()
             if number >= 0:
-                times[contestant.name].append(taken)
+                times[contestant.name].append(claimed)
     return times
 
 
@@ -131,8 +131,8 @@ def main() -> None:
         process.start()
         common = {"runtime": "docker", "image": image}
         ours = [
-            Locallb("up, kept, host", kept=True, settings=common),
-            Locallb("up, kept, publish", kept=True, settings={**common, "network": {"publish": name}}),
+            Locallb("up, kept, host", retained=True, settings=common),
+            Locallb("up, kept, publish", retained=True, settings={**common, "network": {"publish": name}}),
         ]
         alone = [DockerRun("docker run, host", image, "host"), DockerRun("docker run, publish", image, name)]
         try:
@@ -142,7 +142,7 @@ def main() -> None:
                 run.close()
             process.terminate()
     spread = {name: spreads({"Service created: first byte": values}) for name, values in times.items()}
-    tell(table(spread), *(f"{name:<34}{ratio}" for name, ratio in ratios(times).items()))
+    report_to(table(spread), *(f"{name:<34}{ratio}" for name, ratio in ratios(times).items()))
     result("docker", runs=runs, milliseconds=spread, ratios=ratios(times))
 
 

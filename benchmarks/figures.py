@@ -56,7 +56,7 @@ def table(figures: Table, unit: str = "ms") -> str:
     return "\n".join(lines)
 
 
-def tell(*lines: str) -> None:
+def report_to(*lines: str) -> None:
     """Say something to whoever waits: on standard error, at once."""
     sys.stderr.write("".join(f"{line}\n" for line in lines))
     sys.stderr.flush()

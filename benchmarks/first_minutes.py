@@ -28,7 +28,7 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.figures import result, spreads, table, tell
+from benchmarks.figures import report_to, result, spreads, table
 from benchmarks.requests import ask, until
 from tests.cluster.controlplane import Objects, control_plane
 from tests.e2e.support import backends, port, service
@@ -37,7 +37,7 @@ from tests.kubelets.ready import make_ready
 from tests.kubelets.workloads import Workloads
 
 PORT = 8080
-MOST = 120.0
+MAX = 120.0
 """Seconds until a run has failed."""
 INSTALLED, SERVED = "installation", "command to first byte"
 
@@ -54,8 +54,8 @@ class Place:
 
     def first_byte(self) -> float:
         """Wait until the address in the Service's status answers; return when it did."""
-        until(self._address, "an address", MOST)
-        return until(lambda: ask(self._address(), PORT), "the first byte", MOST)
+        until(self._address, "an address", MAX)
+        return until(lambda: ask(self._address(), PORT), "the first byte", MAX)
 
     def _address(self) -> str:
         status = (self.cluster.read("web") or {}).get("status", {})
@@ -64,7 +64,7 @@ class Place:
     def withdraw(self) -> None:
         """Delete the Service, and wait for whoever has a finalizer on it."""
         self.cluster.delete("web")
-        until(lambda: self.cluster.read("web") is None, "the deletion", MOST)
+        until(lambda: self.cluster.read("web") is None, "the deletion", MAX)
 
 
 @contextmanager
@@ -99,15 +99,15 @@ def with_kubelets() -> Iterator[Place]:
 def installed(wheel: Path, room: Path) -> Path:
     """Install as a user does; return the command."""
     subprocess.run([sys.executable, "-m", "venv", room], check=True)
-    words = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)]
-    subprocess.run([room / "bin/python", *words], check=True)
+    terms = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)]
+    subprocess.run([room / "bin/python", *terms], check=True)
     return room / "bin/locallb"
 
 
 def _around(home: Path, kubeconfig: Path) -> Mapping[str, str]:
-    kept: Mapping[str, str] = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    retained: Mapping[str, str] = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     places = {"HOME": str(home), "LOCALLB_LEDGER": str(home / "ledger"), "KUBECONFIG": str(kubeconfig)}
-    return {**kept, **places, "DOCKER_HOST": f"unix://{home}/nobody.sock"}
+    return {**retained, **places, "DOCKER_HOST": f"unix://{home}/nobody.sock"}
 
 
 def _allow_loopback(command: Path, home: Path, kubeconfig: Path) -> None:
@@ -129,21 +129,21 @@ def watching(command: Path, home: Path, kubeconfig: Path) -> Iterator[None]:
         yield
     finally:
         watch.terminate()
-        watch.wait(MOST)
+        watch.wait(MAX)
         subprocess.run([command, "destroy", "--yes"], cwd=home, env=around, check=True, capture_output=True)
 
 
 @contextmanager
-def running(words: str, kubeconfig: Path) -> Iterator[None]:
+def running(terms: str, kubeconfig: Path) -> Iterator[None]:
     """Run another program for the cluster."""
-    command = [word.replace("{kubeconfig}", str(kubeconfig)) for word in shlex.split(words)]
+    command = [word.replace("{kubeconfig}", str(kubeconfig)) for word in shlex.split(terms)]
     program = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield
     finally:
         program.terminate()
         try:
-            program.wait(MOST)
+            program.wait(MAX)
         finally:
             program.kill()
 
@@ -164,11 +164,11 @@ def of_the_wheel(wheel: Path, place: Place) -> Mapping[str, float]:
     try:
         began = time.perf_counter()
         command = installed(wheel, home / "venv")
-        there = time.perf_counter()
+        present = time.perf_counter()
         if place.loopback:
             _allow_loopback(command, home, place.kubeconfig)
         return {
-            INSTALLED: there - began,
+            INSTALLED: present - began,
             SERVED: served(place, lambda: watching(command, home, place.kubeconfig)),
         }
     finally:
@@ -199,11 +199,11 @@ def main() -> None:
         parser.error("--command needs --kubelets")
     seconds: dict[str, dict[str, list[float]]] = {}
     with with_kubelets() if given.kubelets else hand_made() as place:
-        for who, figures in measure(place, given):
+        for party, figures in measure(place, given):
             for what, value in figures.items():
-                seconds.setdefault(who, {}).setdefault(what, []).append(value)
-    found = {who: spreads(values) for who, values in seconds.items()}
-    tell(table(found, "s"))
+                seconds.setdefault(party, {}).setdefault(what, []).append(value)
+    found = {party: spreads(values) for party, values in seconds.items()}
+    report_to(table(found, "s"))
     result("first_minutes", seconds=found)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 
-from benchmarks.figures import Spread, result, spreads, table, tell
+from benchmarks.figures import Spread, report_to, result, spreads, table
 from benchmarks.gateways import ROUTES, Document, cluster, route
 from benchmarks.scale import SOURCE, Driven
 from locallb.watch import gc_tuning
@@ -43,7 +43,7 @@ class Served:
         """Give one route a hostname of that number, and look."""
         self.play.write("route.yaml", route(0, 0, f"v{number}.test"))
         with lent(self.play.homes):
-            clock = self.driven.look(SOURCE)
+            clock = self.driven.inspect(SOURCE)
         if self.driven.updates() != 1:
             raise SystemExit(f"a changed route led to {self.driven.updates()} updates instead of one")
         if counted:
@@ -69,7 +69,7 @@ def serving(gateways: int) -> Iterator[Served]:
         write_all(play, cluster(gateways))
         driven = Driven(play)
         try:
-            driven.look(Mark(Cause.START))
+            driven.inspect(Mark(Cause.START))
             gc_tuning.set_aside()
             yield Served(gateways, play, driven)
         finally:
@@ -92,14 +92,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sizes", default=SIZES, help=f"numbers of Gateways, separated by commas ({SIZES})")
     parser.add_argument("--runs", type=int, default=40, help="events per stack (40)")
-    asked = parser.parse_args()
-    served = measure([int(size) for size in asked.sizes.split(",")], asked.runs)
+    requested = parser.parse_args()
+    served = measure([int(size) for size in requested.sizes.split(",")], requested.runs)
     columns: dict[str, dict[str, Spread]] = {f"{stand.gateways} Gateways": spreads(stand.costs) for stand in served}
-    tell(table(columns))
+    report_to(table(columns))
     few, many = served[0], served[-1]
     for name in (WALL, CPU):
         ratio = spreads(many.costs)[name]["p50"] / spreads(few.costs)[name]["p50"]
-        tell(f"{name}: {ratio:.2f} times at {many.gateways} Gateways of what it is at {few.gateways}")
+        report_to(f"{name}: {ratio:.2f} times at {many.gateways} Gateways of what it is at {few.gateways}")
     result("gateway_events", milliseconds=columns, routes_per_gateway=ROUTES)
 
 

@@ -20,7 +20,7 @@ import httpx2
 from lightkube import Client
 
 from benchmarks.nodes import FIRST
-from benchmarks.requests import PATIENCE, Load, until
+from benchmarks.requests import TIMEOUT, Load, until
 from locallb.gateway.kinds import KINDS
 from locallb.kubernetes.api.client import SERVICE
 from locallb.kubernetes.api.object_types import SECRET, SLICE
@@ -180,8 +180,8 @@ def _forget() -> None:
     subprocess.run([_tool(), "link", "del", _LINK], check=False, capture_output=True)
 
 
-def _ip(*words: str) -> None:
-    subprocess.run([_tool(), *words], check=True)
+def _ip(*terms: str) -> None:
+    subprocess.run([_tool(), *terms], check=True)
 
 
 def _tool() -> str:
@@ -191,7 +191,7 @@ def _tool() -> str:
 def get(address: str, path: str = "/") -> str:
     """Make one request on a new connection. Gives the body; nothing if it failed."""
     try:
-        with socket.create_connection((address, HTTP), timeout=PATIENCE) as client:
+        with socket.create_connection((address, HTTP), timeout=TIMEOUT) as client:
             client.sendall(_REQUEST.format(path).encode())
             with client.makefile("rb") as answer:
                 return _body(answer.read())
@@ -221,7 +221,7 @@ def shown(address: str, trusted: ssl.SSLContext) -> bytes:
     """Return the certificate that a new connection is shown; nothing if it failed."""
     try:
         with (
-            socket.create_connection((address, HTTPS), timeout=PATIENCE) as plain,
+            socket.create_connection((address, HTTPS), timeout=TIMEOUT) as plain,
             trusted.wrap_socket(plain, server_hostname=HOST) as client,
         ):
             return client.getpeercert(binary_form=True) or b""
@@ -233,7 +233,7 @@ class Held:
     """One connection by TLS that is kept, and asked on."""
 
     def __init__(self, address: str, trusted: ssl.SSLContext) -> None:
-        plain = socket.create_connection((address, HTTPS), timeout=PATIENCE)
+        plain = socket.create_connection((address, HTTPS), timeout=TIMEOUT)
         self._connection = http.client.HTTPConnection(address, HTTPS)
         self._connection.sock = trusted.wrap_socket(plain, server_hostname=HOST)
         self._connection.auto_open = 0  # it never connects again by itself

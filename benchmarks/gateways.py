@@ -58,10 +58,10 @@ def cluster(gateways: int) -> list[Document]:
 
 @dataclass(slots=True)
 class Stand:
-    """A cluster of so many Gateways, of which one route changes; without `kept` all is planned again."""
+    """A cluster of so many Gateways, of which one route changes; without `retained` all is planned again."""
 
     gateways: int
-    kept: AnyMemo | None
+    retained: AnyMemo | None
     parsed: ParseMemory = field(default_factory=ParseMemory)
     documents: list[Document] = field(init=False)
     seconds: list[float] = field(default_factory=list)
@@ -75,10 +75,10 @@ class Stand:
         self.documents[0] = route(0, 0, host)
         read = parse_objects(CLUSTER, self.documents, self.parsed)
         access = {CLUSTER: Access("kubeconfig", ContextName("c"))}
-        seen = Snapshot(Home("p", "s", "/p"), gateway_api=read.gateway_api, access=access, host=HostFacts())
-        planner = self.kept or AnyMemo()
+        observed = Snapshot(Home("p", "s", "/p"), gateway_api=read.gateway_api, access=access, host=HostFacts())
+        planner = self.retained or AnyMemo()
         began = time.process_time()
-        make_plan(seen, SETTINGS, planner)
+        make_plan(observed, SETTINGS, planner)
         self.seconds.append(time.process_time() - began)
 
 

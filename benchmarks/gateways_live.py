@@ -23,7 +23,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
-from benchmarks.figures import Spread, result, spreads, table, tell
+from benchmarks.figures import Spread, report_to, result, spreads, table
 from benchmarks.gateway_world import (
     HTTP,
     PODS,
@@ -44,7 +44,7 @@ from benchmarks.gateway_world import (
 from benchmarks.nodes import served
 from benchmarks.requests import RATE, connects, until
 from benchmarks.targets import OurLoop, target
-from benchmarks.watch import CALM, SPARED, Figures, note
+from benchmarks.watch import IDLE, SPARED, Figures, note
 from tests.cluster.controlplane import control_plane
 from tests.e2e.support import free_prefix
 from tests.envoy.certificates import Authority, Pair
@@ -84,14 +84,14 @@ class Stand:
 def first_gateway(stand: Stand, figures: Figures) -> None:
     """Create the only Gateway, several times: its kinds aren't followed before. The last one stays."""
     address = f"{stand.prefix}.{stand.number + 1}"
-    there = gateway(address, "there")
+    present = gateway(address, "there")
     for number in range(RARE):
         if number:
-            stand.source.remove(there)
+            stand.source.remove(present)
             until(lambda: not connects(address, HTTP), "the refusal")
             time.sleep(SPARED)
         began = time.perf_counter()
-        stand.source.put(there)
+        stand.source.put(present)
         at = until(lambda: get(address) == FIRST_POD, "the first byte")
         figures.add("first Gateway of a source: first byte", at - began)
 
@@ -122,7 +122,7 @@ def route_changed(stand: Stand, figures: Figures) -> None:
             stand.source.put(route(to))
             at = until(lambda answer=answer: get(stand.address) == answer, "the change")  # type: ignore[misc]
             figures.add("HTTPRoute changed: in effect", at - began)
-            time.sleep(CALM)
+            time.sleep(IDLE)
     note(figures, "HTTPRoute changed", load)
 
 
@@ -138,16 +138,16 @@ def pod_comes_and_goes(stand: Stand, figures: Figures) -> None:
         stand.source.put(slice_of("pods", *PODS))
         until(lambda: of_other(began), "traffic to the added pod")
         figures.add("pod added: first request to it", min(of_other(began)) - began)
-        time.sleep(CALM)
+        time.sleep(IDLE)
         began = time.perf_counter()
         stand.source.put(slice_of("pods", FIRST_POD))
-        until(lambda: not of_other(max(began, time.perf_counter() - CALM)) and _calm(began), "its last request")
+        until(lambda: not of_other(max(began, time.perf_counter() - IDLE)) and _idle(began), "its last request")
         figures.add("pod removed: last request to it", max(of_other(began), default=began) - began)
     note(figures, "pod added, removed", load)
 
 
-def _calm(since: float) -> bool:
-    return time.perf_counter() > since + CALM
+def _idle(since: float) -> bool:
+    return time.perf_counter() > since + IDLE
 
 
 def rotated(stand: Stand, figures: Figures) -> None:
@@ -161,7 +161,7 @@ def rotated(stand: Stand, figures: Figures) -> None:
         stand.source.put(secret(stand.pairs[0]))
         at = until(lambda: shown(stand.address, stand.trusted) not in {before, b""}, "the certificate")
         figures.add("certificate rotated: new connections have it", at - began)
-        time.sleep(CALM)
+        time.sleep(IDLE)
         figures.count("certificate rotated: connections cut", not held.goes_on())
 
 
@@ -215,7 +215,7 @@ def main() -> None:
     never = {name: each.never for name, each in measured.items()}
     notes = [f"{RATE} requests a second while a route or pod changes, each a new connection", AIMS]
     notes += ["proxies wait for the next Gateway"] if args.mode == "spares" else []
-    tell(table(milliseconds), *(f"{name:<22}{counted}" for name, counted in counts.items()), *notes)
+    report_to(table(milliseconds), *(f"{name:<22}{counted}" for name, counted in counts.items()), *notes)
     result("gateways_live", notes, runs=args.runs, milliseconds=milliseconds, counts=counts, never=never)
 
 

@@ -11,7 +11,7 @@ import multiprocessing
 from ipaddress import ip_address
 
 from benchmarks.contestants import Contestant, EnvoyWithFiles, Files
-from benchmarks.figures import result, spreads, table, tell
+from benchmarks.figures import report_to, result, spreads, table
 from benchmarks.throughput import CLIENTS, CONNECTIONS, HAND, backend, measure, ratios
 from benchmarks.traffic import ADDRESS
 from locallb.envoy import render
@@ -89,7 +89,7 @@ def main() -> None:
         figures = measure(clients, contestants, args.runs, args.seconds)
     distributions = {name: spreads(measured.values) for name, measured in figures.items()}
     compared, failed = ratios(figures), {name: measured.failed for name, measured in figures.items()}
-    tell(table(distributions, ""), f"ratios to {HAND}: {compared}", f"connections that broke: {failed}")
+    report_to(table(distributions, ""), f"ratios to {HAND}: {compared}", f"connections that broke: {failed}")
     notes = [f"{CONNECTIONS} connections in {CLIENTS} client processes, on the same cores as proxy and backend"]
     result("http", notes, runs=args.runs, figures=distributions, ratios=compared, failed=failed)
 

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from benchmarks.requests import Load, Request, ask, until
-from benchmarks.watch import CALM, Figures
+from benchmarks.watch import IDLE, Figures
 from tests.envoy.log_reading import Reader, reading, was_accepted
 
 Place = tuple[str, int]
@@ -21,7 +21,7 @@ FindProxy = Callable[[str, int], Path]
 
 
 @contextmanager
-def asked(figures: Figures, what: str, place: Place, rate: int, find: FindProxy | None) -> Iterator[None]:
+def requested(figures: Figures, what: str, place: Place, rate: int, find: FindProxy | None) -> Iterator[None]:
     """Ask at a constant rate while the block runs and for a moment after it, and count what failed."""
     with ExitStack() as stack:
         reader = stack.enter_context(reading(find(*place))) if find else None
@@ -29,7 +29,7 @@ def asked(figures: Figures, what: str, place: Place, rate: int, find: FindProxy 
             until(lambda: ask(*place) and reader.lines, "the log")
         with Load(*place, rate) as load:
             yield
-            time.sleep(1 + CALM)
+            time.sleep(1 + IDLE)
         failed = load.failed
         began = [request.began for request in failed]
         figures.add(f"{what}: first to last failed request", max(began) - min(began) if began else 0.0)

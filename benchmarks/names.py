@@ -19,13 +19,13 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
-from benchmarks.figures import result, spreads, table, tell
+from benchmarks.figures import report_to, result, spreads, table
 from benchmarks.nodes import FIRST, served
 from benchmarks.requests import until
 from benchmarks.services import PREFIX, Services
 from benchmarks.targets import target
 from tests.cluster.controlplane import control_plane
-from tests.dns.questions import asked
+from tests.dns.questions import requested
 
 NODE, PORT = "127.0.0.21", 8080
 NAMESPACE, CLUSTER = "n", "real"
@@ -56,7 +56,7 @@ class Question:
     def _ask(self) -> None:
         while not self._over.wait(PAUSE):
             try:
-                _, addresses, _ = asked(self._server, self._name)
+                _, addresses, _ = requested(self._server, self._name)
             except OSError:
                 continue
             if addresses:
@@ -71,21 +71,21 @@ def run_once(services: Services, server: tuple[str, int], number: int) -> tuple[
     with Question(server, f"{PREFIX}{name}.{NAMESPACE}.{CLUSTER}.test").asking() as question:
         services.create(name, (PORT, FIRST + number))
         address = services.address(name)
-        told = time.perf_counter()
+        reported = time.perf_counter()
         until(lambda: question.answered is not None, "an answer")
         assert question.answered
         at, addresses = question.answered
     assert addresses == [address]
     services.delete(name)
-    services.gone(name)
-    return (told - began) * 1000, (at - told) * 1000
+    services.removed(name)
+    return (reported - began) * 1000, (at - reported) * 1000
 
 
 def measure(mode: str, root: Path, runs: int) -> dict[str, list[float]]:
     """Measure one mode; its first run isn't counted."""
     server = f"127.{100 + secrets.randbelow(150)}.{secrets.randbelow(250)}.200", 5300
     dns = {"zones": [{"zone": "test", "embedded": f"{server[0]}:{server[1]}"}]}
-    told, named = list[float](), list[float]()
+    reported, named = list[float](), list[float]()
     with ExitStack() as stack:
         plane = stack.enter_context(control_plane(CLUSTER, root / mode))
         services = Services(plane.root / "owner.kubeconfig", NAMESPACE, {})
@@ -94,9 +94,9 @@ def measure(mode: str, root: Path, runs: int) -> dict[str, list[float]]:
         for number in range(-1, runs):
             first, after = run_once(services, server, number + 1)
             if number >= 0:
-                told.append(first)
+                reported.append(first)
                 named.append(after)
-    return {"address told": told, "name resolvable after that": named}
+    return {"address told": reported, "name resolvable after that": named}
 
 
 def main() -> None:
@@ -111,7 +111,7 @@ def main() -> None:
             figures = {mode: spreads(measure(mode, root, args.runs)) for mode in args.modes.split(",")}
     finally:
         shutil.rmtree(root, ignore_errors=True)
-    tell(table(figures))
+    report_to(table(figures))
     result("names", [f"aim: {AIM} ms after the address"], milliseconds=figures)
 
 

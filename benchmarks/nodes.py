@@ -110,12 +110,12 @@ def far_node() -> Iterator[FarNode]:
 
 def _forget() -> None:
     """Remove the namespace, and the link with it, also one that a killed run left."""
-    for words in (("netns", "del", _SPACE), ("link", "del", _NEAR_LINK)):
-        subprocess.run([_tool(), *words], check=False, capture_output=True)
+    for terms in (("netns", "del", _SPACE), ("link", "del", _NEAR_LINK)):
+        subprocess.run([_tool(), *terms], check=False, capture_output=True)
 
 
-def _ip(*words: str) -> None:
-    subprocess.run([_tool(), *words], check=True)
+def _ip(*terms: str) -> None:
+    subprocess.run([_tool(), *terms], check=True)
 
 
 def _tool() -> str:

@@ -21,7 +21,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.figures import result, spreads, table, tell
+from benchmarks.figures import report_to, result, spreads, table
 from tests.e2e.support import Stage, node, port, service, stage
 from tests.e2e.watching import Watch, page_of, watching
 from tests.report.browser import Browser, Tab, running
@@ -71,7 +71,7 @@ def write(play: Stage, number: int, *ports: int) -> None:
 
 def updates(watch: Watch) -> int:
     """Return how many updates the watch has told."""
-    return len(re.findall(r" updated ", watch.told()))
+    return len(re.findall(r" updated ", watch.reported()))
 
 
 def change(play: Stage, watch: Watch, number: int) -> None:
@@ -83,8 +83,8 @@ def change(play: Stage, watch: Watch, number: int) -> None:
 
 def used(watch: Watch) -> float:
     """Return the milliseconds of processor time that the watch had."""
-    words = Path(f"/proc/{watch.process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(words[11]) + int(words[12])) * 1000 / os.sysconf("SC_CLK_TCK")
+    terms = Path(f"/proc/{watch.process.pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(terms[11]) + int(terms[12])) * 1000 / os.sysconf("SC_CLK_TCK")
 
 
 def cost(play: Stage, watch: Watch, runs: int) -> float:
@@ -151,10 +151,10 @@ def main() -> None:
     with stage() as play, running() as browser:
         prepare(play, args.services)
         with watching(play, "--plain") as watch:
-            until(lambda: "converged" in watch.told())
+            until(lambda: "converged" in watch.reported())
             changes["without a page"] = cost(play, watch, args.runs)
         with watching(play, "--plain", "--page", "127.0.0.1:0") as watch:
-            until(lambda: "converged" in watch.told())
+            until(lambda: "converged" in watch.reported())
             changes["nobody looks"] = cost(play, watch, args.runs)
             tab, took = drawn(browser, page_of(watch), args.services)
             changes["one looks"] = cost(play, watch, args.runs)
@@ -164,8 +164,8 @@ def main() -> None:
                 frames(tab, "changing", "", args.seconds, figures)
             complaints = tab.complaints
     milliseconds = {name: spreads(each) for name, each in figures.items()}
-    tell(table(milliseconds), f"{'all drawn after':<40}{took:>10.0f}")
-    tell(*(f"{f'a change, {name}':<40}{value:>10.1f}" for name, value in changes.items()))
+    report_to(table(milliseconds), f"{'all drawn after':<40}{took:>10.0f}")
+    report_to(*(f"{f'a change, {name}':<40}{value:>10.1f}" for name, value in changes.items()))
     result("page", [str(complaints)] if complaints else [], milliseconds=milliseconds, drawn=took, changes=changes)
 
 

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from benchmarks.contestants import Contestant, EnvoyWithFiles, Locallb, by_hand, ours
-from benchmarks.figures import Spread, result, spreads, table, tell
+from benchmarks.figures import Spread, report_to, result, spreads, table
 from benchmarks.traffic import ADDED, NEW, OLD, PORT, RATE, Load, backend, until
 
 FIRST_BYTE, CHANGED, PORT_ADDED = "first byte", "backend changed", "port added"
@@ -106,10 +106,10 @@ def main() -> None:
     contestants: list[Contestant] = [
         EnvoyWithFiles("Envoy by hand", by_hand),
         EnvoyWithFiles("Envoy, our files", ours),
-        Locallb("up, kept", kept=True),
-        Locallb("spare, kept", kept=True, settings={"proxies": {"mode": "per-service", "spares": 1}}),
-        Locallb("shared, kept", kept=True, settings={"proxies": "shared"}),
-        Locallb("up, command", kept=False),
+        Locallb("up, kept", retained=True),
+        Locallb("spare, kept", retained=True, settings={"proxies": {"mode": "per-service", "spares": 1}}),
+        Locallb("shared, kept", retained=True, settings={"proxies": "shared"}),
+        Locallb("up, command", retained=False),
     ]
     try:
         figures = measure(contestants, runs)
@@ -119,7 +119,7 @@ def main() -> None:
     for process in backends:
         process.terminate()
     tabled = tables(figures)
-    tell(table(tabled["milliseconds"]), *(f"{name:<22}{count}" for name, count in tabled["counts"].items()))  # type: ignore[arg-type]
+    report_to(table(tabled["milliseconds"]), *(f"{name:<22}{count}" for name, count in tabled["counts"].items()))  # type: ignore[arg-type]
     result("proxy", [f"{RATE} requests a second meanwhile"], runs=runs, **tabled)
 
 

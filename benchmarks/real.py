@@ -24,12 +24,12 @@ from pathlib import Path
 
 from lightkube import Client, KubeConfig
 
-from benchmarks.figures import Spread, result, spreads, table, tell
-from benchmarks.lost import FindProxy, asked
+from benchmarks.figures import Spread, report_to, result, spreads, table
+from benchmarks.lost import FindProxy, requested
 from benchmarks.requests import ask, connects, until
 from benchmarks.services import Services
 from benchmarks.targets import OurLoop, absent, target
-from benchmarks.watch import CALM, MANY, Figures
+from benchmarks.watch import IDLE, MANY, Figures
 from tests.kubelets.cluster import Cluster, kubelet_cluster
 from tests.kubelets.deployments import SERVED, Deployments
 from tests.kubelets.images import AGNHOST
@@ -93,13 +93,13 @@ def first_byte(stand: Stand, figures: Figures, what: str, place: tuple[str, int]
     address, port = place
     node_port, answered = stand.services.node_port("web", port), threading.Event()
 
-    def asked(node: str) -> float:
+    def requested(node: str) -> float:
         at = until(lambda: answered.is_set() or ask(node, node_port), "kube-proxy")
         answered.set()
         return at
 
     with ThreadPoolExecutor() as pool:
-        nodes = [pool.submit(asked, node) for node in stand.nodes if node_port]
+        nodes = [pool.submit(requested, node) for node in stand.nodes if node_port]
         at = until(lambda: ask(address, port), "the first byte")
         figures.add(what, at - began)
         if nodes:
@@ -124,7 +124,7 @@ def pod_moves(stand: Stand, figures: Figures) -> None:
     with figures.part("pod moves"):
         address = stand.services.address("moved")
         until(lambda: ask(address, PORT[0]), "the first byte")
-        with asked(figures, "pod moves", (address, PORT[0]), RATE, stand.find):
+        with requested(figures, "pod moves", (address, PORT[0]), RATE, stand.find):
             stand.deployments.roll(APP)
             until(lambda: ask(address, PORT[0]), "the new pod")
     clear(stand, "moved")
@@ -134,8 +134,8 @@ def clear(stand: Stand, *names: str) -> None:
     """Delete Services and wait until they are gone."""
     stand.services.delete(*names)
     with suppress(TimeoutError):
-        stand.services.gone(*names)
-    time.sleep(CALM)
+        stand.services.removed(*names)
+    time.sleep(IDLE)
 
 
 def measure(  # noqa: PLR0913 - what is measured, and how its failures are told apart
@@ -156,9 +156,9 @@ def measure(  # noqa: PLR0913 - what is measured, and how its failures are told 
         deployments.deploy(APP, 1, affinity=_ELSEWHERE)
         try:
             for number in range(-1, runs):
-                kept = figures if number >= 0 else Figures()
-                run_once(Stand(stands["Cluster"], deployments, nodes, find), kept)
-                pod_moves(Stand(stands["Local"], deployments, nodes, find), kept)
+                retained = figures if number >= 0 else Figures()
+                run_once(Stand(stands["Cluster"], deployments, nodes, find), retained)
+                pod_moves(Stand(stands["Local"], deployments, nodes, find), retained)
         finally:
             stands["Local"].clear()
             deployments.delete_deployments()
@@ -172,7 +172,7 @@ def _services(kubeconfig: Path, namespace: str, spec: Mapping[str, object], poli
 
 def ours(args: argparse.Namespace, cluster: Cluster, notes: list[str]) -> Iterator[tuple[str, Figures]]:
     """Measure `locallb watch` in every mode, in every way."""
-    for way in args.ways.split(","):
+    for way in args.pod_paths.split(","):
         for mode in args.modes.split(","):
             if why := absent(mode):
                 notes.append(f"{mode} isn't measured: {why}")
@@ -183,7 +183,7 @@ def ours(args: argparse.Namespace, cluster: Cluster, notes: list[str]) -> Iterat
                 yield f"{mode}, {way}", measure(kubeconfig, "n", WAYS[way], args.runs, find=find)
 
 
-def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each target (default: %(default)s)")
@@ -193,7 +193,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--image", default=AGNHOST, help="agnhost, as that cluster's Nodes have it")
     parser.add_argument("--namespace", default="default", help="where Services are made (default: %(default)s)")
     parser.add_argument("--name", default="as found", help="what to call it in the table")
-    return parser.parse_args(words)
+    return parser.parse_args(terms)
 
 
 def main() -> None:
@@ -207,15 +207,15 @@ def main() -> None:
     with ExitStack() as stack:
         if args.kubeconfig:
             figures = measure(Path(args.kubeconfig), args.namespace, WAYS["node-ports"], args.runs, image=args.image)
-            who = iter([(args.name, figures)])
+            party = iter([(args.name, figures)])
         else:
             make_ready()
-            who = ours(args, stack.enter_context(kubelet_cluster()), notes)
-        for name, figures in who:
+            party = ours(args, stack.enter_context(kubelet_cluster()), notes)
+        for name, figures in party:
             milliseconds[name] = spreads(figures.milliseconds)
             counts[name], never[name] = figures.counts, figures.never
-            tell(table({name: milliseconds[name]}))
-            tell(*(f"{name:<22}{what:<52}{number:>6}" for what, number in figures.counts.items()))
+            report_to(table({name: milliseconds[name]}))
+            report_to(*(f"{name:<22}{what:<52}{number:>6}" for what, number in figures.counts.items()))
     result("real", notes, runs=args.runs, milliseconds=milliseconds, counts=counts, never=never)
 
 

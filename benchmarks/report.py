@@ -56,10 +56,10 @@ def by_measure(figures: Spreads) -> str:
     lines = []
     for what in measures:
         cells = [measured.get(what) for measured in figures.values()]
-        told = [
+        reported = [
             f"{number(cell['p50'])} ({number(cell['min'])}-{number(cell['max'])})" if cell else "" for cell in cells
         ]
-        lines.append([what, *told])
+        lines.append([what, *reported])
     return rows(["p50 (min-max)", *figures], lines)
 
 
@@ -94,10 +94,10 @@ def tables(result: Result) -> str:
 
 def plot(title: str, figures: Mapping[str, Mapping[str, float]], unit: str) -> str:
     """Draw a bar for each median, from nothing to the most, so that lengths compare as the figures do."""
-    most = max(measured["max"] for measured in figures.values())
+    maximum = max(measured["max"] for measured in figures.values())
 
     def at(value: float) -> float:
-        return LEFT + value / most * (WIDTH - LEFT - RIGHT)
+        return LEFT + value / maximum * (WIDTH - LEFT - RIGHT)
 
     height = TOP + BAR * len(figures) + 14
     style = 'font-family="sans-serif" font-size="12"'

@@ -16,17 +16,17 @@ from typing import Self
 
 RATE = 200
 """Requests a second."""
-PATIENCE = 3.0
+TIMEOUT = 3.0
 """Seconds after which a request has failed."""
 LONGEST = 30.0
 """Seconds that anything may take to come true."""
 REQUEST = b"GET / HTTP/1.0\r\n\r\n"
 
 
-def ask(address: str, port: int, patience: float = PATIENCE) -> str:
+def ask(address: str, port: int, timeout: float = TIMEOUT) -> str:
     """Make one request. Gives what came first, or nothing if it failed."""
     try:
-        with socket.create_connection((address, port), timeout=patience) as client:
+        with socket.create_connection((address, port), timeout=timeout) as client:
             client.sendall(REQUEST)
             return client.recv(64).decode(errors="replace")
     except OSError:
@@ -36,7 +36,7 @@ def ask(address: str, port: int, patience: float = PATIENCE) -> str:
 def connects(address: str, port: int) -> bool:
     """Return whether a connection is accepted."""
     try:
-        socket.create_connection((address, port), timeout=PATIENCE).close()
+        socket.create_connection((address, port), timeout=TIMEOUT).close()
     except OSError:
         return False
     return True
@@ -98,7 +98,7 @@ class Load:
     async def _one(self) -> None:
         began, answer, client = time.perf_counter(), "", ""
         try:
-            async with asyncio.timeout(PATIENCE):
+            async with asyncio.timeout(TIMEOUT):
                 reader, writer = await asyncio.open_connection(*self._place)
                 client = ":".join(map(str, writer.get_extra_info("sockname")[:2]))
                 try:

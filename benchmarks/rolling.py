@@ -20,13 +20,13 @@ from pathlib import Path
 from lightkube import Client, KubeConfig
 from lightkube.types import PatchType
 
-from benchmarks.figures import result, spreads, table, tell
-from benchmarks.lost import FindProxy, asked
+from benchmarks.figures import report_to, result, spreads, table
+from benchmarks.lost import FindProxy, requested
 from benchmarks.real import ROUTES, WAYS
 from benchmarks.requests import RATE, ask, until
 from benchmarks.services import Services
 from benchmarks.targets import OurLoop, target
-from benchmarks.watch import CALM, Figures
+from benchmarks.watch import IDLE, Figures
 from locallb.kubernetes.api.object_types import NODE, POD
 from tests.kubelets.cluster import Cluster, KubeletNode, kubelet_cluster
 from tests.kubelets.deployments import CONTAINER, SERVED, Deployments
@@ -66,24 +66,24 @@ class Stand:
         self.deployments = Deployments(client, NAMESPACE, AGNHOST)
 
     @contextmanager
-    def asked(self, what: str, pods: int, spec: Mapping[str, object]) -> Iterator[None]:
+    def requested(self, what: str, pods: int, spec: Mapping[str, object]) -> Iterator[None]:
         """Ask a Service of so many pods while something happens to them, and count what failed."""
         with self.figures.part(what):
             self.deployments.deploy(APP, pods, **spec)
             self.services.create(APP, PORT)
             address = self.services.address(APP)
             until(lambda: ask(address, PORT[0]), "the first byte")
-            time.sleep(CALM)
-            with asked(self.figures, what, (address, PORT[0]), RATE, self.find):
+            time.sleep(IDLE)
+            with requested(self.figures, what, (address, PORT[0]), RATE, self.find):
                 yield
         self.services.delete(APP)
-        self.services.gone(APP)
+        self.services.removed(APP)
         self.deployments.delete_deployments()
 
 
 def rolls(stand: Stand, what: str, spec: Callable[[], Mapping[str, object]]) -> None:
     """Replace twenty pods, some at a time."""
-    with stand.asked(what, PODS, spec()):
+    with stand.requested(what, PODS, spec()):
         stand.deployments.roll(APP)
 
 
@@ -91,14 +91,14 @@ def drained(stand: Stand) -> None:
     """Empty a Node, take it away, and put it back afterwards."""
     node = stand.cluster.node("worker")
     document = stand.client.get(NODE, node.name)
-    with stand.asked("Node drained and removed", ON_NODES, graceful()):
+    with stand.requested("Node drained and removed", ON_NODES, graceful()):
         cordon(stand.client, node, cordoned=True)
         for pod, place in stand.deployments.pods(APP).items():
             if place == node.name:
                 stand.client.delete(POD, pod, namespace=NAMESPACE)
         stand.deployments.wait(APP)
         stand.client.delete(NODE, node.name)
-        time.sleep(CALM)
+        time.sleep(IDLE)
     metadata = {key: document["metadata"][key] for key in ("name", "labels")}
     spec = {key: value for key, value in document["spec"].items() if key != "unschedulable"}
     stand.client.create(NODE.from_dict({"metadata": metadata, "spec": spec}))
@@ -107,7 +107,7 @@ def drained(stand: Stand) -> None:
 
 def dies(stand: Stand) -> None:
     """Have a Node answer nothing, and nobody is told."""
-    with stand.asked("Node falls silent", ON_NODES, at_once()), stand.cluster.node("worker").silent():
+    with stand.requested("Node falls silent", ON_NODES, at_once()), stand.cluster.node("worker").silent():
         time.sleep(SILENCE)
 
 
@@ -142,7 +142,7 @@ def main() -> None:
         assert isinstance(measured, OurLoop)
         figures = measure(cluster, args.runs, measured.directory)
     milliseconds = {args.mode: spreads(figures.milliseconds)}
-    tell(table(milliseconds), *(f"{what:<60}{number:>8}" for what, number in figures.counts.items()))
+    report_to(table(milliseconds), *(f"{what:<60}{number:>8}" for what, number in figures.counts.items()))
     notes = [f"{RATE} requests a second, each a new connection; policy Cluster"]
     result("rolling", notes, runs=args.runs, milliseconds=milliseconds, counts=figures.counts, never=figures.never)
 

@@ -31,7 +31,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from benchmarks.contestants import private_memory
-from benchmarks.figures import Spread, result, spreads, table, tell
+from benchmarks.figures import Spread, report_to, result, spreads, table
 from locallb.cli.observe import observe
 from locallb.cli.session import Session
 from locallb.engine.state.project import load_config
@@ -84,7 +84,7 @@ class Driven:
     def __init__(self, play: Stage) -> None:
         session = Session.open(play.root, "dev")
         self.settings = session.settings
-        self.seen: list[tuple[float, LoopEvent]] = []
+        self.observed: list[tuple[float, LoopEvent]] = []
         configuration = session.project.stack_file("dev")
         engine = session.engine(lambda _event: None)
         self.loop = Loop(
@@ -92,33 +92,33 @@ class Driven:
             engine,
             lambda: stack_settings(load_config(session.project, "dev")),
             configuration,
-            lambda event: self.seen.append((time.perf_counter(), event)),
+            lambda event: self.observed.append((time.perf_counter(), event)),
             observe=observe,
         )
         self.loop._planner.triggers._watched = self.settings  # noqa: SLF001 - nothing but us says when to look
 
-    def look(self, mark: Mark) -> Clock:
+    def inspect(self, mark: Mark) -> Clock:
         """Have it look until all is converged."""
-        self.seen.clear()
+        self.observed.clear()
         loop, clock = self.loop, Clock()
         loop._take(mark)  # noqa: SLF001 - as above
-        loop._look()  # noqa: SLF001 - as above
+        loop._inspect()  # noqa: SLF001 - as above
         clock.stop()
-        told = [event for _, event in self.seen]
-        for event in told:
+        reported = [event for _, event in self.observed]
+        for event in reported:
             if isinstance(event, Failed) or (isinstance(event, Updated) and event.failed):
                 raise SystemExit(f"the loop failed: {event}")
-        if not isinstance(told[-1], Converged):
-            raise SystemExit(f"the loop didn't converge: {told[-1]}")
+        if not isinstance(reported[-1], Converged):
+            raise SystemExit(f"the loop didn't converge: {reported[-1]}")
         return clock
 
     def planned(self) -> tuple[float, Planned]:
         """Return the last plan, and when it was there."""
-        return next((at, planned) for at, planned in self.seen if isinstance(planned, Planned))
+        return next((at, planned) for at, planned in self.observed if isinstance(planned, Planned))
 
     def updates(self) -> int:
         """Return how many updates the last look led to."""
-        return sum(isinstance(event, Updated) for _, event in self.seen)
+        return sum(isinstance(event, Updated) for _, event in self.observed)
 
     def close(self) -> None:
         """Let go of what it holds."""
@@ -161,11 +161,11 @@ def events(driven: Driven, play: Stage, node_port: int, figures: Figures, runs: 
     """Measure events: the first of each kind isn't counted."""
     for run in range(runs + 1):
         write(play, 0, node_port, more=run % 2 == 0)
-        changed = driven.look(SOURCE)
+        changed = driven.inspect(SOURCE)
         if driven.updates() != 1:
             raise SystemExit("a change of one Service didn't lead to one update")
         write(play, 0, node_port, more=run % 2 == 0)
-        same = driven.look(SOURCE)
+        same = driven.inspect(SOURCE)
         if driven.updates():
             raise SystemExit("a file that is written as it was led to an update")
         if run:
@@ -180,10 +180,10 @@ def arrivals(driven: Driven, play: Stage, node_port: int, figures: Figures, runs
     """
     for run in range(runs + 1):
         write(play, NEW, node_port)
-        added = driven.look(SOURCE)
+        added = driven.inspect(SOURCE)
         alone = driven.updates() == 1
         (play.manifests / f"s{NEW}.yaml").unlink()
-        removed = driven.look(SOURCE)
+        removed = driven.inspect(SOURCE)
         if not alone or driven.updates() != 1:
             raise SystemExit("a Service that came or went didn't lead to one update")
         if run:
@@ -222,7 +222,7 @@ def measure(size: int, runs: int, *, profile: bool) -> Figures:
         for number in range(size):
             write(play, number, node_port)
         driven = Driven(play)
-        figures.add("everything from nothing", driven.look(Mark(Cause.START)))
+        figures.add("everything from nothing", driven.inspect(Mark(Cause.START)))
         snapshot = driven.planned()[1].snapshot
         if snapshot is None:
             raise SystemExit("the loop planned without a snapshot")
@@ -235,12 +235,12 @@ def measure(size: int, runs: int, *, profile: bool) -> Figures:
             arrivals(driven, play, node_port, figures, runs)
             gc.collect()
             figures.sizes["loop: private memory after arrivals, MiB"] = round(private_memory(os.getpid()), 2)
-        driven.look(SOURCE)
+        driven.inspect(SOURCE)
         snapshot = driven.planned()[1].snapshot or snapshot
         planning(snapshot, driven, figures, runs)
         driven.close()
-        again = starts(play, figures, profile=profile)
-        again.close()
+        retry = starts(play, figures, profile=profile)
+        retry.close()
     return figures
 
 
@@ -249,11 +249,11 @@ def starts(play: Stage, figures: Figures, *, profile: bool) -> Driven:
     planned = figures.milliseconds.setdefault("start: until planned", [])
     driven = Driven(play)
     if profile:
-        profiled(lambda: driven.look(Mark(Cause.START)), "a start")
+        profiled(lambda: driven.inspect(Mark(Cause.START)), "a start")
         return driven
     while True:
         began = time.perf_counter()
-        figures.add("start: until all are checked", driven.look(Mark(Cause.START)))
+        figures.add("start: until all are checked", driven.inspect(Mark(Cause.START)))
         planned.append((driven.planned()[0] - began) * 1000)
         if len(planned) == STARTS:
             return driven
@@ -265,7 +265,7 @@ def profiled(work: Callable[[], object], what: str) -> None:
     """Tell where the time of something goes."""
     profile = cProfile.Profile()
     profile.runcall(work)
-    tell(f"== {what}")
+    report_to(f"== {what}")
     pstats.Stats(profile, stream=sys.stderr).sort_stats("cumulative").print_stats(70)
 
 
@@ -296,8 +296,8 @@ def main() -> None:
         process.join()
         name = f"{size} Services"
         milliseconds[name], counted[name] = spreads(figures.milliseconds), figures.sizes
-        tell(table({name: milliseconds[name]}))
-        tell(*(f"{'':<22}{what:<34}{value:>10}" for what, value in figures.sizes.items()))
+        report_to(table({name: milliseconds[name]}))
+        report_to(*(f"{'':<22}{what:<34}{value:>10}" for what, value in figures.sizes.items()))
     result("scale", milliseconds=milliseconds, sizes=counted)
 
 

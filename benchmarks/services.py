@@ -81,7 +81,7 @@ class Services:
         self._wait(lambda: (PREFIX + name, port) in self._node_ports, f"the NodePort of {name}")
         return self._node_ports[PREFIX + name, port]
 
-    def gone(self, *names: str) -> None:
+    def removed(self, *names: str) -> None:
         """Wait until deleted Services are gone. Raises TimeoutError."""
         self._wait(lambda: not any(PREFIX + name in self._addresses for name in names), "the deletion")
 
@@ -152,8 +152,8 @@ class Services:
         name = item["metadata"]["name"]
         ports = {(name, port["port"]): int(port.get("nodePort", 0)) for port in item["spec"].get("ports", ())}
         with self._news:
-            for left in [key for key in self._node_ports if key[0] == name]:
-                del self._node_ports[left]
+            for remaining in [key for key in self._node_ports if key[0] == name]:
+                del self._node_ports[remaining]
             if kind == "DELETED":
                 self._addresses.pop(name, None)
             else:

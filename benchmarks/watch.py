@@ -27,7 +27,7 @@ from pathlib import Path
 
 from benchmarks import traffic
 from benchmarks.contestants import EnvoyWithFiles, by_hand
-from benchmarks.figures import Spread, result, spreads, table, tell
+from benchmarks.figures import Spread, report_to, result, spreads, table
 from benchmarks.nodes import FIRST, FarNode, can_be_far, far_node, served
 from benchmarks.requests import RATE, Load, ask, connects, until
 from benchmarks.services import Services
@@ -38,7 +38,7 @@ NEAR, SECOND = "127.0.0.21", "127.0.0.22"
 """Where the test cluster's Nodes are; the second one is far away where this user may make it so."""
 PORT, ADDED = (8080, FIRST), (8081, FIRST + 1)
 MANY, IDLE = 10, 30
-CALM = 0.3
+REST = 0.3
 """Seconds without anything after which an effect is complete."""
 SPARED = 0.8
 """Seconds in which spares are started again."""
@@ -74,7 +74,7 @@ class Figures:
             yield
         except TimeoutError as error:
             self.never[name] = self.never.get(name, 0) + 1
-            tell(f"  {name}: {error}")
+            report_to(f"  {name}: {error}")
 
 
 @dataclass
@@ -118,7 +118,7 @@ def port_added(stand: Stand, target: Target, figures: Figures, address: str) -> 
         target.act()
         figures.add("port added: serves", until(lambda: ask(address, ADDED[0]), "the added port") - began)
         target.acted()
-        time.sleep(CALM)
+        time.sleep(REST)
     note(figures, "port added", load)
 
 
@@ -134,7 +134,7 @@ def node_excluded(stand: Stand, figures: Figures, address: str) -> None:
         stand.services.exclude(stand.second_name, excluded=True)
         try:
             until(
-                lambda: not used_after(max(began, time.perf_counter() - CALM - 0.05)) and calm(began), "the exclusion"
+                lambda: not used_after(max(began, time.perf_counter() - REST - 0.05)) and rested(began), "the exclusion"
             )
             last = max(
                 (request.began for request in tuple(load.requests) if request.answer == stand.second), default=began
@@ -153,9 +153,9 @@ def node_excluded(stand: Stand, figures: Figures, address: str) -> None:
     note(figures, "Node excluded, included", load)
 
 
-def calm(since: float) -> bool:
+def rested(since: float) -> bool:
     """Return whether long enough ago."""
-    return time.perf_counter() > since + CALM
+    return time.perf_counter() > since + REST
 
 
 def proxy_killed(loop: OurLoop, figures: Figures, address: str) -> None:
@@ -226,7 +226,7 @@ def clear(stand: Stand, target: Target, *names: str) -> None:
     target.act()
     target.acted()
     with suppress(TimeoutError):
-        stand.services.gone(*names)
+        stand.services.removed(*names)
     time.sleep(SPARED)
 
 
@@ -272,17 +272,17 @@ def envoy_by_hand(runs: int) -> Figures:
     backend = multiprocessing.Process(target=traffic.backend, args=(traffic.OLD,), daemon=True)
     backend.start()
     for number in range(-1, runs):
-        kept = figures if number >= 0 else Figures()
+        retained = figures if number >= 0 else Figures()
         began = time.perf_counter()
         hand.start([traffic.PORT], traffic.OLD)
         try:
-            kept.add("Service created: first byte", traffic.until(traffic.OLD[0], traffic.PORT) - began)
+            retained.add("Service created: first byte", traffic.until(traffic.OLD[0], traffic.PORT) - began)
             began = time.perf_counter()
             hand.change([traffic.PORT, traffic.ADDED], traffic.OLD)
-            kept.add("port added: serves", traffic.until(traffic.OLD[0], traffic.ADDED) - began)
+            retained.add("port added: serves", traffic.until(traffic.OLD[0], traffic.ADDED) - began)
         finally:
             hand.stop()
-        many_by_hand(kept)
+        many_by_hand(retained)
     backend.terminate()
     return figures
 
@@ -340,7 +340,7 @@ def ours(args: argparse.Namespace, stack: ExitStack, notes: list[str]) -> Iterat
             yield mode, measure(stand, measured, args.runs)
 
 
-def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each target (default: %(default)s)")
@@ -350,7 +350,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--selector", default="", help="key=value of pods that answer instead")
     parser.add_argument("--namespace", default="default", help="where Services are made (default: %(default)s)")
     parser.add_argument("--name", default="as found", help="what to call it in the table")
-    args = parser.parse_args(words)
+    args = parser.parse_args(terms)
     if args.kubeconfig and not (args.node_port_host or args.selector):
         parser.error("say by --node-port-host or --selector who answers on NodePorts")
     return args
@@ -365,13 +365,13 @@ def main() -> None:
     never: dict[str, dict[str, int]] = {}
     with ExitStack() as stack:
         limit = [("Envoy by hand", envoy_by_hand(args.runs))]
-        who = theirs(args, stack) if args.kubeconfig else ours(args, stack, notes)
-        for name, figures in chain(limit, who):
+        party = theirs(args, stack) if args.kubeconfig else ours(args, stack, notes)
+        for name, figures in chain(limit, party):
             milliseconds[name] = spreads(figures.milliseconds)
             counts[name], never[name] = figures.counts, figures.never
-            tell(table({name: milliseconds[name]}))
-            tell(*(f"{name:<22}{what:<52}{number:>6}" for what, number in figures.counts.items()))
-    tell(*notes)
+            report_to(table({name: milliseconds[name]}))
+            report_to(*(f"{name:<22}{what:<52}{number:>6}" for what, number in figures.counts.items()))
+    report_to(*notes)
     result("watch", notes, runs=args.runs, milliseconds=milliseconds, counts=counts, never=never)
 
 

@@ -77,10 +77,10 @@ class ClusterAccess(pulumi.ComponentResource):
         if pod_ranges:
             _bind(name, f"{NAME}-pod-ranges", RANGE_RULES, subjects, below)
         if cluster_dns:
-            there, called = meta(name=f"{NAME}-cluster-dns", namespace="kube-system"), f"{name}-cluster-dns"
+            present, called = meta(name=f"{NAME}-cluster-dns", namespace="kube-system"), f"{name}-cluster-dns"
             role = _role("Role", f"{NAME}-cluster-dns")
-            rbac.Role(called, metadata=there, rules=_rules(CLUSTER_DNS_RULES), opts=below)
-            rbac.RoleBinding(called, metadata=there, role_ref=role, subjects=subjects, opts=below)
+            rbac.Role(called, metadata=present, rules=_rules(CLUSTER_DNS_RULES), opts=below)
+            rbac.RoleBinding(called, metadata=present, role_ref=role, subjects=subjects, opts=below)
         if gateways is not None or ingresses is not None:
             _read_in(name, "secrets", {*(gateways or ()), *(ingresses or ())}, subjects, below)
         if gateways is not None:
@@ -115,8 +115,8 @@ def _read_in(
     rbac, meta, some = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs, f"{NAME}-{what}"
     rbac.ClusterRole(f"{name}-{what}", metadata=meta(name=some), rules=_rules(_IN_NAMESPACES[what]), opts=below)
     for namespace in sorted(namespaces):
-        there, role = meta(name=some, namespace=namespace), _role("ClusterRole", some)
-        rbac.RoleBinding(f"{name}-{what}-{namespace}", metadata=there, role_ref=role, subjects=subjects, opts=below)
+        present, role = meta(name=some, namespace=namespace), _role("ClusterRole", some)
+        rbac.RoleBinding(f"{name}-{what}-{namespace}", metadata=present, role_ref=role, subjects=subjects, opts=below)
 
 
 def _rules(rules: tuple[Rule, ...]) -> list[k8s.rbac.v1.PolicyRuleArgs]:

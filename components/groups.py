@@ -60,8 +60,8 @@ class _Declaration(Struct):
         )
         if resource.outputs is not None:
             return pulumi.ComponentResource(resource.key.type, resource.key.name, inputs, options)
-        known_later = self._outputs.get(resource.key, set()) - {"id"}
-        properties = {**dict.fromkeys(sorted(known_later)), **inputs}
+        resolved_later = self._outputs.get(resource.key, set()) - {"id"}
+        properties = {**dict.fromkeys(sorted(resolved_later)), **inputs}
         return pulumi.CustomResource(resource.key.type, resource.key.name, properties, options)
 
     def _resolved(self, value: Any) -> Any:  # noqa: ANN401 - a JSON-like value

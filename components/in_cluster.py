@@ -51,9 +51,9 @@ class InCluster(pulumi.ComponentResource):
         super().__init__("locallb:index:InCluster", name, {}, opts)
         below = pulumi.ResourceOptions(parent=self)
         metadata = k8s.meta.v1.ObjectMetaArgs(name=NAME, namespace=namespace)
-        told, deployed = yaml.safe_load_all(shipped(_MANIFEST).read_text(encoding="utf-8"))
+        reported, deployed = yaml.safe_load_all(shipped(_MANIFEST).read_text(encoding="utf-8"))
         self.access = ClusterAccess(name, namespace=namespace, leader_election=True, **(rights or {}), opts=below)
-        data = {_STACK: configuration or told["data"][_STACK]}
+        data = {_STACK: configuration or reported["data"][_STACK]}
         config = k8s.core.v1.ConfigMap(name, metadata=metadata, data=data, opts=below)
         pod = deployed["spec"]["template"]["spec"]
         for container in (*pod["initContainers"], *pod["containers"]):

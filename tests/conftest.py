@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.environment import kept
+from tests.environment import retained
 from tests.envoy.certificates import Authority, Pair
 
 pytest_plugins = ["tests.tiers", "tests.workers", "tests.left_behind"]
@@ -94,7 +94,7 @@ class Golden:
 @pytest.fixture(autouse=True)
 def _places() -> Iterator[None]:
     """Leave the variables that say where things are as this test found them, whatever it undid first."""
-    with kept(("XDG_STATE_HOME", "LOCALLB_LEDGER")):
+    with retained(("XDG_STATE_HOME", "LOCALLB_LEDGER")):
         yield
 
 

@@ -12,15 +12,15 @@ from pathlib import Path
 @contextmanager
 def few_files(spare: int) -> Iterator[None]:
     """Let this process open `spare` more descriptors at a time, and no more."""
-    usual, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    usual, maximum = resource.getrlimit(resource.RLIMIT_NOFILE)
     free = [os.open(os.devnull, os.O_RDONLY) for _ in range(spare + 1)]
     for descriptor in free:
         os.close(descriptor)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (free[-1], most))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (free[-1], maximum))
     try:
         yield
     finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (usual, most))
+        resource.setrlimit(resource.RLIMIT_NOFILE, (usual, maximum))
 
 
 def count_open(path: Path) -> int:

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def kept(names: Collection[str]) -> Iterator[None]:
+def retained(names: Collection[str]) -> Iterator[None]:
     """Leave these variables as they were, whatever is done to them."""
     before = {name: os.environ.get(name) for name in names}
     try:
@@ -27,6 +27,6 @@ def kept(names: Collection[str]) -> Iterator[None]:
 @contextmanager
 def lent(variables: Mapping[str, str]) -> Iterator[None]:
     """Set these variables."""
-    with kept(variables):
+    with retained(variables):
         os.environ.update(variables)
         yield

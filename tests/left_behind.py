@@ -43,7 +43,7 @@ class Reaper:
         os.environ[VARIABLE] = self._session
         self._mkdtemp, tempfile.mkdtemp = tempfile.mkdtemp, self._noting(tempfile.mkdtemp)
 
-    def tell(self, line: str) -> None:
+    def report_to(self, line: str) -> None:
         """Tell it a line, if it is there still."""
         assert self._process.stdin
         with contextlib.suppress(OSError):
@@ -57,15 +57,15 @@ class Reaper:
         os.environ.pop(VARIABLE, None)
         if self._before is not None:
             os.environ[VARIABLE] = self._before
-        self.tell(GOODBYE)
+        self.report_to(GOODBYE)
         assert self._process.stdin
         self._process.stdin.close()
         self._process.wait()
 
     def _noting(self, make: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*words: Any, **named: Any) -> Any:  # noqa: ANN401 - those of `mkdtemp`
-            made = make(*words, **named)
-            self.tell(os.path.realpath(os.fsdecode(made)))
+        def noted(*terms: Any, **named: Any) -> Any:  # noqa: ANN401 - those of `mkdtemp`
+            made = make(*terms, **named)
+            self.report_to(os.path.realpath(os.fsdecode(made)))
             return made
 
         return noted
@@ -85,7 +85,7 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_sessionstart(session: pytest.Session) -> None:
     """Name the directory of all `tmp_path`s."""
     if reaper := session.config.stash.get(_REAPER, None):
-        reaper.tell(str(session.config._tmp_path_factory.getbasetemp().resolve()))  # type: ignore[attr-defined]  # pytest has no public name for it
+        reaper.report_to(str(session.config._tmp_path_factory.getbasetemp().resolve()))  # type: ignore[attr-defined]  # pytest has no public name for it
 
 
 @pytest.hookimpl(trylast=True)

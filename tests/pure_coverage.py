@@ -87,7 +87,7 @@ def line(coverage: Coverage, room: str, files: Sequence[str]) -> str:
     """Return a room's line: the total of coverage's own report."""
     report = io.StringIO()
     coverage.report(morfs=files, file=report, skip_covered=True)
-    total = next(words for words in map(str.split, report.getvalue().splitlines()) if words[:1] == ["TOTAL"])
+    total = next(terms for terms in map(str.split, report.getvalue().splitlines()) if terms[:1] == ["TOTAL"])
     return "{:22}{:>10}{:>8}{:>10}{:>8}{:>9}".format(room, *total[1:])
 
 

@@ -39,7 +39,7 @@ def main() -> int:
         for service in json.loads(listed.stdout)
         for port in service["ports"]
     }
-    wrong = [key for key, words in EXPECTED.items() if not answers.get(key, "").startswith(words)]
+    wrong = [key for key, terms in EXPECTED.items() if not answers.get(key, "").startswith(terms)]
     sys.stdout.write("".join(f"  {key}: {answer.strip()}\n" for key, answer in sorted(answers.items())))
     return 1 if wrong or answers.keys() != EXPECTED.keys() else 0
 

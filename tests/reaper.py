@@ -30,7 +30,7 @@ ROUNDS, PAUSE = 200, 0.05
 ENGINES = ("docker", "podman")
 PODMAN_SETTINGS = "containers.conf"
 """The file that a Podman of the tests' own has in its directory, beside its `storage`."""
-PATIENCE = 20.0
+TIMEOUT = 20.0
 """Seconds until an engine that doesn't answer is given up."""
 
 
@@ -99,12 +99,12 @@ def is_used(engine: str) -> bool:
 def remove_containers(directories: Collection[str]) -> None:
     """Remove containers and networks of the session from every engine that answers."""
     for engine in filter(is_used, ENGINES):
-        for listing, looking, removing in (
+        for listing, reading, removing in (
             (("ps", "--all", "--quiet"), ("inspect",), ("rm", "--force", "--volumes")),
             (("network", "ls", "--quiet"), ("network", "inspect"), ("network", "rm")),
         ):
             listed = _ask(engine, *listing).split()
-            inspected = json.loads(_ask(engine, *looking, *listed) or "[]") if listed else []
+            inspected = json.loads(_ask(engine, *reading, *listed) or "[]") if listed else []
             if ids := those_of(inspected, directories):
                 _ask(engine, *removing, *ids)
 
@@ -118,11 +118,11 @@ def remove_from_own_podmans(directories: Collection[str]) -> None:
             _ask("podman", *places, "rm", "--all", "--force", "--time", "0", CONTAINERS_CONF=str(settings))
 
 
-def _ask(*words: str, **environment: str) -> str:
+def _ask(*terms: str, **environment: str) -> str:
     """Return what an engine prints; nothing where it doesn't answer. Of what is gone meanwhile it prints nothing."""
-    kept = {**os.environ, **environment}
+    retained = {**os.environ, **environment}
     try:
-        done = subprocess.run(words, check=False, capture_output=True, text=True, timeout=PATIENCE, env=kept)
+        done = subprocess.run(terms, check=False, capture_output=True, text=True, timeout=TIMEOUT, env=retained)
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout
@@ -138,8 +138,8 @@ def listen(run: int) -> Collection[str] | None:
             descriptors -= set() if piece else {lines}
         elif run in ready:
             break
-    told = text.decode().splitlines()
-    return None if GOODBYE in told else set(told)
+    reported = text.decode().splitlines()
+    return None if GOODBYE in reported else set(reported)
 
 
 def main() -> None:

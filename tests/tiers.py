@@ -29,7 +29,7 @@ def selections(makefile: str) -> Mapping[str, str]:
     """Return what each target selects, by the last word of its recipe's lines."""
     recipes = re.findall(r"^([\w-]+):.*\n((?:\t.*\n)+)", makefile, re.MULTILINE)
     marked = {target: re.findall(r"\s-m (?:\"([^\"]+)\"|(\w+))$", recipe, re.MULTILINE) for target, recipe in recipes}
-    return {target: "".join(words[-1]) for target, words in marked.items() if words}
+    return {target: "".join(terms[-1]) for target, terms in marked.items() if terms}
 
 
 def tiers_in(script: str) -> Mapping[str, bool]:
@@ -40,22 +40,22 @@ def tiers_in(script: str) -> Mapping[str, bool]:
 
 def tiers_of(marks: Collection[str], selected: Mapping[str, str]) -> frozenset[str]:
     """Return the tiers that run a test with these marks."""
-    return frozenset(tier for tier, words in selected.items() if selects(words, marks))
+    return frozenset(tier for tier, terms in selected.items() if selects(terms, marks))
 
 
-def selects(words: str, marks: Collection[str]) -> bool:
+def selects(terms: str, marks: Collection[str]) -> bool:
     """Tell whether an expression of marks selects a test that has these."""
 
     def matches(name: str, /, **_: object) -> bool:
         return name in marks
 
-    return _expression(words).evaluate(matches)
+    return _expression(terms).evaluate(matches)
 
 
 @cache
-def _expression(words: str) -> Expression:
+def _expression(terms: str) -> Expression:
     """Compile what a tier selects, once for thousands of tests."""
-    return Expression.compile(words)
+    return Expression.compile(terms)
 
 
 def as_root() -> Mapping[str, str]:
@@ -93,11 +93,11 @@ class NamedMarks:
     some: frozenset[str]
     all: frozenset[str]
 
-    def may_select(self, words: str) -> bool:
+    def may_select(self, terms: str) -> bool:
         """Tell whether a test of such a file can be selected by an expression of marks."""
         varying = sorted(self.some - self.all)
         chosen = chain.from_iterable(combinations(varying, count) for count in range(len(varying) + 1))
-        return any(selects(words, self.all | set(marks)) for marks in chosen)
+        return any(selects(terms, self.all | set(marks)) for marks in chosen)
 
 
 def named_marks(text: str) -> NamedMarks:
@@ -111,17 +111,17 @@ def _named_in_file(path: Path) -> NamedMarks:
     return named_marks(path.read_text())
 
 
-def _selects_by_tiers(words: str) -> bool:
+def _selects_by_tiers(terms: str) -> bool:
     """Tell whether an expression names marks of tiers and nothing else."""
-    return bool(words) and frozenset(re.findall(r"\w+", words)) - {"and", "or", "not"} <= TIER_MARKS
+    return bool(terms) and frozenset(re.findall(r"\w+", terms)) - {"and", "or", "not"} <= TIER_MARKS
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
     """Leave a file without a test of this tier unread: importing all of them takes longer than some tiers."""
-    words = str(config.option.markexpr)
-    if collection_path.suffix != ".py" or not _selects_by_tiers(words):
+    terms = str(config.option.markexpr)
+    if collection_path.suffix != ".py" or not _selects_by_tiers(terms):
         return None
-    return None if _named_in_file(collection_path).may_select(words) else True
+    return None if _named_in_file(collection_path).may_select(terms) else True
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -132,9 +132,9 @@ def write_nodes(addresses: tuple[str, ...]) -> None:
     text = INTERNAL.sub(lambda match: match[1] + next(following), TEMPLATE.read_text())
     for path in (directory / NODES_FILE for directory in MANIFESTS if directory.is_dir()):
         if not (path.exists() and path.read_text() == text):
-            beside = path.with_name(f".{NODES_FILE}.new")
-            beside.write_text(text)
-            beside.replace(path)
+            sibling = path.with_name(f".{NODES_FILE}.new")
+            sibling.write_text(text)
+            sibling.replace(path)
 
 
 def start_ticks(pid: int) -> str | None:
@@ -207,16 +207,16 @@ def stop() -> str:
     return "the shop's backends are stopped" if found else "the shop's backends don't run"
 
 
-def main(words: list[str]) -> None:
+def main(terms: list[str]) -> None:
     """Run one command."""
-    if words[:1] == ["serve"]:
+    if terms[:1] == ["serve"]:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
-        serve(tuple(words[1:]))
-    elif words == ["start"]:
+        serve(tuple(terms[1:]))
+    elif terms == ["start"]:
         print(start())
-    elif words == ["stop"]:
+    elif terms == ["stop"]:
         print(stop())
-    elif words == ["status"]:
+    elif terms == ["status"]:
         print(f"running as process {found[0]}" if (found := running()) else "not running")
     else:
         raise SystemExit("usage: backends.py start | stop | status")

@@ -87,8 +87,8 @@ def play(session: Session) -> None:
 
 
 def _web(session: Session) -> str:
-    told = json.loads(session.run([*_LOCALLB, "status", "--json"]))
-    addresses = {service["name"]: service["addresses"] for service in told}
+    reported = json.loads(session.run([*_LOCALLB, "status", "--json"]))
+    addresses = {service["name"]: service["addresses"] for service in reported}
     return f"http://{addresses['web'][0]}:8080/"
 
 

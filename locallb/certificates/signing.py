@@ -89,7 +89,7 @@ def make_certificate(authority: KeyPair, hosts: Iterable[str], now: dt.datetime)
     return _signed(builder, key, signer)
 
 
-def seen(pem: bytes) -> CertificateDetails:
+def observed(pem: bytes) -> CertificateDetails:
     """Read what a certificate says. Raises SigningError."""
     certificate = _certificate(pem)
     try:

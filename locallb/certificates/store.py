@@ -22,8 +22,8 @@ from locallb.certificates.signing import (
     SigningError,
     make_authority,
     make_certificate,
+    observed,
     public_part,
-    seen,
 )
 from locallb.guarded import atomic
 from locallb.model.errors import ClientError
@@ -44,7 +44,7 @@ class Authority(Struct, frozen=True):
 
     directory: Path
     pem: str
-    seen: CertificateDetails
+    observed: CertificateDetails
 
     @property
     def file(self) -> Path:
@@ -71,7 +71,7 @@ def find(place: Path | None = None) -> Authority | None:
     if text is None:
         return None
     try:
-        return Authority(place, text, seen(text.encode()))
+        return Authority(place, text, observed(text.encode()))
     except SigningError as error:
         raise AuthorityError(f"{place / CERTIFICATE} can't be used: {error}; {_REMEDY}") from None
 
@@ -88,65 +88,68 @@ def create(domains: Iterable[str], now: dt.datetime, *, replace: bool = False) -
     place.chmod(paths.PRIVATE)
     with files.locked(place):
         atomic.remove_abandoned(place)
-        if not replace and (known := find(place)):
-            return known
+        if not replace and (existing := find(place)):
+            return existing
         pair = make_authority(subject_of_user(), domains, now)
         _put(place, pair)
-    return Authority(place, pair.certificate.decode(), seen(pair.certificate))
+    return Authority(place, pair.certificate.decode(), observed(pair.certificate))
 
 
 def _put(place: Path, pair: KeyPair) -> None:
     """Write both before the one that was there goes: a full disk takes none away. Raises FilesError."""
-    beside = {place / KEY: files.write_beside(place / KEY, pair.key.decode(), durable=True)}
+    sibling = {place / KEY: files.write_sibling(place / KEY, pair.key.decode(), durable=True)}
     try:
-        beside[place / CERTIFICATE] = files.write_beside(
+        sibling[place / CERTIFICATE] = files.write_sibling(
             place / CERTIFICATE, pair.certificate.decode(), mode=_PUBLIC, durable=True
         )
         files.remove(place / CERTIFICATE)
-        for path, written in beside.items():
+        for path, written in sibling.items():
             written.replace(path)
     finally:
-        for written in beside.values():
+        for written in sibling.values():
             atomic.discard(written)
 
 
-def fault(known: Authority, now: dt.datetime) -> str:
+def fault(existing: Authority, now: dt.datetime) -> str:
     """Return why nothing can be signed with it, in one sentence; empty where it can."""
     try:
-        key(known, now)
+        key(existing, now)
     except AuthorityError as error:
         return str(error)
     return ""
 
 
-def sign(known: Authority, hosts: Iterable[str], now: dt.datetime) -> KeyPair:
+def sign(existing: Authority, hosts: Iterable[str], now: dt.datetime) -> KeyPair:
     """Make a certificate for hosts. Raises AuthorityError."""
-    return make_certificate(KeyPair(known.pem.encode(), key(known, now)), hosts, now)
+    return make_certificate(KeyPair(existing.pem.encode(), key(existing, now)), hosts, now)
 
 
-def key(known: Authority, now: dt.datetime) -> bytes:
+def key(existing: Authority, now: dt.datetime) -> bytes:
     """Read the key, where it may be used now. Raises AuthorityError."""
-    path = known.directory / KEY
-    if now < known.seen.begins:
+    path = existing.directory / KEY
+    if now < existing.observed.begins:
         raise AuthorityError(
-            f"the clock says {now:%Y-%m-%d}, and {known.file} is valid from {known.seen.begins:%Y-%m-%d}: set the clock"
+            f"the clock says {now:%Y-%m-%d}, and {existing.file} is valid from {existing.observed.begins:%Y-%m-%d}: "
+            f"set the clock"
         )
-    if now >= known.seen.ends:
-        raise AuthorityError(f"{known.file} has ended on {known.seen.ends:%Y-%m-%d}; {_REMEDY}")
+    if now >= existing.observed.ends:
+        raise AuthorityError(f"{existing.file} has ended on {existing.observed.ends:%Y-%m-%d}; {_REMEDY}")
     text = _text(path, 0o077, "read it")
     if text is None:
-        raise AuthorityError(f"{path} is gone, without which {known.file} signs nothing; bring it back, or {_REMEDY}")
+        raise AuthorityError(
+            f"{path} is gone, without which {existing.file} signs nothing; bring it back, or {_REMEDY}"
+        )
     try:
-        if public_part(text.encode()) != known.seen.key:
-            raise AuthorityError(f"{path} isn't the key of {known.file}; bring back the right one, or {_REMEDY}")
+        if public_part(text.encode()) != existing.observed.key:
+            raise AuthorityError(f"{path} isn't the key of {existing.file}; bring back the right one, or {_REMEDY}")
     except SigningError as error:
         raise AuthorityError(f"{path} can't be used: {error}; bring it back, or {_REMEDY}") from None
     return text.encode()
 
 
-def _text(path: Path, forbidden: int, who: str) -> str | None:
+def _text(path: Path, forbidden: int, party: str) -> str | None:
     """Read a file of ours; None if there is none. Raises AuthorityError."""
-    if not _is_ours(path, forbidden, who):
+    if not _is_ours(path, forbidden, party):
         return None
     try:
         return files.read_shared(path, _LIMIT)
@@ -154,7 +157,7 @@ def _text(path: Path, forbidden: int, who: str) -> str | None:
         raise AuthorityError(f"{error}; {_REMEDY}") from None
 
 
-def _is_ours(path: Path, forbidden: int, who: str) -> bool:
+def _is_ours(path: Path, forbidden: int, party: str) -> bool:
     """Return whether it is there. Raises AuthorityError for a link, another user's, or one that others may use."""
     try:
         status = path.lstat()
@@ -169,7 +172,7 @@ def _is_ours(path: Path, forbidden: int, who: str) -> bool:
     mode = stat.S_IMODE(status.st_mode)
     if mode & forbidden:
         raise AuthorityError(
-            f"{path} has mode {mode:o}, so that others may {who}: `chmod {mode & ~forbidden:o} {path}` if nobody"
+            f"{path} has mode {mode:o}, so that others may {party}: `chmod {mode & ~forbidden:o} {path}` if nobody"
             f" has, or {_REMEDY}"
         )
     return True

@@ -12,27 +12,27 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
-def main(words: Sequence[str] | None = None) -> int:
+def main(terms: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; print every failure as one sentence.
 
-    Without `words` they are the process's own, and the process is made ready.
+    Without `terms` they are the process's own, and the process is made ready.
     """
-    if words is None:
+    if terms is None:
         prepare()
     try:
-        code = _run(words)
+        code = _run(terms)
     except SystemExit as leaving:  # from argparse
-        if words is not None:
+        if terms is not None:
             raise
         code = int(leaving.code or 0)
-    return finish(code) if words is None else code
+    return finish(code) if terms is None else code
 
 
-def _run(words: Sequence[str] | None) -> int:
+def _run(terms: Sequence[str] | None) -> int:
     try:
         from locallb.cli.arguments import parse  # noqa: PLC0415 - nothing is loaded before signals are caught
 
-        args = parse(words)
+        args = parse(terms)
         from locallb.cli.run import run  # noqa: PLC0415 - what is understood at once needs nothing more
 
         return run(args)

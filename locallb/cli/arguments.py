@@ -108,10 +108,10 @@ class Arguments(Struct, frozen=True):
         return self.against is not None or self.from_pulumi is not None
 
 
-def parse(words: Sequence[str] | None = None) -> Arguments:
+def parse(terms: Sequence[str] | None = None) -> Arguments:
     """Parse a command line; exits with 2 when it can't be understood."""
     parser = make_parser()
-    given = parser.take(words)
+    given = parser.take(terms)
     if getattr(given, "place", None) is not None and given.command != "ca":
         given.directory = given.place
     if problem := _contradiction(given):

@@ -67,9 +67,9 @@ def completion(args: Arguments, out: Out) -> int:
     return Exit.OK
 
 
-def answers(words: Sequence[str], directory: Path) -> list[str]:
-    """Return the completions of the last of `words`, which is incomplete."""
-    *before, begun = words or ("",)
+def answers(terms: Sequence[str], directory: Path) -> list[str]:
+    """Return the completions of the last of `terms`, which is incomplete."""
+    *before, begun = terms or ("",)
     line = _Line(make_parser(), before, directory)
     return [answer for answer in line.answers(begun) if answer.startswith(begun) and _HARMLESS.fullmatch(answer)]
 
@@ -77,12 +77,12 @@ def answers(words: Sequence[str], directory: Path) -> list[str]:
 class _Line:
     """The words before the cursor, as argparse would take them."""
 
-    def __init__(self, parser: argparse.ArgumentParser, words: Iterable[str], directory: Path) -> None:
+    def __init__(self, parser: argparse.ArgumentParser, terms: Iterable[str], directory: Path) -> None:
         self._parser = parser
         self._waiting: argparse.Action | None = None
         """Option that expects the next word as its value."""
         self._given = {"directory": str(directory), "stack": "dev"}
-        for word in words:
+        for word in terms:
             self._take(word)
 
     def answers(self, begun: str) -> Iterator[str]:

@@ -45,19 +45,19 @@ def confirmed(question: str, out: Out) -> bool:
     return False
 
 
-def confirm_new(entry: ClusterEntry, root: Path, command: str, out: Out, *, asks: bool) -> None:
+def confirm_new(entry: ClusterEntry, root: Path, command: str, out: Out, *, requires: bool) -> None:
     """Confirm that a new stack serves a cluster, unless that is of this host. Raises Refused, KubeError."""
     from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - loads a client of Kubernetes
 
     if is_of_host(entry, root):
         return
-    meant = meaning(entry.kubeconfig, entry.context, root)
-    if asks and sys.stdin.isatty():
+    intended = meaning(entry.kubeconfig, entry.context, root)
+    if requires and sys.stdin.isatty():
         _ask(entry, root, out)
         return
-    named = f"--context {shlex.quote(str(meant.access.context))}"
+    named = f"--context {shlex.quote(str(intended.access.context))}"
     raise Refused(
-        f"{_described(meant)}, so it isn't served unasked, and nothing was sent there:"
+        f"{_described(intended)}, so it isn't served unasked, and nothing was sent there:"
         f" `locallb {command} {named} --yes` serves it, `locallb preview {named}` shows what that would do"
     )
 
@@ -67,10 +67,12 @@ def require_named_or_local(entry: ClusterEntry, root: Path) -> None:
     from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - as above
     from locallb.sources.consents import is_named  # noqa: PLC0415 - likewise
 
-    meant = meaning(entry.kubeconfig, entry.context, root)
-    if not (is_named(entry, meant, root) or is_of_host(entry, root)):
-        named = shlex.quote(str(meant.access.context))
-        raise Refused(f"{_described(meant)}, and nothing was sent there: name it by `--context {named}` if it is meant")
+    intended = meaning(entry.kubeconfig, entry.context, root)
+    if not (is_named(entry, intended, root) or is_of_host(entry, root)):
+        named = shlex.quote(str(intended.access.context))
+        raise Refused(
+            f"{_described(intended)}, and nothing was sent there: name it by `--context {named}` if it is meant"
+        )
 
 
 def is_of_host(entry: ClusterEntry, root: Path) -> bool:
@@ -78,11 +80,11 @@ def is_of_host(entry: ClusterEntry, root: Path) -> bool:
     from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - as above
     from locallb.sources.consents import is_local, is_of_pod  # noqa: PLC0415 - likewise
 
-    meant = meaning(entry.kubeconfig, entry.context, root)
-    return is_of_pod(meant.access) or is_local(meant.server)
+    intended = meaning(entry.kubeconfig, entry.context, root)
+    return is_of_pod(intended.access) or is_local(intended.server)
 
 
-def confirm_current(entries: Sequence[ClusterEntry], root: Path, out: Out, *, asks: bool, alone: bool) -> None:
+def confirm_current(entries: Sequence[ClusterEntry], root: Path, out: Out, *, requires: bool, alone: bool) -> None:
     """Confirm each cluster that a stack selects by a current context and that isn't of this host.
 
     Without a terminal it is refused if these are the stack's only sources (`alone`); with other sources, reading it
@@ -99,7 +101,7 @@ def confirm_current(entries: Sequence[ClusterEntry], root: Path, out: Out, *, as
             refused.append((entry, error))
         except KubeError:
             continue  # reading it reports that
-    if asks and sys.stdin.isatty():
+    if requires and sys.stdin.isatty():
         for entry, _ in refused:
             remember(Path(entry.consents), entry.cluster, _ask(entry, root, out))
     elif alone and refused and len(refused) == len(entries):
@@ -110,24 +112,24 @@ def _ask(entry: ClusterEntry, root: Path, out: Out) -> Meaning:
     """Ask about one cluster, with all that is known of it; return which it is. Raises Refused if the answer is no."""
     from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - as above
 
-    meant = meaning(entry.kubeconfig, entry.context, root)
-    out.line(f"{_described(meant)}.")
-    for line in _touched(meant):
+    intended = meaning(entry.kubeconfig, entry.context, root)
+    out.line(f"{_described(intended)}.")
+    for line in _touched(intended):
         out.line(line)
     if not confirmed("Serve the Services of this cluster?", out):
-        raise Refused(f"the cluster of the context {clipped(meant.access.context)} isn't served")
-    if meaning(entry.kubeconfig, entry.context, root) != meant:
-        raise Refused(f"{meant.access.kubeconfig} was changed meanwhile; run this again")
-    return meant
+        raise Refused(f"the cluster of the context {clipped(intended.access.context)} isn't served")
+    if meaning(entry.kubeconfig, entry.context, root) != intended:
+        raise Refused(f"{intended.access.kubeconfig} was changed meanwhile; run this again")
+    return intended
 
 
-def _touched(meant: Meaning) -> Iterator[str]:
+def _touched(intended: Meaning) -> Iterator[str]:
     """Return how many Services a yes is about."""
     from locallb.kubernetes.api.client import Cluster as Api  # noqa: PLC0415 - as above
     from locallb.kubernetes.parsing.objects import parse_objects  # noqa: PLC0415 - as above
 
     try:
-        found = parse_objects(ClusterName("c"), Api(meant.access).objects()).services
+        found = parse_objects(ClusterName("c"), Api(intended.access).objects()).services
     except ClientError as error:
         yield f"Its Services can't be counted: {error}."
         return
@@ -139,6 +141,7 @@ def _touched(meant: Meaning) -> Iterator[str]:
     )
 
 
-def _described(meant: Meaning) -> str:
-    url = clipped(meant.server.url) or "no server"
-    return f"The context {clipped(meant.access.context)} of {meant.access.kubeconfig} leads to {url}, not to this host"
+def _described(intended: Meaning) -> str:
+    url = clipped(intended.server.url) or "no server"
+    access = intended.access
+    return f"The context {clipped(access.context)} of {access.kubeconfig} leads to {url}, not to this host"

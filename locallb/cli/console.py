@@ -92,8 +92,8 @@ class _Styled:
 
 def _printer(stream: TextIO) -> _Plain | _Styled:
     """Choose by what the stream is, and by the variables that say otherwise."""
-    said = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE") == "1"
-    return _Styled(stream) if said or _is_terminal(stream) else _Plain(stream)
+    stated = os.environ.get("FORCE_COLOR") or os.environ.get("TTY_COMPATIBLE") == "1"
+    return _Styled(stream) if stated or _is_terminal(stream) else _Plain(stream)
 
 
 def _is_terminal(stream: TextIO) -> bool:
@@ -155,7 +155,7 @@ class Out:
         return self._stream.used
 
     @property
-    def gone(self) -> bool:
+    def removed(self) -> bool:
         """Whether writing to standard output has failed, such as without a reader."""
         return self._stream.fault is not None
 
@@ -188,7 +188,7 @@ class Out:
 
     def _styled(self, parts: Iterable[str | _Part]) -> list[_Part]:
         both = ((part, "") if isinstance(part, str) else part for part in parts)
-        return [(printable(self.render(words)), style) for words, style in both]
+        return [(printable(self.render(terms)), style) for terms, style in both]
 
 
 GAP = 3

@@ -12,10 +12,10 @@ from threading import ExceptHookArgs
 from locallb.cli.exit_code import Exit
 from locallb.cli.process import DEBUG
 from locallb.model.formatting import printable
-from locallb.model.system_errors import of_host, told
+from locallb.model.system_errors import of_host, reported
 
 _PACKAGE = Path(__file__).resolve().parents[1]
-_TOLD = (
+_REPORTED = (
     ("locallb.model.errors", "ClientError"),
     ("locallb.engine.state.errors", "EngineError"),
     ("locallb.config.settings", "SettingsError"),
@@ -30,25 +30,25 @@ class Refused(Exception):  # noqa: N818 - an answer of a command, not a mistake
 
 def sentence(error: BaseException) -> str:
     """Return a failure in a sentence with what to do, where that is known."""
-    if _is_told(error):
+    if _is_reported(error):
         return str(error)
-    if words := of_host(error):
-        return words
+    if terms := of_host(error):
+        return terms
     if isinstance(error, OSError):
-        return told(error) if error.strerror else _words(error)
+        return reported(error) if error.strerror else _terms(error)
     cut_short = "marshal data" in str(error)  # compiled code, written when the disk was full
     if isinstance(error, (ImportError, SyntaxError)) or cut_short:  # a parser that lacks memory takes good code for bad
         remedy = "give it more memory, or install local-lb again, in a checkout by `make setup`"
-        return f"a library can't be loaded ({_words(error)}); {remedy}"
-    return f"a mistake in local-lb ({_words(error)}{_place(error)}); please report it, with {DEBUG}=1 it tells more"
+        return f"a library can't be loaded ({_terms(error)}); {remedy}"
+    return f"a mistake in local-lb ({_terms(error)}{_place(error)}); please report it, with {DEBUG}=1 it tells more"
 
 
-def complain(error: BaseException, tell: Callable[[str], None] | None = None) -> int:
+def complain(error: BaseException, report_to: Callable[[str], None] | None = None) -> int:
     """Return a failure, on standard error by default; return the exit code."""
-    if os.environ.get(DEBUG) and not _is_told(error):
+    if os.environ.get(DEBUG) and not _is_reported(error):
         traceback.print_exception(error)
     for line in sentence(error).splitlines():
-        (tell or print_error)(line)
+        (report_to or print_error)(line)
     return Exit.FAILED
 
 
@@ -60,19 +60,19 @@ def print_error(line: str) -> None:
         return
 
 
-def in_thread(seen: ExceptHookArgs) -> None:
+def in_thread(observed: ExceptHookArgs) -> None:
     """Report a failure that ended a thread, as `threading.excepthook`."""
-    if seen.exc_value is not None:
-        complain(seen.exc_value)
+    if observed.exc_value is not None:
+        complain(observed.exc_value)
 
 
-def _is_told(error: BaseException) -> bool:
+def _is_reported(error: BaseException) -> bool:
     """Return whether a failure's own text is a sentence for users."""
-    loaded = [getattr(sys.modules[module], kind) for module, kind in _TOLD if module in sys.modules]
+    loaded = [getattr(sys.modules[module], kind) for module, kind in _REPORTED if module in sys.modules]
     return isinstance(error, (Refused, *loaded))
 
 
-def _words(error: BaseException) -> str:
+def _terms(error: BaseException) -> str:
     text = " ".join(str(error).split())
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 

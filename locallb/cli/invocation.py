@@ -59,15 +59,15 @@ class Invocation(Struct, frozen=True):
         """Write every command in `text` as it can be pasted."""
         return _COMMAND.sub(lambda match: f"`{self._command(match[1] or '', match[2])}`", text)
 
-    def _command(self, sudo: str, words: str) -> str:
-        if self.by_make and words in _TARGETS and not sudo:
+    def _command(self, sudo: str, terms: str) -> str:
+        if self.by_make and terms in _TARGETS and not sudo:
             before = ["make", "-C", self.directory] if self.directory else ["make"]
             stack = [f"STACK={self.stack}"] if self.stack != DEFAULT_STACK else []
-            return shlex.join([*before, _TARGETS[words], *stack])
+            return shlex.join([*before, _TARGETS[terms], *stack])
         where = ["-C", self.directory] if self.directory else []
         stack = ["--stack", self.stack] if self.stack != DEFAULT_STACK else []
         program = shlex.join([self.path if sudo else self.program, *where, *stack])
-        return f"{sudo}{program} {words}"
+        return f"{sudo}{program} {terms}"
 
 
 def _path(argument: str) -> str:

@@ -71,36 +71,36 @@ class Holder(NamedTuple):
     """Leader's identity; empty if there is no leader."""
     ran_out: str = ""
     """Since when it doesn't count any more, as it wasn't renewed."""
-    doubted: bool = False
+    doubtful: bool = False
     """Whether it ran out by these clocks, and it isn't known yet whether it is renewed all the same."""
 
 
-class LeaderLooks(Struct):
+class LeaderChecks(Struct):
     """Observes a Lease repeatedly: a holder that renews it in between leads, whatever the clocks show.
 
     A leader renews it every `retry_period`, so that half of one more is enough to see it.
     """
 
     timing: Timing
-    _seen: LeaseRecord | None = None
+    _observed: LeaseRecord | None = None
     _since: float = 0.0
     """Since when it is as it was seen last (monotonic)."""
     _renewed: bool = False
 
     @property
-    def patience(self) -> float:
+    def timeout(self) -> float:
         """Seconds within which a renewal is seen."""
         return 1.5 * self.timing.retry_period
 
-    def look(self, lease: Object | None) -> Holder:
+    def inspect(self, lease: Object | None) -> Holder:
         """Return the holder, as it was just read."""
         record, valid, now = lease_record(lease or {"metadata": {}}), validity(lease or {}), time.monotonic()
-        if record != self._seen:
-            self._seen, self._since, self._renewed = record, now, self._seen is not None
+        if record != self._observed:
+            self._observed, self._since, self._renewed = record, now, self._observed is not None
         if not record.holder or valid is None or valid.is_current(_now()):
             return Holder(record.holder)
-        if now - self._since < self.patience:
-            return Holder(record.holder, doubted=not self._renewed)
+        if now - self._since < self.timeout:
+            return Holder(record.holder, doubtful=not self._renewed)
         return Holder(record.holder, valid.end(_now()))
 
 
@@ -108,25 +108,25 @@ class Leaders:
     """Finds the leader of a stack, and remembers what it saw; for one thread."""
 
     def __init__(self) -> None:
-        self._looks: tuple[LeaderElection, LeaderLooks] | None = None
+        self._looks: tuple[LeaderElection, LeaderChecks] | None = None
 
-    def look(self, settings: Settings, root: Path) -> Holder:
+    def inspect(self, settings: Settings, root: Path) -> Holder:
         """Return the holder of the Lease; an empty one without an election. Raises KubeError."""
         if (wanted := settings.leader_election) is None:
             return Holder()
         if self._looks is None or self._looks[0] != wanted:
-            self._looks = wanted, LeaderLooks(wanted.timing)
-        return self._looks[1].look(_keeper(wanted, settings, root).lease(*_place(wanted)))
+            self._looks = wanted, LeaderChecks(wanted.timing)
+        return self._looks[1].inspect(_keeper(wanted, settings, root).lease(*_place(wanted)))
 
     def settled(self, settings: Settings, root: Path, waiting: Callable[[str], None]) -> Holder:
         """Return the same without a doubt; call `waiting` with the reason if that takes a while. Raises KubeError."""
-        holder = self.look(settings, root)
-        if holder.doubted and settings.leader_election:
+        holder = self.inspect(settings, root)
+        if holder.doubtful and settings.leader_election:
             timing = settings.leader_election.timing
             waiting(f"by these clocks the Lease of {holder.identity} ran out: looking whether it is renewed")
-            while holder.doubted:
+            while holder.doubtful:
                 time.sleep(timing.retry_period / 8)
-                holder = self.look(settings, root)
+                holder = self.inspect(settings, root)
         return holder
 
 
@@ -141,8 +141,8 @@ class _CurrentCluster:
         self._source = source
         self._type = source_type(source.type)
         self._root = root
-        self._seen = self._stamps()
-        self._cluster = Cluster(self._meant())
+        self._observed = self._stamps()
+        self._cluster = Cluster(self._intended())
 
     def lease(self, namespace: str, name: str) -> Object | None:
         """Return a Lease; None if there is none. Raises KubeError."""
@@ -154,17 +154,17 @@ class _CurrentCluster:
 
     def _now(self) -> Cluster:
         """Return the cluster that the source means; its files are read only where they are others."""
-        if (seen := self._stamps()) != self._seen:
-            if (access := self._meant()) != self._cluster.access:
+        if (observed := self._stamps()) != self._observed:
+            if (access := self._intended()) != self._cluster.access:
                 self._cluster = Cluster(access)
-            self._seen = seen
+            self._observed = observed
         return self._cluster
 
     def _stamps(self) -> tuple[Stamp, ...]:
         files = self._type.access_files(self._source, self._root)
         return tuple(stamp(Access(str(path), ContextName(""))) for path in files)
 
-    def _meant(self) -> Access:
+    def _intended(self) -> Access:
         if access := self._type.access(self._source, self._root):
             return access
         raise KubeconfigError(
@@ -186,8 +186,8 @@ def _await(election: Election) -> None:
 
 
 def _election(wanted: LeaderElection, settings: Settings, home: Home, changed: Callable[[bool], None]) -> Election:
-    who = os.environ.get(in_cluster.NAME_VARIABLE) or os.uname().nodename
-    identity = f"{who}_{os.getpid()}_{uuid4().hex[:8]}"
+    party = os.environ.get(in_cluster.NAME_VARIABLE) or os.uname().nodename
+    identity = f"{party}_{os.getpid()}_{uuid4().hex[:8]}"
     return Election(
         _keeper(wanted, settings, Path(home.root)),
         _place(wanted),

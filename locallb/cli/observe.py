@@ -21,14 +21,14 @@ from locallb.traffic.answers import by_upstream
 AT_ONCE = 16
 FIRST_CHECK = 0.1
 """Seconds within which a new backend that takes connections passes its first check."""
-MOST_COUNTED = 500
+MAX_COUNTED = 500
 """Maximum upstreams of a proxy for reading failed connections: its statistics cover all of them or none."""
 TRIALS, TRIAL = 1.0, 0.2
 """Seconds for all backends of a proxy that are tried, and for one; who wasn't tried in time counts as answering."""
 _UNPUBLISHED = "nothing on this host publishes it any more; `watch` restarts its container, and so does `locallb up`"
 
 
-def look(plan: Plan) -> tuple[Row, ...]:
+def inspect(plan: Plan) -> tuple[Row, ...]:
     """Query every proxy of the plan, and return the state of every Service."""
     return rows(plan, _each(ask, (proxy.proxy for proxy in plan.proxies)))
 
@@ -61,8 +61,8 @@ def ask_for_listeners(proxy: Proxy) -> Observation | None:
 
 def ask(proxy: Proxy) -> Observation | None:
     """Return the listeners of `proxy` and its upstreams with answering backends; None if it doesn't answer itself."""
-    seen, admin = ask_for_listeners(proxy), EnvoyAdmin(Proxies.ours().path(proxy.id))
-    if seen is None:
+    observed, admin = ask_for_listeners(proxy), EnvoyAdmin(Proxies.ours().path(proxy.id))
+    if observed is None:
         return None
     try:
         healthy = _healthy(admin)
@@ -70,7 +70,7 @@ def ask(proxy: Proxy) -> Observation | None:
         refusing = frozenset[str]() if proxy.published else _refusing(admin, healthy)
     except ClientError:
         return None
-    return replace(seen, healthy={name: passes and name not in refusing for name, passes in healthy.items()})
+    return replace(observed, healthy={name: passes and name not in refusing for name, passes in healthy.items()})
 
 
 def _healthy(admin: EnvoyAdmin) -> Mapping[str, bool]:
@@ -88,16 +88,16 @@ def _refusing(admin: EnvoyAdmin, healthy: Mapping[str, bool]) -> frozenset[str]:
     kube-proxy of a Node answers for the Node, whatever is behind a NodePort. So where a client's connection failed,
     backends are tried by a connection of our own.
     """
-    if not healthy or len(healthy) > MOST_COUNTED:
+    if not healthy or len(healthy) > MAX_COUNTED:
         return frozenset()
     counted = by_upstream(admin.clusters(), ())
     until = time.monotonic() + TRIALS
-    doubted = (name for name, passes in healthy.items() if passes and name in counted)
-    failing = [name for name in doubted if counted[name].total.failed_connections]
-    return frozenset(name for name in failing if not _is_taken(counted[name].backends, until))
+    doubtful = (name for name, passes in healthy.items() if passes and name in counted)
+    failing = [name for name in doubtful if counted[name].total.failed_connections]
+    return frozenset(name for name in failing if not _is_claimed(counted[name].backends, until))
 
 
-def _is_taken(places: Iterable[str], until: float) -> bool:
+def _is_claimed(places: Iterable[str], until: float) -> bool:
     """Return whether one of these backends takes a connection, or not all could be tried in time."""
     return any(time.monotonic() > until or _takes(place) for place in places)
 

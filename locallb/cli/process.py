@@ -52,7 +52,7 @@ def leave(_number: int, _frame: FrameType | None) -> None:
     _end(INTERRUPTED)
 
 
-def end_well_when_interrupted(first: Callable[[], object] = int) -> None:
+def exit_cleanly_when_interrupted(first: Callable[[], object] = int) -> None:
     """Treat a signal from now on as the expected end of a command that only reads until it is stopped.
 
     `first` is what is done before, quickly and without raising anything.

@@ -32,8 +32,8 @@ COMMANDS = {
     "status": "commands.status:status",
     "open": "commands.open_address:open_address",
     "top": "traffic.command:top",
-    "fault": "orders.fault:fault",
-    "drain": "orders.drain:drain",
+    "fault": "overrides.fault:fault",
+    "drain": "overrides.drain:drain",
     "logs": "traffic.logs:logs",
     "gc": "commands.leftovers:gc",
     "host": "host.host:host",
@@ -130,7 +130,7 @@ def _ask_about_clusters(session: Session, args: Arguments, out: Out) -> None:
             entries,
             session.project.root,
             out,
-            asks=not (args.json or args.yes),
+            requires=not (args.json or args.yes),
             alone=not (others or session.resources()),
         )
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
 UNPLANNED = (ClientError, EngineError, SettingsError, SourceError)
 """What keeps `plan` from planning: a configuration or a source that can't be read, perhaps just now."""
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds to wait for an update that is under way, such as one of a `watch`."""
 PAUSE = 0.1
 """Seconds between two tries meanwhile."""
@@ -56,9 +56,9 @@ _TOGETHER = 64
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
 
 
-def once_free(attempt: Callable[[], _Result], patience: float = PATIENCE) -> _Result:
+def once_free(attempt: Callable[[], _Result], timeout: float = TIMEOUT) -> _Result:
     """Return the result of `attempt` as soon as the stack's lock is free. Raises LockHeld if it stays held."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while True:
         try:
             return attempt()
@@ -143,10 +143,12 @@ class Session(Struct, frozen=True, dict=True):
 
         Raises EngineError.
         """
-        known = self.store.peek()
-        wanted = (operation.resource for operation in known.pending.values() if operation.kind == "updating")
-        under_way = (replace(resource, id=before.id) for resource in wanted if (before := known.live.get(resource.urn)))
-        return tuple(known.in_order()), tuple(under_way)
+        existing = self.store.peek()
+        wanted = (operation.resource for operation in existing.pending.values() if operation.kind == "updating")
+        under_way = (
+            replace(resource, id=before.id) for resource in wanted if (before := existing.live.get(resource.urn))
+        )
+        return tuple(existing.in_order()), tuple(under_way)
 
     @property
     def store(self) -> Store:
@@ -154,10 +156,10 @@ class Session(Struct, frozen=True, dict=True):
         return Store(self.project.backend, self.project.name, self.stack)
 
     @contextmanager
-    def alone(self, notice: Callable[[str], None], patience: float = PATIENCE) -> Iterator[None]:
+    def alone(self, notice: Callable[[str], None], timeout: float = TIMEOUT) -> Iterator[None]:
         """Keep others from changing the stack, after an update in progress has ended. Raises LockHeld."""
         with ExitStack() as stack:
-            once_free(lambda: stack.enter_context(self.store.alone(notice)), patience)
+            once_free(lambda: stack.enter_context(self.store.alone(notice)), timeout)
             yield
 
     def engine(self, listen: Callable[[Event], None]) -> Engine:
@@ -190,8 +192,8 @@ class Session(Struct, frozen=True, dict=True):
         """Return the sources with a kubeconfig's current context, and whether there are further sources."""
         settings = self._readable_settings()
         sources = [*settings.sources, *settings.finders] if settings else []
-        asked = [source for source in sources if is_confirmable(source)]
-        current = [cast("ClusterEntry", source) for source in asked if not getattr(source, "context", "named")]
+        requested = [source for source in sources if is_confirmable(source)]
+        current = [cast("ClusterEntry", source) for source in requested if not getattr(source, "context", "named")]
         return current, len(current) < len(sources)
 
     def _shares(self) -> bool:
@@ -212,9 +214,9 @@ class Session(Struct, frozen=True, dict=True):
             ClientError: if it isn't there.
 
         """
-        known = self.resources()
-        words = {run_types()[resource.type] for resource in known if resource.type in run_types()}
-        for word in sorted({*words, self.settings.runtime} if planned else words):
+        existing = self.resources()
+        terms = {run_types()[resource.type] for resource in existing if resource.type in run_types()}
+        for word in sorted({*terms, self.settings.runtime} if planned else terms):
             runtime(word).require()
 
     def program(self, handed: Planned | None = None, is_current: Callable[[], bool] = lambda: True) -> Program:

@@ -15,7 +15,7 @@ from locallb.planning.planned import Plan
 from locallb.sources.workspace import Planned
 
 _SERVING = (BALANCER, PROXY)
-MOST_NAMES = 5
+MAX_NAMES = 5
 
 
 class TargetError(Refused):
@@ -61,6 +61,6 @@ def matching(target: str, names: Iterable[str]) -> str:
     matches = [name for name in names if name == target or name.endswith(f"/{target}")]
     if len(matches) == 1:
         return matches[0]
-    known = list(matches or names)
+    existing = list(matches or names)
     what = f"{target!r} may be several" if matches else f"there is no load balancer {target!r}"
-    raise TargetError(f"{what}; name one as <cluster>/<namespace>/<name>: {few(known, MOST_NAMES) or 'none'}")
+    raise TargetError(f"{what}; name one as <cluster>/<namespace>/<name>: {few(existing, MAX_NAMES) or 'none'}")

@@ -99,8 +99,8 @@ def candidates(pool: Pool, family: Family) -> Candidates:
 
 def possible(pool: Pool, family: Family, host: HostFacts) -> Candidates:
     """Return the candidates that are provably this host's; all of them if nothing is known of the host."""
-    known = host.addresses
-    return _numbered(pool, family, usable(pool.ranges, family, known)) if known else candidates(pool, family)
+    existing = host.addresses
+    return _numbered(pool, family, usable(pool.ranges, family, existing)) if existing else candidates(pool, family)
 
 
 def _numbered(pool: Pool, family: Family, ranges: Iterable[Span]) -> Candidates:

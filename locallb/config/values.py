@@ -72,12 +72,12 @@ class Mistakes:
         self.add(key, f"{shown(text)} is not a name; {LABEL_REMEDY}, such as {example}")
         return ""
 
-    def choice(self, key: str, value: object, words: Iterable[_Word], default: _Word, what: str = "choice") -> _Word:
+    def choice(self, key: str, value: object, terms: Iterable[_Word], default: _Word, what: str = "choice") -> _Word:
         """Take `value` for one of some words; the default if it is none of them."""
-        known = {str(word): word for word in words}
-        if isinstance(value, str) and value in known:
-            return known[value]
-        self.add(key, f"{shown(value)} is no {what}; use {any_of(known)}, or remove the key")
+        existing = {str(word): word for word in terms}
+        if isinstance(value, str) and value in existing:
+            return existing[value]
+        self.add(key, f"{shown(value)} is no {what}; use {any_of(existing)}, or remove the key")
         return default
 
     def flag(self, key: str, value: object) -> bool:
@@ -93,12 +93,12 @@ class Mistakes:
         self.add(key, f"{shown(value)} is not a whole number; write one without quotes, such as 10")
         return 0
 
-    def unknown(self, prefix: str, given: Mapping[str, object], known: Collection[str]) -> None:
+    def unknown(self, prefix: str, given: Mapping[str, object], existing: Collection[str]) -> None:
         """Note every unknown key, with the nearest existing one."""
         for key in given:
-            if key not in known:
-                near = get_close_matches(key, known, n=1)
-                remedy = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(known)}"
+            if key not in existing:
+                near = get_close_matches(key, existing, n=1)
+                remedy = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(existing)}"
                 self.add(f"{prefix}{clipped(key)}", f"no such key; {remedy}")
 
 

@@ -64,21 +64,21 @@ def names(bundle: Bundle) -> tuple[Name, ...]:
     return tuple(dict.fromkeys(all_names))
 
 
-def plan(bundle: Bundle, seen: Mapping[Name, Document], wished: str) -> CrdPlan:
+def plan(bundle: Bundle, observed: Mapping[Name, Document], wished: str) -> CrdPlan:
     """Decide by the installed objects; without a wish, in the installed channel, or else the standard one."""
-    channels = _channels(seen)
+    channels = _channels(observed)
     channel = wished or (channels.pop() if len(channels) == 1 and channels <= {*bundle.channels} else DEFAULT)
     steps = tuple(
-        Step(document, _said(seen.get(name_of(document), {}), _VERSION), bundle.version)
+        Step(document, _stated(observed.get(name_of(document), {}), _VERSION), bundle.version)
         for document in bundle.channels[channel]
     )
-    mixed = len(_channels(seen)) > 1
-    refusals = (_refusal(document, name, bundle.version, channel, mixed=mixed) for name, document in seen.items())
+    mixed = len(_channels(observed)) > 1
+    refusals = (_refusal(document, name, bundle.version, channel, mixed=mixed) for name, document in observed.items())
     return CrdPlan(bundle.version, channel, steps, next(filter(None, refusals), ""))
 
 
-def _channels(seen: Mapping[Name, Document]) -> set[str]:
-    return {_said(document, _CHANNEL) for (kind, _), document in seen.items() if kind == DEFINITION}
+def _channels(observed: Mapping[Name, Document]) -> set[str]:
+    return {_stated(document, _CHANNEL) for (kind, _), document in observed.items() if kind == DEFINITION}
 
 
 def _refusal(document: Document, name: Name, version: str, channel: str, *, mixed: bool) -> str:
@@ -86,7 +86,7 @@ def _refusal(document: Document, name: Name, version: str, channel: str, *, mixe
     kind, called = name
     if at(document, "metadata", "deletionTimestamp"):
         return f"{kind} {called} is being deleted; run this again once it is gone"
-    has, of = _said(document, _VERSION), _said(document, _CHANNEL)
+    has, of = _stated(document, _VERSION), _stated(document, _CHANNEL)
     installed = _parsed(has)
     if installed is None:
         fault = f"its annotation {_VERSION} is {shown(has) if has else 'missing'}"
@@ -101,7 +101,7 @@ def _refusal(document: Document, name: Name, version: str, channel: str, *, mixe
     return ""
 
 
-def _said(document: Document, annotation: str) -> str:
+def _stated(document: Document, annotation: str) -> str:
     return text_of(at(document, "metadata", "annotations", annotation))
 
 

@@ -114,11 +114,11 @@ class _DistinctKeys:
 
     def validate(self, entries: object) -> None:
         """Raise ValueError for two entries with equal keys."""
-        seen = set[str]()
+        observed = set[str]()
         for named in self._of(entries):
-            if named in seen:
+            if named in observed:
                 raise ValueError(f"two entries have {named}")
-            seen.add(named)
+            observed.add(named)
 
     def _of(self, entries: object) -> Iterator[str]:
         for entry in entries if isinstance(entries, list) else ():

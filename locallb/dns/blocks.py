@@ -28,12 +28,12 @@ def block_in(text: str, name: str) -> str:
 
 def with_block(text: str, name: str, wanted: str) -> str:
     """Return the text with this block in place of the one of this name; without one where it is empty."""
-    before, known, after = _parted(_LINE.findall(text), name)
-    joined = bool(known) and known[0].endswith(f"{_JOINED}\n")
+    before, existing, after = _parted(_LINE.findall(text), name)
+    joined = bool(existing) and existing[0].endswith(f"{_JOINED}\n")
     if not wanted:
         above = "".join(before)
         return (above.removesuffix("\n") if joined and not after else above) + "".join(after)
-    if not known and before and not before[-1].endswith("\n"):
+    if not existing and before and not before[-1].endswith("\n"):
         before, joined = [*before[:-1], f"{before[-1]}\n"], True
     head, _, rest = wanted.partition("\n")
     return "".join([*before, f"{head}{_JOINED if joined else ''}\n{rest}", *after])

@@ -53,8 +53,10 @@ class Marker(Struct, frozen=True):
         heritage, *labels = text.strip('"').split(",")
         if heritage != _HERITAGE:
             return None
-        known = dict(label.removeprefix(_PREFIX).partition("=")[::2] for label in labels if label.startswith(_PREFIX))
-        return cls(OwnerId(known.get("owner", "")), known.get("resource", ""))
+        existing = dict(
+            label.removeprefix(_PREFIX).partition("=")[::2] for label in labels if label.startswith(_PREFIX)
+        )
+        return cls(OwnerId(existing.get("owner", "")), existing.get("resource", ""))
 
     def __str__(self) -> str:
         return f"{_HERITAGE},{_PREFIX}owner={self.owner},{_PREFIX}resource={self.resource}"

@@ -40,6 +40,6 @@ def is_hostname(name: str) -> bool:
     return not is_wildcard(name) and "_" not in name
 
 
-def lies_in(name: str, zone: str) -> bool:
+def is_within(name: str, zone: str) -> bool:
     """Return whether a name is in a zone: its apex, or below it."""
     return name == zone or name.endswith(f".{zone}")

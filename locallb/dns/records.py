@@ -18,13 +18,13 @@ from locallb.dns.zones import DnsSettings, Rfc2136, Zone, zone_of
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
 
-MOST_TTL = 7 * 24 * 3600
+MAX_TTL = 7 * 24 * 3600
 """Maximum TTL in seconds: a greater one is a mistaken unit."""
 
 
-MOST_OF_OBJECT, MOST_OF_CLUSTER = 1_000, 10_000
+MAX_OF_OBJECT, MAX_OF_CLUSTER = 1_000, 10_000
 """Maximum names of one object, and of a cluster, in zones of servers with updates for each name."""
-MOST_TARGETS = 32
+MAX_TARGETS = 32
 """Addresses of one name, which all are to fit into one datagram."""
 
 
@@ -64,7 +64,7 @@ class NameRequest(Struct, frozen=True):
     """Explain that a name is in no zone; some have names that others answer for."""
 
     @property
-    def whose(self) -> str:
+    def owned_by(self) -> str:
         """Return how a sentence names the owner."""
         return str(self.key) if self.key else "local-lb:dns.records"
 
@@ -93,11 +93,11 @@ def assign(wishes: Iterable[NameRequest], settings: DnsSettings) -> Names:
             if isinstance(made, Name):
                 first = given[name][0] if name in given else None
                 if first:
-                    made = "" if first.key == wish.key else _taken(name, first)
+                    made = "" if first.key == wish.key else _claimed(name, first)
                 elif room.takes(made, wish):
                     given[name] = wish, made
             if isinstance(made, str) and made:
-                refused.append(Refusal(wish.key, f"{wish.whose}: {made}"))
+                refused.append(Refusal(wish.key, f"{wish.owned_by}: {made}"))
     refused += room.refusals()
     by_owner: dict[ObjectKey | None, list[Name]] = {}
     for wish, made in given.values():
@@ -110,7 +110,7 @@ def assign(wishes: Iterable[NameRequest], settings: DnsSettings) -> Names:
 class _Room(Struct):
     """Limits the names that servers get, so that no owner's objects flood them."""
 
-    _taken: Counter[ObjectKey | ClusterName] = field(default_factory=Counter)
+    _claimed: Counter[ObjectKey | ClusterName] = field(default_factory=Counter)
     _left_out: Counter[ObjectKey] = field(default_factory=Counter)
 
     def takes(self, name: Name, wish: NameRequest) -> bool:
@@ -118,20 +118,20 @@ class _Room(Struct):
         key = wish.key
         if key is None or not isinstance(name.zone.server, Rfc2136):
             return True
-        if self._taken[key] >= MOST_OF_OBJECT or self._taken[key.cluster] >= MOST_OF_CLUSTER:
+        if self._claimed[key] >= MAX_OF_OBJECT or self._claimed[key.cluster] >= MAX_OF_CLUSTER:
             self._left_out[key] += 1
             return False
-        self._taken.update((key, key.cluster))
+        self._claimed.update((key, key.cluster))
         return True
 
     def refusals(self) -> Iterator[Refusal]:
         """Return who didn't get all names for want of room."""
         for key, count in self._left_out.items():
             sentence = (
-                f"{key}: {count} names aren't given: servers that take updates are told of at most {MOST_OF_OBJECT}"
+                f"{key}: {count} names aren't given: servers that take updates are told of at most {MAX_OF_OBJECT}"
             )
             yield Refusal(
-                key, f"{sentence} of an object and {MOST_OF_CLUSTER} of a cluster; use wildcards, or fewer names"
+                key, f"{sentence} of an object and {MAX_OF_CLUSTER} of a cluster; use wildcards, or fewer names"
             )
 
 
@@ -148,8 +148,8 @@ def _name(name: str, wish: NameRequest, zones: Sequence[Zone]) -> Name | str:
 
 
 def _with_targets(name: str, zone: Zone, wish: NameRequest) -> Name | str:
-    if len(wish.targets) > MOST_TARGETS:
-        return f"the name {name} has {len(wish.targets)} targets; give at most {MOST_TARGETS} addresses"
+    if len(wish.targets) > MAX_TARGETS:
+        return f"the name {name} has {len(wish.targets)} targets; give at most {MAX_TARGETS} addresses"
     addresses = tuple(address for text in wish.targets if (address := _address(text)))
     others = [normal(text) for text in wish.targets if not _address(text)]
     if not others:
@@ -173,9 +173,9 @@ def _unanswerable(made: Name) -> str:
     return ""
 
 
-def _taken(name: str, first: NameRequest) -> str:
-    whose = f"that of {first.key}, which is older" if first.key else f"one of {first.whose}"
-    return f"the name {name} is {whose}; choose another one"
+def _claimed(name: str, first: NameRequest) -> str:
+    owned_by = f"that of {first.key}, which is older" if first.key else f"one of {first.owned_by}"
+    return f"the name {name} is {owned_by}; choose another one"
 
 
 def _address(text: str) -> IPAddress | None:
@@ -189,7 +189,7 @@ def ttl_of(text: str) -> int | None:
     """Read a TTL: seconds, or a duration such as `5m`; None if it is neither."""
     units = {"s": 1, "m": 60, "h": 3600}
     number, unit = (text[:-1], text[-1:]) if text[-1:] in units else (text, "s")
-    if not (number.isascii() and number.isdecimal()) or len(number) > len(str(MOST_TTL)):
+    if not (number.isascii() and number.isdecimal()) or len(number) > len(str(MAX_TTL)):
         return None
     seconds = int(number) * units[unit]
-    return seconds if 0 < seconds <= MOST_TTL else None
+    return seconds if 0 < seconds <= MAX_TTL else None

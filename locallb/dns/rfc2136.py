@@ -28,10 +28,10 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import OwnerId, ZoneName
 from locallb.storage import files
 
-PATIENCE = 3.0
+TIMEOUT = 3.0
 """Seconds for one answer."""
 _PIECE = 255
-_DOUBTED = frozenset({dns.rcode.YXDOMAIN, dns.rcode.YXRRSET, dns.rcode.NXDOMAIN, dns.rcode.NXRRSET})
+_DOUBTFUL = frozenset({dns.rcode.YXDOMAIN, dns.rcode.YXRRSET, dns.rcode.NXDOMAIN, dns.rcode.NXRRSET})
 """Answers that say: a prerequisite doesn't hold any more."""
 
 
@@ -54,13 +54,13 @@ class NameServer(Struct, frozen=True):
     def serial(self) -> int | None:
         """Return the zone's serial; None if it is unknown."""
         try:
-            answer = self._asked(self.zone, "SOA")
+            answer = self._requested(self.zone, "SOA")
         except NameServerError:
             return None
         values = [rdata.serial for rrset in answer.answer for rdata in rrset if rrset.rdtype == dns.rdatatype.SOA]
         return next(iter(values), None)
 
-    def look(self, name: str, *, classic: bool = False) -> ServerAnswer:
+    def inspect(self, name: str, *, classic: bool = False) -> ServerAnswer:
         """Read what is answered for a name, by a wildcard perhaps, and its markers. Raises NameServerError.
 
         `classic`: also where external-dns has its markers of old.
@@ -84,12 +84,12 @@ class NameServer(Struct, frozen=True):
             message.present(_absolute(record_set.name), record_set.kind, *_written(record_set))
         for record_set in update.absent:
             message.absent(_absolute(record_set.name), record_set.kind)
-        for record_set in (*update.gone, *update.put):
+        for record_set in (*update.removed, *update.put):
             message.delete(_absolute(record_set.name), record_set.kind)
         for record_set in update.put:
             message.add(_absolute(record_set.name), ttl, record_set.kind, *_written(record_set))
         code = self._exchange(message).rcode()
-        if code in _DOUBTED:
+        if code in _DOUBTFUL:
             return False
         if code != dns.rcode.NOERROR:
             raise NameServerError(f"{self} refuses an update ({dns.rcode.to_text(code)}): {_remedy(code)}")
@@ -101,7 +101,7 @@ class NameServer(Struct, frozen=True):
         query = dns.message.make_query(f"{self.zone}.", "AXFR")
         self._sign(query)
         try:
-            dns.query.inbound_xfr(self.address, transferred, query, port=self.port, timeout=PATIENCE, lifetime=60.0)
+            dns.query.inbound_xfr(self.address, transferred, query, port=self.port, timeout=TIMEOUT, lifetime=60.0)
         except (dns.exception.DNSException, OSError, EOFError) as error:
             raise NameServerError(self._fault(error)) from None
         for owner_name, rdata in ((name, rdata) for name, _, rdata in transferred.iterate_rdatas("TXT")):
@@ -112,7 +112,7 @@ class NameServer(Struct, frozen=True):
 
     def _values(self, name: str, kind: str) -> tuple[tuple[str, ...], int] | None:
         """Return the values of a record set and its TTL; None where there is none of just this name and type."""
-        answer = self._asked(name, kind)
+        answer = self._requested(name, kind)
         wanted = dns.rdatatype.from_text(kind)
         for rrset in answer.answer:
             if rrset.rdtype == wanted and rrset.name.to_text(omit_final_dot=True).lower() == name:
@@ -123,11 +123,11 @@ class NameServer(Struct, frozen=True):
         answer = self._values(name, "TXT")
         return tuple(map(_joined, answer[0])) if answer else ()
 
-    def _asked(self, name: str, kind: str) -> dns.message.Message:
+    def _requested(self, name: str, kind: str) -> dns.message.Message:
         query = dns.message.make_query(_absolute(name), kind)
         query.flags &= ~dns.flags.RD
         try:
-            answer, _ = dns.query.udp_with_fallback(query, self.address, PATIENCE, self.port)
+            answer, _ = dns.query.udp_with_fallback(query, self.address, TIMEOUT, self.port)
         except (dns.exception.DNSException, OSError, EOFError) as error:
             raise NameServerError(self._fault(error)) from None
         if answer.rcode() not in {dns.rcode.NOERROR, dns.rcode.NXDOMAIN}:
@@ -138,7 +138,7 @@ class NameServer(Struct, frozen=True):
     def _exchange(self, message: dns.message.Message) -> dns.message.Message:
         self._sign(message)
         try:
-            return dns.query.tcp(message, self.address, PATIENCE, self.port)
+            return dns.query.tcp(message, self.address, TIMEOUT, self.port)
         except (dns.exception.DNSException, OSError, EOFError) as error:
             raise NameServerError(self._fault(error)) from None
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from locallb.dns.blocks import block, with_block
-from locallb.dns.names import lies_in
+from locallb.dns.names import is_within
 from locallb.model.fields import JsonObject, at, object_of, objects_of, text_of
 from locallb.model.formatting import clipped, few
 from locallb.model.identities import OwnerId, ZoneName
@@ -102,7 +102,7 @@ def refusal(
     if over := [
         zone
         for zone, _ in _parted(zones)
-        if any(lies_in(zone, own_zone) or lies_in(own_zone, zone) for own_zone in own)
+        if any(is_within(zone, own_zone) or is_within(own_zone, zone) for own_zone in own)
     ]:
         theirs = few([clipped(own_zone) for own_zone in own])
         return f"{few(over)} would take names of {theirs}, which are the cluster's own; use another zone"
@@ -132,9 +132,9 @@ def _port(corefile: object) -> str:
 def _own_zones(corefile: object) -> Iterator[str]:
     """Return the zones of the cluster itself, without which nothing in it works."""
     for line in str(corefile).splitlines():
-        words = line.partition("#")[0].split()
-        if words[:1] == ["kubernetes"]:
-            yield from (zone for word in words[1:] if word != "{" and (zone := _zone(word)[0]))
+        terms = line.partition("#")[0].split()
+        if terms[:1] == ["kubernetes"]:
+            yield from (zone for word in terms[1:] if word != "{" and (zone := _zone(word)[0]))
 
 
 def _zones(corefile: str) -> Iterator[tuple[str, str]]:
@@ -142,14 +142,14 @@ def _zones(corefile: str) -> Iterator[tuple[str, str]]:
     depth, above = 0, list[str]()
     for line in corefile.splitlines():
         text = line.partition("#")[0].rstrip()
-        words = text.replace(",", " ").split()
-        before = [*above, *words[:-1]] if depth == 0 and words and words[-1] == "{" else ()
+        terms = text.replace(",", " ").split()
+        before = [*above, *terms[:-1]] if depth == 0 and terms and terms[-1] == "{" else ()
         yield from (_zone(word) for word in before if _IS_DNS.match(word))
         if depth == 0 and text.endswith(","):
-            above.extend(words)
-        elif words:
+            above.extend(terms)
+        elif terms:
             above = []
-        depth = max(0, depth + words.count("{") - words.count("}"))
+        depth = max(0, depth + terms.count("{") - terms.count("}"))
 
 
 def _zone(word: str) -> tuple[str, str]:
@@ -165,10 +165,10 @@ def _manager(config_map: ConfigMap) -> str:
         return "the cluster's addon manager"
     if _OF_K3S in object_of(at(config_map, "metadata", "annotations")):
         return "k3s"
-    for known in objects_of(at(config_map, "metadata", "managedFields")):
-        fields = object_of(at(known, "fieldsV1", "f:data"))
-        if known.get("operation") == _APPLIED and known.get("manager") != _MANAGER and f"f:{COREFILE}" in fields:
-            return f"{clipped(str(known.get('manager')))}, who applies it,"
+    for existing in objects_of(at(config_map, "metadata", "managedFields")):
+        fields = object_of(at(existing, "fieldsV1", "f:data"))
+        if existing.get("operation") == _APPLIED and existing.get("manager") != _MANAGER and f"f:{COREFILE}" in fields:
+            return f"{clipped(str(existing.get('manager')))}, who applies it,"
     return ""
 
 

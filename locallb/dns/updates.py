@@ -15,7 +15,7 @@ from locallb.model.identities import OwnerId
 
 _CLASSIC = ("A", "CNAME")
 """Types that external-dns' marks of old are about."""
-NOBODY = "somebody who left no mark"
+NO_OWNER = "somebody who left no mark"
 Records = Mapping[str, tuple[str, ...]]
 """Values by type."""
 
@@ -35,7 +35,7 @@ class ServerAnswer(Struct, frozen=True):
         parsed = {kind: Marker.parse(texts[0]) for kind, texts in self.markers.items() if len(texts) == 1}
         return {kind: marker for kind, marker in parsed.items() if marker and marker.owner == owner}
 
-    def taken_over(self, name: str, owner: OwnerId) -> Mapping[str, Set]:
+    def adopted(self, name: str, owner: OwnerId) -> Mapping[str, Set]:
         """Return the marks of another owner, by the type that they are about, as they stand there."""
         texts = {kind: texts for kind, texts in self.markers.items() if _is_of(texts, owner)}
         marks = {kind: Set(marker_name(name, kind), "TXT", text) for kind, text in texts.items()}
@@ -46,7 +46,7 @@ class ServerAnswer(Struct, frozen=True):
 
     def having(self, marker: Marker) -> Mapping[str, Marker]:
         """Return the markers that are just this one, by type."""
-        return {kind: known for kind, known in self.ours(marker.owner).items() if known == marker}
+        return {kind: existing for kind, existing in self.ours(marker.owner).items() if existing == marker}
 
 
 def _is_of(texts: tuple[str, ...], owner: OwnerId) -> bool:
@@ -71,7 +71,7 @@ class Update(Struct, frozen=True):
     """Must not be there."""
     put: tuple[Set, ...] = ()
     """Replace what is there."""
-    gone: tuple[Set, ...] = ()
+    removed: tuple[Set, ...] = ()
 
 
 class Former(Struct, frozen=True):
@@ -86,14 +86,14 @@ class Former(Struct, frozen=True):
 ONLY_OURS = Former()
 
 
-def putting(name: str, wanted: Records, marker: Marker, seen: ServerAnswer, former: Former = ONLY_OURS) -> Update:
+def putting(name: str, wanted: Records, marker: Marker, observed: ServerAnswer, former: Former = ONLY_OURS) -> Update:
     """Return how the name gets these records and no others of ours, among which are those of a `former` owner.
 
     A mark of somebody else's may be a wildcard's answer: whether it stands there only the server can tell.
     """
-    ours = {**(seen.having(former.marker) if former.marker else {}), **seen.ours(marker.owner)}
-    marks = {**seen.taken_over(name, former.owner), **{kind: _mark(name, kind, ours[kind]) for kind in ours}}
-    classic = (Set(name, "TXT", seen.classic),) if _is_of(seen.classic, former.owner) else ()
+    ours = {**(observed.having(former.marker) if former.marker else {}), **observed.ours(marker.owner)}
+    marks = {**observed.adopted(name, former.owner), **{kind: _mark(name, kind, ours[kind]) for kind in ours}}
+    classic = (Set(name, "TXT", observed.classic),) if _is_of(observed.classic, former.owner) else ()
     free = tuple(kind for kind in TYPES if kind not in marks)
     # A CNAME where a mark is to be would make servers leave the mark out silently (RFC 2136, 3.4.2.2).
     unmarked = (kind for kind in wanted if kind in free or marks[kind].name == name)
@@ -108,7 +108,7 @@ def putting(name: str, wanted: Records, marker: Marker, seen: ServerAnswer, form
             for kind, values in wanted.items()
             for record_set in (Set(name, kind, values), Set(marker_name(name, kind), "TXT", (str(marker),)))
         ),
-        gone=(
+        removed=(
             *_sets(name, (kind for kind in marks if kind not in wanted and marks[kind].name != name)),
             *(Set(name, kind) for kind in marks if kind not in wanted and marks[kind].name == name),
             *(Set(name, "TXT") for _ in classic),
@@ -116,11 +116,11 @@ def putting(name: str, wanted: Records, marker: Marker, seen: ServerAnswer, form
     )
 
 
-def removing(name: str, marker: Marker, seen: ServerAnswer) -> Update | None:
+def removing(name: str, marker: Marker, observed: ServerAnswer) -> Update | None:
     """Return how what this object has of the name goes; None where it has nothing any more."""
-    ours = seen.having(marker)
+    ours = observed.having(marker)
     marks = tuple(_mark(name, kind, ours[kind]) for kind in ours)
-    return Update(present=marks, gone=_sets(name, ours)) if ours else None
+    return Update(present=marks, removed=_sets(name, ours)) if ours else None
 
 
 def _mark(name: str, kind: str, marker: Marker) -> Set:
@@ -131,11 +131,11 @@ def _sets(name: str, kinds: Iterable[str]) -> tuple[Set, ...]:
     return tuple(record_set for kind in kinds for record_set in (Set(name, kind), Set(marker_name(name, kind), "TXT")))
 
 
-def holder(owner: OwnerId, seen: ServerAnswer) -> str:
+def holder(owner: OwnerId, observed: ServerAnswer) -> str:
     """Return the owner of records that the server protects from the stack; empty if none is seen."""
-    marks = [texts for kind, texts in seen.markers.items() if kind not in seen.ours(owner)]
-    marks += [seen.classic] if Marker.parse("".join(seen.classic)) else []
+    marks = [texts for kind, texts in observed.markers.items() if kind not in observed.ours(owner)]
+    marks += [observed.classic] if Marker.parse("".join(observed.classic)) else []
     marker = Marker.parse(marks[0][0]) if marks else None
     if marker:
         return f"{marker.resource or 'something'} of {marker.owner}"
-    return NOBODY if marks or seen.records.keys() - seen.ours(owner).keys() else ""
+    return NO_OWNER if marks or observed.records.keys() - observed.ours(owner).keys() else ""

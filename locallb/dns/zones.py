@@ -14,7 +14,7 @@ from types import MappingProxyType
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.dns.names import lies_in
+from locallb.dns.names import is_within
 from locallb.model.identities import Home, IPAddress, OwnerId, ZoneName, place
 
 TTL = 60
@@ -84,20 +84,22 @@ class DnsSettings(Struct, frozen=True):
 def with_servers(
     dns: DnsSettings,
     home: Home,
-    known: Collection[Embedded],
+    existing: Collection[Embedded],
     is_free: Callable[[Embedded], bool] = bool,
 ) -> DnsSettings:
     """Return the zones with the server that a stack has of its own, where they leave its address to the stack.
 
-    It stays where it is on the loopback (`known` are the stack's servers of before). Otherwise it is at an address for
-    each stack: a hash of its name and directory, or the next one that is free.
+    It stays where it is on the loopback (`existing` are the stack's servers of before). Otherwise it is at an address
+    for each stack: a hash of its name and directory, or the next one that is free.
     """
     given = {server.address for server in dns.embedded}
     if CHOSEN not in given:
         return dns
-    loopback = (server for server in sorted(known, key=str) if server.address.is_loopback)
-    kept = (server for server in loopback if server.address not in given)
-    server = next((server for server in chain(kept, _servers(home)) if is_free(server)), None) or next(_servers(home))
+    loopback = (server for server in sorted(existing, key=str) if server.address.is_loopback)
+    retained = (server for server in loopback if server.address not in given)
+    server = next((server for server in chain(retained, _servers(home)) if is_free(server)), None) or next(
+        _servers(home)
+    )
     zones = (replace(zone, server=server) if zone.server == Embedded() else zone for zone in dns.zones)
     return replace(dns, zones=tuple(zones))
 
@@ -111,5 +113,5 @@ def _servers(home: Home) -> Iterator[Embedded]:
 
 def zone_of(name: str, zones: Sequence[Zone]) -> Zone | None:
     """Return the zone in which a name lies, of several the innermost; None if there is none."""
-    having = [zone for zone in zones if lies_in(name, zone.name)]
+    having = [zone for zone in zones if is_within(name, zone.name)]
     return max(having, key=lambda zone: len(zone.name), default=None)

@@ -85,7 +85,7 @@ class Engine:
 
     def is_cancelled(self) -> bool:
         """Return whether that was requested."""
-        return self._stop.is_asked()
+        return self._stop.is_requested()
 
     def resources(self) -> tuple[ResourceState, ...]:
         """Return the stack's resources as the state has them; empty without a state."""
@@ -129,7 +129,7 @@ class Engine:
                 declared = declare()
             except EngineError as error:
                 run.reporter.is_whole = False
-                run.reporter.say(Severity.ERROR, str(error))
+                run.reporter.log(Severity.ERROR, str(error))
                 return {}
             Once(run).bring(declared)
             return declared.outputs
@@ -150,9 +150,9 @@ class Engine:
         """How often the state was read from its file: more than before once another process has written it."""
         return self._store.readings
 
-    def known_stamp(self) -> object:
+    def read_stamp(self) -> object:
         """Return which writing of the state this engine knows; None where that isn't all there is."""
-        return None if self._store.is_unfinished() else self._store.known_stamp
+        return None if self._store.is_unfinished() else self._store.read_stamp
 
     def drifted(
         self,
@@ -174,12 +174,12 @@ class Engine:
         def work(run: Run) -> Mapping[str, Value]:
             snapshot = run.steps.recorder.snapshot
             members = snapshot.in_order_live() if scope.roots is None else snapshot.members_of(scope.roots)
-            looked_at = [resource for resource in members if types is None or resource.type in types]
-            drifted = [*Reader(run, lane_of, longest).differing(looked_at)]
+            inspected = [resource for resource in members if types is None or resource.type in types]
+            drifted = [*Reader(run, lane_of, longest).differing(inspected)]
             roots.update(snapshot.root_of(resource.urn) for resource in drifted)
-            left = [*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values())]
+            remaining = [*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values())]
             if types is None:
-                roots.update(snapshot.root_of(resource.parent or resource.urn) for resource in left)
+                roots.update(snapshot.root_of(resource.parent or resource.urn) for resource in remaining)
                 users = (user for resource in drifted for user in snapshot.users_of(resource.urn))
                 roots.update(snapshot.root_of(user.urn) for user in users)
             return {}
@@ -262,9 +262,9 @@ class Engine:
             if isinstance(error, (FullScopeNeeded, StateUnwritable)):
                 raise error
         for message in dict.fromkeys(str(error) for error in monitor.errors):
-            reporter.say(Severity.ERROR, message)
+            reporter.log(Severity.ERROR, message)
         if failure and not monitor.errors:
-            reporter.say(Severity.ERROR, failure.message, debug=failure.debug)
+            reporter.log(Severity.ERROR, failure.message, debug=failure.debug)
         return failure is None and not monitor.errors
 
     @contextmanager
@@ -272,7 +272,7 @@ class Engine:
         if preview:
             yield Recorder(self._store.peek().copy() if copied else self._store.peek())
         else:
-            with self._store.session(lambda text: reporter.say(Severity.INFO, text)) as recorder:
+            with self._store.session(lambda text: reporter.log(Severity.INFO, text)) as recorder:
                 yield recorder
 
     def _run(
@@ -299,7 +299,7 @@ class Engine:
             diagnostics=tuple(reporter.diagnostics),
             steps=tuple(reporter.steps),
             duration=monotonic() - start,
-            interrupted=stop.is_asked() and reporter.failed(),
+            interrupted=stop.is_requested() and reporter.failed(),
             broken=frozenset(reporter.broken),
             is_whole=reporter.is_whole,
         )
@@ -312,7 +312,7 @@ class Engine:
             planned = work(run)
         except Cancelled as error:
             run.reporter.is_whole = False
-            run.reporter.say(Severity.ERROR, str(error))
+            run.reporter.log(Severity.ERROR, str(error))
         if run.steps.preview:
             return planned
         live = run.steps.recorder.snapshot.live

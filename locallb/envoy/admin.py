@@ -24,7 +24,7 @@ from locallb.model.fields import JsonObject
 from locallb.model.identities import IPAddress, Protocol
 from locallb.storage.paths import by_descriptor
 
-PATIENCE = 2.0
+TIMEOUT = 2.0
 """Seconds that one answer may take."""
 _SUBSCRIPTIONS = "^(listener_manager.lds|cluster_manager.cds).(version_text|update_(attempt|success|rejected|failure))$"
 _MEMBERSHIPS = r"^cluster\.[^.]*\.membership_(healthy|total)$"
@@ -240,13 +240,13 @@ class _Connection(http.client.HTTPConnection):
     """HTTP over the socket in a directory."""
 
     def __init__(self, directory: Path) -> None:
-        super().__init__("envoy", timeout=PATIENCE)
+        super().__init__("envoy", timeout=TIMEOUT)
         self._directory = directory
 
     def connect(self) -> None:
         with by_descriptor(self._directory) as directory:
             self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.sock.settimeout(PATIENCE)
+            self.sock.settimeout(TIMEOUT)
             self.sock.connect(str(directory / ADMIN_SOCKET))
 
 

@@ -67,13 +67,13 @@ _TCP: Message = {
 }
 RECEIVED, SENT, LATENCY = "upstream_cx_rx_bytes_total", "upstream_cx_tx_bytes_total", "upstream_rq_time"
 """Statistics, seen from Envoy: what backends sent and got, and how many milliseconds they took to answer."""
-_KEPT = (".membership_healthy", ".membership_total", f".{RECEIVED}", f".{SENT}", f".{LATENCY}")
+_RETAINED = (".membership_healthy", ".membership_total", f".{RECEIVED}", f".{SENT}", f".{LATENCY}")
 """Suffixes of the statistics that are kept for a reported cluster: this replaces the bootstrap's own list."""
 _MEASURED: Message = {
     "typed_filter_metadata": {
         "envoy.stats_matcher": typed(
             "envoy.config.metrics.v3.StatsMatcher",
-            inclusion_list={"patterns": [{"suffix": name} for name in _KEPT]},
+            inclusion_list={"patterns": [{"suffix": name} for name in _RETAINED]},
         )
     }
 }
@@ -167,13 +167,13 @@ def _checks(upstream: Upstream) -> Message:
 def _times(upstream: Upstream) -> Message:
     """Return when backends are checked, and what counts; one that failed twice as often, unless there are too many."""
     interval = seconds(upstream.check_every)
-    again = "0.250s" if upstream.check_every == CHECK_INTERVAL else interval
+    retry = "0.250s" if upstream.check_every == CHECK_INTERVAL else interval
     return {
         "timeout": CHECK_TIMEOUT,
         "interval": interval,
         # Envoy checks a cluster that never had traffic once a minute unless told otherwise.
         "no_traffic_interval": interval,
-        "unhealthy_interval": again,
+        "unhealthy_interval": retry,
         "unhealthy_threshold": 1,
         "healthy_threshold": 1,
     }

@@ -92,14 +92,14 @@ def joined(resources_by_name: Mapping[str, Tagged]) -> tuple[str, str]:
     return f'{{"resources":[{resources}],"version_info":"{version}"}}\n', version
 
 
-def taken_apart(text: str) -> Mapping[str, Tagged]:
+def split_parts(text: str) -> Mapping[str, Tagged]:
     """Parse the output of `joined`; a damaged file counts as empty."""
     return {str(resource.get("name")): _tagged(resource) for resource in _resources(text)}
 
 
 def has_foreign(text: str) -> bool:
     """Return whether a file has what is no part's."""
-    return not all((known := tag(resource)) and known.part for resource in _resources(text))
+    return not all((existing := tag(resource)) and existing.part for resource in _resources(text))
 
 
 def _resources(text: str) -> Sequence[Message]:
@@ -119,8 +119,8 @@ def as_files(listeners: Texts, clusters: Texts) -> Mapping[str, str]:
 
 
 def _tagged(resource: Message) -> Tagged:
-    known = tag(resource)
-    return Tagged(known.part if known else PartId(""), _canonical(resource))
+    existing = tag(resource)
+    return Tagged(existing.part if existing else PartId(""), _canonical(resource))
 
 
 def _written(part: PartId, messages: Mapping[str, Message]) -> tuple[Texts, str]:

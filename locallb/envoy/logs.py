@@ -20,7 +20,7 @@ NOISE = r"\]\[backtrace\]|stacktrace for envoy bug|#\d+: |UNKNOWN \["
 """Lines of it that tell a user nothing."""
 FULL = 1 << 19
 """Bytes from which a log is cut, half of what its writer may write."""
-KEPT = 1 << 18
+RETAINED = 1 << 18
 """Bytes of its end that are put aside."""
 _FLAGS = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -35,7 +35,7 @@ def cut(directory: Path) -> bool:
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode) or status.st_size < FULL:
             return False
-        end = os.pread(descriptor, KEPT, status.st_size - KEPT)
+        end = os.pread(descriptor, RETAINED, status.st_size - RETAINED)
         with suppress(files.FilesError):  # the disk is full: then above all the log must shrink
             files.write(directory / PREVIOUS, end.partition(b"\n")[2].decode(errors="replace"))
         os.ftruncate(descriptor, 0)

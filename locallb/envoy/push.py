@@ -17,13 +17,13 @@ from locallb.envoy.access_logs import CLOSED, GATE, gate
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions, size_of_files
 from locallb.envoy.document import settling_time
 from locallb.envoy.stale_datagrams import UdpSocket, dropping, udp_sockets
-from locallb.envoy.validation import NoVerdictError, told_refused, why_refused
+from locallb.envoy.validation import NoVerdictError, reported_refused, why_refused
 from locallb.envoy.waiting import pauses
 from locallb.model.identities import Protocol
 from locallb.model.system_errors import refusal
 from locallb.storage import files
 
-DOUBTFUL, _DOUBTED = 0.1, 5
+DOUBTFUL, _DOUBTFUL = 0.1, 5
 """Seconds after which Envoy may have refused a file of which it tells no outcome, if it answered so many times since:
 it looks at files between two answers."""
 _SELDOM = 3
@@ -102,20 +102,20 @@ class Series(Struct):
 
     def _follow(self, step: rollout.Write, before: int) -> bool:
         """Wait until Envoy runs this version or has refused it; what it refused is for Reachable to tell."""
-        asked = 0
+        requested = 0
 
         def ended() -> bool:
-            nonlocal asked
-            asked += 1
-            return asked % _SELDOM == 0 and _refused(self.directory, step.name) != before
+            nonlocal requested
+            requested += 1
+            return requested % _SELDOM == 0 and _refused(self.directory, step.name) != before
 
         return self._wait(lambda: _runs(self.directory, step), ended)
 
-    def _wait(self, taken: Callable[[], bool], ended: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until something is `taken`, and return whether it was before it `ended` or took too long."""
+    def _wait(self, claimed: Callable[[], bool], ended: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until something is `claimed`, and return whether it was before it `ended` or took too long."""
         deadline, pause = time.monotonic() + settling_time(size_of_files(self.directory)), pauses()
         while time.monotonic() < deadline:
-            if taken():
+            if claimed():
                 return True
             if ended():
                 return False
@@ -129,18 +129,18 @@ class Verdict(Struct):
     directory: Path
     cause: str = ""
     """Why it does; empty as long as that isn't known."""
-    _asks_at: float = field(default_factory=lambda: time.monotonic() + DOUBTFUL)
+    _queries_at: float = field(default_factory=lambda: time.monotonic() + DOUBTFUL)
     _answers: int = 0
-    _asked: bool = False
+    _requested: bool = False
 
     def is_refused(self) -> bool:
         """Return whether it does, as far as that is known now; called after each answer of the running Envoy."""
         self._answers += 1
         with suppress(NoVerdictError):
             if self._answers == 1:
-                self.cause = told_refused(lambda: texts(self.directory), self.directory)
-            elif self._answers >= _DOUBTED and time.monotonic() > self._asks_at and not self._asked:
-                self._asked = True
+                self.cause = reported_refused(lambda: texts(self.directory), self.directory)
+            elif self._answers >= _DOUBTFUL and time.monotonic() > self._queries_at and not self._requested:
+                self._requested = True
                 self.cause = why_refused(texts(self.directory), self.directory)
         return bool(self.cause)
 
@@ -182,10 +182,10 @@ def _given_up(directory: Path) -> AbstractSet[UdpSocket]:
     """Return the UDP sockets that Envoy has kept of listeners that are gone."""
     try:
         admin = EnvoyAdmin(directory)
-        left = admin.draining() - admin.places()
+        remaining = admin.draining() - admin.places()
     except EnvoyAdminError:
         return frozenset()
-    return frozenset((address, port) for address, port, protocol in left if protocol is Protocol.UDP)
+    return frozenset((address, port) for address, port, protocol in remaining if protocol is Protocol.UDP)
 
 
 def _created(directory: Path) -> int:

@@ -151,12 +151,12 @@ def _versioned(name: str, text: str) -> Write:
 def _bridge(before: str, after: str) -> str:
     """Make the clusters of `after` and those of `before` that it lacks; `after` itself if it lacks none."""
     old, new = _resources(before), _resources(after)
-    left = [resource for name, resource in old.items() if name not in new]
-    if not left:
+    remaining = [resource for name, resource in old.items() if name not in new]
+    if not remaining:
         return after
     response = document(after)
     version = f"{response.get('version_info', '')}{_BRIDGE}"
-    bridge = {**response, "version_info": version, "resources": [*new.values(), *left]}
+    bridge = {**response, "version_info": version, "resources": [*new.values(), *remaining]}
     return json.dumps(bridge, sort_keys=True, separators=(",", ":"), ensure_ascii=False) + "\n"
 
 

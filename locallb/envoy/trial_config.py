@@ -27,8 +27,8 @@ def trial_files(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 def idle(texts: Mapping[str, str]) -> Mapping[str, str]:
     """Make files of the same bootstrap that serve nothing."""
-    kept = {name: content for name, content in texts.items() if name == rollout.BOOTSTRAP}
-    return {**kept, rollout.LISTENERS: _NOTHING, rollout.CLUSTERS: _NOTHING}
+    retained = {name: content for name, content in texts.items() if name == rollout.BOOTSTRAP}
+    return {**retained, rollout.LISTENERS: _NOTHING, rollout.CLUSTERS: _NOTHING}
 
 
 def _each(response: str, change: Callable[[_Resource], _Resource]) -> str:

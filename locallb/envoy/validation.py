@@ -38,7 +38,7 @@ _ENDED_BY_OTHERS = frozenset({-signal.SIGKILL, -signal.SIGTERM})
 """Exit codes of an Envoy that another process ended, most often the kernel for want of memory."""
 
 
-_MOST = 256
+_MAX = 256
 """Verdicts that are remembered: of the same files they are the same, and several want to know them in one update."""
 LATELY = 5.0
 """Seconds after a refusal in which another process may repeat the same validation."""
@@ -54,29 +54,29 @@ _REFUSED_AT: dict[Path, float] = {}
 """When files of a directory were refused."""
 
 
-def why_refused(texts: Mapping[str, str], directory: Path, patience: float | None = None) -> str:
+def why_refused(texts: Mapping[str, str], directory: Path, timeout: float | None = None) -> str:
     """Return why Envoy refuses these files in `directory`, which has their certificates; empty if it accepts them.
 
     Raises NoVerdictError, also where it has no answer within so many seconds, or within the usual time.
     """
     configuration = static(texts)
     what = _digest(configuration, directory)
-    if (known := _VERDICTS.get(what)) is not None:
-        return known
-    timeout = TIMEOUT + reading_time(len(configuration)) if patience is None else patience
+    if (existing := _VERDICTS.get(what)) is not None:
+        return existing
+    timeout = TIMEOUT + reading_time(len(configuration)) if timeout is None else timeout
     ended = _ended(configuration, directory, timeout)
     found = _COMPLAINT.search(ended.complaints.decode(errors="replace"))
     if ended.code and not found:
         return f"it ends with {ended.code}"
     cause = _VERDICTS[what] = _cause(found[1]) if ended.code and found else ""
-    if len(_VERDICTS) > _MOST:
+    if len(_VERDICTS) > _MAX:
         _VERDICTS.popitem(last=False)
     if cause:
         _REFUSED_AT[directory] = time.monotonic()
     return cause
 
 
-def told_refused(read: Callable[[], Mapping[str, str]], directory: Path) -> str:
+def reported_refused(read: Callable[[], Mapping[str, str]], directory: Path) -> str:
     """Return why Envoy refused these very files a moment ago; empty where it wasn't asked. Raises NoVerdictError."""
     if time.monotonic() > _REFUSED_AT.get(directory, -LATELY) + LATELY:
         return ""
@@ -86,24 +86,24 @@ def told_refused(read: Callable[[], Mapping[str, str]], directory: Path) -> str:
 def _digest(configuration: str, directory: Path) -> Digest:
     """Digest what Envoy is asked, with the files that it names. Raises NoVerdictError where one isn't there."""
     try:
-        asked = hashlib.sha256(f"{installed().path} {directory} {configuration}".encode())
+        requested = hashlib.sha256(f"{installed().path} {directory} {configuration}".encode())
         for name in sorted(set(_FILE.findall(configuration))):
             stat = (directory / name).stat()
-            asked.update(f"{name} {stat.st_ino} {stat.st_mtime_ns} {stat.st_size}\n".encode())
+            requested.update(f"{name} {stat.st_ino} {stat.st_mtime_ns} {stat.st_size}\n".encode())
     except OSError as error:
         raise NoVerdictError(f"{error.filename} can't be read, so no configuration is to blame") from error
     except ClientError as error:
         raise NoVerdictError(str(error)) from error
-    return Digest(asked.hexdigest())
+    return Digest(requested.hexdigest())
 
 
-def _ended(configuration: str, directory: Path, patience: float) -> Ended:
+def _ended(configuration: str, directory: Path, timeout: float) -> Ended:
     """Run Envoy until it has its verdict. Raises NoVerdictError."""
     try:
         with scratch("a configuration to validate") as place:
             files.write(place / rollout.BOOTSTRAP, configuration)
             command = (str(installed().path), "--config-path", str(place / rollout.BOOTSTRAP), *_ARGUMENTS)
-            ended = Program(command, patience, directory=directory, environment={}).run()
+            ended = Program(command, timeout, directory=directory, environment={}).run()
     except ClientError as error:
         raise NoVerdictError(str(error)) from error
     if ended.code in _ENDED_BY_OTHERS:
@@ -166,5 +166,5 @@ def _document(texts: Mapping[str, str], name: str) -> JsonObject:
 def _cause(complaint: str) -> str:
     """Return the innermost cause in Envoy's complaint, which may have the whole configuration before it."""
     innermost = complaint.rpartition(_CAUSED_BY)[2] if _CAUSED_BY in complaint else complaint
-    words = " ".join(innermost.partition("): ")[0].split()).removesuffix(")")
-    return printable(words[:_MAX_CAUSE])
+    terms = " ".join(innermost.partition("): ")[0].split()).removesuffix(")")
+    return printable(terms[:_MAX_CAUSE])

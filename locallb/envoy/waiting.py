@@ -24,18 +24,18 @@ def pauses() -> Iterator[float]:
     return chain(repeat(_QUICK, _OFTEN), _SLOWER, repeat(_SLOW))
 
 
-def comes_to_answer(directory: Path, patience: float) -> bool:
+def comes_to_answer(directory: Path, timeout: float) -> bool:
     """Return whether the Envoy in `directory` answers within so many seconds."""
-    deadline, pause, admin = time.monotonic() + patience, pauses(), EnvoyAdmin(directory)
+    deadline, pause, admin = time.monotonic() + timeout, pauses(), EnvoyAdmin(directory)
     while not (answers := admin.answers()) and time.monotonic() < deadline:
         time.sleep(next(pause))
     return answers
 
 
-def answers_while_there(directory: Path, patience: float, is_there: Callable[[], bool]) -> bool:
+def answers_while_present(directory: Path, timeout: float, exists: Callable[[], bool]) -> bool:
     """Wait so many seconds until the Envoy in `directory` answers; return False once what runs it is gone meanwhile."""
-    deadline = time.monotonic() + patience
+    deadline = time.monotonic() + timeout
     while not comes_to_answer(directory, _GLANCE) and time.monotonic() < deadline:
-        if not is_there():
+        if not exists():
             return False
     return True

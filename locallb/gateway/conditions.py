@@ -43,17 +43,17 @@ LISTENERS_NOT_VALID = "ListenersNotValid"
 _LONGEST = 1024
 
 
-class Trouble(NamedTuple):
+class Failure(NamedTuple):
     """A problem: a reason of the specification, and a sentence."""
 
     reason: str
     message: str
 
 
-def verdict(kind: str, trouble: Trouble | None, reason: str = "", message: str = "") -> Condition:
+def verdict(kind: str, failure: Failure | None, reason: str = "", message: str = "") -> Condition:
     """Return a condition that is true where there is no trouble; its reason then is its own name unless given."""
-    if trouble:
-        return Condition(kind, "False", trouble.reason, trouble.message[:_LONGEST])
+    if failure:
+        return Condition(kind, "False", failure.reason, failure.message[:_LONGEST])
     return Condition(kind, "True", reason or kind, message[:_LONGEST])
 
 
@@ -62,6 +62,6 @@ def ordered(kind: str, message: str) -> Condition:
     return Condition(kind, "True", kind.rpartition("/")[2], message[:_LONGEST])
 
 
-def conditions(*said: Condition) -> JsonObject:
+def conditions(*stated: Condition) -> JsonObject:
     """Return the field that has them."""
-    return {"conditions": [asdict(condition) for condition in said]}
+    return {"conditions": [asdict(condition) for condition in stated]}

@@ -27,7 +27,7 @@ def annotation_problem(annotations: Mapping[Any, object], *, routed: bool) -> st
     value = annotations.get(FAULT_ANNOTATION)
     if not isinstance(value, str):
         return ""
-    words = "delay=200ms,status=503:10%" if routed else "refuse=10%,hang=5%,reset=1%"
+    terms = "delay=200ms,status=503:10%" if routed else "refuse=10%,hang=5%,reset=1%"
     try:
         fault = parse_fault(value)
     except ValueError as error:
@@ -37,4 +37,4 @@ def annotation_problem(annotations: Mapping[Any, object], *, routed: bool) -> st
             return ""
         others = "refuse, hang and reset for connections of Services"
         why = f"{others if routed else 'delay and status for requests to Gateways'} only"
-    return f"the annotation {FAULT_ANNOTATION} orders {why}; write {words},until=2026-11-22T18:00:00Z, or remove it"
+    return f"the annotation {FAULT_ANNOTATION} orders {why}; write {terms},until=2026-11-22T18:00:00Z, or remove it"

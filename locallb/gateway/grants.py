@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from locallb.gateway.conditions import Trouble
+from locallb.gateway.conditions import Failure
 from locallb.model.gateway.objects import Reference
 from locallb.model.gateway.policies import ReferenceGrant
 
@@ -24,13 +24,13 @@ class Grants:
         """Return whether `source` may refer to `target`: in its own namespace always."""
         if source.key.namespace == target.key.namespace:
             return True
-        asked = source.group, source.kind, source.key.namespace
+        requested = source.group, source.kind, source.key.namespace
         wanted = {(target.group, target.kind, name) for name in ("", target.key.name)}
         grants = self._by_namespace.get(target.key.namespace, ())
-        return any(asked in grant.sources and wanted & grant.targets for grant in grants)
+        return any(requested in grant.sources and wanted & grant.targets for grant in grants)
 
 
-def not_permitted(source: Reference, target: Reference) -> Trouble:
+def not_permitted(source: Reference, target: Reference) -> Failure:
     """Explain that a reference into another namespace needs a grant there."""
     why = f"no ReferenceGrant in namespace {target.key.namespace} lets {source.kind} of {source.key.namespace}"
-    return Trouble("RefNotPermitted", f"{why} refer to {target.kind} {target.key.name}; make one")
+    return Failure("RefNotPermitted", f"{why} refer to {target.kind} {target.key.name}; make one")

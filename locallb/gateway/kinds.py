@@ -39,7 +39,7 @@ from locallb.model.gateway.policies import BackendTlsPolicy, ReferenceGrant
 from locallb.model.identities import ClusterName
 
 Document = Mapping[Any, Any]
-_Kept = TypeVar("_Kept", bound=GatewayClass | Gateway | ListenerSet | BackendTlsPolicy | IngressClass | Ingress)
+_Retained = TypeVar("_Retained", bound=GatewayClass | Gateway | ListenerSet | BackendTlsPolicy | IngressClass | Ingress)
 
 
 class ApiKind(Struct, frozen=True):
@@ -189,7 +189,7 @@ def _gathered(cluster: ClusterName, objects: Iterable[ApiObject]) -> GatewayObje
     )
 
 
-def _first(listed: Sequence[_Kept]) -> tuple[_Kept, ...]:
+def _first(listed: Sequence[_Retained]) -> tuple[_Retained, ...]:
     """Return the objects of a kind in the order of their names; of several of one name the first."""
     named = {listed_object.meta.key: listed_object for listed_object in reversed(listed)}
     return tuple(named[name] for name in sorted(named))

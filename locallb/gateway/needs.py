@@ -37,7 +37,7 @@ _NAMES: Mapping[type[ApiObject], str] = {
 }
 _SECRET, _CONFIG_MAP = ("", SECRET), ("", CONFIG_MAP)
 
-KnownObjects = Mapping[str, Collection[ObjectOfCluster]]
+ExistingObjects = Mapping[str, Collection[ObjectOfCluster]]
 """All objects by kind; kinds with unknown contents are absent."""
 
 
@@ -57,18 +57,18 @@ def by_kind(objects: Iterable[ObjectOfCluster], kinds: Iterable[str]) -> dict[st
     return sorted_by
 
 
-def of_kinds(known: KnownObjects, *kinds: str) -> Collection[GatewayObjects]:
+def of_kinds(existing: ExistingObjects, *kinds: str) -> Collection[GatewayObjects]:
     """Return the objects of these kinds, of each cluster."""
-    return gathered(listed for kind in kinds for listed in known.get(kind, ())).values()
+    return gathered(listed for kind in kinds for listed in existing.get(kind, ())).values()
 
 
-def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...]:
+def wanted_kinds(served: Collection[str], existing: ExistingObjects) -> tuple[str, ...]:
     """Return the needed kinds: served ones and core ones."""
     if not {CLASS, GATEWAY} <= set(served):
         return ()
-    if not any(our_classes(objects, None) for objects in of_kinds(known, CLASS)):
+    if not any(our_classes(objects, None) for objects in of_kinds(existing, CLASS)):
         return (CLASS,)
-    if not any(our_gateways(objects) for objects in of_kinds(known, CLASS, GATEWAY)):
+    if not any(our_gateways(objects) for objects in of_kinds(existing, CLASS, GATEWAY)):
         return CLASS, GATEWAY
     return (CLASS, GATEWAY, *(kind for kind in _OTHERS if kind in served or kind not in KINDS))
 
@@ -102,7 +102,9 @@ def _bundles(objects: GatewayObjects) -> Iterator[Reference]:
     """Return the ConfigMaps that Gateways of ours name as authorities, and where there are any, policies."""
     grants, gateways = Grants(objects.grants), our_gateways(objects)
     for gateway in gateways:
-        named = (authority for asked in gateway.validations.values() if asked for authority in asked.authorities)
+        named = (
+            authority for requested in gateway.validations.values() if requested for authority in requested.authorities
+        )
         config_maps = (reference for reference in named if reference[:2] == _CONFIG_MAP)
         yield from (reference for reference in config_maps if grants.allow(gateway.reference, reference))
     for policy in objects.policies if gateways else ():

@@ -30,14 +30,14 @@ _EXAMPLES = 3
 def route_lines(bound: Bound) -> tuple[str, ...]:
     """Return the routes in the order in which they are matched: `GET shop.test/api/* → shop/api:8080 90 %`."""
     return tuple(
-        f"{port}: {line}{_asked_of_clients(chain)}"
+        f"{port}: {line}{_client_requirements(chain)}"
         for port, chains in sorted(bound.chains.items())
         for chain in chains
         for line in _chain(chain, bound.targets)
     )
 
 
-def _asked_of_clients(chain: Chain) -> str:
+def _client_requirements(chain: Chain) -> str:
     clients = chain.termination.clients if chain.termination else None
     if clients is None:
         return ""
@@ -51,10 +51,10 @@ def _chain(chain: Chain, targets: Mapping[UpstreamName, BackendTarget]) -> Itera
     for host in chain.serves.hosts:
         for route in host.routes:
             if route.action != MISDIRECTED:  # of all others a user wrote what is matched
-                yield f"{_asked(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
+                yield f"{_requested(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
 
 
-def _asked(match: Match, host: str) -> str:
+def _requested(match: Match, host: str) -> str:
     """Return what a request must match; further conditions are in brackets."""
     more = [f"{header.name}{'~' if header.regex else ':'} {header.value}" for header in match.headers]
     more += [f"?{parameter.name}={'~' if parameter.regex else ''}{parameter.value}" for parameter in match.query]
@@ -104,16 +104,16 @@ def sentences(objects: GatewayObjects, bound: Collection[BoundGateway], memory: 
     """
     memory = memory or Memo()
     shared, reported = shared_objects(objects, memory), set[Reference]()
-    for route, said in chain.from_iterable(_of_each(shared, bound, memory)):
+    for route, stated in chain.from_iterable(_of_each(shared, bound, memory)):
         if route is None or route not in reported:
-            yield from said
+            yield from stated
         reported |= {route} if route else set()
     if not shared.policies:
         return
     services = frozenset[Named]().union(*(gateway.services for gateway in bound))
     yield from memory.of(
         (objects.cluster, "policies"),
-        lambda known, used: list(policy_sentences(known.cluster, Backends(known).policies, used)),
+        lambda existing, used: list(policy_sentences(existing.cluster, Backends(existing).policies, used)),
         shared,
         services,
     )
@@ -125,9 +125,9 @@ def refusals(
     """Return sentences about refused parts of each Gateway's listeners and routes, if any."""
     of_gateways = zip(bound, _of_each(shared_objects(objects, memory), bound, memory), strict=True)
     return {
-        gateway.key: tuple(chain.from_iterable(said for _, said in groups))
+        gateway.key: tuple(chain.from_iterable(stated for _, stated in groups))
         for gateway, groups in of_gateways
-        if any(said for _, said in groups)
+        if any(stated for _, stated in groups)
     }
 
 
@@ -135,10 +135,10 @@ def _of_each(
     shared: GatewayObjects, bound: Collection[BoundGateway], memory: AnyMemo
 ) -> Sequence[list[tuple[Reference | None, list[str]]]]:
     """Return the sentences about each Gateway; `memory` has those from before."""
-    known: Memo[list[tuple[Reference | None, list[str]]]] = memory.of((shared.cluster, "sentences"), Memo)
-    known.within(shared)
+    existing: Memo[list[tuple[Reference | None, list[str]]]] = memory.of((shared.cluster, "sentences"), Memo)
+    existing.within(shared)
     backends = cache(partial(Backends, shared))  # often nothing has to be made again
-    return known.each(lambda gateway: _sentences(gateway, backends()), bound)
+    return existing.each(lambda gateway: _sentences(gateway, backends()), bound)
 
 
 def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:
@@ -148,19 +148,19 @@ def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Referenc
         of_listeners.append(f"{gateway.key}: {problem}")
     if why := gateway.resolved:
         of_listeners.append(f"{gateway.key}: {why.reason}: {why.message}")
-    of_listeners += _asked_in_vain(gateway)
+    of_listeners += _unmet_requirements(gateway)
     of_listeners += [f"{gateway.key}: {why}" for why in gateway.without_room]
     of_routes = (_of_route(gateway, verdict, backends) for verdict in gateway.attachment.verdicts)
     return [(None, of_listeners), *(of_route for of_route in of_routes if of_route[1])]
 
 
-def _asked_in_vain(gateway: BoundGateway) -> Iterator[str]:
+def _unmet_requirements(gateway: BoundGateway) -> Iterator[str]:
     """Explain the ports without client certificate validation although the Gateway configures it."""
     spoken = {
         listener.listener.port for listener in gateway.listeners if listener.listener.protocol == ListenerProtocol.HTTPS
     }
-    for port, asked in gateway.gateway.validations.items():
-        if port and asked and port not in spoken:
+    for port, requested in gateway.gateway.validations.items():
+        if port and requested and port not in spoken:
             why = (
                 f"spec.tls.frontend.perPort asks clients at port {port} for certificates, and no listener speaks HTTPS"
             )
@@ -175,7 +175,7 @@ def _of_route(gateway: BoundGateway, verdict: ParentVerdict, backends: Backends)
     route_sentences = [f"{name}: {rule.problem}" for rule in route.rules if rule.problem]
     if problem := annotation_problem(route.meta.annotations, routed=True):
         route_sentences.append(f"{name}: {problem}")
-    route_sentences += [f"{name}: {trouble.reason}: {trouble.message}" for trouble in backends.own_troubles(route)]
+    route_sentences += [f"{name}: {failure.reason}: {failure.message}" for failure in backends.own_failures(route)]
     if route.kind is RouteKind.TCP or (route.kind is RouteKind.TLS and not verdict.ends_tls):
         route_sentences += [f"{name}: {why}: nothing comes of it" for why in backends.unused_policies(route)]
     return route.reference, route_sentences
@@ -197,8 +197,8 @@ def left_out(objects: GatewayObjects, names: frozenset[str] | None) -> Iterator[
 def missing_classes(clusters: Mapping[ClusterName, GatewayObjects], names: frozenset[str] | None) -> Iterator[str]:
     """Return which classes the stack names that no cluster has."""
     present = chain.from_iterable(our_classes(objects, names) for objects in clusters.values())
-    known = {gateway_class.meta.key.name for gateway_class in present}
-    for name in sorted((names or frozenset()) - known):
+    existing = {gateway_class.meta.key.name for gateway_class in present}
+    for name in sorted((names or frozenset()) - existing):
         yield (
             f"local-lb:gatewayClasses has {clipped(name)}, but no source has a GatewayClass of that name with"
             f" controllerName {CONTROLLER}; make it, or correct the name"

@@ -12,7 +12,7 @@ from itertools import chain, compress, count, groupby
 
 from msgspec.structs import replace
 
-from locallb.gateway.conditions import LISTENERS_NOT_VALID, Trouble
+from locallb.gateway.conditions import LISTENERS_NOT_VALID, Failure
 from locallb.gateway.gathering import RoutesByParent
 from locallb.gateway.listeners.listeners import BoundListener, attached_sets, bound_listeners
 from locallb.gateway.listeners.pairs import client_pair
@@ -49,7 +49,7 @@ class BoundGateway(Bound, frozen=True, kw_only=True):
     attachment: Attachment
     services: frozenset[Named] = frozenset()
     """Services to which policies apply."""
-    resolved: Trouble | None = None
+    resolved: Failure | None = None
     """The reason that backends can't be shown the configured certificate."""
     without_room: tuple[str, ...] = ()
     """Services that aren't reached because others use all the room for authorities."""
@@ -69,15 +69,15 @@ class BoundGateway(Bound, frozen=True, kw_only=True):
     @property
     def refused_listeners(self) -> tuple[str, ...]:
         """The listeners of its own that aren't served although others are: a sentence each, with the reason."""
-        mine = () if self.trouble else (each for each in self.listeners if each.owner == self.gateway.reference)
+        mine = () if self.failure else (each for each in self.listeners if each.owner == self.gateway.reference)
         return tuple(f"{self.key} {each.refusal}" for each in mine if not each.serves)
 
     @property
     def faults(self) -> Mapping[str, Fault]:
         """The faults ordered for requests of attached routes, by route."""
         routes = [one.route for attached in self.attachment.routes.values() for one in attached if one.accepted]
-        asked = [route for route in routes if route.kind in {RouteKind.HTTP, RouteKind.GRPC}]
-        return {f"{route.kind} {route.meta.key}": fault for route in asked if (fault := route.meta.failing)}
+        requested = [route for route in routes if route.kind in {RouteKind.HTTP, RouteKind.GRPC}]
+        return {f"{route.kind} {route.meta.key}": fault for route in requested if (fault := route.meta.failing)}
 
 
 def our_classes(objects: GatewayObjects, names: Collection[str] | None) -> tuple[GatewayClass, ...]:
@@ -111,10 +111,10 @@ def bind(
     for number in compress(count(), sets):
         every = chain(routes[number], *(by_parent.get(listener_set.reference, ()) for listener_set in sets[number]))
         routes[number] = tuple({route.reference: route for route in every}.values())
-    kept: Memo[BoundGateway] = memory.of((cluster, "bound"), Memo)
+    retained: Memo[BoundGateway] = memory.of((cluster, "bound"), Memo)
     rows = zip(gateways, sets, routes, strict=True)
-    bound = tuple(kept.of(own[0].meta.key, _bound, cluster, *own, shared, authority) for own in rows)
-    kept.evict_unused()
+    bound = tuple(retained.of(own[0].meta.key, _bound, cluster, *own, shared, authority) for own in rows)
+    retained.evict_unused()
     return bound
 
 
@@ -128,7 +128,7 @@ def _in_order(gateways: Iterable[Gateway], ours: Collection[str]) -> tuple[tuple
 def shared_objects(objects: GatewayObjects, memory: AnyMemo) -> GatewayObjects:
     """Return the objects that routes and listeners of any Gateway may refer to: identical while they are equal."""
     shared = replace(objects, classes=(), gateways=(), listener_sets=(), routes=())
-    same: GatewayObjects = memory.of((objects.cluster, "shared"), lambda known: known, shared)
+    same: GatewayObjects = memory.of((objects.cluster, "shared"), lambda existing: existing, shared)
     return same
 
 
@@ -144,12 +144,12 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
     key = ObjectKey(cluster, *gateway.meta.key, ObjectKind.GATEWAY)
     listeners = bound_listeners(gateway, sets, shared, authority)
     attachment = attach(listeners, routes, shared.namespaces)
-    trouble = _unusable(gateway, listeners)
+    failure = _unusable(gateway, listeners)
     shown = client_pair(gateway, shared)
-    resolved, client = (shown, None) if isinstance(shown, Trouble) else (None, shown)
+    resolved, client = (shown, None) if isinstance(shown, Failure) else (None, shown)
     upstreams = Upstreams(Backends(shared), upstream_prefix(key), client)
     chains, datagrams = {}, {}
-    for (port, transport), group in () if trouble else _by_port(listeners):
+    for (port, transport), group in () if failure else _by_port(listeners):
         attached = [(listeners[number], attachment.routes.get(number, ())) for number in group]
         if transport is Protocol.UDP:
             datagrams[port] = datagrams_of_port(attached, upstreams)
@@ -157,14 +157,14 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
             refused = [bound for bound in listeners if bound.listener.port == port and not bound.serves]
             chains[port] = tuple(chains_of_port(attached, upstreams, refused))
     places = (*((port, Protocol.TCP) for port in chains), *((port, Protocol.UDP) for port in datagrams))
-    ports = sorted(_kept_ports(listeners) if trouble and trouble.reason == LISTENERS_NOT_VALID else places)
+    ports = sorted(_retained_ports(listeners) if failure and failure.reason == LISTENERS_NOT_VALID else places)
     want = _want(gateway, key, tuple(ServicePort(port, transport) for port, transport in ports))
     return BoundGateway(
         want=want,
         chains=chains,
         datagrams=datagrams,
         targets=upstreams.targets,
-        trouble=trouble,
+        failure=failure,
         gateway=gateway,
         listeners=listeners,
         sets=sets,
@@ -175,34 +175,34 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
     )
 
 
-def _unusable(gateway: Gateway, listeners: Iterable[BoundListener]) -> Trouble | None:
+def _unusable(gateway: Gateway, listeners: Iterable[BoundListener]) -> Failure | None:
     """Return why nothing of a Gateway is served."""
     if gateway.problem:
-        return Trouble("Invalid", gateway.problem)
+        return Failure("Invalid", gateway.problem)
     if gateway.has_parameters:
         why = "spec.infrastructure.parametersRef names parameters, and none are known here; leave it out"
-        return Trouble("InvalidParameters", why)
+        return Failure("InvalidParameters", why)
     if gateway.unsupported:
-        return Trouble("Invalid", f"{', '.join(gateway.unsupported)} isn't served; leave it out")
-    if trouble := next(filter(None, map(_odd_address, gateway.addresses)), None):
-        return trouble
+        return Failure("Invalid", f"{', '.join(gateway.unsupported)} isn't served; leave it out")
+    if failure := next(filter(None, map(_odd_address, gateway.addresses)), None):
+        return failure
     if not any(listener.serves for listener in listeners):
-        return Trouble(LISTENERS_NOT_VALID, "none of its listeners can be served; look at their conditions")
+        return Failure(LISTENERS_NOT_VALID, "none of its listeners can be served; look at their conditions")
     return None
 
 
-def _kept_ports(listeners: Iterable[BoundListener]) -> set[tuple[int, Protocol]]:
+def _retained_ports(listeners: Iterable[BoundListener]) -> set[tuple[int, Protocol]]:
     """Return the ports of a Gateway that keeps its address although none of its listeners can be served now."""
-    known = [bound for bound in listeners if bound.listener.protocol in set(ListenerProtocol)]
-    return {(bound.listener.port, bound.transport) for bound in known}
+    existing = [bound for bound in listeners if bound.listener.protocol in set(ListenerProtocol)]
+    return {(bound.listener.port, bound.transport) for bound in existing}
 
 
-def _odd_address(wanted: WantedAddress) -> Trouble | None:
+def _odd_address(wanted: WantedAddress) -> Failure | None:
     if wanted.type != "IPAddress":
         why = f"spec.addresses asks for the {wanted.type} {wanted.text}; ask for an IPAddress or leave it out"
-        return Trouble("UnsupportedAddress", why)
+        return Failure("UnsupportedAddress", why)
     if wanted.text and wanted.address is None:
-        return Trouble("UnsupportedAddress", f"spec.addresses has {wanted.text!r}; give an IP address")
+        return Failure("UnsupportedAddress", f"spec.addresses has {wanted.text!r}; give an IP address")
     return None
 
 
@@ -221,8 +221,10 @@ def _by_port(listeners: Sequence[BoundListener]) -> Iterable[tuple[tuple[int, Pr
 def _want(gateway: Gateway, key: ObjectKey, ports: tuple[ServicePort, ...]) -> Service:
     """Make the Service as which it is planned: its families are those of its requested addresses."""
     meta = gateway.meta
-    asked = {Family.of(address.address): address.address for address in reversed(gateway.addresses) if address.address}
-    families = tuple(family for family in Family if family in asked) or (Family.IPV4,)
+    requested = {
+        Family.of(address.address): address.address for address in reversed(gateway.addresses) if address.address
+    }
+    families = tuple(family for family in Family if family in requested) or (Family.IPV4,)
     return Service(
         key,
         ports,
@@ -230,7 +232,7 @@ def _want(gateway: Gateway, key: ObjectKey, ports: tuple[ServicePort, ...]) -> S
         meta.created,
         families,
         FamilyPolicy.REQUIRE_DUAL if len(families) > 1 else FamilyPolicy.SINGLE,
-        tuple(asked[family] for family in families if family in asked),
+        tuple(requested[family] for family in families if family in requested),
         labels={**meta.labels, **gateway.labels},
         annotations={**meta.annotations, **gateway.annotations},
         fault=meta.fault,

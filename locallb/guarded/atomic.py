@@ -60,10 +60,10 @@ def write_all(descriptor: int, data: bytes) -> None:
     """Write until everything is taken: one call takes at most 2 GiB, and less where a disk is full. Raises OSError."""
     rest = memoryview(data)
     while rest:
-        taken = os.write(descriptor, rest)
-        if not taken:  # as file systems outside of the kernel may answer
+        claimed = os.write(descriptor, rest)
+        if not claimed:  # as file systems outside of the kernel may answer
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        rest = rest[taken:]
+        rest = rest[claimed:]
 
 
 def sync_folder(path: Path) -> None:
@@ -97,12 +97,12 @@ def _opened_new(path: Path, mode: int) -> int:
 
 def put_link(path: Path, to: str) -> None:
     """Put a link in place of what stands there, in one step. Raises OSError; then that still stands there."""
-    beside = temporary_name(path)
-    beside.symlink_to(to)
+    sibling = temporary_name(path)
+    sibling.symlink_to(to)
     try:
-        beside.replace(path)
+        sibling.replace(path)
     except OSError:
-        discard(beside)
+        discard(sibling)
         raise
 
 
@@ -125,11 +125,11 @@ def remove_abandoned(directory: Path) -> None:
 
 def remove_abandoned_of(path: Path) -> None:
     """Remove a file's temporary files of dead writers; what can't be removed stays."""
-    for beside in path.parent.glob(f".{escape(path.name)}.*{ENDING}"):
-        match = _NAME.fullmatch(beside.name)
+    for sibling in path.parent.glob(f".{escape(path.name)}.*{ENDING}"):
+        match = _NAME.fullmatch(sibling.name)
         if match and match["name"] == path.name:
             with suppress(OSError):
-                _remove(beside)
+                _remove(sibling)
 
 
 def is_stale(path: Path) -> bool:
@@ -144,7 +144,7 @@ def _remove(path: Path) -> None:
         return
     descriptor = os.open(path, _OLD)
     try:
-        if stat.S_ISREG(os.fstat(descriptor).st_mode) and locks.taken(descriptor):
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and locks.claimed(descriptor):
             path.unlink()
     finally:
         os.close(descriptor)

@@ -13,15 +13,15 @@ from pathlib import Path
 _KERNELS = Path("/proc/locks")
 _FIELDS = 6
 _MADE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
-_THERE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_PRESENT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def opened(path: Path, *, make: bool = True) -> int:
     """Open the file that is there to be locked, or `make` it, and return its descriptor. Raises OSError."""
-    return os.open(path, _MADE if make else _THERE, 0o600)
+    return os.open(path, _MADE if make else _PRESENT, 0o600)
 
 
-def taken(descriptor: int, *, shared: bool = False) -> bool:
+def claimed(descriptor: int, *, shared: bool = False) -> bool:
     """Try to lock `descriptor`, exclusively or shared; return False if another process holds it."""
     try:
         fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
@@ -40,8 +40,8 @@ def give_back(descriptor: int) -> None:
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
-def kept() -> Iterator[tuple[int, str]]:
+def retained() -> Iterator[tuple[int, str]]:
     """Return the locks with their holders, by the kernel's public list: pid, and `major:minor:inode`."""
-    for words in map(str.split, _KERNELS.read_text(encoding="ascii").splitlines()):
-        if len(words) >= _FIELDS and words[1] == "FLOCK":
-            yield int(words[4]), words[5]
+    for terms in map(str.split, _KERNELS.read_text(encoding="ascii").splitlines()):
+        if len(terms) >= _FIELDS and terms[1] == "FLOCK":
+            yield int(terms[4]), terms[5]

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import yaml
 from msgspec import Struct, field
 
-from locallb.model.texts import DEEPEST, MOST_ALIASED
+from locallb.model.texts import DEEPEST, MAX_ALIASED
 
 
 def load_yaml(text: str | bytes, loader: type[yaml.CSafeLoader]) -> object:
@@ -72,4 +72,4 @@ def _fault(event: yaml.Event, measure: _Measure) -> str:
             measure.aliased += stands_for
     if len(measure.opened) > DEEPEST:
         return f"it is nested deeper than {DEEPEST}"
-    return f"its aliases stand for more than {MOST_ALIASED} characters" if measure.aliased > MOST_ALIASED else ""
+    return f"its aliases stand for more than {MAX_ALIASED} characters" if measure.aliased > MAX_ALIASED else ""

@@ -77,45 +77,45 @@ def open_to_write(path: Path, flags: int, mode: int = 0o600) -> int:
     return descriptor
 
 
-def read_up_to(descriptor: int, most: int) -> bytes:
+def read_up_to(descriptor: int, maximum: int) -> bytes:
     """Read a regular file, at most so many bytes. Raises OSError.
 
     Room is made for what it has and not for all that it may have: for many small files that costs more than reading
     them, and leaves holes in this process's memory.
     """
     parts: list[bytes] = []
-    expected, left = os.fstat(descriptor).st_size + 1, most
-    while left > 0 and (part := os.read(descriptor, min(expected, left))):
+    expected, remaining = os.fstat(descriptor).st_size + 1, maximum
+    while remaining > 0 and (part := os.read(descriptor, min(expected, remaining))):
         parts.append(part)
-        expected, left = _PART, left - len(part)
+        expected, remaining = _PART, remaining - len(part)
     return b"".join(parts)
 
 
-def read(path: Path, most: int) -> bytes:
-    """Read a regular file of at most `most` bytes. Raises OSError with a printable reason."""
+def read(path: Path, maximum: int) -> bytes:
+    """Read a regular file of at most `maximum` bytes. Raises OSError with a printable reason."""
     with opened(path) as file:
-        require_regular(path, os.fstat(file.fileno()), most)
-        data = read_up_to(file.fileno(), most + 1)
-    if len(data) > most:
-        raise unfit(path, _too_large(most))
+        require_regular(path, os.fstat(file.fileno()), maximum)
+        data = read_up_to(file.fileno(), maximum + 1)
+    if len(data) > maximum:
+        raise unfit(path, _too_large(maximum))
     return data
 
 
-def read_if_there(path: Path, most: int) -> bytes | None:
+def read_if_present(path: Path, maximum: int) -> bytes | None:
     """Read the same; None where nothing has the name. A link that leads nowhere isn't nothing. Raises OSError."""
     try:
-        return read(path, most)
+        return read(path, maximum)
     except FileNotFoundError:
         if path.is_symlink():
             raise unfit(path, "it is a link that leads nowhere") from None
         return None
 
 
-def require_regular(path: Path, status: os.stat_result, most: int) -> None:
+def require_regular(path: Path, status: os.stat_result, maximum: int) -> None:
     """Refuse anything but a regular file, and a larger one. Raises OSError with a printable reason."""
     _require_file(path, status)
-    if status.st_size > most:
-        raise unfit(path, _too_large(most))
+    if status.st_size > maximum:
+        raise unfit(path, _too_large(maximum))
 
 
 def _require_file(path: Path, status: os.stat_result) -> None:
@@ -125,5 +125,5 @@ def _require_file(path: Path, status: os.stat_result) -> None:
         raise unfit(path)
 
 
-def _too_large(most: int) -> str:
-    return f"it has more than {most} bytes"
+def _too_large(maximum: int) -> str:
+    return f"it has more than {maximum} bytes"

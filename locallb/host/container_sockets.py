@@ -23,7 +23,7 @@ CONTEXT = "DOCKER_CONTEXT"
 """The variable that names a context of Docker, before its configuration does."""
 UNIX = "unix://"
 _USUAL_CONTEXT = "default"
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 
 
 def docker_path() -> str:
@@ -93,7 +93,7 @@ def podman_sockets() -> Iterator[tuple[str, str]]:
 def state(path: str) -> str:
     """Return whether an engine is `usable`, runs but is `closed` to this user, or doesn't run (empty)."""
     try:
-        try_to_reach(path, _PATIENCE)
+        try_to_reach(path, _TIMEOUT)
     except PermissionError:
         return "closed"
     except OSError:

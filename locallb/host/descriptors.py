@@ -13,10 +13,10 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from locallb.model.errors import ClientError
-from locallb.model.system_errors import refuse_scarcity, told
+from locallb.model.system_errors import refuse_scarcity, reported
 from locallb.storage.proxy_directories import PROXY_MARK
 
-_LOOK = "what processes of this host hold can't be told"
+_INSPECT_INTERVAL = "what processes of this host hold can't be told"
 _SOCKET = "socket:["
 _INOTIFY = "anon_inode:inotify"
 _MARK = f"{PROXY_MARK}=".encode()
@@ -47,14 +47,14 @@ def socket_owners(inodes: Collection[str], our_pids: Collection[int]) -> SocketO
     totals = SocketOwners()
     try:
         for pid in _pids():
-            with _hidden_or_gone():
+            with _hidden_or_absent():
                 links = list(_links(pid))
                 if pid in our_pids:
                     totals.ours.update(_inodes(links))
                 else:
                     _note(totals, pid, links, inodes)
     except OSError as error:
-        raise DescriptorsError(f"{_LOOK}: {told(error)}") from error
+        raise DescriptorsError(f"{_INSPECT_INTERVAL}: {reported(error)}") from error
     return totals
 
 
@@ -63,19 +63,19 @@ def inotify_holders() -> list[tuple[int, str]]:
     found = list[tuple[int, str]]()
     with suppress(OSError, DescriptorsError):
         for pid in _pids():
-            with _hidden_or_gone():
+            with _hidden_or_absent():
                 if count := _inotify_instances(pid, list(_links(pid))):
                     found.append((count, f"{_name(pid)} ({pid})"))
     return sorted(found, key=lambda holder: -holder[0])
 
 
 @contextmanager
-def _hidden_or_gone() -> Iterator[None]:
+def _hidden_or_absent() -> Iterator[None]:
     """Skip a process with unreadable descriptors. Raises DescriptorsError for errors that aren't about it."""
     try:
         yield
     except OSError as error:
-        refuse_scarcity(error, _LOOK, DescriptorsError)
+        refuse_scarcity(error, _INSPECT_INTERVAL, DescriptorsError)
 
 
 def _note(totals: SocketOwners, pid: int, links: list[str], inodes: Collection[str]) -> None:

@@ -28,7 +28,7 @@ from locallb.model.snapshot import HostFacts, Socket
 from locallb.model.system_errors import refuse_scarcity
 from locallb.storage.paths import is_another_directory, proxies_root
 
-_LOOK = "this host can't be looked at"
+_INSPECT_INTERVAL = "this host can't be looked at"
 _STATUS = "/proc/self/status"
 _PORT_START = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
 _INSTANCES = "/proc/sys/fs/inotify/max_user_instances"
@@ -76,19 +76,19 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
 
 def with_routes(facts: HostFacts, pools: Iterable[Pool], *, strict: bool) -> HostFacts:
     """Find out which addresses are this host's and what it has a route to. Raises RouteError."""
-    known, ruled = _routes()
+    existing, ruled = _routes()
     return replace(
         facts,
-        addresses=_addresses(pools, known, strict=strict),
-        routed=tuple(sorted({route.destination for route in known if _leads_whoever_asks(route)}, key=str))
-        if known
+        addresses=_addresses(pools, existing, strict=strict),
+        routed=tuple(sorted({route.destination for route in existing if _serves_all_clients(route)}, key=str))
+        if existing
         else None,
-        routes=tuple(sorted({route for route in known if route.counts_for_all}, key=str)),
-        diversions=diversions(ruled, known),
+        routes=tuple(sorted({route for route in existing if route.counts_for_all}, key=str)),
+        diversions=diversions(ruled, existing),
     )
 
 
-def _leads_whoever_asks(route: Route) -> bool:
+def _serves_all_clients(route: Route) -> bool:
     """Return whether a route is for all clusters: our own routes to pods are for one each."""
     return route.is_way and not route.is_default and route.protocol != POD_PROTOCOL
 
@@ -118,24 +118,24 @@ def _status() -> dict[str, str]:
     try:
         lines = Path(_STATUS).read_text().splitlines()
     except OSError as error:
-        refuse_scarcity(error, _LOOK, HostError)
+        refuse_scarcity(error, _INSPECT_INTERVAL, HostError)
         remedy = NO_MACOS if is_macos() else "use Linux, with /proc mounted"
         raise HostError(f"{_STATUS} can't be read ({error.strerror}): {remedy}") from error
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
 
 
-def _told(path: str) -> str:
+def _reported(path: str) -> str:
     """Return what the kernel tells; nothing where it doesn't tell that. Raises HostError where it can't just now."""
     try:
         return Path(path).read_text(encoding="ascii")
     except OSError as error:
-        refuse_scarcity(error, _LOOK, HostError)
+        refuse_scarcity(error, _INSPECT_INTERVAL, HostError)
         return ""
 
 
 def _number(path: str, default: int) -> int:
     try:
-        return int(_told(path))
+        return int(_reported(path))
     except ValueError:
         return default
 
@@ -184,22 +184,22 @@ def _covers_ipv4(protocol: Protocol, port: int) -> bool:
     return _bind_error(protocol, _SCRATCH, port) in {errno.EADDRINUSE, errno.EACCES}
 
 
-def _addresses(pools: Iterable[Pool], known: Sequence[Route], *, strict: bool) -> HostAddresses:
+def _addresses(pools: Iterable[Pool], existing: Sequence[Route], *, strict: bool) -> HostAddresses:
     """Find out which addresses are this host's: by its tables, or by trying where those tell nothing.
 
     What is tried is only what needs no table: the loopback network, and addresses that are listed by themselves.
     """
-    if any(route.is_local for route in known):
-        return survey(known, tuple(_bindable()) if strict and not _number(_NONLOCAL.format("ipv6"), 0) else None)
+    if any(route.is_local for route in existing):
+        return survey(existing, tuple(_bindable()) if strict and not _number(_NONLOCAL.format("ipv6"), 0) else None)
     lone = (span for pool in pools for span in pool.ranges if span.first == span.last)
     local = [AddressRange(_LOOPBACK[0], _LOOPBACK[-1])] if _is_here(_SCRATCH) else []
     local += [addresses for addresses in lone if addresses.first not in _LOOPBACK and _is_here(str(addresses.first))]
-    return HostAddresses(local=tuple(local), routes=tuple(known))
+    return HostAddresses(local=tuple(local), routes=tuple(existing))
 
 
 def _bindable() -> Iterator[IPAddress]:
     """List the IPv6 addresses of interfaces: what can be bound without IPV6_FREEBIND."""
-    yield from (IPv6Address(bytes.fromhex(line.split()[0])) for line in _told(_IPV6_ADDRESSES).splitlines())
+    yield from (IPv6Address(bytes.fromhex(line.split()[0])) for line in _reported(_IPV6_ADDRESSES).splitlines())
 
 
 def _is_here(address: str) -> bool:
@@ -217,7 +217,7 @@ def _bind_error(protocol: Protocol, address: str, port: int) -> int:
     try:
         bind(address, port, protocol)
     except OSError as error:
-        refuse_scarcity(error, _LOOK, HostError)
+        refuse_scarcity(error, _INSPECT_INTERVAL, HostError)
         return error.errno or errno.EIO
     return 0
 

@@ -90,11 +90,11 @@ def headroom(limits: Limits) -> Headroom:
 def free_addresses(pools: Iterable[Pool], host: HostFacts, claims: Iterable[Claim]) -> int:
     """Count the addresses that Services could still get: IPv4 where there is any such pool, otherwise IPv6."""
     listed = tuple(pools)
-    taken = {*(claim.address for claim in claims), *(socket.address for socket in host.sockets)}
+    claimed = {*(claim.address for claim in claims), *(socket.address for socket in host.sockets)}
     counts = []
     for family in Family:
         shelves = [possible(pool, family, host) for pool in listed]
-        counts.append(sum(shelf.size - sum(address in shelf for address in taken) for shelf in shelves))
+        counts.append(sum(shelf.size - sum(address in shelf for address in claimed) for shelf in shelves))
         if any(candidates(pool, family).size for pool in listed):
             break
     return counts[-1]

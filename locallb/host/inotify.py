@@ -38,11 +38,11 @@ def require(wanted: int, what: str) -> None:
 
 def _held() -> str:
     """Return which processes have the most, in brackets; empty where that can't be read."""
-    most = ", ".join(most_holders())
-    return f" ({most})" if most else ""
+    maximum = ", ".join(largest_holders())
+    return f" ({maximum})" if maximum else ""
 
 
-def most_holders() -> tuple[str, ...]:
+def largest_holders() -> tuple[str, ...]:
     """Return how many instances the processes with the most have: `97 are of code (4711)`."""
     return tuple(f"{count} are of {name}" for count, name in inotify_holders()[:_NAMED])
 
@@ -50,16 +50,16 @@ def most_holders() -> tuple[str, ...]:
 def available(wanted: int) -> int:
     """Return how many of `wanted` instances could be had. Raises InotifyError where it isn't these that are wanting."""
     library = ctypes.CDLL(None, use_errno=True)
-    taken: list[int] = []
+    claimed: list[int] = []
     with _ONE_AT_A_TIME:
         try:
-            while len(taken) < wanted and (descriptor := library.inotify_init1(os.O_CLOEXEC)) >= 0:
-                taken.append(descriptor)
-            if len(taken) < wanted:  # by one error the kernel tells of the user's instances and of our descriptors
+            while len(claimed) < wanted and (descriptor := library.inotify_init1(os.O_CLOEXEC)) >= 0:
+                claimed.append(descriptor)
+            if len(claimed) < wanted:  # by one error the kernel tells of the user's instances and of our descriptors
                 os.close(os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC))
-            return len(taken)
+            return len(claimed)
         except OSError as error:
             raise InotifyError(f"inotify instances can't be counted: {refusal(error)}") from error
         finally:
-            for descriptor in taken:
+            for descriptor in claimed:
                 os.close(descriptor)

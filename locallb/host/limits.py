@@ -38,21 +38,21 @@ def take_files() -> None:
         )
 
 
-def memory_left() -> int:
+def free_memory() -> int:
     """Return the bytes that the kernel calls available, or what is left of the cgroup's limit."""
     available = [
         int(line.split()[1]) << 10 for line in _lines(Path("/proc/meminfo")) if line.startswith("MemAvailable:")
     ]
-    return max(0, min([PLENTY, *available, *_cgroup_left("memory", "memory.max", "memory.current")]))
+    return max(0, min([PLENTY, *available, *_cgroup_room("memory", "memory.max", "memory.current")]))
 
 
-def tasks_left() -> int:
+def free_tasks() -> int:
     """Return the processes and threads that may still be started; root's own limit doesn't hold root back."""
-    left = [PLENTY, *_cgroup_left("pids", "pids.max", "pids.current")]
+    remaining = [PLENTY, *_cgroup_room("pids", "pids.max", "pids.current")]
     soft, _ = resource.getrlimit(resource.RLIMIT_NPROC)
     if soft != resource.RLIM_INFINITY and os.geteuid() != 0:
-        left.append(soft - sum(_threads()))
-    return max(0, min(left))
+        remaining.append(soft - sum(_threads()))
+    return max(0, min(remaining))
 
 
 def files_each() -> int:
@@ -61,7 +61,7 @@ def files_each() -> int:
     return PLENTY if hard == resource.RLIM_INFINITY else hard
 
 
-def disk_left(path: Path) -> int:
+def free_disk(path: Path) -> int:
     """Return the bytes free where `path` is, or would be made."""
     while not path.exists() and path != path.parent:
         path = path.parent
@@ -71,7 +71,7 @@ def disk_left(path: Path) -> int:
         return PLENTY
 
 
-def _cgroup_left(controller: str, limit: str, used: str) -> Iterator[int]:
+def _cgroup_room(controller: str, limit: str, used: str) -> Iterator[int]:
     """Return what is left in this process's cgroup, version 2."""
     for line in _lines(Path("/proc/self/cgroup")):
         number, names, path = [*line.split(":", 2), "", ""][:3]

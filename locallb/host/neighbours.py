@@ -9,7 +9,7 @@ from ipaddress import IPv6Address
 
 from locallb.host import netlink
 from locallb.model.identities import IPAddress
-from locallb.model.network.interfaces import networks_of_host, stays_on_host
+from locallb.model.network.interfaces import is_host_only, networks_of_host
 
 
 def is_of_host(address: IPAddress) -> bool:
@@ -21,6 +21,6 @@ def is_of_host(address: IPAddress) -> bool:
     if address.is_loopback or address.is_unspecified:  # the latter leads to loopback, too
         return True
     try:
-        return stays_on_host(netlink.route_to(address), networks_of_host(netlink.interfaces()))
+        return is_host_only(netlink.route_to(address), networks_of_host(netlink.interfaces()))
     except netlink.RouteError:
         return False

@@ -206,9 +206,9 @@ def opened(groups: int = 0, protocol: int = 0) -> Link:
     return link
 
 
-def take(link: Link, most: int) -> None:
+def take(link: Link, maximum: int) -> None:
     """Take the messages that wait, so many; what the kernel couldn't keep (ENOBUFS) is as good as one."""
-    for _ in range(most):
+    for _ in range(maximum):
         try:
             link.recv(1, socket.MSG_DONTWAIT | socket.MSG_TRUNC)
         except OSError as error:
@@ -229,24 +229,26 @@ def _parse(data: bytes, *, cloned: bool = False) -> Route | None:
     family, bits, _, _, table, protocol, _, kind, flags = _ROUTE.unpack_from(data)
     if family not in _FAMILIES or (flags & _CLONED and not cloned):
         return None
-    known = dict(_attributes(data[_ROUTE.size :]))
+    existing = dict(_attributes(data[_ROUTE.size :]))
     zero = b"\0" * (4 if family == socket.AF_INET else 16)
-    destination = ip_network((known.get(_DESTINATION, zero), bits))
-    gateway = _address(known[_GATEWAY]) if _GATEWAY in known else None
-    number = int.from_bytes(known[_TABLE_NUMBER], "little") if _TABLE_NUMBER in known else table
-    metric = int.from_bytes(known.get(_METRIC, b""), "little")
-    return Route(destination, _TYPES.get(kind, str(kind)), _device(known.get(_OUT)), gateway, number, protocol, metric)
+    destination = ip_network((existing.get(_DESTINATION, zero), bits))
+    gateway = _address(existing[_GATEWAY]) if _GATEWAY in existing else None
+    number = int.from_bytes(existing[_TABLE_NUMBER], "little") if _TABLE_NUMBER in existing else table
+    metric = int.from_bytes(existing.get(_METRIC, b""), "little")
+    return Route(
+        destination, _TYPES.get(kind, str(kind)), _device(existing.get(_OUT)), gateway, number, protocol, metric
+    )
 
 
 def _parse_interface(data: bytes) -> Interface:
     _, _, index, _, _ = _INTERFACE.unpack_from(data)
-    known = dict(_attributes(data[_INTERFACE.size :]))
-    details = dict(_attributes(known.get(_INTERFACE_INFO, b"")))
+    existing = dict(_attributes(data[_INTERFACE.size :]))
+    details = dict(_attributes(existing.get(_INTERFACE_INFO, b"")))
     return Interface(
-        name=_text(known.get(_INTERFACE_NAME, b"")),
+        name=_text(existing.get(_INTERFACE_NAME, b"")),
         index=index,
         kind=_text(details.get(_INTERFACE_KIND, b"")),
-        master=int.from_bytes(known.get(_MASTER, b""), "little"),
+        master=int.from_bytes(existing.get(_MASTER, b""), "little"),
     )
 
 
@@ -256,20 +258,20 @@ def _text(value: bytes) -> str:
 
 def _parse_rule(data: bytes) -> Rule:
     family, to_bits, from_bits, _, table, _, _, action, flags = _ROUTE.unpack_from(data)
-    known = dict(_attributes(data[_ROUTE.size :]))
-    numbers = {kind: int.from_bytes(value, "little") for kind, value in known.items()}
+    existing = dict(_attributes(data[_ROUTE.size :]))
+    numbers = {kind: int.from_bytes(value, "little") for kind, value in existing.items()}
     mark, longer = numbers.get(_RULE_MARK, 0), numbers.get(_RULE_LONGER, _ALL)
     return Rule(
         version=4 if family == socket.AF_INET else 6,
         priority=numbers.get(_RULE_PRIORITY, 0),
         table=numbers.get(_TABLE_NUMBER, table),
         action=_ACTIONS.get(action, "led elsewhere"),
-        source=ip_network((known[_RULE_FROM], from_bits)) if _RULE_FROM in known else None,
-        destination=ip_network((known[_RULE_TO], to_bits)) if _RULE_TO in known else None,
+        source=ip_network((existing[_RULE_FROM], from_bits)) if _RULE_FROM in existing else None,
+        destination=ip_network((existing[_RULE_TO], to_bits)) if _RULE_TO in existing else None,
         mark=mark,
         mask=numbers.get(_RULE_MASK, _ALL if mark else 0),
-        device=known.get(_RULE_IN, b"lo\0") != b"lo\0" or _RULE_OUT in known,
-        special=not _RULE_SPECIAL.isdisjoint(known),
+        device=existing.get(_RULE_IN, b"lo\0") != b"lo\0" or _RULE_OUT in existing,
+        special=not _RULE_SPECIAL.isdisjoint(existing),
         inverted=bool(flags & _INVERTED),
         longer_than=-1 if longer == _ALL else longer,
     )

@@ -33,27 +33,27 @@ class Finding(Struct, frozen=True):
     remedy: str = ""
 
 
-class ProxySeen(Struct, frozen=True):
+class ObservedProxy(Struct, frozen=True):
     """A proxy's directory of this stack, and what runs in it."""
 
     name: str
     alive: bool
     answers: bool = True
     version: str = ""
-    config_kept: bool = True
+    config_intact: bool = True
     """Its files are what local-lb wrote there."""
 
 
-class LockSeen(Struct, frozen=True):
+class ObservedLock(Struct, frozen=True):
     """A lock of the stack."""
 
     holder: str
     path: str
-    gone: bool
+    removed: bool
     """Its process has ended."""
 
 
-class NameSeen(Struct, frozen=True):
+class ObservedName(Struct, frozen=True):
     """A name of the stack, what its zone's server answers (None: nothing), and what this host's resolver does."""
 
     name: str
@@ -81,7 +81,7 @@ class HostInspection(Struct, frozen=True):
     """What was read and isn't served, and why."""
     sources: int = 0
     services: int = 0
-    proxies: tuple[ProxySeen, ...] = ()
+    proxies: tuple[ObservedProxy, ...] = ()
     ledger: str = ""
     shared_ledger: str = ""
     """`usable`, `closed` (it exists, but this user may not write there) or empty: there is none."""
@@ -94,7 +94,7 @@ class HostInspection(Struct, frozen=True):
     """Addresses that the state has and the ledger has not."""
     state: str = ""
     state_problems: tuple[str, ...] = ()
-    locks: tuple[LockSeen, ...] = ()
+    locks: tuple[ObservedLock, ...] = ()
     docker: str = ""
     """`usable`, `closed` or empty."""
     docker_context_problem: str = ""
@@ -113,7 +113,7 @@ class HostInspection(Struct, frozen=True):
     """Services of the stack are ports of the loopback address."""
     disk_free: int = 1 << 40
     """Bytes free where proxies' directories are."""
-    names: tuple[NameSeen, ...] = ()
+    names: tuple[ObservedName, ...] = ()
     """One of each zone."""
     authority: str = ""
     """This user's own authority for certificates; empty where there is none."""

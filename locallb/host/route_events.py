@@ -28,7 +28,7 @@ _SHARE = 9
 """A rest is so many times as long as the look before it."""
 UNREADABLE = Pace(first=_REST, longest=5.0)
 """Of looks while the routes can't be read."""
-_MOST = 1000
+_MAX = 1000
 """Messages that are taken at once."""
 
 
@@ -37,7 +37,7 @@ class RouteEvents:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._seen: frozenset[Route | Rule] | None = None
+        self._observed: frozenset[Route | Rule] | None = None
         """The routes at the last look; None where they aren't known."""
         self._due = False
         """Something was heard that hasn't been looked at."""
@@ -69,8 +69,8 @@ class RouteEvents:
             if self._thread.stopped.is_set():
                 return
             self._due, began = True, time.monotonic()
-            take(self._link, _MOST)
-            self._due, now = not self._look(), time.monotonic()
+            take(self._link, _MAX)
+            self._due, now = not self._inspect(), time.monotonic()
             self._looks = self._looks.failed(now, jitter()) if self._due else self._looks.succeeded(now)
             self._rest(max(_REST, _SHARE * (now - began), self._looks.wait(now)))
 
@@ -78,15 +78,15 @@ class RouteEvents:
         """Look at nothing for so long, unless it ends."""
         self._thread.stopped.wait(seconds)
 
-    def _look(self) -> bool:
+    def _inspect(self) -> bool:
         """Compare the routes with those of the last look; False if they can't be read while they change."""
         try:
             table = frozenset[Route | Rule]((*rules(), *(route for route in routes() if route.is_usual)))
         except RouteError as error:
             return error.forbidden
-        if table != self._seen:
+        if table != self._observed:
             self._changed()
-            self._seen = table
+            self._observed = table
         return True
 
 

@@ -121,11 +121,11 @@ def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[Row]
     twice where many come and go meanwhile. Raises SocketError where the host can't tell.
     """
     for table in _TABLES.get(protocol, ()):
-        seen: set[tuple[str, ...]] = set()
+        observed: set[tuple[str, ...]] = set()
         for line in _lines(Path("/proc", str(process or "self"), "net", table))[1:]:
             fields = line.split()
-            if (not state or fields[3] == state) and (ends := (fields[1], fields[2], fields[9])) not in seen:
-                seen.add(ends)
+            if (not state or fields[3] == state) and (ends := (fields[1], fields[2], fields[9])) not in observed:
+                observed.add(ends)
                 place, port = fields[1].split(":")
                 yield Row(_address(place), int(port, 16), fields[3], fields[9], int(fields[7]))
 
@@ -141,8 +141,8 @@ def _lines(table: Path) -> list[str]:
 
 def _address(text: str) -> IPAddress:
     """Read an address of /proc/net: words of 32 bits in the host's byte order; mapped IPv4 becomes IPv4."""
-    words = [int(text[start : start + 8], 16).to_bytes(4, "little") for start in range(0, len(text), 8)]
-    address = ip_address(b"".join(words))
+    terms = [int(text[start : start + 8], 16).to_bytes(4, "little") for start in range(0, len(text), 8)]
+    address = ip_address(b"".join(terms))
     return mapped if isinstance(address, IPv6Address) and (mapped := address.ipv4_mapped) else address
 
 

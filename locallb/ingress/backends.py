@@ -15,7 +15,7 @@ from locallb.model.gateway.rules import BackendRef
 from locallb.model.http.backends import BackendTls
 from locallb.model.identities import ObjectKey, UpstreamName
 
-_WHOEVER = BackendTls("", believes_all=True)
+_ANY_CLIENT = BackendTls("", believes_all=True)
 
 
 class IngressBackends:
@@ -24,7 +24,7 @@ class IngressBackends:
     def __init__(self, objects: GatewayObjects, key: ObjectKey) -> None:
         self._objects = objects
         self._upstreams = Upstreams(Backends(objects), upstream_prefix(key))
-        self.troubles: list[tuple[Ingress, str]] = []
+        self.failures: list[tuple[Ingress, str]] = []
 
     @property
     def targets(self) -> dict[UpstreamName, BackendTarget]:
@@ -43,7 +43,7 @@ class IngressBackends:
             if isinstance(upstream, str):
                 return upstream
             port = upstream.message
-        self.troubles.append((ingress, port))
+        self.failures.append((ingress, port))
         return UpstreamName("")
 
     def _port(self, ingress: Ingress, backend: IngressBackend) -> int | str:
@@ -69,4 +69,4 @@ def _spoken(target: BackendTarget, spoken: BackendProtocol | None) -> BackendTar
     """Return a target with the protocol of an annotation; a BackendTLSPolicy has more settings, and precedes it."""
     if spoken is None:
         return target
-    return target._replace(speaks=spoken.speaks, tls=_WHOEVER if spoken.by_tls else None, app_protocol="")
+    return target._replace(speaks=spoken.speaks, tls=_ANY_CLIENT if spoken.by_tls else None, app_protocol="")

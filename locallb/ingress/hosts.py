@@ -164,21 +164,23 @@ class Hosts(Struct):
             yield from _of_host(self._defaults.get(host, ()), name, host)
 
 
-def within_bounds(ingresses: Sequence[Ingress], most: int) -> Iterator[Ingress]:
+def within_bounds(ingresses: Sequence[Ingress], maximum: int) -> Iterator[Ingress]:
     """Return Ingresses, the oldest first; a later one that exceeds the remaining room is refused, others are served.
 
     Requests for hosts of a refused one are refused, of at most so many hosts again.
     """
-    room, left = _Room(most), most
+    room, remaining = _Room(maximum), maximum
     for ingress in ingresses:
         if ingress.problem or room.takes(ingress):
             yield ingress
             continue
-        why = f"with it its address would have more than {most} routes of all hosts, of which a large expression"
+        why = f"with it its address would have more than {maximum} routes of all hosts, of which a large expression"
         why += " counts as several; name hosts in its rules, or use simpler expressions"
         hosts = dict.fromkeys(rule.host for rule in ingress.rules if rule.host != NO_HOST)
-        closed = tuple(IngressRule(host, (everything_refused(why),)) for host in hosts) if len(hosts) <= left else ()
-        left -= len(closed)
+        closed = (
+            tuple(IngressRule(host, (everything_refused(why),)) for host in hosts) if len(hosts) <= remaining else ()
+        )
+        remaining -= len(closed)
         default = IngressBackend(problem=why) if ingress.default else None
         yield replace(ingress, rules=closed, tls=(), default=default, problem=why, refused=())
 
@@ -186,7 +188,7 @@ def within_bounds(ingresses: Sequence[Ingress], most: int) -> Iterator[Ingress]:
 class _Room(Struct):
     """Remaining number of routes of all hosts: each host has its own, and those of wildcards that cover it."""
 
-    left: int
+    remaining: int
     _routes: Counter[str] = field(default_factory=Counter)
     """Routes of each host, plus one for its only default, whatever the number of its Ingresses."""
     _under: Counter[str] = field(default_factory=Counter)
@@ -200,9 +202,9 @@ class _Room(Struct):
         under = Counter(wider for host in new for wider in _wider(host))
         wanted = sum(count * (1 + self._under[host] + under[host]) for host, count in added.items())
         wanted += sum(self._routes[wider] * count for wider, count in under.items())
-        if wanted > self.left:
+        if wanted > self.remaining:
             return False
-        self.left -= wanted
+        self.remaining -= wanted
         self._routes.update(added)
         self._under.update(under)
         return True

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable
 
 from locallb.config.ingress_settings import IngressSettings
 from locallb.gateway.kinds import gathered
-from locallb.gateway.needs import SECRET, SERVICE, KnownObjects, of_kinds
+from locallb.gateway.needs import SECRET, SERVICE, ExistingObjects, of_kinds
 from locallb.ingress.classes import of_our_classes, our_classes
 from locallb.model.gateway.objects import Named, Reference
 from locallb.model.gateway.of_cluster import ObjectOfCluster
@@ -19,13 +19,13 @@ CLASS, INGRESS = "IngressClass", "Ingress"
 _EVERY_CLASS = IngressSettings()
 
 
-def wanted_kinds(served: Collection[str], known: KnownObjects) -> tuple[str, ...]:
+def wanted_kinds(served: Collection[str], existing: ExistingObjects) -> tuple[str, ...]:
     """Return the needed kinds: readable ones and core ones."""
     if not {CLASS, INGRESS} <= set(served):
         return ()
-    if not any(our_classes(objects, _EVERY_CLASS) for objects in of_kinds(known, CLASS)):
+    if not any(our_classes(objects, _EVERY_CLASS) for objects in of_kinds(existing, CLASS)):
         return (CLASS,)
-    if not any(of_our_classes(objects, _EVERY_CLASS) for objects in of_kinds(known, CLASS, INGRESS)):
+    if not any(of_our_classes(objects, _EVERY_CLASS) for objects in of_kinds(existing, CLASS, INGRESS)):
         return CLASS, INGRESS
     return CLASS, INGRESS, SECRET, SERVICE
 

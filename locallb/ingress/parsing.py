@@ -32,7 +32,7 @@ from locallb.model.http.routes import PathKind, PathMatch
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 DEFAULT_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
-_MOST = 1000
+_MAX = 1000
 _ODD_PATHS = ("//", "/./", "/../", "%2f", "%2F", "#")
 _EXPRESSIONS = frozenset("()[]{}|^$*\\+")
 """Characters that make a path of the type ImplementationSpecific an expression for other controllers."""
@@ -63,7 +63,7 @@ def parse_ingress(meta: Meta, data: Mapping[object, object]) -> Ingress:
         spec = spec_of(data)
         default = _default(spec)
         tls, refused = _tls(spec)
-        rules = tuple(_rule(path, item) for path, item in raw_items(spec, "rules", _MOST))
+        rules = tuple(_rule(path, item) for path, item in raw_items(spec, "rules", _MAX))
     except FieldError as error:
         return Ingress(meta, name, problem=str(error))
     problem = "" if rules or default else "spec has neither rules nor defaultBackend; give it one of both"
@@ -84,13 +84,13 @@ def _tls(spec: Fields) -> tuple[tuple[IngressTls, ...], tuple[str, ...]]:
     """Read the entries of TLS, as far as they can be understood, and why some can't."""
     entries, refused = [], []
     try:
-        for path, item in raw_items(spec, "tls", _MOST):
+        for path, item in raw_items(spec, "tls", _MAX):
             entry, why = _entry(path, item)
             refused += why
             entries += [entry] if entry else []
     except FieldError as error:
         refused.append(str(error))
-    return tuple(entries), tuple(refused[:_MOST])
+    return tuple(entries), tuple(refused[:_MAX])
 
 
 def _entry(path: str, item: object) -> tuple[IngressTls | None, list[str]]:
@@ -100,7 +100,7 @@ def _entry(path: str, item: object) -> tuple[IngressTls | None, list[str]]:
     try:
         fields = Fields.of(path, item)
         secret = name_of(fields, "secretName") if fields.text("secretName") else ""
-        written = raw_items(fields, "hosts", _MOST)
+        written = raw_items(fields, "hosts", _MAX)
     except FieldError as error:
         return None, [str(error)]
     for where, host in written:
@@ -124,7 +124,7 @@ def _rule(path: str, item: object) -> IngressRule:
         host, problem = odd_host(fields.get("host")) or NO_HOST, str(error)
         return IngressRule(host, (everything_refused(problem),), problem)
     try:
-        entries = raw_items(fields.inner("http"), "paths", _MOST)
+        entries = raw_items(fields.inner("http"), "paths", _MAX)
     except FieldError as error:
         return IngressRule(host, (everything_refused(str(error)),))
     return IngressRule(host, tuple(_path(where, entry) for where, entry in entries))

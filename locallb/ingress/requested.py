@@ -18,7 +18,7 @@ class Requested(NamedTuple):
     """At most one address a family, and what isn't heard."""
 
     addresses: tuple[IPAddress, ...] = ()
-    troubles: tuple[tuple[Ingress, str], ...] = ()
+    failures: tuple[tuple[Ingress, str], ...] = ()
 
     @property
     def families(self) -> tuple[Family, ...]:
@@ -28,46 +28,46 @@ class Requested(NamedTuple):
 
 def requested(key: ObjectKey, ingresses: Sequence[Ingress]) -> Requested:
     """Return the requests of Ingresses, the oldest first; `key` is their owner. All of a class request nothing."""
-    asking = [ingress for ingress in ingresses if _asks(ingress)]
+    asking = [ingress for ingress in ingresses if _requires(ingress)]
     if asking and not key.namespace:
         why = f"{ADDRESSES_ANNOTATION} isn't heard where all Ingresses of a class have one address; set"
         why += " local-lb:ingress to have `address: ingress` or `address: namespace`"
-        return Requested(troubles=tuple((ingress, why) for ingress in asking))
+        return Requested(failures=tuple((ingress, why) for ingress in asking))
     owner: Ingress | None = None
     oldest = next((ingress for ingress in ingresses if not ingress.problem), None)
     chosen: tuple[IPAddress, ...] = ()
-    troubles: list[tuple[Ingress, str]] = []
+    failures: list[tuple[Ingress, str]] = []
     for ingress in asking:
         try:
-            asked = _asked(ingress.meta.annotations[ADDRESSES_ANNOTATION])
+            demand = _requested(ingress.meta.annotations[ADDRESSES_ANNOTATION])
         except FieldError as error:
-            troubles.append((ingress, str(error)))
+            failures.append((ingress, str(error)))
             continue
         if ingress is oldest:
-            owner, chosen = ingress, asked
+            owner, chosen = ingress, demand
         elif owner is None and oldest:
-            why = f"{ADDRESSES_ANNOTATION} asks for {' and '.join(map(str, asked))}, which only the oldest Ingress of"
-            troubles.append((ingress, f"{why} the address may: {oldest.meta.key}; annotate that one"))
-        elif owner and asked != chosen:
+            why = f"{ADDRESSES_ANNOTATION} asks for {' and '.join(map(str, demand))}, which only the oldest Ingress of"
+            failures.append((ingress, f"{why} the address may: {oldest.meta.key}; annotate that one"))
+        elif owner and demand != chosen:
             theirs = " and ".join(map(str, chosen))
-            why = f"{ADDRESSES_ANNOTATION} asks for {' and '.join(map(str, asked))}, and the older Ingress"
-            troubles.append(
+            why = f"{ADDRESSES_ANNOTATION} asks for {' and '.join(map(str, demand))}, and the older Ingress"
+            failures.append(
                 (ingress, f"{why} {owner.meta.key} for {theirs}, which they have together; ask for the same")
             )
-    return Requested(chosen, tuple(troubles))
+    return Requested(chosen, tuple(failures))
 
 
-def _asks(ingress: Ingress) -> bool:
+def _requires(ingress: Ingress) -> bool:
     return not ingress.problem and bool(ingress.meta.annotations.get(ADDRESSES_ANNOTATION, "").strip())
 
 
-def _asked(text: str) -> tuple[IPAddress, ...]:
+def _requested(text: str) -> tuple[IPAddress, ...]:
     """Read an annotation, IPv4 first. Raises FieldError."""
-    asked: dict[Family, IPAddress] = {}
+    demand: dict[Family, IPAddress] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         address = as_address(ADDRESSES_ANNOTATION, part)
-        first = asked.setdefault(Family.of(address), address)
+        first = demand.setdefault(Family.of(address), address)
         if first != address:
             why = f"asks for {first} and {address}; ask for one {Family.of(address)} address"
             raise FieldError(f"{ADDRESSES_ANNOTATION} {why}")
-    return tuple(asked[family] for family in Family if family in asked)
+    return tuple(demand[family] for family in Family if family in demand)

@@ -46,22 +46,22 @@ class Rules:
         self._policies, self._backends = policies, backends
         self.refused: list[tuple[Ingress, str]] = []
         self._canaries: dict[_Place, Canaried] = {}
-        self._taken: set[_Place] = set()
+        self._claimed: set[_Place] = set()
         for ingress in ingresses:
             if canary := policies[ingress.meta.key].canary:
                 for rule, path in ((entry, path) for entry in ingress.rules for path in entry.paths):
                     place = _place(ingress, rule.host, path)
                     self._canaries.setdefault(place, Canaried(ingress, path.backend, canary))
 
-    def canary_troubles(self) -> Iterator[tuple[Ingress, str]]:
+    def canary_failures(self) -> Iterator[tuple[Ingress, str]]:
         """Yield canaries without a main Ingress for their path, with the reason."""
         for place, entry in self._canaries.items():
-            if place not in self._taken:
+            if place not in self._claimed:
                 where = f"{place[1] or 'every host'}{place[2]}"
                 why = f"no other Ingress of its namespace has {where}, of which it would take a share; make one"
                 yield entry.ingress, why
 
-    def tls_troubles(self, ingresses: Sequence[Ingress], certified: Container[str]) -> Iterator[tuple[Ingress, str]]:
+    def tls_failures(self, ingresses: Sequence[Ingress], certified: Container[str]) -> Iterator[tuple[Ingress, str]]:
         """Return what would be served by TLS alone, and has no certificate."""
         for ingress in ingresses:
             policy = self._policies[ingress.meta.key]
@@ -92,7 +92,7 @@ class Rules:
             return (Route(Match(path.match), Redirect(_TO_HTTPS, "https", port=https)),)
         if policy.must_be_https:
             why = f"{host or 'every host'} has no certificate, so nobody is sent to HTTPS; name one in spec.tls"
-            self._backends.troubles.append((ingress, why))
+            self._backends.failures.append((ingress, why))
         return self.secured(ingress, host, path)
 
     def secured(self, ingress: Ingress, host: str, path: IngressPath) -> Routes:
@@ -103,7 +103,7 @@ class Rules:
     def _served(self, ingress: Ingress, host: str, path: IngressPath) -> Routes:
         policy = self._policies[ingress.meta.key]
         if policy.is_denied or path.problem or ingress.problem:
-            return (_nobody(path),)
+            return (_no_owner(path),)
         if policy.location:
             return (_sent(path, policy.location),)
         if path.leads_to:
@@ -111,8 +111,8 @@ class Rules:
         main = self._backends.upstream(ingress, path.backend, policy.spoken)
         canary = self._canaries.get(_place(ingress, host, path)) if path.match else None
         if canary is None:
-            return (self._route(ingress, path, policy, (Target(main),)),) if main else (_nobody(path),)
-        self._taken.add(_place(ingress, host, path))
+            return (self._route(ingress, path, policy, (Target(main),)),) if main else (_no_owner(path),)
+        self._claimed.add(_place(ingress, host, path))
         return tuple(self._shared(ingress, path, policy, main, canary))
 
     def _shared(
@@ -121,7 +121,7 @@ class Rules:
         """Return the routes of a path of which a canary has a share."""
         other, canary = self._backends.upstream(entry.ingress, entry.backend, policy.spoken), entry.canary
         shares = (Target(main, canary.total - canary.weight), Target(other, canary.weight))
-        whole = self._route(ingress, path, policy, (Target(main),)) if main else _nobody(path)
+        whole = self._route(ingress, path, policy, (Target(main),)) if main else _no_owner(path)
         if not other:
             yield whole
             return
@@ -146,7 +146,7 @@ class Rules:
             return Route(Match(path.match), forward, cors=policy.cors, sources=policy.sources)
         except ValueError as error:
             self.refused.append((ingress, f"rewrite-target of {path.written}: {error}"))
-            return _nobody(path)
+            return _no_owner(path)
 
 
 def standing_for(host: str, certified: Container[str]) -> list[str]:
@@ -158,7 +158,7 @@ def _place(ingress: Ingress, host: str, path: IngressPath) -> _Place:
     return ingress.meta.key.namespace, host, path.written or "/"
 
 
-def _nobody(path: IngressPath) -> Route:
+def _no_owner(path: IngressPath) -> Route:
     return Route(Match(path.match), UNAVAILABLE)
 
 

@@ -28,20 +28,20 @@ def ingress_statuses(
             yield ApiStatus(ingress.reference, ingress.meta, {"loadBalancer": {"ingress": entries}})
 
 
-def served_in_words(
+def served_text(
     bound: BoundIngresses, ingress: Ingress, addresses: Sequence[IPAddress], ports: Sequence[ServicePort]
 ) -> str:
     """Describe the served parts of an Ingress and their addresses: at the TLS port only hosts with a certificate."""
     secured, hosts = bound.secured.get(ingress.meta.key, ()), ingress.hosts or ("",)
     plain = [port for port in ports if port.port != bound.tls_port]
     if len(secured) == len(hosts) or len(plain) == len(ports):
-        return serving_words(ingress.hosts, addresses, ports)
+        return serving_text(ingress.hosts, addresses, ports)
     by_tls = [str(port.number) for port in ports if port.port == bound.tls_port]
     also = f" ({few(secured)} also on {', '.join(by_tls)})" if secured else ""
-    return serving_words(ingress.hosts, addresses, plain) + also
+    return serving_text(ingress.hosts, addresses, plain) + also
 
 
-def serving_words(hosts: Sequence[str], addresses: Sequence[IPAddress], ports: Sequence[ServicePort]) -> str:
+def serving_text(hosts: Sequence[str], addresses: Sequence[IPAddress], ports: Sequence[ServicePort]) -> str:
     """Say in a few words what is served where."""
     what = f"serves {few(hosts) or 'every host'} on {', '.join(str(port.number) for port in ports)}"
     return f"{what} at {' and '.join(map(str, addresses))}"

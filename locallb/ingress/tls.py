@@ -9,7 +9,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from locallb.certificates import local
-from locallb.gateway.conditions import Trouble
+from locallb.gateway.conditions import Failure
 from locallb.gateway.hostnames import covering
 from locallb.gateway.listeners.pairs import pair_in
 from locallb.ingress.hosts import Hosts
@@ -47,7 +47,7 @@ def certificates(
     for ingress in ingresses:
         for entry in ingress.tls:
             shown = certificate(ingress, entry, objects, authority)
-            if isinstance(shown, Trouble):
+            if isinstance(shown, Failure):
                 problems.append(TlsProblem(ingress, shown.message))
                 continue
             for name in entry.hosts or ("",):
@@ -61,21 +61,21 @@ def certificates(
 
 def certificate(
     ingress: Ingress, entry: IngressTls, objects: GatewayObjects, authority: LocalAuthority | None
-) -> AnyCertificate | Trouble:
+) -> AnyCertificate | Failure:
     """Return what an entry of spec.tls shows, or why it can't."""
     names = ", ".join(entry.hosts) or "every name"
     if not entry.secret and authority:
         return _local(ingress, entry, authority)
     if not entry.secret:
-        return Trouble("NoSecret", f"spec.tls names no Secret for {names}; name one of type kubernetes.io/tls")
+        return Failure("NoSecret", f"spec.tls names no Secret for {names}; name one of type kubernetes.io/tls")
     return pair_in(objects, Named(ingress.meta.key.namespace, entry.secret), "NoSecret", names)
 
 
-def _local(ingress: Ingress, entry: IngressTls, authority: LocalAuthority) -> LocalCertificate | Trouble:
+def _local(ingress: Ingress, entry: IngressTls, authority: LocalAuthority) -> LocalCertificate | Failure:
     """Return the certificate of our own that an Ingress has for all its hosts without a Secret."""
     for host in entry.hosts:
         if not local.certifies(authority, host):
-            return Trouble("NoSecret", f"spec.tls names no Secret, and {local.refusal(authority, host)}")
+            return Failure("NoSecret", f"spec.tls names no Secret, and {local.refusal(authority, host)}")
     every = [without_secret for without_secret in ingress.tls if not without_secret.secret]
     hosts = [
         host

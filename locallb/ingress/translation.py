@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from locallb.config.ingress_settings import Dialect, IngressSettings
 from locallb.config.settings import Settings
 from locallb.gateway.fault_annotation import annotation_problem
-from locallb.gateway.listeners.capacity import MOST_ENTRIES
+from locallb.gateway.listeners.capacity import MAX_ENTRIES
 from locallb.gateway.routes.bound import Bound
 from locallb.ingress.annotations.applied import applied
 from locallb.ingress.annotations.reading import policy_of
@@ -37,11 +37,11 @@ from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import EMPTY, FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
 
-MOST_TOLD = 50
+MAX_LISTED_IN_STATUS = 50
 """Limit of troubles reported for one Ingress."""
 
 
-class IngressTrouble(NamedTuple):
+class IngressFailure(NamedTuple):
     """An unserved part of an Ingress."""
 
     of: Named
@@ -54,7 +54,7 @@ class BoundIngresses(Bound, frozen=True, kw_only=True):
     """Ingresses that have an address together, the oldest first."""
 
     ingresses: tuple[Ingress, ...]
-    troubles: tuple[IngressTrouble, ...] = ()
+    failures: tuple[IngressFailure, ...] = ()
     """The unserved parts, by Ingress."""
     tls_port: int = 0
     """The port at which hosts with a certificate are served."""
@@ -66,7 +66,7 @@ class BoundIngresses(Bound, frozen=True, kw_only=True):
     @property
     def notices(self) -> tuple[str, ...]:
         """Sentences about what isn't served of its Ingresses, with their names."""
-        return tuple(f"{self.key.cluster}: {_named(name)}: {why}" for name, why, _ in self.troubles)
+        return tuple(f"{self.key.cluster}: {_named(name)}: {why}" for name, why, _ in self.failures)
 
     @property
     def hostnames(self) -> tuple[str, ...]:
@@ -108,7 +108,7 @@ def _bound(
 ) -> BoundIngresses:
     policies = {ingress.meta.key: policy_of(ingress, settings.annotations) for ingress in ingresses}
     wanted = [applied(ingress, policies[ingress.meta.key]) for ingress in ingresses]
-    backends, ingresses = IngressBackends(shared, key), tuple(within_bounds(wanted, MOST_ENTRIES))
+    backends, ingresses = IngressBackends(shared, key), tuple(within_bounds(wanted, MAX_ENTRIES))
     readable = [ingress for ingress in ingresses if not ingress.problem]
     shown = certificates(readable, shared, authority)
     rules, by_source = Rules(readable, policies, backends), Dialect.NGINX in settings.annotations
@@ -128,29 +128,29 @@ def _bound(
         *((ingress, why) for ingress in ingresses for why in policies[ingress.meta.key].problems),
         *((ingress, problem) for ingress, problem in annotated if problem),
     ]
-    troubles = [
-        *backends.troubles,
-        *rules.canary_troubles(),
-        *rules.tls_troubles(readable, shown.by_name),
+    failures = [
+        *backends.failures,
+        *rules.canary_failures(),
+        *rules.tls_failures(readable, shown.by_name),
     ]
-    troubles += [
+    failures += [
         (ingress, f"{host or 'every host'}{path}: the older {_named(other.meta.key)} has it; remove one of both")
         for ingress, host, path, other in conflicts
     ]
     shadowed = [(ingress, older) for ingress, older in plain.shadowed if not ingress.problem]
-    troubles += [
+    failures += [
         (ingress, f"its default backend: the older {_named(older.meta.key)} has that of every host; remove one of both")
         for ingress, older in shadowed
     ]
-    troubles += shown.problems
-    asked = requested(key, ingresses)
-    troubles += asked.troubles
+    failures += shown.problems
+    demand = requested(key, ingresses)
+    failures += demand.failures
     return BoundIngresses(
-        want=_want(key, ingresses, tuple(map(ServicePort, by_port)), asked),
+        want=_want(key, ingresses, tuple(map(ServicePort, by_port)), demand),
         chains=by_port,
         targets=backends.targets,
         ingresses=tuple(ingresses),
-        troubles=tuple(_bounded(refused, troubles)),
+        failures=tuple(_bounded(refused, failures)),
         tls_port=settings.https,
         secured={
             ingress.meta.key: tuple(host for host in ingress.hosts or ("",) if standing_for(host, shown.by_name))
@@ -161,23 +161,25 @@ def _bound(
 
 
 def _bounded(
-    refused: Iterable[tuple[Ingress, str]], troubles: Iterable[tuple[Ingress, str]]
-) -> Iterator[IngressTrouble]:
+    refused: Iterable[tuple[Ingress, str]], failures: Iterable[tuple[Ingress, str]]
+) -> Iterator[IngressFailure]:
     """Return each sentence once; of an Ingress that has many the first, and how many more there are."""
     named = dict.fromkeys((ingress.meta.key, why) for ingress, why in refused)
     own = len(named)
-    named |= dict.fromkeys((ingress.meta.key, why) for ingress, why in troubles)
+    named |= dict.fromkeys((ingress.meta.key, why) for ingress, why in failures)
     every, counts = Counter(key for key, _ in named), Counter[Named]()
     for number, (key, why) in enumerate(named):
         counts[key] += 1
-        if counts[key] <= MOST_TOLD:
-            yield IngressTrouble(key, why, number < own)
+        if counts[key] <= MAX_LISTED_IN_STATUS:
+            yield IngressFailure(key, why, number < own)
     for key, many in every.items():
-        if many > MOST_TOLD:
-            yield IngressTrouble(key, f"{many - MOST_TOLD} more of its parts aren't served; correct these first")
+        if many > MAX_LISTED_IN_STATUS:
+            yield IngressFailure(
+                key, f"{many - MAX_LISTED_IN_STATUS} more of its parts aren't served; correct these first"
+            )
 
 
-def _want(key: ObjectKey, ingresses: Sequence[Ingress], ports: tuple[ServicePort, ...], asked: Requested) -> Service:
+def _want(key: ObjectKey, ingresses: Sequence[Ingress], ports: tuple[ServicePort, ...], demand: Requested) -> Service:
     """Make the Service as which they are planned; labels count where there is but one Ingress of the address."""
     alone = ingresses[0].meta if key.kind is ObjectKind.INGRESS else None
     labels, annotations = (alone.labels, alone.annotations) if alone else (EMPTY, EMPTY)
@@ -188,9 +190,9 @@ def _want(key: ObjectKey, ingresses: Sequence[Ingress], ports: tuple[ServicePort
         ports,
         uid,
         created,
-        asked.families,
-        FamilyPolicy.REQUIRE_DUAL if len(asked.families) > 1 else FamilyPolicy.SINGLE,
-        asked.addresses,
+        demand.families,
+        FamilyPolicy.REQUIRE_DUAL if len(demand.families) > 1 else FamilyPolicy.SINGLE,
+        demand.addresses,
         labels=labels,
         annotations=annotations,
     )

@@ -45,14 +45,14 @@ def annotation_path(name: str) -> str:
     return f'metadata.annotations["{name}"]'
 
 
-def chosen(annotations: Mapping[str, str], name: str, words: type[_Word]) -> _Word | None:
-    """Parse an annotation with one of `words`; None if it is absent. Raises FieldError for anything else."""
+def chosen(annotations: Mapping[str, str], name: str, terms: type[_Word]) -> _Word | None:
+    """Parse an annotation with one of `terms`; None if it is absent. Raises FieldError for anything else."""
     if name not in annotations:
         return None
     value = annotations[name].strip()
-    if value not in list(words):
-        raise FieldError(f"{annotation_path(name)} is {shown(value)}; use {any_of(words)}, or remove the annotation")
-    return words(value)
+    if value not in list(terms):
+        raise FieldError(f"{annotation_path(name)} is {shown(value)}; use {any_of(terms)}, or remove the annotation")
+    return terms(value)
 
 
 def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:

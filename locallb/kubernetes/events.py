@@ -36,7 +36,7 @@ LONGEST_NOTE, LONGEST_WORD = 1024, 128
 """Bytes of UTF-8 that the API takes as an event's note and as its reporting instance; more is refused as a whole."""
 _OF_THE_OBJECT = OF_THE_OBJECT | {INCOMPATIBLE_FILTERS, INVALID_ROUTE_KINDS, UNSUPPORTED}
 _LONGEST_NAME = 253
-_MOST_PORTS = 10
+_MAX_PORTS = 10
 """Ports that a note names."""
 
 
@@ -52,7 +52,7 @@ def placement_events(placement: Placement) -> tuple[Event, ...]:
     """Return the events of a placement: what serves, then what doesn't and why, then its notices."""
     if placement.withdrawn:
         return (_warning(placement.withdrawn),)
-    serving = few([port.port.label for port in placement.ports if port.listeners and not port.unanswered], _MOST_PORTS)
+    serving = few([port.port.label for port in placement.ports if port.listeners and not port.unanswered], _MAX_PORTS)
     addresses = " and ".join(str(address) for address in placement.addresses)
     events = [Event(NORMAL, ENSURED, f"serves {serving} at {addresses}")] if serving else []
     problems = dict.fromkeys(problem for port in placement.ports if (problem := port.problem or port.unanswered))
@@ -75,7 +75,7 @@ def ingress_events(
     serving = [Event(NORMAL, ENSURED, shortened(news.serving))] if news.serving else []
     serving += map(_warning, dict.fromkeys(unanswered)) if serving else ()
     refused = (Event(WARNING, UNSUPPORTED, shortened(why)) for why in news.refused)
-    return (*serving, *refused, *(Event(WARNING, FAILED, shortened(why)) for why in news.troubles))
+    return (*serving, *refused, *(Event(WARNING, FAILED, shortened(why)) for why in news.failures))
 
 
 def may_pass(event: Event) -> bool:
@@ -89,9 +89,9 @@ def _warning(problem: Problem) -> Event:
     return Event(WARNING, reason, shortened(str(problem)))
 
 
-def shortened(text: str, most: int = LONGEST_NOTE) -> str:
-    """Cut a text to `most` bytes of UTF-8, between two characters."""
-    return text.encode(errors="replace")[:most].decode(errors="ignore")
+def shortened(text: str, maximum: int = LONGEST_NOTE) -> str:
+    """Cut a text to `maximum` bytes of UTF-8, between two characters."""
+    return text.encode(errors="replace")[:maximum].decode(errors="ignore")
 
 
 def news(before: Sequence[Event], after: Sequence[Event]) -> tuple[Event, ...]:
@@ -156,8 +156,8 @@ def namespace_of(owner: Owner) -> str:
 
 def _kind(kind: ObjectKind) -> tuple[str, str]:
     """Return the apiVersion and the name of a kind."""
-    known = next((routed_kind for routed_kind in ROUTED_KINDS.values() if routed_kind.plural == kind.value), None)
-    if known:
-        return f"{known.group}/{known.versions[0]}", known.name
+    existing = next((routed_kind for routed_kind in ROUTED_KINDS.values() if routed_kind.plural == kind.value), None)
+    if existing:
+        return f"{existing.group}/{existing.versions[0]}", existing.name
     table = frontend(kind)
     return table.api_version, table.name

@@ -42,7 +42,7 @@ class Candidate(Struct, frozen=True):
 
     identity: str
     timing: Timing = Timing()
-    seen: LeaseRecord | None = None
+    observed: LeaseRecord | None = None
     since: float = 0.0
     """When the record that was seen last was seen first."""
     term: Term | None = None
@@ -54,10 +54,10 @@ class Candidate(Struct, frozen=True):
 
 def observed(candidate: Candidate, record: LeaseRecord | None, now: float) -> Candidate:
     """Take note of the Lease as it was read at `now`; None where there is none."""
-    if record == candidate.seen:
+    if record == candidate.observed:
         return candidate
     term = candidate.term if record and record.holder == candidate.identity else None
-    return replace(candidate, seen=record, since=now, term=term)
+    return replace(candidate, observed=record, since=now, term=term)
 
 
 def wanted_term(candidate: Candidate, now: float, least: int = 0) -> int | None:
@@ -65,20 +65,20 @@ def wanted_term(candidate: Candidate, now: float, least: int = 0) -> int | None:
 
     `least` is the smallest number of a new term: a Lease that was deleted begins at 0 again, terms don't.
     """
-    seen = candidate.seen
-    if seen is None:
+    observed = candidate.observed
+    if observed is None:
         return least
-    if seen.holder == candidate.identity:
-        return seen.term
-    if seen.holder and now < candidate.since + candidate.timing.lease_duration:
+    if observed.holder == candidate.identity:
+        return observed.term
+    if observed.holder and now < candidate.since + candidate.timing.lease_duration:
         return None
-    return max(seen.term + 1, least)
+    return max(observed.term + 1, least)
 
 
-def won(candidate: Candidate, record: LeaseRecord, asked: float, now: float) -> Candidate:
-    """Note that the Lease was written for it, by a request sent at `asked`."""
-    until = asked + candidate.timing.renew_deadline
-    return replace(candidate, seen=record, since=now, term=Term(record.term, until))
+def won(candidate: Candidate, record: LeaseRecord, requested: float, now: float) -> Candidate:
+    """Note that the Lease was written for it, by a request sent at `requested`."""
+    until = requested + candidate.timing.renew_deadline
+    return replace(candidate, observed=record, since=now, term=Term(record.term, until))
 
 
 def lease_record(lease: JsonObject) -> LeaseRecord:

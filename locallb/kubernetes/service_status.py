@@ -36,13 +36,13 @@ def publication(planned: Placement | Rejection) -> Published:
         return _not_serving([planned.withdrawn])
     ingress = tuple(_entry(planned, address) for address in _ordered(planned))
     problems = [problem for port in planned.ports if (problem := port.problem or port.unanswered)]
-    beside = (*_told_of_mapping(planned), *_told_of_orders(planned))
+    sibling = (*_mapping_events(planned), *_override_events(planned))
     if not problems:
-        return Published(ingress, (Condition(SERVING, "True", SERVES, ""), *beside))
-    return Published(ingress, (*_not_serving(problems, ingress).conditions, *beside))
+        return Published(ingress, (Condition(SERVING, "True", SERVES, ""), *sibling))
+    return Published(ingress, (*_not_serving(problems, ingress).conditions, *sibling))
 
 
-def _told_of_mapping(placement: Placement) -> Iterator[Condition]:
+def _mapping_events(placement: Placement) -> Iterator[Condition]:
     """Return where clients find its ports, which their entries can't say."""
     addresses = _ordered(placement)
     places = [f"{port.port}/{port.protocol}={place(at, port.number)}" for port in placement.mapped for at in addresses]
@@ -50,7 +50,7 @@ def _told_of_mapping(placement: Placement) -> Iterator[Condition]:
         yield Condition(PORT_MAPPING, "True", MAPPED, ",".join(places))
 
 
-def _told_of_orders(placement: Placement) -> Iterator[Condition]:
+def _override_events(placement: Placement) -> Iterator[Condition]:
     """Return conditions for ordered faults, so that users don't search for their cause."""
     for notice in ordered_of(placement.notices):
         yield Condition(f"{DOMAIN}/{notice.reason}", "True", notice.reason, notice.message[:LONGEST_MESSAGE])

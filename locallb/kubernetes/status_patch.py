@@ -75,24 +75,24 @@ def observed_status(live: Mapping[Any, Any]) -> ObservedStatus:
 
 
 def differences(
-    seen: ObservedStatus, ours: Collection[str], wanted: Published, *, alone: bool = False
+    observed: ObservedStatus, ours: Collection[str], wanted: Published, *, alone: bool = False
 ) -> tuple[str, ...]:
     """Name the parts a patch would change: addresses, ipMode, hostname, ports, conditions, annotation; empty if none.
 
     Entries of other controllers don't count, in any position. The arguments are those of `publishing`.
     """
     mine = {*ours, *(entry.ip for entry in wanted.ingress)}
-    said = [entry for entry in seen.ingress if alone or entry.ip in mine]
-    same = [entry.ip for entry in said] == [entry.ip for entry in wanted.ingress]
-    pairs = list(zip(said, wanted.ingress, strict=True)) if same else []
+    stated = [entry for entry in observed.ingress if alone or entry.ip in mine]
+    same = [entry.ip for entry in stated] == [entry.ip for entry in wanted.ingress]
+    pairs = list(zip(stated, wanted.ingress, strict=True)) if same else []
     differing = {
         "addresses": not same,
         # An API server that is too old for it doesn't keep the field.
-        "ipMode": any(is_.mode not in {"", shall.mode} for is_, shall in pairs),
-        "hostname": any(is_.named != shall.named for is_, shall in pairs),
-        "ports": any(is_.ports != shall.ports for is_, shall in pairs),
-        "conditions": _typed(seen.conditions) != _typed(wanted.conditions),
-        "annotation": seen.mapped != wanted.mapped,
+        "ipMode": any(is_.mode not in {"", must.mode} for is_, must in pairs),
+        "hostname": any(is_.named != must.named for is_, must in pairs),
+        "ports": any(is_.ports != must.ports for is_, must in pairs),
+        "conditions": _typed(observed.conditions) != _typed(wanted.conditions),
+        "annotation": observed.mapped != wanted.mapped,
     }
     return tuple(name for name, differs in differing.items() if differs)
 
@@ -146,8 +146,8 @@ def publishing(
         *(_dated(condition, live, now) for condition in wanted.conditions),
     ]
     status = {"loadBalancer": {"ingress": ingress or None}, "conditions": conditions or None}
-    said = {"annotations": {PORTS_ANNOTATION: wanted.mapped or None}}
-    metadata = said if observed_status(live).mapped != wanted.mapped else {}
+    stated = {"annotations": {PORTS_ANNOTATION: wanted.mapped or None}}
+    metadata = stated if observed_status(live).mapped != wanted.mapped else {}
     return {**_patch(live, **metadata), "status": status}
 
 
@@ -162,10 +162,10 @@ def published(live: Live, ours: Collection[str] | None) -> Published:
         if ours is None or entry.get("ip") in set(ours)
     ]
     at = observed_status(live).mapped
-    said = (
+    stated = (
         condition for condition in _ours(_conditions(live)) if condition.type != PORT_MAPPING or condition.message == at
     )
-    return Published(tuple(entries), tuple(said))
+    return Published(tuple(entries), tuple(stated))
 
 
 def _patch(live: Live, **metadata: object) -> Mapping[str, object]:
@@ -181,7 +181,7 @@ def _body(entry: Ingress) -> Mapping[str, object]:
 
 def _dated(condition: Condition, live: Live, now: str) -> Mapping[str, str]:
     """Add the time of the last transition: now, unless the status is the same as before."""
-    before: JsonObject = {str(known.get("type")): known for known in _conditions(live)}.get(condition.type, {})
+    before: JsonObject = {str(existing.get("type")): existing for existing in _conditions(live)}.get(condition.type, {})
     same = before.get("status") == condition.status and before.get("lastTransitionTime")
     return {**asdict(condition), "lastTransitionTime": str(before["lastTransitionTime"]) if same else now}
 

@@ -2,7 +2,7 @@
 
 A watch that lasted is opened again at once; one that ends soon is, a few times, and then less and less often. A list
 that failed, or that the server forgot at once, is repeated after a second at first. Whatever the server answers, a
-follower sends no more than `MOST` requests in a second. Not here: the requests, and the pages of a list.
+follower sends no more than `MAX` requests in a second. Not here: the requests, and the pages of a list.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from locallb.model.pacing import Backoff, Pace
 
-CALM = 10.0
+IDLE = 10.0
 """Seconds that a watch must live for earlier failures to count no more."""
-LISTS = Pace(first=1.0, longest=3.0, floor=1.0, calm=CALM)
+LISTS = Pace(first=1.0, longest=3.0, floor=1.0, idle=IDLE)
 """Pace of lists: a cluster is near, and its return causes no event."""
-WATCHES = Pace(first=0.2, longest=5.0, calm=CALM)
-MOST = 6
+WATCHES = Pace(first=0.2, longest=5.0, idle=IDLE)
+MAX = 6
 """Requests in a second: a list of three pages, a watch, and two more."""
 
 
@@ -35,16 +35,16 @@ class WatchPace(Struct, frozen=True):
 
     def ended(self, now: float, chance: float) -> WatchPace:
         """Note that the server ended a watch, as it does with all: how soon decides."""
-        if self.watches.is_calm(now):
+        if self.watches.is_idle(now):
             return replace(self, watches=Backoff(WATCHES))
         return replace(self, watches=self.watches.failed(now, chance))
 
-    def hurried(self, now: float) -> WatchPace:
+    def expedited(self, now: float) -> WatchPace:
         """Begin again as soon as the floor allows."""
-        return WatchPace(self.lists.hurried(now), Backoff(WATCHES))
+        return WatchPace(self.lists.expedited(now), Backoff(WATCHES))
 
     def broken(self, now: float, chance: float) -> WatchPace:
         """Note that a list or a watch failed: everything is listed again, and that alone keeps watches apart."""
-        calm = self.watches.is_calm(now)
-        watches = Backoff(WATCHES) if calm else replace(self.watches, well_since=math.inf)
+        idle = self.watches.is_idle(now)
+        watches = Backoff(WATCHES) if idle else replace(self.watches, healthy_since=math.inf)
         return WatchPace(self.lists.failed(now, chance), watches)

@@ -25,7 +25,7 @@ from locallb.ledger.claims import (
     entry_name,
     likely,
     read_entry,
-    read_known,
+    read_existing,
     unfinished,
 )
 from locallb.ledger.conflicts import refuse_unread
@@ -35,7 +35,7 @@ from locallb.model.snapshot import Claim
 from locallb.model.system_errors import reason, refusal
 from locallb.storage import files, paths
 
-_LOOKS = 10
+_CHECKS = 10
 """Times to read again what others rename meanwhile."""
 TURN = Lock()
 """Threads of this process take turns, however long that takes; patience is for other processes."""
@@ -52,7 +52,7 @@ class ClaimFiles(Struct, frozen=True):
 
     path: Path
 
-    def are_there(self) -> bool:
+    def are_present(self) -> bool:
         """Return whether the directory exists. Raises LedgerError if that is unknown, or it isn't a directory."""
         try:
             mode = self.path.stat().st_mode
@@ -107,7 +107,7 @@ class ClaimFiles(Struct, frozen=True):
         if len(named) < _MANY:
             return [read_entry(self.path / name, address) for name in named]
         memory = _READ.setdefault((self.path, address), Memo())
-        entries = [read_known(f"{self.path}/{name}", address, memory) for name in named]
+        entries = [read_existing(f"{self.path}/{name}", address, memory) for name in named]
         memory.evict_unused()
         return entries
 
@@ -121,16 +121,16 @@ class ClaimFiles(Struct, frozen=True):
         if named and named.claim.unread:
             raise LedgerError(named.problem)
         try:
-            look = self.look(address, names)
+            inspect = self.inspect(address, names)
         except LedgerError:
             if not (named and named.claim.owner == owner):
                 raise
             return [named]
-        if not (found := look.of(owner)):
-            refuse_unread(look.entries)
+        if not (found := inspect.of(owner)):
+            refuse_unread(inspect.entries)
         return found
 
-    def look(self, address: IPAddress, names: Iterable[str]) -> AddressClaims:
+    def inspect(self, address: IPAddress, names: Iterable[str]) -> AddressClaims:
         """Read those claims of one address that are there, for many who want some of it."""
         return AddressClaims(self.held(address, names))
 
@@ -140,12 +140,12 @@ class ClaimFiles(Struct, frozen=True):
         if memory is None:
             return [read_entry(self.path / name, address) for name, address in claimed]
         place = str(self.path)
-        return [read_known(f"{place}/{name}", address, memory) for name, address in claimed]
+        return [read_existing(f"{place}/{name}", address, memory) for name, address in claimed]
 
     def settled(self, names: list[str], read: Callable[[list[str]], list[ClaimFile | None]]) -> list[ClaimFile]:
         """Read entries; again where one was renamed meanwhile by a writer without the lock."""
         entries = read(names)
-        for _ in range(_LOOKS):
+        for _ in range(_CHECKS):
             if None not in entries:
                 break
             entries = read(self.all_names())

@@ -26,7 +26,7 @@ from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Ow
 from locallb.model.memory import Memo
 from locallb.model.naming import owner_fields, owner_from
 from locallb.model.snapshot import Claim, MappedPort
-from locallb.model.system_errors import FAILING, refuse_scarcity, told
+from locallb.model.system_errors import FAILING, refuse_scarcity, reported
 from locallb.storage import files, stamps
 
 UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
@@ -105,7 +105,7 @@ def _newer(path: Path, address: IPAddress, written: int) -> ClaimFile:
     return ClaimFile(path, Claim(address, UNKNOWN, problem=problem))
 
 
-def read_known(path: str, address: IPAddress, memory: Memo[ClaimFile | None]) -> ClaimFile | None:
+def read_existing(path: str, address: IPAddress, memory: Memo[ClaimFile | None]) -> ClaimFile | None:
     """Read a claim, unless its file is the one that was read last: files are replaced, so that its stamp tells.
 
     What has a problem is read again each time. Raises LedgerError as `read_entry` does. The path is a text: to make and
@@ -185,7 +185,7 @@ def claimed_in(path: Path) -> UnderWay | None:
     except OSError as error:
         what = f"who is about to claim {address} can't be told"
         refuse_scarcity(error, what, LedgerError)
-        return UnderWay(address, problem=f"{what}: {told(error)}") if error.errno in FAILING else None
+        return UnderWay(address, problem=f"{what}: {reported(error)}") if error.errno in FAILING else None
     alive = stat.S_ISREG(status.st_mode) and abs(time.time() - status.st_ctime) < _STALE
     return UnderWay(address, status.st_uid) if alive else None
 

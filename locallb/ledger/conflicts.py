@@ -64,8 +64,8 @@ def refuse_others(
 
 def refuse_unread(held: Iterable[ClaimFile]) -> None:
     """Raise LedgerError for a claim that can't be read just now, as it may be anybody's."""
-    for doubted in (entry for entry in held if entry.claim.unread):
-        raise LedgerError(doubted.problem)
+    for doubtful in (entry for entry in held if entry.claim.unread):
+        raise LedgerError(doubtful.problem)
 
 
 def _refuse(entry: ClaimFile, owner: Owner, what: str, remedy: str) -> NoReturn:

@@ -34,7 +34,7 @@ from locallb.threads.joined import Joined
 
 __all__ = ["UNKNOWN", "Ledger", "LedgerError"]
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds to give way to others who are about to claim the same address."""
 _PAUSE = 0.01
 _QUEUES: dict[tuple[Path, Fence], Joined[ClaimRequest, LedgerError | None]] = {}
@@ -58,7 +58,7 @@ class Ledger:
         `memory` of earlier reads saves work. Raises LedgerError if the ledger can't be read; a single claim that can't
         be is `unread`.
         """
-        if not self._files.are_there():
+        if not self._files.are_present():
             return ()
         with self._files.locked(shared=True) as names:
             entries = self._files.settled(names, lambda present: self._files.entries(present, memory))
@@ -71,7 +71,7 @@ class Ledger:
 
         Raises LedgerError if that is unknown, because one of the files can't be read.
         """
-        if not self._files.are_there():
+        if not self._files.are_present():
             return False
         wanted = Claim(address, owner, ports)
         entry = read_entry(self.directory / entry_name(address, owner), address)
@@ -86,7 +86,7 @@ class Ledger:
 
     def problems(self) -> tuple[str, ...]:
         """Return what in the directory isn't a claim that we understand: one sentence each."""
-        if not self._files.are_there():
+        if not self._files.are_present():
             return ()
         with self._files.locked(shared=True) as names:
             strangers = [name for name in names if not (address_in(name) or is_ours(name))]
@@ -96,7 +96,7 @@ class Ledger:
 
     def keepers(self) -> tuple[int, ...]:
         """Find the processes that keep the lock for longer than writers do; claims go on without it."""
-        if not self._files.are_there():
+        if not self._files.are_present():
             return ()
         with self._files.opened() as descriptor, TURN:
             return () if lock.take(descriptor) else tuple(sorted(lock.holders(descriptor)))
@@ -136,18 +136,18 @@ class Ledger:
     def _take(self, names: Sequence[str], wanted: Sequence[ClaimRequest]) -> dict[ClaimRequest, LedgerError]:
         """Claim what is free or the claimant's, in one round; return why some can't be claimed."""
         problems: dict[ClaimRequest, LedgerError] = {}
-        new, near, looks = [], among(names, wanted), dict[IPAddress, AddressClaims]()
+        new, near, checks = [], among(names, wanted), dict[IPAddress, AddressClaims]()
         for claim in wanted:
             try:
                 at = claim.address
-                look = looks.get(at) or looks.setdefault(at, self._files.look(at, near))
-                mine = look.of(claim.owner)
+                inspect = checks.get(at) or checks.setdefault(at, self._files.inspect(at, near))
+                mine = inspect.of(claim.owner)
                 more = not (mine and is_within(claim.places, mine[0].claim.places))
-                refuse_others(look.in_the_way(claim.ports), claim.owner, claim.sharing, claim.ports, alone=more)
+                refuse_others(inspect.in_the_way(claim.ports), claim.owner, claim.sharing, claim.ports, alone=more)
                 if not mine:
                     new.append(claim)
                 elif (mine[0].claim.ports, mine[0].sharing) != (claim.ports, claim.sharing):
-                    looks.pop(claim.address)
+                    checks.pop(claim.address)
                     self._change(mine[0], claim)
             except LedgerError as error:
                 problems[claim] = error
@@ -159,7 +159,7 @@ class Ledger:
         Raises LedgerError, also where nothing is found and a claim that can't be read may be the one.
         `mapped`: only if ports of it are claimed, or only if it is as a whole; without it either.
         """
-        if not self._files.are_there():
+        if not self._files.are_present():
             return
         with self._files.locked() as names:
             require_leader(self._files, owner.home, self._election)
@@ -201,7 +201,7 @@ class Ledger:
 
     def _insist(self, deed: Callable[[], None]) -> None:
         """Do something, again while it gives way to another process."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             try:
                 return deed()
@@ -214,7 +214,7 @@ class Ledger:
         """Change what `before` says; back to that if another who writes without the lock may have some of it by now."""
         self._rewrite(before.path, claim)
         try:
-            obstacle = self._files.look(claim.address, self._files.all_names()).in_the_way(claim.ports)
+            obstacle = self._files.inspect(claim.address, self._files.all_names()).in_the_way(claim.ports)
             more = not is_within(claim.places, before.claim.places)
             refuse_others(obstacle, claim.owner, claim.sharing, claim.ports, alone=more)
         except LedgerError:

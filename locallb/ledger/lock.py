@@ -12,9 +12,9 @@ from contextlib import suppress
 
 from locallb.guarded import locks
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds that a writer waits; each holds the lock for a few milliseconds."""
-READER_PATIENCE = 1.0
+READER_TIMEOUT = 1.0
 _PAUSE = 0.002
 _keepers: dict[tuple[int, int, bool], frozenset[int]] = {}
 """Who kept the lock for the whole patience, by device, inode and whether to share it."""
@@ -24,16 +24,16 @@ def take(descriptor: int, *, shared: bool = False) -> bool:
     """Lock what `descriptor` has open; False if others kept the lock. For one thread at a time."""
     status = os.fstat(descriptor)
     key = status.st_dev, status.st_ino, shared
-    if locks.taken(descriptor, shared=shared):
+    if locks.claimed(descriptor, shared=shared):
         return True
     before = _keepers.pop(key, frozenset())
     if before and holders(descriptor) == before:
         _keepers[key] = before
         return False
-    deadline = time.monotonic() + (READER_PATIENCE if shared else PATIENCE)
+    deadline = time.monotonic() + (READER_TIMEOUT if shared else TIMEOUT)
     while time.monotonic() < deadline:
         time.sleep(_PAUSE)
-        if locks.taken(descriptor, shared=shared):
+        if locks.claimed(descriptor, shared=shared):
             return True
     _keepers[key] = holders(descriptor)
     return False
@@ -44,5 +44,5 @@ def holders(descriptor: int) -> frozenset[int]:
     status = os.fstat(descriptor)
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     with suppress(OSError):
-        return frozenset(pid for pid, kept in locks.kept() if kept == place and pid > 0)
+        return frozenset(pid for pid, retained in locks.retained() if retained == place and pid > 0)
     return frozenset()

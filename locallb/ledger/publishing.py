@@ -79,23 +79,23 @@ def publish(ledger: ClaimFiles, wanted: Sequence[ClaimRequest]) -> dict[ClaimReq
     if not wanted:
         return {}
     refused: dict[ClaimRequest, LedgerError] = {}
-    beside: dict[ClaimRequest, Path] = {}
+    sibling: dict[ClaimRequest, Path] = {}
     try:
         for claim in wanted:
             try:
-                beside[claim] = _write_beside(ledger, claim)
+                sibling[claim] = _write_sibling(ledger, claim)
             except (OSError, files.FilesError) as error:
                 refused[claim] = _impossible(ledger, claim, error)
-        refused |= _given_way(ledger, beside)
-        linked = [claim for claim in beside if claim not in refused]
+        refused |= _given_way(ledger, sibling)
+        linked = [claim for claim in sibling if claim not in refused]
         for claim in linked:
             try:
-                os.link(beside[claim], _path(ledger, claim))
+                os.link(sibling[claim], _path(ledger, claim))
             except OSError as error:
                 refused[claim] = _impossible(ledger, claim, error)
         refused |= _withdrawn(ledger, [claim for claim in linked if claim not in refused])
     finally:
-        for path in beside.values():
+        for path in sibling.values():
             with suppress(OSError):  # the next writer clears what stays
                 path.unlink(missing_ok=True)
     return refused
@@ -115,8 +115,8 @@ def among(names: Sequence[str], wanted: Sequence[ClaimRequest]) -> list[str]:
     return [name for name in names if ":" in name or name.partition("~")[0] in starts]
 
 
-def _write_beside(ledger: ClaimFiles, claim: ClaimRequest) -> Path:
-    return files.write_beside(_path(ledger, claim), claim.text, mode=ledger.mode(), durable=True)
+def _write_sibling(ledger: ClaimFiles, claim: ClaimRequest) -> Path:
+    return files.write_sibling(_path(ledger, claim), claim.text, mode=ledger.mode(), durable=True)
 
 
 def _path(ledger: ClaimFiles, claim: ClaimRequest) -> Path:
@@ -130,17 +130,17 @@ def _impossible(ledger: ClaimFiles, claim: ClaimRequest, error: Exception) -> Le
     return LedgerError(f"{what}: {reason(error)}")
 
 
-def _given_way(ledger: ClaimFiles, beside: Mapping[ClaimRequest, Path]) -> Iterator[tuple[ClaimRequest, LedgerError]]:
+def _given_way(ledger: ClaimFiles, sibling: Mapping[ClaimRequest, Path]) -> Iterator[tuple[ClaimRequest, LedgerError]]:
     """Find claims that another owner has by now, or is about to have."""
-    names, mine = ledger.all_names(), {path.name for path in beside.values()}
+    names, mine = ledger.all_names(), {path.name for path in sibling.values()}
     rivals: dict[IPAddress, list[Path]] = {}
     for name in set(unfinished(names)) - mine:
         if rival := claimed_in(ledger.path / name):
             rivals.setdefault(rival.address, []).append(ledger.path / name)
-    looks = _Looks(ledger, among(names, tuple(beside)))
-    for claim in beside:
+    checks = _Checks(ledger, among(names, tuple(sibling)))
+    for claim in sibling:
         try:
-            problem = _contended(claim, rivals.get(claim.address, ())) or looks.refusal(claim)
+            problem = _contended(claim, rivals.get(claim.address, ())) or checks.refusal(claim)
         except LedgerError as error:
             problem = error
         if problem:
@@ -174,28 +174,28 @@ def _withdrawn(ledger: ClaimFiles, linked: Sequence[ClaimRequest]) -> Iterator[t
 
 def _refused(ledger: ClaimFiles, linked: Sequence[ClaimRequest]) -> Iterator[tuple[ClaimRequest, LedgerError]]:
     try:
-        looks = _Looks(ledger, among(ledger.names(), linked) if linked else [])
+        checks = _Checks(ledger, among(ledger.names(), linked) if linked else [])
     except LedgerError as error:
         yield from ((claim, error) for claim in linked)
         return
     for claim in linked:
         try:
-            problem = looks.refusal(claim)
+            problem = checks.refusal(claim)
         except LedgerError as error:
             problem = error
         if problem:
             yield claim, problem
 
 
-class _Looks:
+class _Checks:
     """Looks once at each address that some want, among `names`."""
 
     def __init__(self, ledger: ClaimFiles, names: Sequence[str]) -> None:
-        self._look = cache(lambda address: ledger.look(address, names))
+        self._inspect = cache(lambda address: ledger.inspect(address, names))
 
     def refusal(self, claim: ClaimRequest) -> LedgerError | None:
         """Return why a claim can't be."""
-        held = self._look(claim.address).in_the_way(claim.ports)
+        held = self._inspect(claim.address).in_the_way(claim.ports)
         try:
             refuse_others(held, claim.owner, claim.sharing, claim.ports, alone=True)
         except LedgerError as problem:

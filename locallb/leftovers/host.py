@@ -55,26 +55,26 @@ class Leftover(Struct, frozen=True):
 
 def leftovers(
     home: Home,
-    known_proxies: Collection[str],
-    known_claims: Collection[ClaimKey],
-    known_routes: Collection[str] = (),
+    existing_proxies: Collection[str],
+    existing_claims: Collection[ClaimKey],
+    existing_routes: Collection[str] = (),
     claims: Iterable[Claim] | None = None,
 ) -> tuple[Leftover, ...]:
     """List what is left, addresses first. `known_…` are those in the state of stack `home`.
 
     `claims` are the ledger's, where they were read a moment ago.
     """
-    left = (*_addresses(home, known_claims, claims), *_proxies(home, known_proxies))
-    return (*left, *_runs(home, known_proxies, runtimes()), *_routes(home, known_routes))
+    remaining = (*_addresses(home, existing_claims, claims), *_proxies(home, existing_proxies))
+    return (*remaining, *_runs(home, existing_proxies, runtimes()), *_routes(home, existing_routes))
 
 
 def on_this_host(
-    home: Home, known_proxies: Collection[str], known_claims: Collection[ClaimKey]
+    home: Home, existing_proxies: Collection[str], existing_claims: Collection[ClaimKey]
 ) -> tuple[Leftover, ...]:
     """List the same, asking this host only."""
-    asked = [runtime for runtime in runtimes() if not runtime.asks_a_daemon]
-    left = (*_addresses(home, known_claims), *_proxies(home, known_proxies))
-    return (*left, *_runs(home, known_proxies, asked))
+    requested = [runtime for runtime in runtimes() if not runtime.uses_daemon]
+    remaining = (*_addresses(home, existing_claims), *_proxies(home, existing_proxies))
+    return (*remaining, *_runs(home, existing_proxies, requested))
 
 
 def routes_in(resources: Iterable[Resource]) -> set[str]:
@@ -110,34 +110,34 @@ def _remove(leftover: Leftover) -> None:
         Proxies(leftover.place.parent).remove(ProxyId(leftover.what))
 
 
-def _addresses(home: Home, known: Collection[ClaimKey], claims: Iterable[Claim] | None = None) -> Iterator[Leftover]:
+def _addresses(home: Home, existing: Collection[ClaimKey], claims: Iterable[Claim] | None = None) -> Iterator[Leftover]:
     directory = paths.ledger_directory()
     for claim in every_claim(Ledger(directory)) if claims is None else claims:
         address, owner = claim.name, None if claim.owner == UNKNOWN else claim.owner
-        if claim_key(claim) not in known and not claim.unread and _shown(owner, home):
+        if claim_key(claim) not in existing and not claim.unread and _shown(owner, home):
             yield Leftover(LeftoverKind.ADDRESS, address, owner, _ours(owner, home), directory, claim=claim)
 
 
-def _proxies(home: Home, known: Collection[str]) -> Iterator[Leftover]:
+def _proxies(home: Home, existing: Collection[str]) -> Iterator[Leftover]:
     for directory in Proxies.ours().list():
-        if directory.id not in known and _shown(directory.owner, home):
+        if directory.id not in existing and _shown(directory.owner, home):
             yield Leftover(
                 LeftoverKind.PROXY, directory.id, directory.owner, _ours(directory.owner, home), directory.path
             )
 
 
-def _runs(home: Home, known: Collection[str], asked: Sequence[Runtime]) -> Iterator[Leftover]:
+def _runs(home: Home, existing: Collection[str], requested: Sequence[Runtime]) -> Iterator[Leftover]:
     """Find runs that no directory leads to, and this stack's under another state home than its own."""
     root = paths.proxies_root()
-    for run in (run for runtime in reversed(asked) for run in runtime.runs()):
-        lost = run.directory.name not in known and (run.apart or not _exists(run.directory))
+    for run in (run for runtime in reversed(requested) for run in runtime.runs()):
+        lost = run.directory.name not in existing and (run.apart or not _exists(run.directory))
         ours = _ours(run.owner, home)
         elsewhere = ours and paths.is_another_directory(str(run.directory.parent), str(root))
         if (lost or elsewhere) and _shown(run.owner, home):
             yield Leftover(run.sort, run.what, run.owner, ours, run.directory, run=run)
 
 
-def _routes(home: Home, known: Collection[str]) -> Iterator[Leftover]:
+def _routes(home: Home, existing: Collection[str]) -> Iterator[Leftover]:
     """Find routes to pods with this stack's metric; none where routes can't be read."""
     try:
         present = present_routes(home)
@@ -145,7 +145,7 @@ def _routes(home: Home, known: Collection[str]) -> Iterator[Leftover]:
         return
     owner = Owner(home, ObjectKey(ClusterName(""), "", str(LeftoverKind.ROUTE)))
     for route in sorted(present, key=lambda route: route.order):
-        if str(route) not in known:
+        if str(route) not in existing:
             end = partial(remove_route, owner, route)
             run = HostRun(LeftoverKind.ROUTE, str(route), owner, Path(), apart=True, end=end)
             yield Leftover(LeftoverKind.ROUTE, str(route), owner, ours=True, place=Path(), run=run)
@@ -157,8 +157,9 @@ def _ours(owner: Owner | None, home: Home) -> bool:
 
 
 def _shown(owner: Owner | None, home: Home) -> bool:
-    """Check whether a thing is a leftover: this stack's, without owner, or of a removed project. Others may be in
-    use.
+    """Check whether a thing is a leftover: this stack's, without owner, or of a removed project.
+
+    Others may be in use.
     """
     return owner is None or _ours(owner, home) or not _exists(Path(owner.home.root))
 

@@ -20,7 +20,7 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 
 
-class LeftName(Struct, frozen=True, order=True):
+class OrphanedName(Struct, frozen=True, order=True):
     """A name that no state knows."""
 
     name: str
@@ -29,12 +29,12 @@ class LeftName(Struct, frozen=True, order=True):
 
     def let_go(self) -> None:
         """Remove it, unless another owner has it by now. Raises NameServerError."""
-        if update := removing(self.name, self.marker, self.server.look(self.name)):
+        if update := removing(self.name, self.marker, self.server.inspect(self.name)):
             self.server.send(update, 0)
 
 
-def left_names(home: Home, settings: Settings, root: Path, known: Collection[str]) -> Iterator[LeftName]:
-    """Find them in the zones that can be read; `known` are the names in the state of stack `home`."""
+def orphaned_names(home: Home, settings: Settings, root: Path, existing: Collection[str]) -> Iterator[OrphanedName]:
+    """Find them in the zones that can be read; `existing` are the names in the state of stack `home`."""
     for zone in settings.dns.zones if settings.dns else ():
         if isinstance(zone.server, Rfc2136):
             key = root / Path(zone.server.tsig).expanduser() if zone.server.tsig else None
@@ -44,4 +44,4 @@ def left_names(home: Home, settings: Settings, root: Path, known: Collection[str
                 marked = sorted(set(server.marked(owner)), key=lambda pair: pair[0])
             except ClientError:
                 continue
-            yield from (LeftName(name, marker, server) for name, marker in marked if name not in known)
+            yield from (OrphanedName(name, marker, server) for name, marker in marked if name not in existing)

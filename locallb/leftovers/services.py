@@ -34,7 +34,7 @@ from locallb.planning.selection import is_ours
 from locallb.storage import paths
 
 
-class LeftService(Struct, frozen=True):
+class OrphanedService(Struct, frozen=True):
     """A Service that waits for a finalizer that no state knows."""
 
     owner: Owner
@@ -53,10 +53,10 @@ class LeftService(Struct, frozen=True):
         live_service.withdraw(access, owner, releasing)
 
 
-def left_services(
-    home: Home, settings: Settings, clusters: Mapping[ClusterName, Access], known: Collection[ObjectKey]
-) -> Iterator[LeftService]:
-    """Find them in the clusters that answer; `known` are those in the state of stack `home`."""
+def orphaned_services(
+    home: Home, settings: Settings, clusters: Mapping[ClusterName, Access], existing: Collection[ObjectKey]
+) -> Iterator[OrphanedService]:
+    """Find them in the clusters that answer; `existing` are those in the state of stack `home`."""
     claims = [claim for path in paths.ledgers() for claim in every_claim(Ledger(path)) if claim.owner.home == home]
     claim_key: dict[ObjectKey, list[str]] = {}
     for claim in claims:
@@ -67,14 +67,14 @@ def left_services(
             key = ObjectKey(cluster, service["metadata"]["namespace"], service["metadata"]["name"], kind)
             if (
                 has_finalizer(service)
-                and key not in known
-                and _is_left(cluster, service, settings, claim_key=key in claim_key)
+                and key not in existing
+                and _is_orphaned(cluster, service, settings, claim_key=key in claim_key)
             ):
                 uid = Uid(str(service["metadata"]["uid"]))
-                yield LeftService(Owner(home, key, uid), access, tuple(claim_key.get(key, ())))
+                yield OrphanedService(Owner(home, key, uid), access, tuple(claim_key.get(key, ())))
 
 
-def _is_left(cluster: ClusterName, service: Live, settings: Settings, *, claim_key: bool) -> bool:
+def _is_orphaned(cluster: ClusterName, service: Live, settings: Settings, *, claim_key: bool) -> bool:
     selected = _is_selected(cluster, service, settings)
     if is_deleted(service):
         conditions = frontends()[service["kind"]].published(service, ()).conditions

@@ -50,7 +50,7 @@ class Delay(Struct, frozen=True):
         return cls(int(match[1]) * (1000 if match[2] == "s" else 1), share)
 
     @property
-    def words(self) -> str:
+    def terms(self) -> str:
         """Return what `parse` reads as this one."""
         return f"{self.milliseconds}ms{_of_some(self.share)}"
 
@@ -74,7 +74,7 @@ class Failure(Struct, frozen=True):
         return cls(int(value), share)
 
     @property
-    def words(self) -> str:
+    def terms(self) -> str:
         """Return what `parse` reads as this one."""
         return f"{self.status}{_of_some(self.share)}"
 
@@ -111,16 +111,16 @@ class Fault(Struct, frozen=True):
         if self.status:
             of_requests.append(f"{self.status.share / 100:g}% are answered {self.status.status}")
         parts = {"of new TCP connections": of_connections, "of requests": of_requests}
-        sentence = "; ".join(f"{whose} {', '.join(what)}" for whose, what in parts.items() if what)
+        sentence = "; ".join(f"{owned_by} {', '.join(what)}" for owned_by, what in parts.items() if what)
         return f"{sentence}, until {self.until}"
 
     @property
-    def words(self) -> str:
+    def terms(self) -> str:
         """Return what `parse_fault` reads as this one."""
         shares = {"refuse": self.refuse, "hang": self.hang, "reset": self.reset}
         parts = [f"{name}={share / 100:g}%" for name, share in shares.items() if share]
         of_requests = {"delay": self.delay, "status": self.status}
-        parts += [f"{name}={part.words}" for name, part in of_requests.items() if part]
+        parts += [f"{name}={part.terms}" for name, part in of_requests.items() if part]
         return ",".join([*parts, f"until={self.until}"])
 
     @property

@@ -41,16 +41,16 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
-def few(names: Collection[str], most: int = 5, between: str = ", ") -> str:
-    """List names, those beyond `most` as a number: `a, b and 3 more`."""
-    more = len(names) - most
-    return between.join(islice(names, most)) + (f" and {more} more" if more > 0 else "")
+def few(names: Collection[str], maximum: int = 5, between: str = ", ") -> str:
+    """List names, those beyond `maximum` as a number: `a, b and 3 more`."""
+    more = len(names) - maximum
+    return between.join(islice(names, maximum)) + (f" and {more} more" if more > 0 else "")
 
 
-def any_of(words: Iterable[str]) -> str:
+def any_of(terms: Iterable[str]) -> str:
     """List words of which one is meant: `a, b or c`."""
-    *most, last = words
-    return f"{', '.join(most)} or {last}" if most else last
+    *maximum, last = terms
+    return f"{', '.join(maximum)} or {last}" if maximum else last
 
 
 def _described(value: object) -> str:

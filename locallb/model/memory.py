@@ -30,16 +30,16 @@ class Memo(Struct, Generic[_Made]):
 
     def of(self, key: Hashable, make: Callable[..., _Made], *given: object) -> _Made:
         """Return the result of `make` for `given`, one purpose a key. Raises as `make` does."""
-        known = self._before.pop(key, None) or self._now.get(key)
-        if known is None:
-            known = given, make(*given)
-        elif known[0] == given:  # identical arguments need not be compared in depth the next time
-            known = given, known[1]
+        existing = self._before.pop(key, None) or self._now.get(key)
+        if existing is None:
+            existing = given, make(*given)
+        elif existing[0] == given:  # identical arguments need not be compared in depth the next time
+            existing = given, existing[1]
         else:
             made = make(*given)
-            known = given, known[1] if known[1] == made else made
-        self._now[key] = known
-        return known[1]
+            existing = given, existing[1] if existing[1] == made else made
+        self._now[key] = existing
+        return existing[1]
 
     def within(self, *frame: object) -> None:
         """Clear the cache if the frame changed: inputs of `make` besides `given`."""
@@ -60,11 +60,11 @@ class Memo(Struct, Generic[_Made]):
         held = [tuple(column) for column in columns]
         names = [*zip(*(map(id, column) for column in held), strict=True)]
         rows, before = dict(zip(names, zip(*held, strict=True), strict=True)), self._before
-        known: dict[Hashable, tuple[_Given, _Made]] = {
+        existing: dict[Hashable, tuple[_Given, _Made]] = {
             name: before.get(name) or (row, make(*row)) for name, row in rows.items()
         }
-        self._before = known
-        return tuple([known[name][1] for name in names])
+        self._before = existing
+        return tuple([existing[name][1] for name in names])
 
     def evict_unused(self) -> None:
         """Forget what wasn't asked for since the last time."""
@@ -75,12 +75,12 @@ AnyMemo: TypeAlias = Memo[Any]
 """A memo of several types of results: each key has one type, known to the caller."""
 
 
-def few_replaced(before: Sequence[object], now: Sequence[object], most: int = 10) -> Sequence[int] | None:
-    """Return the indexes of replaced objects; None if the lengths differ, or more than `most` were replaced.
+def few_replaced(before: Sequence[object], now: Sequence[object], maximum: int = 10) -> Sequence[int] | None:
+    """Return the indexes of replaced objects; None if the lengths differ, or more than `maximum` were replaced.
 
     For an index of so many objects that replacing a few is far cheaper than making it again.
     """
     if len(before) != len(now):
         return None
     where = list(compress(count(), map(is_not, before, now)))
-    return None if len(where) > most else where
+    return None if len(where) > maximum else where

@@ -31,14 +31,14 @@ from locallb.model.state_resource import (
 
 DOCKER, LEDGER, NETLINK, PODMAN, UNKNOWN = "docker", "ledger", "netlink", "podman", "unknown"
 CHECK, CLUSTER, DNS, PROXY = "check", "cluster", "dns", "proxy"
-MOST = 16
+MAX = 16
 """Operations of one party at a time: as many connections as a cluster or a daemon is asked to bear."""
 
 
 class Room(NamedTuple):
     """Capacity of a party: concurrent operations, or batches of all that waits; and the duration limit of one."""
 
-    width: int = MOST
+    width: int = MAX
     is_batch: bool = False
     seconds: float = 1.0
 
@@ -57,8 +57,8 @@ _ROOMS: Mapping[str, Room] = {
 
 def _cluster(inputs: Mapping[str, object]) -> str:
     access = inputs.get("access")
-    known = access if isinstance(access, Mapping) else {}
-    return f"{CLUSTER}/{known.get('context', '')} of {known.get('kubeconfig', '')}"
+    existing = access if isinstance(access, Mapping) else {}
+    return f"{CLUSTER}/{existing.get('context', '')} of {existing.get('kubeconfig', '')}"
 
 
 def _proxy(inputs: Mapping[str, object]) -> str:

@@ -221,7 +221,7 @@ class Proxy(Struct, frozen=True):
         used = {certificate for termination in terminations for certificate in termination.certificates}
         to_backends = [upstream.http.tls.client for upstream in self.upstreams if upstream.http and upstream.http.tls]
         used |= {certificate for certificate in to_backends if certificate}
-        return tuple(sorted(used, key=lambda certificate: (certificate.words, certificate.digest)))
+        return tuple(sorted(used, key=lambda certificate: (certificate.terms, certificate.digest)))
 
     @property
     def every_listener(self) -> tuple[Listener | HttpListener | NameListener, ...]:

@@ -36,7 +36,7 @@ from locallb.model.serving import HeapBounds
 
 LAST_PORT = 65535
 _MAPPED = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)=(\d{1,5})", re.ASCII)
-_NO_ORDERS: Mapping[ObjectKey, Order] = MappingProxyType({})
+_NO_OVERRIDES: Mapping[ObjectKey, Order] = MappingProxyType({})
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
 _NO_ROUTES: Mapping[ClusterName, tuple[PodRoute, ...]] = MappingProxyType({})
 _NO_HEAPS: Mapping[ProxyName, HeapBounds] = MappingProxyType({})
@@ -165,7 +165,7 @@ class Subnet(Struct, frozen=True):
     gateway: IPAddress | None = None
     handed_out: IPNetwork | None = None
     """IPRange: what Docker chooses from; None where it is the whole subnet."""
-    taken: frozenset[IPAddress] = frozenset()
+    claimed: frozenset[IPAddress] = frozenset()
     """Addresses of other owners' containers."""
     chosen: frozenset[ProxyId] = frozenset()
     """Proxies of this stack in containers with an address that Docker chose."""
@@ -253,7 +253,7 @@ class Snapshot(Struct, frozen=True):
     """Number of objects in each source, if known."""
     gateway_api: tuple[ObjectOfCluster, ...] = ()
     """Gateway API's objects, and what they refer to; empty where no source has any."""
-    orders: Mapping[ObjectKey, Order] = field(default_factory=lambda: _NO_ORDERS)
+    overrides: Mapping[ObjectKey, Order] = field(default_factory=lambda: _NO_OVERRIDES)
     """Overrides by commands, also of Services that aren't among `services`."""
     name_servers: tuple[tuple[IPAddress, int], ...] = ()
     """Where the stack's own name server answers by the state, and with which port."""

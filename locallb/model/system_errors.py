@@ -35,7 +35,7 @@ FAILING = frozenset({errno.EIO, errno.ESTALE})
 UNTOLD = SCARCE | FAILING
 """Either."""
 
-_SAID = {
+_STATED = {
     "Too many open files in system": errno.ENFILE,
     "Too many open files": errno.EMFILE,
     "Cannot allocate memory": errno.ENOMEM,
@@ -69,7 +69,7 @@ def reason(error: Exception) -> str:
     return refusal(error) if isinstance(error, OSError) else str(error)
 
 
-def told(error: OSError) -> str:
+def reported(error: OSError) -> str:
     """Return the system's message, with the file of the error, if any."""
     return f"{error.filename}: {refusal(error)}" if error.filename else refusal(error)
 
@@ -77,21 +77,21 @@ def told(error: OSError) -> str:
 def refuse_scarcity(error: OSError, what: str, kind: Callable[[str], Exception]) -> None:
     """Raise an error of `kind` if the host lacks the resources to read: the object may exist."""
     if error.errno in SCARCE:
-        raise kind(f"{what}: {told(error)}") from error
+        raise kind(f"{what}: {reported(error)}") from error
 
 
 def scarcity(error: BaseException) -> str:
     """Return the exhausted resource of the host, and the remedy; empty if the error has another cause."""
     text = str(error)
-    return next((f"{words}; {REMEDIES[number]}" for words, number in _SAID.items() if words in text), "")
+    return next((f"{terms}; {REMEDIES[number]}" for terms, number in _STATED.items() if terms in text), "")
 
 
 def of_host(error: BaseException) -> str:
     """Return the sentence of an error of the host, which no input caused; empty for any other."""
     if isinstance(error, OSError) and error.errno in REMEDIES:
-        return told(error)
+        return reported(error)
     text = str(error.args[0]) if error.args and isinstance(error.args[0], str) else ""
     if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and "start new thread" in text):
-        words = f"{type(error).__name__}: {text}".strip(": ")
-        return f"this host gives no more memory or threads ({words}); {REMEDIES[errno.ENOMEM]}"
+        terms = f"{type(error).__name__}: {text}".strip(": ")
+        return f"this host gives no more memory or threads ({terms}); {REMEDIES[errno.ENOMEM]}"
     return ""

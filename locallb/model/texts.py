@@ -20,7 +20,7 @@ FAULT = "local-lb.dev/fault"
 """The field with the fault of a cleaned object: half a sentence."""
 DEEPEST = 200
 """Objects and lists within each other that are accepted."""
-MOST_ALIASED = 1 << 20
+MAX_ALIASED = 1 << 20
 """Limit of characters that the aliases of a YAML text expand to, also if one names another."""
 _SUSPICIOUS = re.compile(rb"\\[ubf]|\x7f|\xc2[\x80-\x9f]")
 """JSON escapes of control characters; escaped backslashes in texts may look alike."""

@@ -37,7 +37,7 @@ class Output(ABC):
 
     resource_types: tuple[type[ResourceType[Any, Any]], ...] = ()
     """Types of our provider that it desires."""
-    looked_after: frozenset[str] = frozenset()
+    polled: frozenset[str] = frozenset()
     """Type tokens of resources that others can change without an event that reports it."""
 
     @abstractmethod

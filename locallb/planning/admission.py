@@ -51,7 +51,7 @@ def admit(snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int]
     theirs = [each.service for each in ours if each.foreign]
     others = served_by_others(theirs, snapshot) if theirs else {}
     ours = [each for each in ours if each.service.key not in others] if others else ours
-    everybody, wanted = tuple(each.wish for each in considered), tuple(each.wish for each in ours)
+    all_services, wanted = tuple(each.wish for each in considered), tuple(each.wish for each in ours)
     services, mapped = [each.service for each in ours], None
     if settings.port_mapping:
         mapped = _mapped(snapshot, wanted, memo)
@@ -65,7 +65,7 @@ def admit(snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int]
         answers = mapped.answers
     else:
         answers = _allocated(
-            snapshot, everybody, tuple(wish for wish in wanted if wish.key not in hopeless), settings, memo
+            snapshot, all_services, tuple(wish for wish in wanted if wish.key not in hopeless), settings, memo
         )
     given = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
     demands = (each.demand for each in ours if each.wish.key in given and each.wish.key not in hopeless)
@@ -76,8 +76,8 @@ def admit(snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int]
         for service in services
         if (key := service.key) in seats
     ]
-    beside = {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
-    refused = {key: answer for key, answer in {**answers, **beside, **others}.items() if key not in seats}
+    sibling = {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
+    refused = {key: answer for key, answer in {**answers, **sibling, **others}.items() if key not in seats}
     return Admission(sorted(admitted, key=_key), assigned, refused)
 
 
@@ -165,21 +165,25 @@ def _hopeless(services: Iterable[Service], problems: Mapping[ObjectKey, PortProb
 
 
 def _allocated(
-    snapshot: Snapshot, everybody: tuple[Service, ...], wanted: tuple[Service, ...], settings: Settings, memo: AnyMemo
+    snapshot: Snapshot,
+    all_services: tuple[Service, ...],
+    wanted: tuple[Service, ...],
+    settings: Settings,
+    memo: AnyMemo,
 ) -> Mapping[ObjectKey, Answer]:
     """Return the addresses of `wanted`, among all Services that may list or hold some."""
-    named = memo.of("named", _named, everybody, snapshot.claims, snapshot.remembered, settings.pins)
+    named = memo.of("named", _named, all_services, snapshot.claims, snapshot.remembered, settings.pins)
     listening = memo.of("listening", _listening, snapshot.host.sockets, named, settings.pools)
-    seen = Snapshot(
+    observed = Snapshot(
         snapshot.home,
-        everybody,
+        all_services,
         nodes=memo.of("addresses of Nodes", _addresses_of, snapshot.nodes),
         claims=snapshot.claims,
         remembered=snapshot.remembered,
         host=HostFacts(sockets=listening, addresses=snapshot.host.addresses, user=snapshot.host.user),
         external_ips=snapshot.external_ips,
     )
-    answers: Mapping[ObjectKey, Answer] = memo.of("addresses", allocate, seen, wanted, settings)
+    answers: Mapping[ObjectKey, Answer] = memo.of("addresses", allocate, observed, wanted, settings)
     return answers
 
 
@@ -190,10 +194,10 @@ def _named(
     pins: Mapping[str, tuple[IPAddress, ...]],
 ) -> frozenset[IPAddress]:
     """Return the addresses that anybody requests, has or lists."""
-    asked = (address for each in services for address in each.requested)
+    requested = (address for each in services for address in each.requested)
     listed = (entry.address for each in services for entry in each.ingress)
     held = (claim.address for some in (claims, remembered) for claim in some)
-    return frozenset((*asked, *listed, *held, *(address for some in pins.values() for address in some)))
+    return frozenset((*requested, *listed, *held, *(address for some in pins.values() for address in some)))
 
 
 def _listening(sockets: Iterable[Socket], named: frozenset[IPAddress], pools: Iterable[Pool]) -> tuple[Socket, ...]:

@@ -32,9 +32,9 @@ from locallb.planning.planned_for_clusters import PlannedZones
 from locallb.planning.proxies.placing import PlanContext
 from locallb.planning.runs import RunInputs, run_planner
 
-MOST_NAMES = 200
+MAX_NAMES = 200
 """Limit of names in one annotation; a longer list is cut, with a refusal."""
-MOST_TOLD = 50
+MAX_LISTED_IN_STATUS = 50
 """Limit of refusals reported to the owner of names."""
 REFUSED = "NameRefused"
 """A Service wishes a name that it doesn't get."""
@@ -70,15 +70,15 @@ def with_names(plan: Plan, snapshot: Snapshot, gateways: Mapping[ObjectKey, Boun
 
 def _located(dns: DnsSettings, snapshot: Snapshot, settings: Settings) -> DnsSettings:
     """Return the zones with the address of the stack's own server: none of a pool's, nor one that another has."""
-    known = tuple(Embedded(*socket) for socket in snapshot.name_servers)
-    taken = {
+    existing = tuple(Embedded(*socket) for socket in snapshot.name_servers)
+    claimed = {
         Embedded(socket.address, socket.port) for socket in snapshot.host.sockets if socket.protocol is Protocol.UDP
     }
 
     def is_free(server: Embedded) -> bool:
-        return server not in taken and not any(listed(pool, server.address) for pool in settings.pools)
+        return server not in claimed and not any(listed(pool, server.address) for pool in settings.pools)
 
-    return with_servers(dns, snapshot.home, known, is_free)
+    return with_servers(dns, snapshot.home, existing, is_free)
 
 
 def _bounded(refused: Iterable[Refusal]) -> Mapping[ObjectKey | None, Sequence[str]]:
@@ -87,8 +87,8 @@ def _bounded(refused: Iterable[Refusal]) -> Mapping[ObjectKey | None, Sequence[s
     for refusal in refused:
         by_owner.setdefault(refusal.key, []).append(refusal.message)
     for key, messages in by_owner.items():
-        if key and (more := len(messages) - MOST_TOLD) > 0:
-            messages[MOST_TOLD:] = [f"{key}: {more} more names aren't given; correct these first"]
+        if key and (more := len(messages) - MAX_LISTED_IN_STATUS) > 0:
+            messages[MAX_LISTED_IN_STATUS:] = [f"{key}: {more} more names aren't given; correct these first"]
     return by_owner
 
 
@@ -109,13 +109,13 @@ def _faults(service: Service) -> Iterator[Refusal]:
     if text is not None and ttl_of(text.strip()) is None:
         sentence = f'{service.key}: metadata.annotations["{TTL}"] is {shown(text)}; write seconds such as 60'
         yield Refusal(service.key, sentence)
-    if (many := len(list(_listed(service, HOSTNAME)))) > MOST_NAMES:
-        sentence = f'metadata.annotations["{HOSTNAME}"] has {many} names, of which the first {MOST_NAMES} count'
+    if (many := len(list(_listed(service, HOSTNAME)))) > MAX_NAMES:
+        sentence = f'metadata.annotations["{HOSTNAME}"] has {many} names, of which the first {MAX_NAMES} count'
         yield Refusal(service.key, f"{service.key}: {sentence}; give the others to another Service")
 
 
 def _hostnames(service: Service) -> tuple[str, ...]:
-    return tuple(islice(_listed(service, HOSTNAME), MOST_NAMES))
+    return tuple(islice(_listed(service, HOSTNAME), MAX_NAMES))
 
 
 def _listed(service: Service, annotation: str) -> Iterator[str]:
@@ -127,24 +127,24 @@ def _named(service: Service, placement: Placement, names: Names, refused: Sequen
     if not given and not refused:
         return placement
     notices = tuple(Notice(REFUSED, message) for message in refused)
-    hostname = _told_hostname(service, placement, given, dns)
+    hostname = _published_hostname(service, placement, given, dns)
     return replace(placement, names=given, hostname=hostname, notices=(*placement.notices, *notices))
 
 
-def _told_hostname(service: Service, placement: Placement, given: Iterable[Name], dns: DnsSettings) -> str:
+def _published_hostname(service: Service, placement: Placement, given: Iterable[Name], dns: DnsSettings) -> str:
     """Return the name for the status: the first requested by annotation and given, or that of the template."""
-    asked = dns.in_status if service.name_in_status is None else service.name_in_status
-    if not asked or service.key.kind not in _TOLD_ONE_NAME:
+    requested = dns.in_status if service.name_in_status is None else service.name_in_status
+    if not requested or service.key.kind not in _ONE_NAME_REPORTED:
         return ""
     own = _own_names(placement, given)
     wished = [*map(normal, _hostnames(service)), *_made_by_template(service.key, dns)]
     return next((name for name in wished if name in own), "")
 
 
-_TOLD_ONE_NAME = (ObjectKind.SERVICE, ObjectKind.GATEWAY)
+_ONE_NAME_REPORTED = (ObjectKind.SERVICE, ObjectKind.GATEWAY)
 
 
-def told_hosts(ingresses: Iterable[Ingress], placement: Placement, dns: DnsSettings | None) -> Mapping[Named, str]:
+def published_hosts(ingresses: Iterable[Ingress], placement: Placement, dns: DnsSettings | None) -> Mapping[Named, str]:
     """Return the names for statuses of Ingresses: for each the first host with a DNS name for its address."""
     if dns is None or not dns.in_status:
         return {}

@@ -25,8 +25,8 @@ DRAIN = "Drained"
 """Backends get no new connections because a drain was ordered."""
 _ORDERED = "is ordered by"
 """In every sentence about one of the two."""
-OF_ORDERS = frozenset({FAULT, DRAIN})
-TOLD_OF_THE_STACK = OF_ORDERS | {FAMILY, OTHERS, PROXY_PROTOCOL}
+OF_OVERRIDES = frozenset({FAULT, DRAIN})
+STACK_NOTICES = OF_OVERRIDES | {FAMILY, OTHERS, PROXY_PROTOCOL}
 """Notices of single Services that are shown for the whole plan, too."""
 
 
@@ -74,16 +74,16 @@ def _without(service: Service, family: Family) -> str:
 def of_faults(service: Service, faults: Mapping[str, Fault]) -> tuple[Notice, ...]:
     """Return notices of the faults that annotations of routes and Ingresses order, unless one fault covers all."""
     end = "remove the annotation to end it before"
-    said = {} if service.failing else faults
+    stated = {} if service.failing else faults
     return tuple(
         Notice(FAULT, f"{service.key}: {name}: a fault {_ORDERED} its annotation local-lb.dev/fault: {fault}; {end}")
-        for name, fault in said.items()
+        for name, fault in stated.items()
     )
 
 
 def ordered_of(notices: Iterable[Notice]) -> tuple[Notice, ...]:
     """Return the notices about ordered faults and drains."""
-    return tuple(notice for notice in notices if notice.reason in OF_ORDERS)
+    return tuple(notice for notice in notices if notice.reason in OF_OVERRIDES)
 
 
 def _ordered(service: Service) -> str:
@@ -99,9 +99,9 @@ def _ordered(service: Service) -> str:
 
 def _drained(service: Service) -> str:
     names = service.ordered.drained
-    who = "none of its backends" if ALL in names else f"of its backends not {few(sorted(names))}"
+    party = "none of its backends" if ALL in names else f"of its backends not {few(sorted(names))}"
     end = f"`locallb drain {service.key} --undo` ends it"
-    return f"{service.key}: a drain {_ORDERED} a command: {who} gets new connections; {end}"
+    return f"{service.key}: a drain {_ORDERED} a command: {party} gets new connections; {end}"
 
 
 def _only_tcp(service: Service) -> str:

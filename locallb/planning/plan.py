@@ -28,13 +28,13 @@ from locallb.planning.addresses.allocation import Answer
 from locallb.planning.admission import Admitted, admit
 from locallb.planning.backends.index import BackendIndex, by_service
 from locallb.planning.backends.nodes import eligible
-from locallb.planning.gateways.gateways import Gateways, gateways_of, with_gateways, with_orders
+from locallb.planning.gateways.gateways import Gateways, gateways_of, with_gateways, with_overrides
 from locallb.planning.left_out import left_out, unused_pins
 from locallb.planning.names import with_names
-from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of, of_faults
+from locallb.planning.notices import STACK_NOTICES, notices_of, of_faults
 from locallb.planning.planned import Plan, PlannedProxy, Rejection
 from locallb.planning.planned_for_clusters import PlannedRoutes
-from locallb.planning.ports import taken_ports
+from locallb.planning.ports import claimed_ports
 from locallb.planning.proxies.assignment import ProxyAssignments
 from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
 from locallb.planning.routes.pod_routes import RoutePlan, routes_of, routes_to_gain
@@ -48,7 +48,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     `memo` of earlier plans saves the work for whatever hasn't changed.
     """
     memo = memo or Memo()
-    gateways = with_orders(_gateways(snapshot, settings, memo), snapshot.orders)
+    gateways = with_overrides(_gateways(snapshot, settings, memo), snapshot.overrides)
     snapshot = with_gateways(snapshot, gateways.bound)
     frame = PlanContext.of(snapshot.home, settings, snapshot.host)
     routing = _routes(snapshot, settings, memo)
@@ -94,8 +94,8 @@ def _routes(snapshot: Snapshot, settings: Settings, memo: AnyMemo) -> RoutePlan:
         subnets=host.subnets,
         may_route=host.may_route,
     )
-    seen = Snapshot(snapshot.home, nodes=snapshot.nodes, node_routes=snapshot.node_routes, host=facts)
-    routing: RoutePlan = memo.of(("routes", settings.pod_routes), routes_of, seen, settings)
+    observed = Snapshot(snapshot.home, nodes=snapshot.nodes, node_routes=snapshot.node_routes, host=facts)
+    routing: RoutePlan = memo.of(("routes", settings.pod_routes), routes_of, observed, settings)
     return routing
 
 
@@ -165,7 +165,7 @@ def _place(
             each,
             worlds[key.cluster],
             tuple([(behind, slices.get(behind, ())) for behind in keys]),
-            {behind: snapshot.orders[behind].drained for behind in keys if behind in snapshot.orders},
+            {behind: snapshot.overrides[behind].drained for behind in keys if behind in snapshot.overrides},
             tuple([socket for at in each.addresses for socket in sockets.get(at, ())]) if sockets else (),
             claimed.get(key, _NONE) if lists else None,
             gateway,
@@ -186,7 +186,7 @@ def _placed(question: _Question, frame: PlanContext) -> Placed:
         assignment,
         replace(world.index, slices=dict(question.behind), drained=question.drained),
         problems,
-        taken_ports(service, addresses, question.sockets),
+        claimed_ports(service, addresses, question.sockets),
         world.access,
         (
             *notices_of(service, addresses, world.lone, question.held),
@@ -200,7 +200,7 @@ def _placed(question: _Question, frame: PlanContext) -> Placed:
 def _worlds(around: _Around, clusters: Iterable[ClusterName], memo: AnyMemo) -> Mapping[ClusterName, _World]:
     """Return what the placements of each cluster have in common: another one's Nodes are no reason to place again."""
     snapshot, host = around.snapshot, around.snapshot.host
-    seen = Snapshot(
+    observed = Snapshot(
         snapshot.home,
         nodes=snapshot.nodes,
         health_ports=snapshot.health_ports,
@@ -209,7 +209,7 @@ def _worlds(around: _Around, clusters: Iterable[ClusterName], memo: AnyMemo) -> 
     with_slices = memo.of("listed", _clusters_of, snapshot.slices)
     listed = with_slices & snapshot.access.keys()
     index: BackendIndex = memo.of(
-        "backends", BackendIndex.within, seen, around.nodes, around.settings, around.routing.routes, listed
+        "backends", BackendIndex.within, observed, around.nodes, around.settings, around.routing.routes, listed
     )
     return {
         cluster: memo.of(
@@ -260,7 +260,7 @@ def _proxies_of_stack(assigned: ProxyAssignments, frame: PlanContext, memo: AnyM
 def _notices_of_stack(placed: Iterable[Placed]) -> Iterator[str]:
     """Return the notices of single Services that are the stack's as well."""
     notices = chain.from_iterable(each.placement.notices for each in placed)
-    return (notice.message for notice in notices if notice.reason in TOLD_OF_THE_STACK)
+    return (notice.message for notice in notices if notice.reason in STACK_NOTICES)
 
 
 def _with_mapped_ports(gateway: Bound, ports: tuple[ServicePort, ...]) -> Bound:

@@ -106,7 +106,7 @@ class PlannedNews(Struct, frozen=True):
     """Sentence about the served parts and their addresses; empty if nothing is served."""
     refused: tuple[str, ...] = ()
     """Sentences about parts that aren't served because of the Ingress alone."""
-    troubles: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
     """Sentences about other unserved parts."""
 
     @property

@@ -38,7 +38,7 @@ class Refusal(Struct, frozen=True):
     """The cause, in Envoy's words."""
     wholly: bool = True
     """Whether a route or Ingress adds nothing to the configuration; otherwise it answers requests with an error."""
-    beside: Digest = Digest("")
+    sibling: Digest = field(default=Digest(""), name="beside")
     """Digest of the objects it was refused with; the refusal holds only while that is the same."""
     together: bool = False
     """Whether it is refused only together with other objects."""
@@ -64,7 +64,7 @@ def content_of(thing: Refusable) -> Digest:
     return Digest(hashlib.sha256(packed).hexdigest())
 
 
-def beside(
+def sibling(
     objects: Iterable[ObjectOfCluster], cluster: ClusterName, *, together: bool, contents: Memo[Digest] | None = None
 ) -> Digest:
     """Digest the objects that one is refused with: those with listeners, or (`together`) all refusable ones."""
@@ -97,8 +97,8 @@ def current(
             return False
         place = cluster, refusal.together
         if place not in digests:
-            digests[place] = beside(snapshot.gateway_api, cluster, together=refusal.together, contents=contents)
-        return not refusal.beside or digests[place] == refusal.beside
+            digests[place] = sibling(snapshot.gateway_api, cluster, together=refusal.together, contents=contents)
+        return not refusal.sibling or digests[place] == refusal.sibling
 
     return tuple(refusal for refusal in refusals if holds(refusal))
 
@@ -166,8 +166,8 @@ def _changed(before: Snapshot | None, after: Snapshot) -> frozenset[str]:
     """Return the names of objects that weren't read before as they are; none of a first snapshot."""
     if before is None or before.gateway_api is after.gateway_api:
         return frozenset()
-    known = {id(each.object) for each in before.gateway_api}
-    new = [each for each in after.gateway_api if id(each.object) not in known]
+    existing = {id(each.object) for each in before.gateway_api}
+    new = [each for each in after.gateway_api if id(each.object) not in existing]
     return frozenset(name_of(each.cluster, each.object) for each in new if isinstance(each.object, RefusableObject))
 
 

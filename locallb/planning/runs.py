@@ -39,7 +39,7 @@ class PlannedRun(Protocol):
         """The name of its container; empty where it has none."""
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def reported(self) -> tuple[str, ...]:
         """Its description for a report."""
 
     @property
@@ -90,7 +90,7 @@ class RunPlanner(Protocol):
     def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
         """Return the owner of a declared run. Never raises."""
 
-    def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+    def reported(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
         """Return the version of Envoy and the details of a declared run, as `PlannedRun` has them."""
 
 

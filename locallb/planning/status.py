@@ -89,10 +89,10 @@ class Row(Struct, frozen=True):
         return tuple(dict.fromkeys(code for code in codes if code))
 
 
-def rows(plan: Plan, seen: Mapping[str, Observation]) -> tuple[Row, ...]:
-    """Return the state of every Service of the plan; `seen` has an entry for each proxy (by name) that answered."""
+def rows(plan: Plan, observed: Mapping[str, Observation]) -> tuple[Row, ...]:
+    """Return the state of every Service of the plan; `observed` has an entry for each proxy (by name) that answered."""
     placed = [
-        _placed(placement, seen.get(placement.proxy), plan.refused.get(placement.key, ()))
+        _placed(placement, observed.get(placement.proxy), plan.refused.get(placement.key, ()))
         for placement in plan.placements
     ]
     rejected = [
@@ -108,10 +108,10 @@ def rows(plan: Plan, seen: Mapping[str, Observation]) -> tuple[Row, ...]:
     return tuple(sorted([*placed, *rejected], key=lambda row: (row.key, row.reason)))
 
 
-def _placed(placement: Placement, seen: Observation | None, refused: tuple[str, ...]) -> Row:
-    ports = tuple(replace(_port(placement.key, port, seen), via=port.via) for port in placement.ports)
+def _placed(placement: Placement, observed: Observation | None, refused: tuple[str, ...]) -> Row:
+    ports = tuple(replace(_port(placement.key, port, observed), via=port.via) for port in placement.ports)
     troubled = next((port for port in ports if port.state is not State.SERVING), None)
-    state = _overall(ports) if seen else State.PENDING
+    state = _overall(ports) if observed else State.PENDING
     reason, message = (troubled.reason, troubled.message) if troubled else ("", "")
     if placement.problem and state is State.SERVING:
         state, reason, message = State.DEGRADED, placement.problem.reason, placement.problem.message
@@ -125,22 +125,22 @@ def _overall(ports: tuple[PortRow, ...]) -> State:
     return states.pop() if len(states) == 1 and State.SERVING in states else State.DEGRADED
 
 
-def _port(key: ObjectKey, planned: PlannedPort, seen: Observation | None) -> PortRow:
+def _port(key: ObjectKey, planned: PlannedPort, observed: Observation | None) -> PortRow:
     """Return the state of a port: by the plan's problem first, then by the proxy's listeners."""
     if planned.problem and not planned.listeners:
         waits = planned.problem.reason is Reason.NO_BACKENDS
         return _troubled(planned, State.PENDING if waits else State.REJECTED, planned.problem)
-    if seen is None:
+    if observed is None:
         message = f"{key} has no proxy now; `locallb up` starts it"
         return PortRow(planned.port, State.PENDING, NOT_DEPLOYED, message)
     for listener in planned.listeners:
-        if listener.name in seen.failed:
-            message = f"{listener.name}: {seen.failed[listener.name]}"
+        if listener.name in observed.failed:
+            message = f"{listener.name}: {observed.failed[listener.name]}"
             return PortRow(planned.port, State.DEGRADED, "NotBound", message)
-        if listener.name not in seen.listening:
+        if listener.name not in observed.listening:
             message = f"{listener.name} isn't deployed; `locallb up` does it"
             return PortRow(planned.port, State.PENDING, NOT_DEPLOYED, message)
-    problem = planned.problem or next(silent(planned, seen.healthy), (None, None))[1]
+    problem = planned.problem or next(silent(planned, observed.healthy), (None, None))[1]
     return _troubled(planned, State.DEGRADED, problem) if problem else PortRow(planned.port, State.SERVING)
 
 

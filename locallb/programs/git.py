@@ -14,9 +14,9 @@ from msgspec import Struct
 from locallb.model.errors import ClientError
 from locallb.programs.program import Program, ProgramError
 
-_PATIENCE = 60.0
+_TIMEOUT = 60.0
 """Seconds that one question to Git may take."""
-_MOST = 2**30
+_MAX = 2**30
 """Bytes of an answer: all manifests of a project."""
 _LINK = "120000"
 _FILES = frozenset({"100644", "100755", _LINK})
@@ -83,8 +83,8 @@ class Revision(Struct, frozen=True):
         """Read all blobs in one go."""
         if not entries:
             return
-        asked = "".join(f"{entry.object}\n" for entry in entries).encode()
-        answer = memoryview(_git(self.project, "cat-file", "--batch", given=asked))
+        requested = "".join(f"{entry.object}\n" for entry in entries).encode()
+        answer = memoryview(_git(self.project, "cat-file", "--batch", given=requested))
         position = 0
         for entry in entries:
             end = bytes(answer[position : position + 200]).find(b"\n")
@@ -117,17 +117,17 @@ def _led(entry: _Entry, target: bytes) -> str:
     return os.path.normpath(PurePosixPath(entry.path).parent / target.decode(errors="surrogateescape"))
 
 
-def _git(project: Path, *words: str, given: bytes = b"") -> bytes:
+def _git(project: Path, *terms: str, given: bytes = b"") -> bytes:
     """Ask Git; the answer of a question that is quiet about failing is empty. Raises GitError."""
     environment = {name: value for name, value in os.environ.items() if name not in _ELSEWHERE}
     # A directory of a work tree that looks like a repository could name programs for Git to run.
     trusted = ("-c", "safe.bareRepository=explicit")
-    command = ("git", "-C", str(project), *trusted, "--no-optional-locks", "--literal-pathspecs", *words)
+    command = ("git", "-C", str(project), *trusted, "--no-optional-locks", "--literal-pathspecs", *terms)
     try:
-        ended = Program(command, _PATIENCE, most=_MOST, environment=environment, given=given).run()
+        ended = Program(command, _TIMEOUT, maximum=_MAX, environment=environment, given=given).run()
     except ProgramError as error:
         raise GitError(f"{project} can't be compared with another revision, as git {error.why}") from None
     if ended.code and ended.complaints.strip():
-        said = " ".join(ended.complaints.decode(errors="replace").split())
-        raise GitError(f"git can't read the repository of {project}: {said}")
+        stated = " ".join(ended.complaints.decode(errors="replace").split())
+        raise GitError(f"git can't read the repository of {project}: {stated}")
     return ended.output if not ended.code else b""

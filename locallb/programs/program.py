@@ -26,11 +26,11 @@ from locallb.model.system_errors import refusal
 
 ADMINISTRATION = ("/usr/sbin", "/sbin")
 """Directories of tools that a user's PATH may not name, though the user may run them."""
-MOST = 2**26
+MAX = 2**26
 """Bytes that a program may print where nothing else is said."""
 _COMPLAINTS = 2**16
 """Bytes of what it complains that are kept: the last."""
-_WORDS = 300
+_TERMS = 300
 """Maximum characters of its last output in messages."""
 _PART = 2**16
 _PAUSE = 0.005
@@ -56,22 +56,22 @@ class Ended(Struct, frozen=True):
     complaints: bytes
 
     @property
-    def last_words(self) -> str:
+    def last_output(self) -> str:
         """The last line that it complained of, or else printed; empty if it said nothing."""
         lines = (self.complaints.strip() or self.output.strip()).decode(errors="replace").splitlines()
-        return printable(lines[-1].strip()[-_WORDS:]) if lines else ""
+        return printable(lines[-1].strip()[-_TERMS:]) if lines else ""
 
 
 class Program(Struct, frozen=True):
     """A program, and what it may do."""
 
-    words: tuple[str, ...]
+    terms: tuple[str, ...]
     """Its name, looked for in PATH, or its path; then its arguments."""
     seconds: float
     """How long it may take."""
     remedy: str = ""
     """What to do where it fails."""
-    most: int = MOST
+    maximum: int = MAX
     """Bytes that it may print."""
     directory: Path | None = None
     environment: Mapping[str, str] | None = None
@@ -86,7 +86,7 @@ class Program(Struct, frozen=True):
         try:
             return self._run(time.monotonic() + self.seconds)
         except OSError as error:
-            raise ProgramError(self.words[0], f"can't be run ({refusal(error)})") from error
+            raise ProgramError(self.terms[0], f"can't be run ({refusal(error)})") from error
 
     def _run(self, ends: float) -> Ended:
         with self._standard_input() as given, ExitStack() as stack:
@@ -103,9 +103,9 @@ class Program(Struct, frozen=True):
         """Run it and return what it prints. Raises ProgramError, also with what it says when it fails."""
         ended = self.run()
         if ended.code:
-            said = ended.last_words.removeprefix(f"{self.words[0]}: ")
-            why = f'says "{said}"' if said else f"ended with {ended.code}"
-            raise ProgramError(self.words[0], why, self.remedy)
+            stated = ended.last_output.removeprefix(f"{self.terms[0]}: ")
+            why = f'says "{stated}"' if stated else f"ended with {ended.code}"
+            raise ProgramError(self.terms[0], why, self.remedy)
         return ended.output.decode(errors="replace")
 
     @contextmanager
@@ -119,17 +119,17 @@ class Program(Struct, frozen=True):
         except OSError as error:
             where = f" in {tempfile.tempdir}" if tempfile.tempdir else ""
             why = f"can't be given its input by a file{where} ({refusal(error)})"
-            raise ProgramError(self.words[0], why) from None
+            raise ProgramError(self.terms[0], why) from None
         with file:
             yield file
 
     def _started(self, given: IO[bytes] | int, stack: ExitStack) -> subprocess.Popen[bytes]:
-        path = find(self.words[0], self.environment)
+        path = find(self.terms[0], self.environment)
         if not path:
-            raise ProgramError(self.words[0], "isn't installed", "install it, or name its directory in PATH")
+            raise ProgramError(self.terms[0], "isn't installed", "install it, or name its directory in PATH")
         errors = subprocess.PIPE if self.heard else subprocess.DEVNULL
         process = _popen(
-            (path, *self.words[1:]), self.directory, self.environment, (given, subprocess.PIPE, errors), self.words[0]
+            (path, *self.terms[1:]), self.directory, self.environment, (given, subprocess.PIPE, errors), self.terms[0]
         )
         for pipe in filter(None, (process.stdout, process.stderr)):
             stack.enter_context(pipe)
@@ -143,8 +143,8 @@ class Program(Struct, frozen=True):
                 if pipe:
                     selector.register(pipe, selectors.EVENT_READ, read)
             while selector.get_map():
-                left = ends - time.monotonic()
-                ready = selector.select(left) if left > 0 else []
+                remaining = ends - time.monotonic()
+                ready = selector.select(remaining) if remaining > 0 else []
                 if not ready:
                     raise self._late()
                 for key, _ in ready:
@@ -152,12 +152,12 @@ class Program(Struct, frozen=True):
                     if not part:
                         selector.unregister(key.fileobj)
                 del complaints[:-_COMPLAINTS]
-                if len(output) > self.most:
-                    raise ProgramError(self.words[0], f"prints more than {self.most} bytes")
+                if len(output) > self.maximum:
+                    raise ProgramError(self.terms[0], f"prints more than {self.maximum} bytes")
         return bytes(output), bytes(complaints)
 
     def _late(self) -> ProgramError:
-        return ProgramError(self.words[0], f"was ended after {self.seconds:g} s")
+        return ProgramError(self.terms[0], f"was ended after {self.seconds:g} s")
 
 
 def _file_of(data: bytes) -> IO[bytes]:
@@ -182,12 +182,12 @@ def find(name: str, environment: Mapping[str, str] | None = None) -> str:
 
 
 @contextmanager
-def alongside(words: Sequence[str], directory: Path) -> Iterator[None]:
+def alongside(terms: Sequence[str], directory: Path) -> Iterator[None]:
     """Run a program meanwhile, with no environment: the end of its standard input, also if we are killed, ends it.
 
     Afterwards all that it started has ended, also where it ended before. Raises ProgramError where it can't be started.
     """
-    process = _popen(words, directory, {}, (subprocess.PIPE, subprocess.DEVNULL, subprocess.DEVNULL), words[0])
+    process = _popen(terms, directory, {}, (subprocess.PIPE, subprocess.DEVNULL, subprocess.DEVNULL), terms[0])
     try:
         yield
     finally:
@@ -198,7 +198,7 @@ def alongside(words: Sequence[str], directory: Path) -> Iterator[None]:
 
 
 def _popen(
-    words: Sequence[str],
+    terms: Sequence[str],
     directory: Path | None,
     environment: Mapping[str, str] | None,
     streams: tuple[IO[bytes] | int, int, int],
@@ -208,7 +208,7 @@ def _popen(
     given, output, errors = streams
     try:
         return subprocess.Popen(
-            words,
+            terms,
             cwd=directory,
             env=environment,
             stdin=given,

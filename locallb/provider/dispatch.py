@@ -14,7 +14,7 @@ from typing import TypeVar
 from pulumi.provider.experimental import provider as protocol
 
 from locallb.provider.resource_types import ResourceTypes
-from locallb.resources.wire import plain, told_difference, wrapped
+from locallb.resources.wire import plain, reported_difference, wrapped
 
 T = TypeVar("T")
 _AT_ONCE = 32
@@ -27,7 +27,7 @@ class Dispatcher(protocol.Provider):
         self.direct = kinds
         self.leaves_nothing = kinds.leaves_nothing
         self.prepare = kinds.prepare
-        self.one_look = kinds.one_look
+        self.one_pass = kinds.one_pass
         self._schema = schema
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="locallb")
 
@@ -51,7 +51,7 @@ class Dispatcher(protocol.Provider):
         """Return which properties change, and which of them need another resource."""
         difference = self.direct.diff(request.type, plain(request.old_state), plain(request.new_inputs))
         changed, replacing, first = difference.changed, difference.replacing, difference.delete_first
-        return told_difference(request, changed, replacing, delete_first=first, by_inputs=True)
+        return reported_difference(request, changed, replacing, delete_first=first, by_inputs=True)
 
     async def create(self, request: protocol.CreateRequest) -> protocol.CreateResponse:
         """Create, or tell what creating would give."""
@@ -61,11 +61,11 @@ class Dispatcher(protocol.Provider):
 
     async def read(self, request: protocol.ReadRequest) -> protocol.ReadResponse:
         """Read what is there; an empty id tells that nothing is."""
-        known = plain(request.properties)
-        seen = await self._run(lambda: self.direct.read(request.type, request.name, known))
-        if seen is None:
+        existing = plain(request.properties)
+        observed = await self._run(lambda: self.direct.read(request.type, request.name, existing))
+        if observed is None:
             return protocol.ReadResponse("", {}, {})
-        return protocol.ReadResponse(request.resource_id, wrapped(seen[0]), wrapped(seen[1]))
+        return protocol.ReadResponse(request.resource_id, wrapped(observed[0]), wrapped(observed[1]))
 
     async def update(self, request: protocol.UpdateRequest) -> protocol.UpdateResponse:
         """Update, or tell what updating would give."""
@@ -75,8 +75,8 @@ class Dispatcher(protocol.Provider):
 
     async def delete(self, request: protocol.DeleteRequest) -> None:
         """Delete."""
-        known = plain(request.properties)
-        await self._run(lambda: self.direct.delete(request.type, known))
+        existing = plain(request.properties)
+        await self._run(lambda: self.direct.delete(request.type, existing))
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)

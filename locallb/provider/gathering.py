@@ -13,7 +13,7 @@ from typing import Any
 
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ProxyId
-from locallb.provider import part_looks
+from locallb.provider import part_reads
 from locallb.provider.resources import proxy_fragments
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
@@ -26,7 +26,7 @@ def gathering(parts: Iterable[ProxyId], claims: int) -> Iterator[None]:
     expected: dict[Joined[Any, Any], int] = {Ledger(paths.ledger_directory()).queue: claims}
     for proxy, number in Counter(parts).items():
         directory = Proxies.ours().path(proxy)
-        expected |= {proxy_fragments.queue(directory): number, part_looks.looks(directory): number}
+        expected |= {proxy_fragments.queue(directory): number, part_reads.checks(directory): number}
     for queue, number in expected.items():
         queue.expect(number)
     try:

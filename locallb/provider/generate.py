@@ -42,7 +42,7 @@ _NAMES = {field: name for name, fields in _FIELDS.items() for field in fields.sp
 Schema = Mapping[str, Any]
 
 
-class _Words(NamedTuple):
+class _Terms(NamedTuple):
     """How one side writes types."""
 
     array: str
@@ -50,8 +50,8 @@ class _Words(NamedTuple):
 
 
 _SCALARS = {"string": "str", "integer": "int", "boolean": "bool"}
-_TYPED = _Words("tuple[{}, ...]", _SCALARS)
-_PLAIN = _Words("list of {}", {"string": "string", "integer": "integer", "boolean": "boolean"})
+_TYPED = _Terms("tuple[{}, ...]", _SCALARS)
+_PLAIN = _Terms("list of {}", {"string": "string", "integer": "integer", "boolean": "boolean"})
 
 
 def properties_module(schema: Schema) -> str:
@@ -148,15 +148,15 @@ def _struct(name: str, about: str, fields: Schema, base: str, optional: Collecti
         yield from _docstring(value["description"], "    ")
 
 
-def _written(value: Schema, words: _Words) -> str:
+def _written(value: Schema, terms: _Terms) -> str:
     if "$ref" in value:
         return _short(value["$ref"])
     if "items" in value:
-        return words.array.format(_written(value["items"], words))
+        return terms.array.format(_written(value["items"], terms))
     if "additionalProperties" in value:
-        inner = _written(value["additionalProperties"], words)
-        return f"map of {inner}" if words is _PLAIN else f"Mapping[str, {inner}]"
-    return words.scalar[value["type"]]
+        inner = _written(value["additionalProperties"], terms)
+        return f"map of {inner}" if terms is _PLAIN else f"Mapping[str, {inner}]"
+    return terms.scalar[value["type"]]
 
 
 def _docstring(text: str, indent: str) -> Iterator[str]:

@@ -12,7 +12,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
 from locallb.kubernetes.api.limits.fence import FENCE
-from locallb.model.system_errors import told
+from locallb.model.system_errors import reported
 from locallb.resources import codec
 from locallb.resources.errors import ProviderError
 from locallb.resources.forms import form_of
@@ -54,7 +54,7 @@ class ResourceTypes:
         if preview:
             return "", _previewed_outputs(kind, news, kind.preview_outputs(new, None))
         FENCE.term()
-        with _telling():
+        with _reporting():
             identity, state = kind.create(new)
         return identity, codec.encode(state)
 
@@ -63,25 +63,25 @@ class ResourceTypes:
         kind = self._kind(token)
         if not properties:
             raise ProviderError(f"{name} can't be imported: declare it, `up` adopts what is there already")
-        with _telling():
+        with _reporting():
             state = kind.read(codec.recall(kind.state, properties))
         if state is None:
             return None
-        seen = codec.encode(state)
-        return seen, {input_: seen[input_] for input_ in sorted(seen.keys() & _names(kind.inputs))}
+        observed = codec.encode(state)
+        return observed, {input_: observed[input_] for input_ in sorted(observed.keys() & _names(kind.inputs))}
 
     @contextmanager
-    def one_look(self) -> Iterator[None]:
+    def one_pass(self) -> Iterator[None]:
         """Have all kinds answer what is read as of one moment of this time, if that takes less."""
         with ExitStack() as stack:
             for kind in self._kinds.values():
-                stack.enter_context(kind.one_look())
+                stack.enter_context(kind.one_pass())
             yield
 
     def prepare(self, token: str, news: Values) -> None:
         """Get ready for a creation, before what it replaces is deleted."""
         kind = self._kind(token)
-        with _telling():
+        with _reporting():
             kind.prepare(codec.decode(kind.inputs, news))
 
     def leaves_nothing(self, token: str, news: Values) -> bool:
@@ -96,7 +96,7 @@ class ResourceTypes:
         if preview:
             return _previewed_outputs(kind, news, kind.preview_outputs(new, old))
         FENCE.term()
-        with _telling():
+        with _reporting():
             return codec.encode(kind.update(old, new))
 
     def delete(self, token: str, properties: Values) -> None:
@@ -104,7 +104,7 @@ class ResourceTypes:
         kind = self._kind(token)
         state = codec.recall(kind.state, properties)
         FENCE.term()
-        with _telling():
+        with _reporting():
             kind.delete(state)
 
     def _kind(self, token: str) -> AnyResourceType:
@@ -116,19 +116,19 @@ class ResourceTypes:
 
 
 @contextmanager
-def _telling() -> Iterator[None]:
+def _reporting() -> Iterator[None]:
     """Add the remedy where the system refuses something. Raises ProviderError."""
     try:
         yield
     except OSError as error:
-        raise ProviderError(told(error)) from error
+        raise ProviderError(reported(error)) from error
 
 
 def _previewed_outputs(kind: AnyResourceType, inputs: Values, certain: Mapping[str, object]) -> dict[str, Any]:
     """Join inputs and outputs; what isn't certain is unknown."""
     outputs = [name for name in _names(kind.state) if name not in _names(kind.inputs)]
-    known = {name: codec.value(certain[name]) if name in certain else UNKNOWN for name in outputs}
-    return dict(sorted({**inputs, **known}.items()))
+    existing = {name: codec.value(certain[name]) if name in certain else UNKNOWN for name in outputs}
+    return dict(sorted({**inputs, **existing}.items()))
 
 
 def _names(kind: type[Any]) -> tuple[str, ...]:

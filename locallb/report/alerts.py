@@ -70,7 +70,7 @@ def _of_service(service: ServiceChange) -> Iterator[Alert]:
     if service.moved:
         yield Alert(Topic.ADDRESS, f"{key}: {moved(service)}", key)
     for exposure in service.exposures:
-        yield Alert(Topic.EXPOSURE, f"{key}: {told(exposure)}", key)
+        yield Alert(Topic.EXPOSURE, f"{key}: {reported(exposure)}", key)
     for narrowing in service.narrowings:
         if narrowing.kind not in _OF_ADDRESSES:
             topic = Topic.REMOVAL if narrowing.kind is Narrower.PORT else Topic.NARROWING
@@ -81,9 +81,9 @@ def moved(service: ServiceChange) -> str:
     """Return which addresses it loses and gets, as the rest of a sentence that begins with the Service."""
     had = service.before.addresses if service.before else ()
     has = service.after.addresses if service.after else ()
-    gone = " and ".join(str(item) for item in had if item not in has)
+    former = " and ".join(str(item) for item in had if item not in has)
     new = " and ".join(str(item) for item in has if item not in had)
-    return f"its address {gone} becomes {new}" if new else f"it loses its address {gone}"
+    return f"its address {former} becomes {new}" if new else f"it loses its address {former}"
 
 
 def removed(balancer: Balancer) -> str:
@@ -99,25 +99,25 @@ def _topic(reason: Reason) -> Topic:
     return Topic.EXHAUSTION if reason in EXHAUSTIONS else Topic.REJECTION
 
 
-def told(exposure: Exposure) -> str:
+def reported(exposure: Exposure) -> str:
     """Return what became reachable, as the rest of a sentence that begins with the Service."""
     single, ports = _counted(exposure.ports)
     was, opens = ("was", "opens") if single else ("were", "open")
     where = " and ".join(str(address) for address in exposure.addresses)
-    who = listed(exposure.sources) if exposure.sources else "everybody"
+    party = listed(exposure.sources) if exposure.sources else "everybody"
     match exposure.kind:
         case Wider.SERVICE:
-            return f"new at {where}, {ports} for {who}"
+            return f"new at {where}, {ports} for {party}"
         case Wider.FAMILY:
-            return f"{ports} also at {where}, for {who}"
+            return f"{ports} also at {where}, for {party}"
         case Wider.PORT:
-            return f"{ports} {'is' if single else 'are'} new, for {who}"
+            return f"{ports} {'is' if single else 'are'} new, for {party}"
         case Wider.OPENS:
-            return f"{ports} {was} closed and {opens}, for {who}"
+            return f"{ports} {was} closed and {opens}, for {party}"
         case Wider.UNRESTRICTED:
             return f"{ports} {was} only for {listed(exposure.before)} and {opens} for everybody"
         case Wider.SOURCES:
-            return f"{ports} also {'lets' if single else 'let'} in {who}"
+            return f"{ports} also {'lets' if single else 'let'} in {party}"
 
 
 def withdrawn(narrowing: Narrowing) -> str:
@@ -148,12 +148,12 @@ def _counted(labels: tuple[str, ...]) -> tuple[bool, str]:
     return single, f"{'port' if single else 'ports'} {', '.join(labels)}"
 
 
-MOST_LISTED = 6
+MAX_LISTED = 6
 
 
 def listed(things: Iterable[object]) -> str:
     """Write some things with commas, the first few of many."""
-    return few([str(item) for item in things], MOST_LISTED)
+    return few([str(item) for item in things], MAX_LISTED)
 
 
 def summary(report: Report) -> str:

@@ -26,19 +26,19 @@ def assembled(
     """Compare the old and the new side; `snapshot` and `settings` are those of the new one."""
     old, new = sides
     services = compare(old, new, touched)
-    left = rooms(new, snapshot, settings)
-    violated = violations(services, left, settings.policies)
+    remaining = rooms(new, snapshot, settings)
+    violated = violations(services, remaining, settings.policies)
     notices = new.notices
     if old_settings is not None and old_settings.policies != settings.policies:
         notices = (*notices, f"local-lb:policies are others than those of {old.label}, which count as well")
-        former = violations(services, left, old_settings.policies)
+        former = violations(services, remaining, old_settings.policies)
         violated += tuple(_of_old_side(violation, old.label) for violation in former if violation not in violated)
     return Report(
         stack=snapshot.home.stack,
         old=old.label,
         new=new.label,
         services=services,
-        rooms=left,
+        rooms=remaining,
         settings=() if old_settings is None else _differing(old_settings, settings),
         notices=notices,
         violations=violated,

@@ -170,9 +170,9 @@ def _kind(before: Balancer | None, after: Balancer | None, problems: tuple[Probl
 
 
 def _differences(before: Balancer, after: Balancer) -> Iterator[Difference]:
-    known = [*_of_whole(before, after), *_of_ports(before, after), *_of_routes(before, after)]
-    yield from known
-    if not known and before.fingerprint != after.fingerprint:
+    existing = [*_of_whole(before, after), *_of_ports(before, after), *_of_routes(before, after)]
+    yield from existing
+    if not existing and before.fingerprint != after.fingerprint:
         yield Difference(What.CONFIGURATION)
 
 
@@ -206,9 +206,9 @@ def _of_routes(before: Balancer | None, after: Balancer | None) -> Iterator[Diff
     was, now = (side.routes if side else () for side in (before, after))
     if was is None or now is None:
         return
-    gone, new = dict.fromkeys(was), dict.fromkeys(now)
-    if gone.keys() != new.keys():
-        only = tuple(line for line in gone if line not in new), tuple(line for line in new if line not in gone)
+    removed, new = dict.fromkeys(was), dict.fromkeys(now)
+    if removed.keys() != new.keys():
+        only = tuple(line for line in removed if line not in new), tuple(line for line in new if line not in removed)
         yield Difference(What.ROUTES, "", *only)
 
 

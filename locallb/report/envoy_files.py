@@ -32,7 +32,7 @@ class Listener(Struct, frozen=True):
     affinity: bool
 
 
-def told_listeners(files: Mapping[str, str]) -> Iterator[Listener]:
+def listed_listeners(files: Mapping[str, str]) -> Iterator[Listener]:
     """Read Envoy's listeners by their names: where ports are published, it binds other ones."""
     for raw in _resources(files, "lds.json"):
         place = _PLACE.fullmatch(text_of(raw.get("name")))
@@ -70,13 +70,13 @@ class Entrance(Struct, frozen=True):
     """Requests are taken without TLS, and not only to be sent elsewhere by https."""
 
 
-def told_entrances(files: Mapping[str, str]) -> Iterator[Entrance]:
+def listed_entrances(files: Mapping[str, str]) -> Iterator[Entrance]:
     """Read what listeners of HTTP and TLS accept, one entrance per chain, without what Envoy answers itself."""
     for raw in _resources(files, "lds.json"):
         place = _PLACE.fullmatch(text_of(raw.get("name")))
         for chain in objects_of(raw.get("filter_chains")) if place else ():
             hosts = [host for part in _tables(files, chain) for host in objects_of(part.get("virtual_hosts"))]
-            taken = [
+            claimed = [
                 host for host in hosts if any("direct_response" not in part for part in objects_of(host.get("routes")))
             ]
             secure = "transport_socket" in chain
@@ -84,8 +84,8 @@ def told_entrances(files: Mapping[str, str]) -> Iterator[Entrance]:
             if not any("http_filters" in part for part in _walk(chain)):  # bytes
                 hostnames = names or (["*"] if secure else [])
             else:
-                hostnames = [name for host in taken for name in texts_of(host.get("domains"))]
-            clear = not secure and any(_is_served(part) for host in taken for part in objects_of(host.get("routes")))
+                hostnames = [name for host in claimed for name in texts_of(host.get("domains"))]
+            clear = not secure and any(_is_served(part) for host in claimed for part in objects_of(host.get("routes")))
             if place and hostnames:
                 label = f"{place['port']}/{place['protocol']}"
                 yield Entrance(label, tuple(dict.fromkeys(hostnames)), clear)
@@ -102,7 +102,7 @@ def _is_served(route: Mapping[str, object]) -> bool:
     return not sent and "direct_response" not in route
 
 
-def told_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+def listed_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
     """Read the backends of each upstream: from its own file, or from the clusters."""
     assignments = [resource for name in files if name.startswith("eds-") for resource in _resources(files, name)]
     assignments += [object_of(resource.get("load_assignment")) for resource in _resources(files, "cds.json")]
@@ -137,14 +137,14 @@ def _resources(files: Mapping[str, str], name: str) -> list[Mapping[str, object]
 
 def _walk(value: object) -> Iterator[Mapping[str, object]]:
     """Return every object within `value`, outer ones first; however deep it is."""
-    left = [value]
-    while left:
-        part = left.pop()
+    remaining = [value]
+    while remaining:
+        part = remaining.pop()
         if isinstance(part, dict):
             yield part
-            left.extend(reversed(list(part.values())))
+            remaining.extend(reversed(list(part.values())))
         elif isinstance(part, list):
-            left.extend(reversed(part))
+            remaining.extend(reversed(part))
 
 
 def _network(prefix: Mapping[str, object]) -> IPNetwork | None:

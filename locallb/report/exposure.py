@@ -56,7 +56,7 @@ class Narrower(StrEnum):
     SOURCES = "source-ranges-narrowed"
 
 
-_SEEN_BACKWARDS = dict(zip(Wider, Narrower, strict=True))
+_OBSERVED_BACKWARDS = dict(zip(Wider, Narrower, strict=True))
 
 
 class Narrowing(Struct, frozen=True):
@@ -71,7 +71,7 @@ class Narrowing(Struct, frozen=True):
     """Who may still come; only where ranges were added or narrowed."""
 
 
-EVERYBODY = {Family.IPV4: ip_network("0.0.0.0/0"), Family.IPV6: ip_network("::/0")}
+ANY_SOURCE = {Family.IPV4: ip_network("0.0.0.0/0"), Family.IPV6: ip_network("::/0")}
 
 
 def exposures(before: Balancer | None, after: Balancer | None) -> tuple[Exposure, ...]:
@@ -86,7 +86,9 @@ def exposures(before: Balancer | None, after: Balancer | None) -> tuple[Exposure
 def narrowings(before: Balancer | None, after: Balancer | None) -> tuple[Narrowing, ...]:
     """Return what of one Service can't be reached any more: all that would be exposed by going back."""
     return tuple(
-        Narrowing(_SEEN_BACKWARDS[exposure.kind], exposure.ports, exposure.addresses, exposure.sources, exposure.before)
+        Narrowing(
+            _OBSERVED_BACKWARDS[exposure.kind], exposure.ports, exposure.addresses, exposure.sources, exposure.before
+        )
         for exposure in exposures(after, before)
     )
 
@@ -129,9 +131,9 @@ def _ports(before: Balancer, after: Balancer) -> Iterator[Exposure]:
 
 
 def _sources(was: tuple[IPNetwork, ...], port: Port, after: Balancer) -> Iterator[Exposure]:
-    if port.sources is None or _is_everybody(was, after.addresses):
+    if port.sources is None or _is_unrestricted(was, after.addresses):
         return
-    if _is_everybody(port.sources, after.addresses):
+    if _is_unrestricted(port.sources, after.addresses):
         yield Exposure(Wider.UNRESTRICTED, (port.label,), after.addresses, (), was)
         return
     new = tuple(network for network in port.sources if not covered(network, was))
@@ -139,12 +141,12 @@ def _sources(was: tuple[IPNetwork, ...], port: Port, after: Balancer) -> Iterato
         yield Exposure(Wider.SOURCES, (port.label,), after.addresses, new, was)
 
 
-def _is_everybody(sources: tuple[IPNetwork, ...], addresses: Iterable[IPAddress]) -> bool:
-    return not sources or all(covered(EVERYBODY[Family.of(address)], sources) for address in addresses)
+def _is_unrestricted(sources: tuple[IPNetwork, ...], addresses: Iterable[IPAddress]) -> bool:
+    return not sources or all(covered(ANY_SOURCE[Family.of(address)], sources) for address in addresses)
 
 
 def is_open(sources: tuple[IPNetwork, ...] | None, addresses: Iterable[IPAddress]) -> bool:
     """Return whether all clients may reach one of the addresses; unknown sources count as closed."""
     if sources is None:
         return False
-    return not sources or any(covered(EVERYBODY[Family.of(address)], sources) for address in addresses)
+    return not sources or any(covered(ANY_SOURCE[Family.of(address)], sources) for address in addresses)

@@ -8,7 +8,7 @@ from locallb.config.settings import Headroom, Policies, PortRange
 from locallb.model.formatting import few
 from locallb.report.alerts import moved
 from locallb.report.changes import Gate, ServiceChange, Violation
-from locallb.report.envoy_files import told_entrances
+from locallb.report.envoy_files import listed_entrances
 from locallb.report.exposure import is_open
 from locallb.report.pool_room import Room
 from locallb.report.sides import Balancer, Port
@@ -99,7 +99,7 @@ def _forbidden_hostnames(services: Iterable[ServiceChange], allowed: tuple[str, 
 
 def _hostnames(after: Balancer | None) -> Iterator[str]:
     if after is not None:
-        yield from (name for entrance in told_entrances(after.files) for name in entrance.hostnames)
+        yield from (name for entrance in listed_entrances(after.files) for name in entrance.hostnames)
         yield from ("*",) if after.every_name else ()
 
 
@@ -110,7 +110,7 @@ def _has(allowed: str, name: str) -> bool:
 
 def _clear_ports(services: Iterable[ServiceChange]) -> Iterator[Violation]:
     for service in services:
-        entrances = told_entrances(service.after.files) if service.after else ()
+        entrances = listed_entrances(service.after.files) if service.after else ()
         labels = list(dict.fromkeys(entrance.port for entrance in entrances if entrance.clear))
         if labels:
             yield Violation(

@@ -39,9 +39,9 @@ def rooms(side: Side, snapshot: Snapshot, settings: Settings) -> tuple[Room, ...
 
 def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
     """Count the addresses of every pool, with the `used` ones of our Services."""
-    taken = {*used, *_not_free(snapshot, settings)}
+    claimed = {*used, *_not_free(snapshot, settings)}
     return tuple(
-        _room(pool.name, usable, possible(pool, family, snapshot.host), used, taken)
+        _room(pool.name, usable, possible(pool, family, snapshot.host), used, claimed)
         for pool in settings.pools
         for family in Family
         if (usable := candidates(pool, family)).size
@@ -49,9 +49,9 @@ def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settin
 
 
 def _room(
-    name: str, candidates: Candidates, here: Candidates, used: Collection[IPAddress], taken: Collection[IPAddress]
+    name: str, candidates: Candidates, here: Candidates, used: Collection[IPAddress], claimed: Collection[IPAddress]
 ) -> Room:
-    free = here.size - sum(address in here for address in taken)
+    free = here.size - sum(address in here for address in claimed)
     return Room(name, candidates.family, candidates.size, sum(address in candidates for address in used), free)
 
 

@@ -21,7 +21,7 @@ from locallb.model.fields import object_of, text_of, texts_of
 from locallb.model.identities import IPAddress, ObjectKey, Protocol
 from locallb.model.naming import owner_from
 from locallb.planning.runs import run_planner, run_types
-from locallb.report.envoy_files import Listener, as_address, told_backends, told_listeners
+from locallb.report.envoy_files import Listener, as_address, listed_backends, listed_listeners
 from locallb.report.sides import Balancer, Port, Side, fingerprint
 
 _READ = {state_resource.ADDRESS, state_resource.PORTS, state_resource.CONFIG, state_resource.SERVICE}
@@ -62,10 +62,10 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
             by_name[resource.name] = resource
         elif (key := _key(resource)) is not None:
             _take(parts[key] if key.cluster else of_stack[key.name], resource)
-    for taken in of_stack.values():
-        if taken.serves:
-            mine = parts[ObjectKey.parse(taken.serves)]
-            mine.proxy, mine.files = taken.proxy, taken.files
+    for claimed in of_stack.values():
+        if claimed.serves:
+            mine = parts[ObjectKey.parse(claimed.serves)]
+            mine.proxy, mine.files = claimed.proxy, claimed.files
     by_id = {balancer.proxy: balancer for balancer in of_stack.values()}
     for key, balancer in parts.items():
         if host := by_id.get(balancer.proxy):
@@ -103,7 +103,7 @@ def _take(parts: _Parts, resource: Resource) -> None:
             parts.owner, parts.proxy = _strings(inputs.get("owner")), text_of(inputs.get("proxy"))
             parts.files = as_files(_strings(inputs.get("listeners")), _strings(inputs.get("clusters")))
         case _:
-            parts.envoy, parts.container = run_planner(run_types()[resource.type]).told(inputs)
+            parts.envoy, parts.container = run_planner(run_types()[resource.type]).reported(inputs)
 
 
 def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
@@ -131,9 +131,9 @@ def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
 def _ports(parts: _Parts, addresses: tuple[IPAddress, ...]) -> tuple[Port, ...]:
     """Return the ports already shown, in their order, then other listening ones."""
     by_port: dict[tuple[int, Protocol], list[Listener]] = defaultdict(list)
-    for listener in told_listeners(parts.files):
+    for listener in listed_listeners(parts.files):
         by_port[listener.port, listener.protocol].append(listener)
-    backends = told_backends(parts.files)
+    backends = listed_backends(parts.files)
     shown = [match.groups() for text in parts.labels if (match := _LABEL.fullmatch(text))]
     wanted = {
         (int(mapped or number), Protocol(protocol)): (int(number), problem or "")

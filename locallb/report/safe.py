@@ -31,8 +31,8 @@ _MANY_MARKS = re.compile(r"(?<=[\u0300-\u036f]{4})[\u0300-\u036f]+")
 
 def visible(text: str, longest: int = LONGEST_SENTENCE) -> str:
     """Write out characters that are invisible or change how others look, and cut what is too long."""
-    calm = _MANY_MARKS.sub("…", printable(text[: longest + 1])).replace(_COMMAND, "# # [")
-    return calm if len(text) <= longest and len(calm) <= 2 * longest else f"{calm[: longest - 1]}…"
+    idle = _MANY_MARKS.sub("…", printable(text[: longest + 1])).replace(_COMMAND, "# # [")
+    return idle if len(text) <= longest and len(idle) <= 2 * longest else f"{idle[: longest - 1]}…"
 
 
 def html_text(text: object, longest: int = LONGEST_SENTENCE) -> str:

@@ -147,7 +147,7 @@ def _balancer(
         proxy=placement.proxy,
         uid=placement.owner.uid,
         envoy=run.envoy,
-        container=run.told,
+        container=run.reported,
         routes=placement.routes,
         files=files,
         every_name=any(chain.takes_every_name for listener in http for chain in listener.chains),
@@ -156,7 +156,7 @@ def _balancer(
             planned.proxy.id,
             owner_fields(placement.owner),
             files,
-            "\n".join((run.envoy, *run.told)),
+            "\n".join((run.envoy, *run.reported)),
         ),
     )
 

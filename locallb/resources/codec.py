@@ -85,8 +85,8 @@ def value(item: object) -> Any:  # noqa: ANN401 - a JSON-like value
 def _record(kind: type[T], properties: Values, path: str, failures: _Failures) -> T:
     form = form_of(kind)
     if failures is not None:
-        known = [name for name in properties if name not in form.hints and not name.startswith("__")]
-        failures += [(path + name, f"isn't a property of {kind.__name__}") for name in known]
+        existing = [name for name in properties if name not in form.hints and not name.startswith("__")]
+        failures += [(path + name, f"isn't a property of {kind.__name__}") for name in existing]
     fields: dict[str, object] = {}
     for name, hint in form.hints.items():
         given = properties.get(name, form.defaults.get(name, ABSENT))
@@ -150,6 +150,6 @@ def _blank(hint: object) -> object:
 
 
 def _word(hint: object) -> str:
-    words: Mapping[object, str] = {str: "a string", int: "a whole number", bool: "true or false", tuple: "a list"}
+    terms: Mapping[object, str] = {str: "a string", int: "a whole number", bool: "true or false", tuple: "a list"}
     is_text = isinstance(hint, type) and issubclass(hint, StrEnum)
-    return words.get(str if is_text else get_origin(hint) or hint, "an object")
+    return terms.get(str if is_text else get_origin(hint) or hint, "an object")

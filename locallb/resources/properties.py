@@ -385,7 +385,7 @@ class PodRoutesInputs(Struct, frozen=True):
     owner: Owner
     """Owner of the routes. A change replaces them."""
     container: str
-    """Id of the container with their network namespace, with the prefix `podman:` if it is Podman's.
+    """Id of the container in whose network namespace they are, with the prefix `podman:` if it is Podman's.
 
     Empty: this host's own table. A change replaces them.
     """
@@ -418,7 +418,7 @@ class DnsNameInputs(Struct, frozen=True):
     mark: OwnerId
     """The owner in its ownership records; empty for the stack's own id."""
     takes: OwnerId
-    """Owner from which records of this name are taken over; empty for none."""
+    """The owner whose records of this name are taken over; empty for none."""
     ttl: int
     """Seconds for which an answer may be cached."""
     records: tuple[str, ...]

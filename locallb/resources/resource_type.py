@@ -71,7 +71,7 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
     def delete(self, state: StateT) -> None:
         """Remove it; gone is fine."""
 
-    def one_look(self) -> AbstractContextManager[None]:
+    def one_pass(self) -> AbstractContextManager[None]:
         """Return a context in which all reads may share one snapshot: for reads of many resources."""
         return nullcontext()
 

@@ -22,7 +22,7 @@ def wrapped(values: Values) -> dict[str, PropertyValue]:
     return {key: _wrapped(value) for key, value in values.items()}
 
 
-def told_difference(
+def reported_difference(
     request: protocol.DiffRequest,
     changed: Collection[str],
     replacing: Collection[str],

@@ -37,7 +37,7 @@ def drain(directory: Path, note: str, process: int) -> None:
             time.sleep(_PAUSE)
 
 
-def was_told(directory: Path, note: str) -> bool:
+def was_notified(directory: Path, note: str) -> bool:
     """Return whether the run that `note` names was drained."""
     try:
         return (files.read_shared(directory / STOPPING) or "") == note

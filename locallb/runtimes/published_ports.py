@@ -18,7 +18,7 @@ from locallb.model.naming import upstream_name
 from locallb.planning.runs import Place
 from locallb.resources.errors import ProviderError
 
-PATIENCE = 2.0
+TIMEOUT = 2.0
 """Seconds that a connection may take to arrive; it takes a few milliseconds."""
 _PAUSE = 0.003
 
@@ -53,7 +53,7 @@ def prove(listeners: Collection[str], admin: EnvoyAdmin, connected: Collection[s
     for name in tried:
         address, port, _ = split_listener(name)
         try:
-            connect(address, port, PATIENCE)
+            connect(address, port, TIMEOUT)
         except SocketError as error:
             raise ProviderError(f"{name} is published, but a client of this host can't reach it: {error}") from error
     _await_arrivals(tried, admin, before)
@@ -66,12 +66,12 @@ def split_listener(name: str) -> tuple[IPAddress, int, Protocol]:
 
 
 def _await_arrivals(names: Collection[str], admin: EnvoyAdmin, before: dict[str, int]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    left = set(names)
-    while left := {name for name in left if _count(name, admin.arrivals()) <= _count(name, before)}:
+    deadline = time.monotonic() + TIMEOUT
+    remaining = set(names)
+    while remaining := {name for name in remaining if _count(name, admin.arrivals()) <= _count(name, before)}:
         if time.monotonic() > deadline:
             raise ProviderError(
-                f"{min(left)} is published, but connections to it don't arrive in the container: look at"
+                f"{min(remaining)} is published, but connections to it don't arrive in the container: look at"
                 " `docker port`, and run up again"
             )
         time.sleep(_PAUSE)

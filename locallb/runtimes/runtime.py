@@ -61,7 +61,7 @@ class RunWatch(Protocol):
 class Runtime(ABC):
     """What Envoy runs in."""
 
-    asks_a_daemon = False
+    uses_daemon = False
     """Whether a question about this host may wait for another program's answer."""
 
     def require(self) -> None:  # noqa: B027 - most have nothing that could be away
@@ -135,7 +135,7 @@ class Runtime(ABC):
         """End what runs for the proxy there and doesn't answer; nothing does that is fine."""
 
     @abstractmethod
-    def end_asked(self, directory: Path, process: RunIdentity | None, at: float) -> None:
+    def end_requested(self, directory: Path, process: RunIdentity | None, at: float) -> None:
         """End at once the very run of the proxy there that was asked and hangs, and no other; gone is fine.
 
         It was asked `at` that time (Unix), and `process` is the one that listens, where it can be seen. Raises
@@ -164,7 +164,7 @@ def end_hanging(directory: Path) -> None:
         try:
             runtime.end_hanging(directory)
         except ClientError as error:
-            if not runtime.asks_a_daemon:
+            if not runtime.uses_daemon:
                 raise
             silent.append(error)
     if silent and EnvoyAdmin(directory).is_held():

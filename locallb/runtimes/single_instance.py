@@ -15,12 +15,12 @@ from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
 
-_PATIENCE = 1.0
+_TIMEOUT = 1.0
 """Seconds to wait for processes that only check the lock's holder; a check takes microseconds."""
 _PAUSE = 0.005
 
 
-class TakenError(ClientError):
+class AlreadyRunningError(ClientError):
     """The lock is held by another process, or can't be taken at all: one sentence."""
 
 
@@ -33,7 +33,7 @@ def holder(path: Path) -> Process | None:
         descriptor = locks.opened(path, make=False)
     except OSError as error:
         if error.errno in UNTOLD:
-            raise TakenError(f"who holds {path} can't be told: {refusal(error)}") from error
+            raise AlreadyRunningError(f"who holds {path} can't be told: {refusal(error)}") from error
         return None
     try:
         process = processes.identify(_pid(descriptor))
@@ -50,8 +50,8 @@ def _pid(descriptor: int) -> int:
 
 
 def _is_held(descriptor: int) -> bool:
-    """Return whether an instance runs; one that starts at this moment waits for us, as `_is_taken` does."""
-    return not locks.taken(descriptor, shared=True)
+    """Return whether an instance runs; one that starts at this moment waits for us, as `_is_claimed` does."""
+    return not locks.claimed(descriptor, shared=True)
 
 
 @contextmanager
@@ -61,7 +61,9 @@ def only_one(path: Path, what: str) -> Iterator[None]:
     try:
         descriptor = _locked(path, what)
     except OSError as error:
-        raise TakenError(f"{path}, which keeps a second {what} away, can't be written: {refusal(error)}") from None
+        raise AlreadyRunningError(
+            f"{path}, which keeps a second {what} away, can't be written: {refusal(error)}"
+        ) from None
     try:
         with suppress(OSError):  # who holds it is only told to others: the lock itself needs no room on a disk
             os.ftruncate(descriptor, 0)
@@ -77,21 +79,23 @@ def _locked(path: Path, what: str) -> int:
     """Lock the file that stands there; one that its last holder took away meanwhile doesn't count."""
     while True:
         descriptor = locks.opened(path)
-        if _is_taken(descriptor):
+        if _is_claimed(descriptor):
             pid = _pid(descriptor) or "unknown"
             os.close(descriptor)
-            raise TakenError(f"{what} runs already (pid {pid}): end that process first, or leave the work to it")
+            raise AlreadyRunningError(
+                f"{what} runs already (pid {pid}): end that process first, or leave the work to it"
+            )
         with suppress(FileNotFoundError):
             if os.path.samestat(os.fstat(descriptor), path.stat()):
                 return descriptor
         os.close(descriptor)
 
 
-def _is_taken(descriptor: int) -> bool:
+def _is_claimed(descriptor: int) -> bool:
     """Take the lock unless an instance has it; processes that only check the holder are waited for."""
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     while True:
-        if locks.taken(descriptor):
+        if locks.claimed(descriptor):
             return False
         if _is_held(descriptor) or time.monotonic() > deadline:
             return True

@@ -40,13 +40,15 @@ def read_authority(settings: Settings, held: Fingerprint, *, keep: bool) -> Auth
     now = store.now()
     day = (now - _FIRST).days
     try:
-        known = store.ensure(now) if keep else store.find()
+        existing = store.ensure(now) if keep else store.find()
     except ClientError as error:
         return AuthorityRead(LocalAuthority(held, (), day), (str(error),))
-    if known is None:
+    if existing is None:
         return AuthorityRead(LocalAuthority(Fingerprint(""), DOMAINS, day))
-    why = store.fault(known, now)
-    return AuthorityRead(LocalAuthority(known.seen.fingerprint, known.seen.domains, day), (why,) if why else ())
+    why = store.fault(existing, now)
+    return AuthorityRead(
+        LocalAuthority(existing.observed.fingerprint, existing.observed.domains, day), (why,) if why else ()
+    )
 
 
 def unknown_authority(settings: Settings) -> LocalAuthority | None:

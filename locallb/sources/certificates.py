@@ -17,7 +17,7 @@ _KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----E
 TYPE = "kubernetes.io/tls"
 
 
-def certificate_said(document: Document) -> Mapping[str, str | bool]:
+def certificate_summary(document: Document) -> Mapping[str, str | bool]:
     """Return the digest of a Secret's certificate and key, or why they can't be used."""
     try:
         pair = tls_pair(document)

@@ -64,9 +64,9 @@ class Consent(Struct, frozen=True):
     """Digest of the route to the cluster: many may share one URL, such as k3s's https://127.0.0.1:6443."""
 
     @classmethod
-    def of(cls, meant: Meaning) -> Consent:
+    def of(cls, intended: Meaning) -> Consent:
         """Return the consent to what a kubeconfig means now."""
-        return cls(meant.access.kubeconfig, str(meant.access.context), meant.server.url, meant.cluster)
+        return cls(intended.access.kubeconfig, str(intended.access.context), intended.server.url, intended.cluster)
 
 
 def allowed(entry: ClusterEntry, root: Path, key: str = "") -> Access:
@@ -79,34 +79,37 @@ def allowed(entry: ClusterEntry, root: Path, key: str = "") -> Access:
     return allowed_meaning(entry, root, key=key).access
 
 
-def allowed_meaning(entry: ClusterEntry, root: Path, known: Meaning | None = None, key: str = "") -> Meaning:
-    """Return the current meaning of an entry's kubeconfig; one that equals the allowed `known` is allowed again.
+def allowed_meaning(entry: ClusterEntry, root: Path, existing: Meaning | None = None, key: str = "") -> Meaning:
+    """Return the current meaning of an entry's kubeconfig; one that equals the allowed `existing` is allowed again.
 
     Raises UnconfirmedError if that cluster may not be used, KubeError.
     """
-    meant = meaning(entry.kubeconfig, entry.context, root)
-    if meant != known and not (is_named(entry, meant, root) or is_local(meant.server) or _is_confirmed(entry, meant)):
+    intended = meaning(entry.kubeconfig, entry.context, root)
+    if intended != existing and not (
+        is_named(entry, intended, root) or is_local(intended.server) or _is_confirmed(entry, intended)
+    ):
         raise UnconfirmedError(
-            f"{described(meant)}; nothing is asked of it and nothing written there: write"
-            f" `context: {clipped(meant.access.context)}` into {f'`{key}` of ' if key else ''}the entry {entry.cluster}"
+            f"{described(intended)}; nothing is asked of it and nothing written there: write"
+            f" `context: {clipped(intended.access.context)}` into {f'`{key}` of ' if key else ''}the entry "
+            f"{entry.cluster}"
             " of local-lb:sources if it is meant, or change the current context"
         )
-    return meant
+    return intended
 
 
-def described(meant: Meaning) -> str:
+def described(intended: Meaning) -> str:
     """Return half a sentence about a cluster that isn't of this host."""
-    context, url = clipped(meant.access.context), clipped(meant.server.url) or "no server"
-    return f"the current context {context} of {meant.access.kubeconfig} leads to {url}, which isn't of this host"
+    context, url = clipped(intended.access.context), clipped(intended.server.url) or "no server"
+    return f"the current context {context} of {intended.access.kubeconfig} leads to {url}, which isn't of this host"
 
 
-def is_named(entry: ClusterEntry, meant: Meaning, root: Path) -> bool:
+def is_named(entry: ClusterEntry, intended: Meaning, root: Path) -> bool:
     """Return whether an entry names its cluster: by context, or by a file for one cluster alone.
 
     Running in a pod names the pod's cluster.
     """
     own = bool(entry.kubeconfig) and is_for_one_cluster(entry.kubeconfig, root)
-    return bool(entry.context) or own or is_of_pod(meant.access)
+    return bool(entry.context) or own or is_of_pod(intended.access)
 
 
 def is_of_pod(access: Access) -> bool:
@@ -137,12 +140,12 @@ def _address(text: str) -> IPAddress | None:
         return None
 
 
-def remember(path: Path, cluster: ClusterName, meant: Meaning) -> None:
+def remember(path: Path, cluster: ClusterName, intended: Meaning) -> None:
     """Write down that a source may mean this cluster. Raises SourceError."""
-    _extend(path, cluster, [Consent.of(meant)])
+    _extend(path, cluster, [Consent.of(intended)])
 
 
-def note_served(entry: ClusterEntry, meant: Meaning, root: Path) -> None:
+def note_served(entry: ClusterEntry, intended: Meaning, root: Path) -> None:
     """Record that a source is read by a version that asks for consent; call it before the reading is kept.
 
     A cluster without consent is recorded only if an earlier version served it. A cluster that is of this host, or that
@@ -155,41 +158,41 @@ def note_served(entry: ClusterEntry, meant: Meaning, root: Path) -> None:
     with suppress(ClientError):
         if entry.cluster in _read(path):
             return
-        unasked = is_named(entry, meant, root) or is_local(meant.server)
-    _extend(path, entry.cluster, [Consent.of(meant)] if not unasked and _was_served(entry, meant) else [])
+        unasked = is_named(entry, intended, root) or is_local(intended.server)
+    _extend(path, entry.cluster, [Consent.of(intended)] if not unasked and _was_served(entry, intended) else [])
 
 
 def _extend(path: Path, cluster: ClusterName, consents: list[Consent]) -> None:
     try:
-        known = _read(path)
-        before = known.get(cluster, [])
+        existing = _read(path)
+        before = existing.get(cluster, [])
         after = [*before, *(consent for consent in consents if consent not in before)][-MAX_CONSENTS:]
-        if known.get(cluster) != after:
-            known[cluster] = after
+        if existing.get(cluster) != after:
+            existing[cluster] = after
             paths.private_directory(path.parent)
-            clusters = {name: [asdict(each) for each in listed] for name, listed in known.items()}
+            clusters = {name: [asdict(each) for each in listed] for name, listed in existing.items()}
             files.write(path, json.dumps({"format": FORMAT, "clusters": clusters}, indent=1))
     except ClientError as error:
         raise SourceError(f"source {cluster}: that its cluster may be used can't be written down: {error}") from None
 
 
-def _is_confirmed(entry: ClusterEntry, meant: Meaning) -> bool:
+def _is_confirmed(entry: ClusterEntry, intended: Meaning) -> bool:
     if not entry.consents:
         return False
     path = Path(entry.consents)
     try:
-        known = _read(path)
+        existing = _read(path)
     except ClientError as error:
-        raise UnconfirmedError(f"{described(meant)}; whether it may be used isn't known: {error}") from None
-    if entry.cluster in known:
-        return Consent.of(meant) in known[entry.cluster]
-    return _was_served(entry, meant)
+        raise UnconfirmedError(f"{described(intended)}; whether it may be used isn't known: {error}") from None
+    if entry.cluster in existing:
+        return Consent.of(intended) in existing[entry.cluster]
+    return _was_served(entry, intended)
 
 
-def _was_served(entry: ClusterEntry, meant: Meaning) -> bool:
+def _was_served(entry: ClusterEntry, intended: Meaning) -> bool:
     """Return whether an earlier version, which asked for no consent, served this context: it is served further."""
     with suppress(SourceError):
-        return meant.access.context in (ReadCache(Path(entry.consents).parent).load(entry.cluster) or {})
+        return intended.access.context in (ReadCache(Path(entry.consents).parent).load(entry.cluster) or {})
     return False
 
 

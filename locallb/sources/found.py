@@ -36,20 +36,20 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
     """
     findings = _findings(settings, home, keep=keep)
     sources, twice = _distinct(settings, findings)
-    gone = {name for _, finding in findings for name in finding.gone} - {source.cluster for source in sources}
-    for cluster in gone if keep else ():
+    removed = {name for _, finding in findings for name in finding.removed} - {source.cluster for source in sources}
+    for cluster in removed if keep else ():
         ReadCache(stack_directory(home)).drop(cluster)
-    kept = (known for _, finding in reversed(findings) for known in finding.node_routes.items())
-    elsewhere = {name: ways for name, ways in kept if ways}
+    retained = (existing for _, finding in reversed(findings) for existing in finding.node_routes.items())
+    elsewhere = {name: pod_paths for name, pod_paths in retained if pod_paths}
     listed = tuple(_routed(source, elsewhere) for source in sources)
-    ways = ways_to_nodes(listed)
-    reads = [_told(finding, ways, repeated) for (_, finding), repeated in zip(findings, twice, strict=True)]
+    pod_paths = routes_to_nodes(listed)
+    reads = [_reported(finding, pod_paths, repeated) for (_, finding), repeated in zip(findings, twice, strict=True)]
     if settings.pod_routes is not PodRouting.OFF:
         listed = tuple(source.with_pod_ranges() for source in listed)
     return listed, tuple(reads)
 
 
-def ways_to_nodes(sources: Iterable[Source]) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
+def routes_to_nodes(sources: Iterable[Source]) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
     """Return the ways to Nodes that sources know."""
     return {source.cluster: source.node_routes for source in sources if source.node_routes is not None}
 
@@ -69,7 +69,7 @@ def _find(finder: Finder, settings: Settings, home: Home, *, keep: bool) -> Foun
     first = next(other for other in settings.finders if other.type == finder.type)
     try:
         owner = files.read(base / _FIRST)
-        directory = base if finder.name == (first.name if owner is None else owner) else _beside(base, finder)
+        directory = base if finder.name == (first.name if owner is None else owner) else _sibling(base, finder)
         finding = finder_type(finder.type).find(finder, Path(home.root), directory, keep=keep)
         if keep and finder.name and owner is None and base.is_dir() and directory == base:
             files.write(base / _FIRST, finder.name)
@@ -80,7 +80,7 @@ def _find(finder: Finder, settings: Settings, home: Home, *, keep: bool) -> Foun
     return finding
 
 
-def _beside(base: Path, finder: Finder) -> Path:
+def _sibling(base: Path, finder: Finder) -> Path:
     return base.with_name(f"{base.name}-{finder.name}") if finder.name else base
 
 
@@ -117,10 +117,10 @@ def _routed(source: Source, elsewhere: Mapping[ClusterName, tuple[PodRoute, ...]
     return source if source.node_routes != () else source.with_node_routes(elsewhere.get(source.cluster, ()))
 
 
-def _told(
-    finding: Found[Source], ways: Mapping[ClusterName, tuple[PodRoute, ...]], repeated: tuple[str, ...]
+def _reported(
+    finding: Found[Source], pod_paths: Mapping[ClusterName, tuple[PodRoute, ...]], repeated: tuple[str, ...]
 ) -> SourceRead:
     named = dict.fromkeys((*(source.cluster for source in finding.sources), *finding.node_routes))
-    mine = {cluster: ways[cluster] for cluster in named if cluster in ways}
+    mine = {cluster: pod_paths[cluster] for cluster in named if cluster in pod_paths}
     read = SourceResult(Parsed(notices=(*finding.notices, *repeated)), finding.complaints)
     return SourceRead(read, unready=finding.unready, node_routes=mine)

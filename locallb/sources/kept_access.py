@@ -29,7 +29,7 @@ LARGEST = 2**20
 """Bytes of a kubeconfig."""
 SUFFIX = ".kubeconfig"
 _CLUSTER_FIELDS = frozenset({"server", "certificate-authority-data"})
-_KEPT_FIELDS = _CLUSTER_FIELDS | {"tls-server-name"}
+_RETAINED_FIELDS = _CLUSTER_FIELDS | {"tls-server-name"}
 _USER_FIELDS = frozenset({"client-certificate-data", "client-key-data", "token"})
 _UNUSABLE = (DocumentError, KeyError, IndexError, TypeError, ValueError, AttributeError)
 """Errors of reading a file that isn't a kubeconfig."""
@@ -76,7 +76,7 @@ def admitted(
     return GeneratedAccess(_text(context, {**cluster, **reached.fields}, user), refused)
 
 
-def kept(directory: Path) -> dict[str, Path]:
+def retained(directory: Path) -> dict[str, Path]:
     """Return the usable kubeconfigs in a directory, by cluster. Raises SourceError if it can't be read."""
     paths_of = {path.name.removesuffix(SUFFIX): path for path in listed(directory, SUFFIX)}
     return {name: path for name, path in paths_of.items() if is_usable(path)}
@@ -97,7 +97,7 @@ def is_usable(path: Path) -> bool:
     """
     try:
         cluster, user, contexts = _parts(reader.read(path, LARGEST))
-        return bool(contexts) and not (_beyond(cluster, _KEPT_FIELDS) or _beyond(user, _USER_FIELDS))
+        return bool(contexts) and not (_beyond(cluster, _RETAINED_FIELDS) or _beyond(user, _USER_FIELDS))
     except OSError as error:
         if error.errno in UNTOLD:
             raise SourceError(f"{path} can't be read: {refusal(error)}") from None

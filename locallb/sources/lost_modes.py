@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from locallb.config.settings import Settings
-from locallb.kubernetes.parsing.objects import Parsed, Said
+from locallb.kubernetes.parsing.objects import AnyStatus, Parsed
 from locallb.kubernetes.status_patch import ObservedStatus
 from locallb.model.identities import ClusterName
 from locallb.planning.addresses.port_mapping import LOOPBACK
@@ -18,7 +18,7 @@ from locallb.sources.source import SourceRead, SourceResult
 _HERE = frozenset(map(str, LOOPBACK.values()))
 
 
-def told_of_modes(settings: Settings, read: Iterable[SourceRead]) -> SourceRead:
+def mode_notices(settings: Settings, read: Iterable[SourceRead]) -> SourceRead:
     """Return the notices of running clusters with mapped ports, in the form of a source's result."""
     if not settings.port_mapping:
         return SourceRead(SourceResult(Parsed()))
@@ -28,17 +28,17 @@ def told_of_modes(settings: Settings, read: Iterable[SourceRead]) -> SourceRead:
 
 def _losing(read: SourceRead) -> Iterator[ClusterName]:
     """Return the running clusters of a source that lost a mode."""
-    for key, said in read.reading.parsed.observed_statuses:
-        if key.cluster in read.access and _has_lost(said):
+    for key, stated in read.reading.parsed.observed_statuses:
+        if key.cluster in read.access and _has_lost(stated):
             yield key.cluster
 
 
-def _has_lost(said: Said) -> bool:
+def _has_lost(stated: AnyStatus) -> bool:
     return (
-        isinstance(said, ObservedStatus)
-        and said.claimed
-        and bool(said.mapped)
-        and any(entry.ip in _HERE and not entry.mode for entry in said.ingress)
+        isinstance(stated, ObservedStatus)
+        and stated.claimed
+        and bool(stated.mapped)
+        and any(entry.ip in _HERE and not entry.mode for entry in stated.ingress)
     )
 
 

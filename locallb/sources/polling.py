@@ -18,15 +18,15 @@ PACE = Pace(first=5.0, longest=20.0, floor=5.0)
 
 
 class Polls:
-    """Calls `changed` from a thread of its own where `look` sees something different, and at first, until `stop`.
+    """Calls `changed` from a thread of its own where `inspect` sees something different, and at first, until `stop`.
 
-    `look` may raise KubeError: then nothing is seen, and it looks less often.
+    `inspect` may raise KubeError: then nothing is seen, and it looks less often.
     """
 
     def __init__(
-        self, subject: str, name: str, look: Callable[[], object], changed: Callable[[str], None], pace: Pace = PACE
+        self, subject: str, name: str, inspect: Callable[[], object], changed: Callable[[str], None], pace: Pace = PACE
     ) -> None:
-        self._ask = look
+        self._ask = inspect
         self._changed = changed
         self._backoff = Backoff(pace)
         self._thread = SupervisedThread(Task.FOLLOWER, name, self._follow, subject=subject, failed=self._lose)
@@ -37,22 +37,22 @@ class Polls:
         self._thread.stop()
 
     def _follow(self) -> None:
-        seen: list[object] = []
+        observed: list[object] = []
         while not self._thread.stopped.wait(self._backoff.wait(time.monotonic())):
-            answer = self._look()
-            if seen != [answer] and not self._thread.stopped.is_set():
-                seen = [answer]
+            answer = self._inspect()
+            if observed != [answer] and not self._thread.stopped.is_set():
+                observed = [answer]
                 self._changed("")
 
-    def _look(self) -> object:
+    def _inspect(self) -> object:
         """Return what is seen; None where there is no answer."""
         try:
-            seen = self._ask()
+            observed = self._ask()
         except KubeError:
             self._backoff = self._backoff.failed(time.monotonic(), jitter())
             return None
         self._backoff = self._backoff.succeeded(time.monotonic())
-        return seen
+        return observed
 
     def _lose(self, _sentence: str) -> None:
         """Report a change, so that readers ask themselves while this thread does not."""

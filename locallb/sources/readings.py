@@ -29,7 +29,7 @@ FilesOfObjects = Mapping[str, Objects]
 """Objects by the path of their file."""
 
 
-class KeptTexts(Struct):
+class TextCache(Struct):
     """Texts that were written for a source, cached for repeated writes."""
 
     entries: Memo[str] = field(default_factory=Memo)
@@ -61,21 +61,21 @@ class ReadCache(Struct, frozen=True):
                 " repair the source and remove that file"
             ) from None
 
-    def keep(self, cluster: ClusterName, objects: FilesOfObjects, known: KeptTexts | None = None) -> None:
+    def keep(self, cluster: ClusterName, objects: FilesOfObjects, existing: TextCache | None = None) -> None:
         """Store the last good reading of a source. Raises SourceError if it can't be written.
 
-        `known` caches the last written texts, for repeated writes.
+        `existing` caches the last written texts, for repeated writes.
         """
-        known = known or KeptTexts()
+        existing = existing or TextCache()
         full = [path for path in sorted(objects) if objects[path]]
-        entries = known.entries.each(_entry, full, map(objects.__getitem__, full))
+        entries = existing.entries.each(_entry, full, map(objects.__getitem__, full))
         text = f'{{"cluster":{_text(cluster)},"files":{{{",".join(entries)}}},"version":{FORMAT}}}'
         path = self._path(cluster)
         try:
-            if (known.text and known.text != text) or files.read(path) != text:
+            if (existing.text and existing.text != text) or files.read(path) != text:
                 paths.private_directory(self.directory)
                 files.write(path, text)
-            known.text = text
+            existing.text = text
         except ClientError as error:
             raise SourceError(f"source {cluster}: its reading can't be kept: {error}") from None
 
@@ -108,11 +108,11 @@ def slim(document: Document) -> Document:
     metadata = document.get("metadata")
     if not isinstance(metadata, Mapping):
         return document
-    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
-    annotations = kept.get("annotations")
+    retained = {key: value for key, value in metadata.items() if key != "managedFields"}
+    annotations = retained.get("annotations")
     if isinstance(annotations, Mapping):
-        kept["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
-    return {**document, "metadata": kept}
+        retained["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+    return {**document, "metadata": retained}
 
 
 def _unpacked(packed: object) -> FilesOfObjects:

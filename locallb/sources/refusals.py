@@ -33,7 +33,7 @@ from locallb.model.snapshot import Snapshot
 from locallb.planning.gateways.gateways import gateways_of
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.refused import Refusable, Refusal, RefusedObjects, beside, content_of, current, name_of
+from locallb.planning.refused import Refusable, Refusal, RefusedObjects, content_of, current, name_of, sibling
 from locallb.storage import files, paths
 from locallb.storage.paths import REFUSALS, stack_directory
 from locallb.storage.proxy_directories import Proxies
@@ -52,7 +52,7 @@ For those only the last change and the whole are validated, in the remaining tim
 """
 
 
-class _Kept(Struct, frozen=True):
+class _Retained(Struct, frozen=True):
     version: int = 2
     envoy: str = ""
     program: str = ""
@@ -60,16 +60,16 @@ class _Kept(Struct, frozen=True):
     refused: tuple[Refusal, ...] = ()
 
 
-def _kept(refused: Iterable[Refusal] = ()) -> _Kept:
-    return _Kept(envoy=installed().version, program=__version__, refused=tuple(refused))
+def _retained(refused: Iterable[Refusal] = ()) -> _Retained:
+    return _Retained(envoy=installed().version, program=__version__, refused=tuple(refused))
 
 
 def read_refusals(home: Home) -> tuple[Refusal, ...]:
     """Read the recorded refusals of these versions; empty if the file can't be read, as they are found again."""
     try:
         text = files.read_shared(stack_directory(home) / REFUSALS, _LARGEST)
-        kept = msgspec.json.decode(text, type=_Kept) if text else None
-        return kept.refused if kept and kept == _kept(kept.refused) else ()
+        retained = msgspec.json.decode(text, type=_Retained) if text else None
+        return retained.refused if retained and retained == _retained(retained.refused) else ()
     except (ClientError, msgspec.MsgspecError, UnicodeError):
         return ()
 
@@ -88,17 +88,17 @@ def find_refusals(  # noqa: PLR0913, PLR0917 - what was read and planned, and wh
     changed since are dropped.
     """
     until = time.monotonic() + _BUDGET
-    known = current(read, read_refusals(home))
+    existing = current(read, read_refusals(home))
     wanted, found = set(keys), list[Refusal]()
     placements = [placement for placement in plan.placements if placement.key in wanted]
     for placement in SystemRandom().sample(placements, len(placements)):  # each is reached some time
         if time.monotonic() < until:
             search = _Search.of(read, settings, placement.key, _directory(plan, placement.proxy), until, changed)
             with suppress(NoVerdictError):  # nobody is blamed for what Envoy didn't say; the next failure asks again
-                found += search.offenders((*known, *found))
+                found += search.offenders((*existing, *found))
     if found:
         names = {refusal.name for refusal in found}
-        _remember(home, [*found, *(refusal for refusal in known if refusal.name not in names)])
+        _remember(home, [*found, *(refusal for refusal in existing if refusal.name not in names)])
     return tuple(found)
 
 
@@ -109,7 +109,7 @@ def _directory(plan: Plan, proxy: str) -> Path:
 def _remember(home: Home, refusals: Sequence[Refusal]) -> None:
     directory = stack_directory(home)
     paths.private_directory(directory)
-    files.write(directory / REFUSALS, msgspec.json.encode(_kept(refusals[:_MAX_REFUSALS])).decode())
+    files.write(directory / REFUSALS, msgspec.json.encode(_retained(refusals[:_MAX_REFUSALS])).decode())
 
 
 class _Search(Struct):
@@ -147,77 +147,77 @@ class _Search(Struct):
         narrowed = replace(read, services=services, gateway_api=objects)
         return cls(key, settings, narrowed, directory, until, read.gateway_api, changed)
 
-    def offenders(self, known: tuple[Refusal, ...]) -> list[Refusal]:
+    def offenders(self, existing: tuple[Refusal, ...]) -> list[Refusal]:
         """Return the refusals that aren't known yet: none where Envoy accepts all. Raises NoVerdictError."""
-        cause = self._cause(known)
+        cause = self._cause(existing)
         if not cause:
             return []
-        parts = [refusal for refusal in self._parts(cause) if refusal.name not in {each.name for each in known}]
-        if found := self._gently(parts, cause, known):
+        parts = [refusal for refusal in self._parts(cause) if refusal.name not in {each.name for each in existing}]
+        if found := self._gently(parts, cause, existing):
             return found
-        some = self._recent(parts, known)
-        found = self._guess(some, parts, cause, known) or self._halve(some, parts, cause, known)
+        some = self._recent(parts, existing)
+        found = self._guess(some, parts, cause, existing) or self._halve(some, parts, cause, existing)
         gentle = [replace(refusal, wholly=False) for refusal in found]
-        return gentle if found and not self._cause((*known, *gentle)) else found
+        return gentle if found and not self._cause((*existing, *gentle)) else found
 
-    def _gently(self, parts: Sequence[Refusal], cause: str, known: tuple[Refusal, ...]) -> list[Refusal]:
+    def _gently(self, parts: Sequence[Refusal], cause: str, existing: tuple[Refusal, ...]) -> list[Refusal]:
         """Put an error in place of the youngest object that changed last: mostly that is the only validation."""
         recent = [replace(refusal, why=cause, wholly=False) for refusal in parts if refusal.name in self.changed]
-        if not recent or self._cause((*known, recent[-1])):
+        if not recent or self._cause((*existing, recent[-1])):
             return []
-        return [self._dependent(recent[-1], parts, known)]
+        return [self._dependent(recent[-1], parts, existing)]
 
-    def _recent(self, parts: Sequence[Refusal], known: tuple[Refusal, ...]) -> Sequence[Refusal]:
+    def _recent(self, parts: Sequence[Refusal], existing: tuple[Refusal, ...]) -> Sequence[Refusal]:
         """Return the parts that changed last if Envoy accepts the configuration without them; all parts otherwise."""
         recent = [refusal for refusal in parts if refusal.name in self.changed]
-        return recent if recent and not self._cause((*known, *recent)) else parts
+        return recent if recent and not self._cause((*existing, *recent)) else parts
 
     def _guess(
-        self, some: Sequence[Refusal], parts: Sequence[Refusal], cause: str, known: tuple[Refusal, ...]
+        self, some: Sequence[Refusal], parts: Sequence[Refusal], cause: str, existing: tuple[Refusal, ...]
     ) -> list[Refusal]:
         """Try the youngest object, which halves would find as well if it is to blame: most often it is."""
-        if not some or self._cause((*known, some[-1])):
+        if not some or self._cause((*existing, some[-1])):
             return []
-        return [self._dependent(replace(some[-1], why=cause), parts, known)]
+        return [self._dependent(replace(some[-1], why=cause), parts, existing)]
 
     def _halve(
-        self, some: Sequence[Refusal], parts: Sequence[Refusal], cause: str, known: tuple[Refusal, ...]
+        self, some: Sequence[Refusal], parts: Sequence[Refusal], cause: str, existing: tuple[Refusal, ...]
     ) -> list[Refusal]:
         every = {refusal.name: refusal for refusal in some}
-        if self._cause((*known, *some)):
+        if self._cause((*existing, *some)):
             return [
-                replace(_refusal(self.key.cluster, thing, cause), beside=self._beside(together=True), together=True)
+                replace(_refusal(self.key.cluster, thing, cause), sibling=self._sibling(together=True), together=True)
                 for thing in self._whole()
             ]
-        rest = every if self._is_large else self._search(some, every, known)
+        rest = every if self._is_large else self._search(some, every, existing)
         found = [replace(refusal, why=self._causes[name]) for name, refusal in rest.items() if name in self._causes]
-        return [self._dependent(refusal, parts, known) for refusal in found]
+        return [self._dependent(refusal, parts, existing) for refusal in found]
 
-    def _dependent(self, refusal: Refusal, parts: Sequence[Refusal], known: tuple[Refusal, ...]) -> Refusal:
+    def _dependent(self, refusal: Refusal, parts: Sequence[Refusal], existing: tuple[Refusal, ...]) -> Refusal:
         """Limit a refusal to the objects it was refused with: none of the others, or only with them."""
         others = [each for each in parts if each.name != refusal.name]
-        together = bool(others) and (time.monotonic() > self.until or not self._cause((*known, *others)))
-        return replace(refusal, beside=self._beside(together=together), together=together)
+        together = bool(others) and (time.monotonic() > self.until or not self._cause((*existing, *others)))
+        return replace(refusal, sibling=self._sibling(together=together), together=together)
 
-    def _beside(self, *, together: bool) -> Digest:
-        return beside(self.objects, self.key.cluster, together=together)
+    def _sibling(self, *, together: bool) -> Digest:
+        return sibling(self.objects, self.key.cluster, together=together)
 
     def _search(
-        self, some: Sequence[Refusal], excluded: Mapping[str, Refusal], known: tuple[Refusal, ...]
+        self, some: Sequence[Refusal], excluded: Mapping[str, Refusal], existing: tuple[Refusal, ...]
     ) -> Mapping[str, Refusal]:
         """Remove from `excluded` the parts of `some` that Envoy accepts; the first of them take precedence."""
         names = {refusal.name for refusal in some}
         without = {name: refusal for name, refusal in excluded.items() if name not in names}
         if not some or (self._causes and time.monotonic() > self.until):
             return excluded
-        cause = self._cause((*known, *without.values()))
+        cause = self._cause((*existing, *without.values()))
         if not cause:
             return without
         if len(some) == 1:
             self._causes[some[0].name] = cause
             return excluded
         half = len(some) // 2
-        return self._search(some[half:], self._search(some[:half], excluded, known), known)
+        return self._search(some[half:], self._search(some[:half], excluded, existing), existing)
 
     def _cause(self, refusals: tuple[Refusal, ...]) -> str:
         """Return why Envoy refuses what is planned with these objects left out; empty where it doesn't."""
@@ -227,7 +227,7 @@ class _Search(Struct):
         return self._verdicts[question]
 
     def _verdict(self, refusals: tuple[Refusal, ...]) -> str:
-        as_parts = tuple(replace(refusal, beside=Digest("")) for refusal in refusals)
+        as_parts = tuple(replace(refusal, sibling=Digest("")) for refusal in refusals)
         plan = make_plan(RefusedObjects().of(self.snapshot, as_parts), self.settings)
         placement = next((each for each in plan.placements if each.key == self.key), None)
         if placement is None:
@@ -237,8 +237,8 @@ class _Search(Struct):
         part = as_files(rendered.listeners, rendered.clusters) if rendered else {}
         texts = {**planned.rendered.files, **part}
         self._is_large = self._is_large or sum(map(len, texts.values())) > _LARGE
-        patience = max(0.0, self.until - time.monotonic()) if self._is_large else TIMEOUT
-        return why_refused(texts, self.directory, patience)
+        timeout = max(0.0, self.until - time.monotonic()) if self._is_large else TIMEOUT
+        return why_refused(texts, self.directory, timeout)
 
     def _parts(self, why: str) -> Iterable[Refusal]:
         """Return the parts that may be left out: referenced objects, then the oldest first, as in other conflicts."""

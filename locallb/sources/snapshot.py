@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings, Sharing
 from locallb.host.facts import may_change_routes, with_routes
-from locallb.kubernetes.parsing.objects import Parsed, Said
+from locallb.kubernetes.parsing.objects import AnyStatus, Parsed
 from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.ledger.claims import ClaimFile
 from locallb.ledger.ledger import Ledger
@@ -29,13 +29,13 @@ from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError
 from locallb.sources.authority import NO_AUTHORITY, AuthorityRead, read_authority
 from locallb.sources.found import find_sources
-from locallb.sources.lost_modes import told_of_modes
-from locallb.sources.orders import Orders, next_end, read_orders
+from locallb.sources.lost_modes import mode_notices
+from locallb.sources.overrides import Overrides, next_end, read_overrides
 from locallb.sources.source import SourceRead, SourceResult, source_type
 from locallb.sources.state.held import HeldByState, read_held
 from locallb.storage import paths
 
-MOST_SENTENCES = 50
+MAX_SENTENCES = 50
 """Most complaints, and notices, that are reported of one source."""
 _Part = TypeVar("_Part")
 
@@ -48,7 +48,7 @@ class SnapshotResult(Struct, frozen=True):
     """Sources that couldn't be read and were planned as last read: the run must not end well."""
     notices: tuple[str, ...] = ()
     """Input that was skipped, or repaired by lenient reading."""
-    observed_statuses: Mapping[ObjectKey, Said] = field(default_factory=dict)
+    observed_statuses: Mapping[ObjectKey, AnyStatus] = field(default_factory=dict)
     """Observed statuses of Services, Gateways and routes, as far as they are ours to write."""
     ends: str = ""
     """When the first order is over that is in force, and this isn't true any more; empty where there is none."""
@@ -74,26 +74,26 @@ def read_snapshot(
     held = read_held(state) if state else HeldByState()
     refuse_another_runtime(settings, held)
     claims = read_claims()
-    known = known_services(home, held, claims)
+    existing = existing_services(home, held, claims)
     sources, finders = find_sources(home, settings, keep=keep)
-    read = [*finders, *(source_type(source.type).read(source, home, known, keep=keep) for source in sources)]
+    read = [*finders, *(source_type(source.type).read(source, home, existing, keep=keep) for source in sources)]
     host, unknown = glance_at_host(home, settings, held) if glance else (read_host(home, settings, held), "")
     authority = read_authority(settings, held.authority, keep=keep)
-    told = told_of_pools(settings, host), told_of_modes(settings, read)
-    result = assemble(home, held, claims, [*read, *told], host, authority)
+    reported = notices_of_pools(settings, host), mode_notices(settings, read)
+    result = assemble(home, held, claims, [*read, *reported], host, authority)
     result = replace(result, complaints=(*result.complaints, *filter(None, (unknown,))))
-    return with_orders(result, read_orders(home))
+    return with_overrides(result, read_overrides(home))
 
 
-def with_orders(result: SnapshotResult, orders: Orders) -> SnapshotResult:
+def with_overrides(result: SnapshotResult, overrides: Overrides) -> SnapshotResult:
     """Return what was read with the orders of commands."""
     read = result.snapshot
-    services, routed = orders.of(read.services), orders.in_force(read.gateway_api)
-    snapshot = replace(read, services=services, gateway_api=routed, orders=orders.by_service)
-    return replace(result, snapshot=snapshot, notices=(*result.notices, *orders.notices), ends=next_end(snapshot))
+    services, routed = overrides.of(read.services), overrides.in_force(read.gateway_api)
+    snapshot = replace(read, services=services, gateway_api=routed, overrides=overrides.by_service)
+    return replace(result, snapshot=snapshot, notices=(*result.notices, *overrides.notices), ends=next_end(snapshot))
 
 
-def told_of_pools(settings: Settings, host: HostFacts) -> SourceRead:
+def notices_of_pools(settings: Settings, host: HostFacts) -> SourceRead:
     """Return the notices of the pools on this host, in the form of a source's result."""
     return SourceRead(SourceResult(Parsed(notices=pool_notices(settings.pools, host))))
 
@@ -121,15 +121,15 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
         host=host,
         access={name: access for source in read for name, access in source.access.items()},
         health_ports={name: families for source in read for name, families in source.health_ports.items()},
-        node_routes={name: ways for source in read for name, ways in source.node_routes.items()},
+        node_routes={name: pod_paths for source in read for name, pod_paths in source.node_routes.items()},
         contents=tuple(source.reading.contents for source in read if source.reading.contents),
         authority=certifies.authority,
     )
-    observed_statuses = {key: said for part in parsed for key, said in part.observed_statuses}
+    observed_statuses = {key: stated for part in parsed for key, stated in part.observed_statuses}
     complaints, notices = (_some(source.reading.stale) for source in read), (_some(part.notices) for part in parsed)
-    doubted = _some(tuple(f"{claim.problem}; nobody new gets the address" for claim in unread(claims)))
-    told = (*flat(complaints), *doubted, *certifies.complaints)
-    return SnapshotResult(snapshot, told, flat(notices), observed_statuses)
+    doubtful = _some(tuple(f"{claim.problem}; nobody new gets the address" for claim in unread(claims)))
+    reported = (*flat(complaints), *doubtful, *certifies.complaints)
+    return SnapshotResult(snapshot, reported, flat(notices), observed_statuses)
 
 
 def with_objects(home: Home, parsed: Sequence[Parsed]) -> Snapshot:
@@ -148,8 +148,8 @@ def with_objects(home: Home, parsed: Sequence[Parsed]) -> Snapshot:
 
 def _some(sentences: tuple[str, ...]) -> tuple[str, ...]:
     """Return the first sentences about a source, and how many there are besides."""
-    more = len(sentences) - MOST_SENTENCES
-    return (*sentences[:MOST_SENTENCES], f"and {more} more like these") if more > 0 else sentences
+    more = len(sentences) - MAX_SENTENCES
+    return (*sentences[:MAX_SENTENCES], f"and {more} more like these") if more > 0 else sentences
 
 
 def read_claims(memory: Memo[ClaimFile | None] | None = None) -> tuple[Claim, ...]:
@@ -168,7 +168,7 @@ def unread(claims: Iterable[Claim]) -> Iterator[Claim]:
     return takewhile(lambda claim: claim.unread, claims)
 
 
-def known_services(home: Home, held: HeldByState, claims: Iterable[Claim]) -> set[ObjectKey]:
+def existing_services(home: Home, held: HeldByState, claims: Iterable[Claim]) -> set[ObjectKey]:
     """Return which Services of this stack hold something."""
     return {claim.owner.service for claim in (*held.remembered, *claims) if claim.owner.home == home}
 
@@ -213,9 +213,9 @@ def _may_route(settings: Settings) -> bool:
     return settings.pod_routes is not PodRouting.HOST or may_change_routes() or helper_may_route()
 
 
-def read_routes(settings: Settings, known: HostFacts) -> HostFacts:
+def read_routes(settings: Settings, existing: HostFacts) -> HostFacts:
     """Reread only this host's routes and the addresses they prove. Raises ClientError."""
-    return with_routes(known, settings.pools, strict=settings.publishes)
+    return with_routes(existing, settings.pools, strict=settings.publishes)
 
 
 def flat(parts: Iterable[tuple[_Part, ...]]) -> tuple[_Part, ...]:

@@ -20,20 +20,20 @@ from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.authority import read_authority
-from locallb.sources.found import find_sources, ways_to_nodes
-from locallb.sources.lost_modes import told_of_modes
-from locallb.sources.orders import read_orders
+from locallb.sources.found import find_sources, routes_to_nodes
+from locallb.sources.lost_modes import mode_notices
+from locallb.sources.overrides import read_overrides
 from locallb.sources.snapshot import (
     SnapshotResult,
     assemble,
-    known_services,
+    existing_services,
+    notices_of_pools,
     read_claims,
     read_host,
     read_routes,
     refuse_another_runtime,
-    told_of_pools,
     unread,
-    with_orders,
+    with_overrides,
 )
 from locallb.sources.source import Followed, SourceRead, SourceResult, source_type
 from locallb.sources.state.held import HeldByState, HeldMemory, held_by
@@ -45,7 +45,7 @@ HOST_FRESH = 30.0
 """Seconds that facts of the host count. If they changed meanwhile, an update fails with a message, and is planned again
 with current facts.
 """
-PATIENCE = 600.0
+TIMEOUT = 600.0
 """Seconds that a kind cluster may take to start: afterwards only the full pass checks it."""
 
 
@@ -84,7 +84,7 @@ class SnapshotCache(Struct):
     _unready: float | None = None
     """Since when a cluster is in the making and no container came or went, by the monotonic clock."""
     _held: HeldByState | None = None
-    _known: Memo[set[ObjectKey]] = field(default_factory=Memo)
+    _existing: Memo[set[ObjectKey]] = field(default_factory=Memo)
     """Services that hold something, by this state and these claims."""
     _understood: HeldMemory = field(default_factory=HeldMemory)
     _claims: Memo[tuple[Claim, ...]] = field(default_factory=Memo)
@@ -109,34 +109,34 @@ class SnapshotCache(Struct):
             self._held = held_by(self.resources(), self._understood)
             refuse_another_runtime(self.settings, self._held)
         claims = self._ledger()
-        known = self._known.of(None, known_services, self.home, self._held, claims)
+        existing = self._existing.of(None, existing_services, self.home, self._held, claims)
         for source in self._find(changes):
             if source.cluster not in self._read or _about(source, changes):
-                self._read[source.cluster] = self._source(source, known, changes)
+                self._read[source.cluster] = self._source(source, existing, changes)
         read = [*self._found, *(self._read[source.cluster] for source in self._sources or ())]
-        host, told = self._facts(changes)
+        host, reported = self._facts(changes)
         authority = read_authority(self.settings, self._held.authority, keep=True)
-        told_of_all = told, told_of_modes(self.settings, read)
-        result = assemble(self.home, self._held, claims, [*read, *told_of_all], host, authority)
-        return with_orders(result, read_orders(self.home))
+        all_notices = reported, mode_notices(self.settings, read)
+        result = assemble(self.home, self._held, claims, [*read, *all_notices], host, authority)
+        return with_overrides(result, read_overrides(self.home))
 
     def stale(self) -> Mapping[ClusterName, str]:
         """Return which sources count as last read, and why."""
         return {name: source.reading.stale[0] for name, source in self._read.items() if source.reading.stale}
 
-    def again(self) -> Mapping[ClusterName, float]:
+    def retry(self) -> Mapping[ClusterName, float]:
         """Return which sources are to be read again without an event, and when, by the monotonic clock."""
-        return {name: source.again for name, source in self._read.items() if source.again is not None}
+        return {name: source.retry for name, source in self._read.items() if source.retry is not None}
 
     def unready(self) -> bool:
         """Return whether a cluster is in the making: finding is worth another look in a second."""
-        return self._unready is not None and time.monotonic() < self._unready + PATIENCE
+        return self._unready is not None and time.monotonic() < self._unready + TIMEOUT
 
     def updated(self) -> None:
         """Drop the cached state after the stack changed."""
         self._held = None
 
-    def surprised(self) -> None:
+    def invalidated(self) -> None:
         """Note that something failed that should not have: the host may be different."""
         self._host = None
 
@@ -155,8 +155,8 @@ class SnapshotCache(Struct):
             if self._sources is None:
                 raise
             unready = any(finder.unready for finder in self._found)
-            told, ways = SourceResult(Parsed(), (str(error),)), ways_to_nodes(self._sources)
-            self._found = (SourceRead(told, unready=unready, node_routes=ways),)
+            reported, pod_paths = SourceResult(Parsed(), (str(error),)), routes_to_nodes(self._sources)
+            self._found = (SourceRead(reported, unready=unready, node_routes=pod_paths),)
         if not any(finder.unready for finder in self._found):
             self._unready = None
         elif self._unready is None or changes.maker:
@@ -167,10 +167,10 @@ class SnapshotCache(Struct):
             del self._read[name]
         return self._sources
 
-    def _source(self, source: Source, known: Collection[ObjectKey], changes: Changes) -> SourceRead:
+    def _source(self, source: Source, existing: Collection[ObjectKey], changes: Changes) -> SourceRead:
         """Read a source by whatever follows those of its type."""
         moved = changes.everything or changes.moved or changes.found
-        return self.followed(source.type).read(source, known, everything=changes.everything, moved=moved)
+        return self.followed(source.type).read(source, existing, everything=changes.everything, moved=moved)
 
     def followed(self, word: str) -> Followed[Any]:
         """Return what follows the sources of a type."""
@@ -194,10 +194,10 @@ class SnapshotCache(Struct):
         now = time.monotonic()
         if changes.everything or self._host is None or now > self._host[0] + HOST_FRESH:
             host = read_host(self.home, self.settings, self._held or HeldByState())
-            self._host = now, host, told_of_pools(self.settings, host)
+            self._host = now, host, notices_of_pools(self.settings, host)
         elif changes.routes:
             host = read_routes(self.settings, self._host[1])
-            self._host = self._host[0], host, told_of_pools(self.settings, host)
+            self._host = self._host[0], host, notices_of_pools(self.settings, host)
         return self._host[1:]
 
 

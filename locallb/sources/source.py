@@ -52,7 +52,7 @@ class SourceRead(Struct, frozen=True):
     """It is being created: nothing of it is known yet, which is not an error."""
     node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)
     """The ways to Nodes that are pods of another cluster, by theirs."""
-    again: float | None = None
+    retry: float | None = None
     """Time of the next read, by the monotonic clock, if no event reports changes; None: no such read."""
 
 
@@ -64,7 +64,9 @@ def with_stale(read: SourceRead, *stale: str) -> SourceRead:
 class Followed(Protocol[Source_contra]):
     """The sources of one type that the loop follows. For one thread."""
 
-    def read(self, source: Source_contra, known: Collection[ObjectKey], *, everything: bool, moved: bool) -> SourceRead:
+    def read(
+        self, source: Source_contra, existing: Collection[ObjectKey], *, everything: bool, moved: bool
+    ) -> SourceRead:
         """Return what a source has; from the first time on, follow it. Raises SourceError.
 
         Args:
@@ -86,7 +88,7 @@ class SourceType(ABC, Generic[S]):
     """One type of source."""
 
     @abstractmethod
-    def read(self, source: S, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
+    def read(self, source: S, home: Home, existing: Collection[ObjectKey], *, keep: bool) -> SourceRead:
         """Read one source.
 
         Args:
@@ -144,7 +146,7 @@ class Found(Struct, Generic[Source_co], frozen=True):
     """A cluster is being created, or changed during the search: a search in a second finds more."""
     node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)
     """Its routes to Nodes of clusters that another finder may have."""
-    gone: tuple[ClusterName, ...] = ()
+    removed: tuple[ClusterName, ...] = ()
     """Clusters that disappeared since the last search. A later one of the same name is another cluster."""
 
 
@@ -184,8 +186,8 @@ def finder_type(finder_word: str) -> FinderType[Any]:
 
 def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
     """Return the access to the live clusters among `sources`, as far as it is known."""
-    known = {}
+    existing = {}
     for source in sources:
         with suppress(ClientError):
-            known[source.cluster] = source_type(source.type).access(source, root) if source.live else None
-    return {cluster: access for cluster, access in known.items() if access}
+            existing[source.cluster] = source_type(source.type).access(source, root) if source.live else None
+    return {cluster: access for cluster, access in existing.items() if access}

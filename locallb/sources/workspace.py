@@ -68,7 +68,7 @@ class Workspace(Struct, frozen=True):
     """Without a cache: as `read_snapshot` has it."""
     _memo: AnyMemo = field(default_factory=Memo)
     _planned: Memo[Plan] = field(default_factory=Memo)
-    _told: Memo[Plan] = field(default_factory=Memo)
+    _reported: Memo[Plan] = field(default_factory=Memo)
     _refused: RefusedObjects = field(default_factory=RefusedObjects)
 
     def configured(self, settings: Settings) -> Workspace:
@@ -112,7 +112,7 @@ class Workspace(Struct, frozen=True):
         snapshot = self._refused.of(result.snapshot, read_refusals(self.home))
         result = result if snapshot is result.snapshot else replace(result, snapshot=snapshot)
         plan = self._planned.of(None, partial(make_plan, memo=self._memo), result.snapshot, self.settings)
-        return result, self._told.of(None, _as_observed, plan, down, silent)
+        return result, self._reported.of(None, _as_observed, plan, down, silent)
 
     def find_refusals(self, plan: Plan, keys: Iterable[ObjectKey]) -> bool:
         """Return whether Envoy refuses objects of these load balancers that weren't known; the next plan does without.

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from locallb.guarded import atomic, locks
-from locallb.guarded.reader import opened, read_if_there, read_up_to
+from locallb.guarded.reader import opened, read_if_present, read_up_to
 from locallb.model.errors import ClientError
 from locallb.model.system_errors import SCARCE, UNTOLD, refusal
 
@@ -27,7 +27,7 @@ UNFINISHED = atomic.ENDING
 """Ending of a file that is being written. One that a crash left is neither overwritten nor read."""
 LARGEST = 64 << 20
 """Bytes that a file in a shared directory may have at most, unless its reader says less."""
-LOCK_PATIENCE = 30.0
+LOCK_TIMEOUT = 30.0
 """Seconds to wait for another writer of a directory, who may be waiting for an Envoy."""
 _SAFELY = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 """How to open what another user may have put there: no link is followed, a FIFO doesn't wait for its writer."""
@@ -56,13 +56,13 @@ class SharedFile(NamedTuple):
     """Owner's user id."""
 
 
-def write_beside(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> Path:
+def write_sibling(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> Path:
     """Write `text` to a new file next to `path` and return its path; `durable`: it survives a power cut.
 
     Raises FilesError; then no file remains.
     """
-    with _beside(path, text, mode, durable=durable) as beside:
-        return beside
+    with _sibling(path, text, mode, durable=durable) as sibling:
+        return sibling
 
 
 def write(path: Path, text: str, *, mode: int = PRIVATE, durable: bool = False) -> None:
@@ -79,12 +79,12 @@ def write_all(texts: Mapping[Path, str], *, mode: int = PRIVATE, durable: bool =
     with ExitStack() as stack:
         try:
             for path, text in texts.items():
-                whole[path] = stack.enter_context(_beside(path, text, mode, durable=durable))
-            for path, beside in whole.items():
-                beside.replace(path)
+                whole[path] = stack.enter_context(_sibling(path, text, mode, durable=durable))
+            for path, sibling in whole.items():
+                sibling.replace(path)
         except (FilesError, OSError) as error:
-            for beside in whole.values():
-                atomic.discard(beside)
+            for sibling in whole.values():
+                atomic.discard(sibling)
             if isinstance(error, FilesError):
                 raise
             raise FilesError(f"{path} can't be replaced: {refusal(error)}") from error
@@ -105,15 +105,15 @@ def create(path: Path, text: str) -> None:
 
 
 @contextmanager
-def _beside(path: Path, text: str, mode: int, *, durable: bool) -> Iterator[Path]:
+def _sibling(path: Path, text: str, mode: int, *, durable: bool) -> Iterator[Path]:
     """Write `text` to a new file, which counts as being written meanwhile. Raises FilesError."""
     with ExitStack() as stack:
         try:
             written = atomic.written(atomic.temporary_name(path), text.encode(), mode, durable=durable)
-            beside = stack.enter_context(written)
+            sibling = stack.enter_context(written)
         except OSError as error:
             raise FilesError(f"{path} can't be written: {refusal(error)}") from error
-        yield beside
+        yield sibling
 
 
 def read(path: Path, limit: int = LARGEST) -> str | None:
@@ -122,7 +122,7 @@ def read(path: Path, limit: int = LARGEST) -> str | None:
     Bytes that aren't UTF-8 become U+FFFD. A pipe isn't waited for, and no more than `limit` bytes are read.
     """
     try:
-        data = read_if_there(path, limit)
+        data = read_if_present(path, limit)
         return None if data is None else data.decode(errors="replace")
     except OSError as error:
         raise FilesError(f"{path} can't be read: {refusal(error)}") from error
@@ -170,11 +170,11 @@ def locked(directory: Path) -> Iterator[None]:
 
 
 def _wait_for_lock(descriptor: int, directory: Path) -> None:
-    deadline = time.monotonic() + LOCK_PATIENCE
-    while not locks.taken(descriptor):
+    deadline = time.monotonic() + LOCK_TIMEOUT
+    while not locks.claimed(descriptor):
         if time.monotonic() > deadline:
             raise FilesError(
-                f"{directory} has been locked by another process for {LOCK_PATIENCE:g} s:"
+                f"{directory} has been locked by another process for {LOCK_TIMEOUT:g} s:"
                 f" find it with `fuser {directory}`, end it and run again"
             )
         time.sleep(_PAUSE)

@@ -18,12 +18,12 @@ from locallb.model.pacing import Backoff, Pace
 from locallb.storage import stamps
 from locallb.threads.supervised import SupervisedThread, Task
 
-STEP, MOST = 20, 50
+STEP, MAX = 20, 50
 """Milliseconds: as soon as nothing more happens for the first, at the latest after the second. The watch wakes as often
 as the first says: with 5 it took a percent of a core for nothing."""
-LOOK = 0.25
+INSPECT = 0.25
 """Seconds between two looks at what stands under a name."""
-CHANGES = Pace(first=LOOK, longest=2.0, calm=4.0)
+CHANGES = Pace(first=INSPECT, longest=2.0, idle=4.0)
 """Of a file that changes: one that is rewritten again and again, in place, is read less and less often."""
 
 
@@ -51,22 +51,22 @@ class FolderWatch:
         while not self._stopped.is_set():
             with suppress(OSError, RuntimeError):  # absent, unreadable, or no inotify left: looked at again below
                 self._watch(_identity(self._directory))
-            if not self._stopped.wait(LOOK):
+            if not self._stopped.wait(INSPECT):
                 self._changed()
 
     def _watch(self, identity: tuple[int, ...] | None) -> None:
         """Watch the directory that stands there now, until it is another one."""
-        while identity is None and not self._stopped.wait(LOOK):
+        while identity is None and not self._stopped.wait(INSPECT):
             identity = _identity(self._directory)
             if identity is not None:
                 self._changed()
         changes = watch(
             self._directory,
             watch_filter=None,
-            debounce=MOST,
+            debounce=MAX,
             step=STEP,
             stop_event=self._stopped,
-            rust_timeout=int(LOOK * 1000),
+            rust_timeout=int(INSPECT * 1000),
             yield_on_timeout=True,
             raise_interrupt=False,
             recursive=True,
@@ -88,20 +88,20 @@ class WatchedFile:
     def __init__(self, path: Path, changed: Callable[[Path], None]) -> None:
         self._path = path
         self._changed = changed
-        self._seen = stamps.stamp_of(path)
+        self._observed = stamps.stamp_of(path)
         self._backoff = Backoff(CHANGES)
 
-    def look(self, now: float) -> None:
+    def inspect(self, now: float) -> None:
         """Call `changed` if it is time to look, and it is another one than at the last look."""
         if not self._backoff.is_due(now):
             return
-        seen = stamps.stamp_of(self._path)
-        if seen != self._seen:
+        observed = stamps.stamp_of(self._path)
+        if observed != self._observed:
             self._changed(self._path)
             self._backoff = self._backoff.failed(now, 0)
         else:
             self._backoff = self._backoff.succeeded(now)
-        self._seen = seen
+        self._observed = observed
 
 
 class FileWatch:
@@ -109,20 +109,20 @@ class FileWatch:
 
     def __init__(self, files: Iterable[Path], changed: Callable[[Path], None]) -> None:
         self._files = [WatchedFile(path, changed) for path in files]
-        self._thread = SupervisedThread(Task.FILES, "watch files", self._look)
+        self._thread = SupervisedThread(Task.FILES, "watch files", self._inspect)
         self._thread.start()
 
     def stop(self) -> None:
         """End."""
         self._thread.stop()
 
-    def _look(self) -> None:
-        while not self._thread.stopped.wait(LOOK):
+    def _inspect(self) -> None:
+        while not self._thread.stopped.wait(INSPECT):
             for file in self._files:
-                file.look(time.monotonic())
+                file.inspect(time.monotonic())
 
 
 def _identity(path: Path) -> tuple[int, ...] | None:
     """Return which directory stands there; None if none does."""
-    seen = stamps.stamp_of(path)
-    return seen and seen[:2]
+    observed = stamps.stamp_of(path)
+    return observed and observed[:2]

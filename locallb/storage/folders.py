@@ -103,15 +103,15 @@ def read_folder(  # noqa: PLR0913 - each optional one is a choice of its own
 
     """
     before = before or Folder()
-    known = {file.path: file for file in before.files}
+    existing = {file.path: file for file in before.files}
     top = os.path.realpath(directory) if contained else ""
     try:
-        return _Walk(endings, limits, known, changes, patient=True, top=top).read(directory)
+        return _Walk(endings, limits, existing, changes, patient=True, top=top).read(directory)
     except _ChangedError:
-        return _Walk(endings, limits, known, changes, patient=False, top=top).read(directory)
+        return _Walk(endings, limits, existing, changes, patient=False, top=top).read(directory)
 
 
-def read_again(directory: Path, name: str, limits: Limits) -> FolderFile | None:
+def read_anew(directory: Path, name: str, limits: Limits) -> FolderFile | None:
     """Read one file; None where it isn't one that lies here only, can be read and stands still."""
     walk = _Walk((), limits, {}, None, patient=True)
     try:
@@ -132,7 +132,7 @@ class _Walk(Struct):
 
     endings: tuple[str, ...]
     limits: Limits
-    known: Mapping[str, FolderFile]
+    existing: Mapping[str, FolderFile]
     """The files as they were, sorted by path."""
     changes: NamedChanges | None
     patient: bool
@@ -155,8 +155,8 @@ class _Walk(Struct):
             self._take_alone(directory)
         except OSError as error:
             raise FolderError(refusal(error)) from error
-        same = self.files.keys() == self.known.keys()  # then they are sorted already
-        files = tuple(map(self.files.__getitem__, self.known if same else sorted(self.files)))
+        same = self.files.keys() == self.existing.keys()  # then they are sorted already
+        files = tuple(map(self.files.__getitem__, self.existing if same else sorted(self.files)))
         is_plain = self.is_plain and not any(file.why for file in files)
         return Folder(files, tuple(sorted(self.links)), tuple(sorted(self.outside)), is_plain)
 
@@ -170,11 +170,11 @@ class _Walk(Struct):
     def _list(self, directory: int, prefix: str, depth: int) -> None:
         if self.changes:
             self.changes.add(directory, prefix)
-        known = self.known.get
+        existing = self.existing.get
         with os.scandir(directory) as entries:
             for entry in entries:
                 path = prefix + entry.name
-                if (file := known(path)) and file.stamp and self._is_as_before(entry, file.stamp):
+                if (file := existing(path)) and file.stamp and self._is_as_before(entry, file.stamp):
                     self._add(file)
                 elif not entry.name.startswith("."):
                     self._take(directory, entry, path, depth)
@@ -237,7 +237,7 @@ class _Walk(Struct):
         if before.st_size > self.limits.file:
             return FolderFile(path, why=f"it has {before.st_size} bytes, more than {self.limits.file}")
         data = read_up_to(descriptor, self.limits.file)
-        if self.patient and _look(before) != _look(os.fstat(descriptor)):
+        if self.patient and _inspect(before) != _inspect(os.fstat(descriptor)):
             raise _ChangedError
         settled = time.time_ns() - before.st_ctime_ns > _SETTLED
         stamp = stamps.stamp(before) if settled else None
@@ -267,5 +267,5 @@ def _is_directory(link: os.DirEntry[str]) -> bool:
         return False
 
 
-def _look(status: os.stat_result) -> tuple[int, int]:
+def _inspect(status: os.stat_result) -> tuple[int, int]:
     return status.st_size, status.st_mtime_ns

@@ -10,12 +10,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from locallb.storage.folders import Folder, Limits, counted, read_again, read_folder
+from locallb.storage.folders import Folder, Limits, counted, read_anew, read_folder
 from locallb.storage.named_changes import NamedChanges
 
 FEW = 64
 """Files that are looked at each time: it costs less than to have the kernel follow them."""
-_MOST = 100
+_MAX = 100
 """Names of files that are looked at one by one."""
 
 
@@ -33,9 +33,9 @@ class FollowedFolder:
 
     def read(self, directory: Path, before: Folder | None) -> Folder:
         """Read it as `read_folder` does, of which `before` came the last time. Raises FolderError."""
-        again = self._again(directory, before) if before and before is self._folder else None
+        retry = self._retry(directory, before) if before and before is self._folder else None
         self._folder = None
-        self._folder = again or self._whole(directory, before)
+        self._folder = retry or self._whole(directory, before)
         return self._folder
 
     def close(self) -> None:
@@ -52,16 +52,16 @@ class FollowedFolder:
             self._used = sum(counted(len(file.data)) for file in folder.files)
         return folder
 
-    def _again(self, directory: Path, before: Folder) -> Folder | None:
+    def _retry(self, directory: Path, before: Folder) -> Folder | None:
         """Return what it has with named files read again; None where more may be different."""
         names = self._changes.names()
-        if names is None or len(names) > _MOST or not self._changes.follow(directory):
+        if names is None or len(names) > _MAX or not self._changes.follow(directory):
             return None
         files, used = list(before.files), self._used
         for name in names:
             place = self._places.get(name)
             if place is not None:
-                file = read_again(directory, name, self._limits)
+                file = read_anew(directory, name, self._limits)
                 if file is None:
                     return None
                 used += counted(len(file.data)) - counted(len(files[place].data))

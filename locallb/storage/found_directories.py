@@ -17,12 +17,12 @@ _FOUND: dict[str, tuple[_Stamps, ProxyDirectory]] = {}
 """By path."""
 
 
-def find_again(proxies: Proxies, proxy: ProxyId) -> ProxyDirectory | None:
+def find_former(proxies: Proxies, proxy: ProxyId) -> ProxyDirectory | None:
     """Return what `Proxies.find` does. Raises ProxiesError."""
     path = f"{proxies.root}/{proxy}"
-    now, known = _stamps(path), _FOUND.get(path)
-    if known and known[0] == now:
-        return known[1]
+    now, existing = _stamps(path), _FOUND.get(path)
+    if existing and existing[0] == now:
+        return existing[1]
     found = proxies.find(proxy)
     if found and found.owner and now:
         _FOUND[path] = now, found

@@ -23,7 +23,7 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
 
     A text that isn't UTF-8 comes back as it was. Raises FilesError; then the file is untouched.
     """
-    beside = atomic.temporary_name(path)
+    sibling = atomic.temporary_name(path)
     try:
         with opened(path, follow=False) as file:
             before, status = read_up_to(file.fileno(), _LARGEST + 1), os.fstat(file.fileno())
@@ -32,18 +32,18 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
         after = change(before.decode(errors="surrogateescape")).encode(errors="surrogateescape")
         atomic.remove_abandoned_of(path)
         if after != before:
-            _replace(path, beside, after, status)
+            _replace(path, sibling, after, status)
     except OSError as error:
-        atomic.discard(beside)
+        atomic.discard(sibling)
         why = "it is a link" if path.is_symlink() else refusal(error)
         raise FilesError(f"{path} can't be changed: {why}") from error
 
 
-def _replace(path: Path, beside: Path, text: bytes, status: os.stat_result) -> None:
-    with atomic.new_file(beside, 0o600) as descriptor:
+def _replace(path: Path, sibling: Path, text: bytes, status: os.stat_result) -> None:
+    with atomic.new_file(sibling, 0o600) as descriptor:
         atomic.write_all(descriptor, text)
         os.fchown(descriptor, status.st_uid, status.st_gid)
-        shutil.copystat(path, beside, follow_symlinks=False)  # with what SELinux says of it
-        os.utime(beside)
+        shutil.copystat(path, sibling, follow_symlinks=False)  # with what SELinux says of it
+        os.utime(sibling)
         os.fsync(descriptor)
-        beside.replace(path)  # while it counts as being written
+        sibling.replace(path)  # while it counts as being written

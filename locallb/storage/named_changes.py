@@ -101,10 +101,10 @@ def _events(queue: int) -> Iterator[tuple[int, int, str]]:
 
     What comes meanwhile stays for the next time: whoever writes on and on would keep us here.
     """
-    (left,) = _SIZE.unpack(fcntl.ioctl(queue, termios.FIONREAD, bytes(_SIZE.size)))
-    while left > 0:
+    (remaining,) = _SIZE.unpack(fcntl.ioctl(queue, termios.FIONREAD, bytes(_SIZE.size)))
+    while remaining > 0:
         data = os.read(queue, _AT_ONCE)
-        left -= len(data)
+        remaining -= len(data)
         position = 0
         while position < len(data):
             number, mask, _, length = _EVENT.unpack_from(data, position)

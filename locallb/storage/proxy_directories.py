@@ -108,9 +108,9 @@ class Proxies:
             atomic.remove_abandoned(directory.path)
             self._sign(directory.path, owner, name)
         elif directory and any(directory.path.iterdir()):
-            whose = f"belongs to {directory.owner}" if directory.owner else f"has no readable {OWNER}"
+            owned_by = f"belongs to {directory.owner}" if directory.owner else f"has no readable {OWNER}"
             raise ProxiesError(
-                f"proxy {proxy} of {owner} can't be made: {directory.path} {whose}; look at it and remove it"
+                f"proxy {proxy} of {owner} can't be made: {directory.path} {owned_by}; look at it and remove it"
             )
         else:
             self._publish(proxy, owner, name)
@@ -186,11 +186,11 @@ class Proxies:
             atomic.remove_abandoned(path)
 
     def _publish(self, proxy: ProxyId, owner: Owner, name: ProxyName) -> None:
-        beside = self.root / f".{proxy}.{secrets.token_hex(4)}{files.UNFINISHED}"
+        sibling = self.root / f".{proxy}.{secrets.token_hex(4)}{files.UNFINISHED}"
         try:
-            paths.private_directory(beside)
-            files.write(beside / OWNER, _text(owner, name))
-            beside.rename(self.path(proxy))
+            paths.private_directory(sibling)
+            files.write(sibling / OWNER, _text(owner, name))
+            sibling.rename(self.path(proxy))
         except (OSError, paths.PlaceError, files.FilesError) as error:
             made = self.find(proxy)  # by what else of the same proxy needs it, at the same moment
             if made is None or made.owner != owner:
@@ -199,10 +199,10 @@ class Proxies:
 
     def _remove_unfinished(self, proxy: ProxyId) -> None:
         """Remove the remains of runs that were killed while they made the directory."""
-        for beside in self.root.glob(f".{self.path(proxy).name}.*{files.UNFINISHED}"):
-            if _UNFINISHED.fullmatch(beside.name):
+        for sibling in self.root.glob(f".{self.path(proxy).name}.*{files.UNFINISHED}"):
+            if _UNFINISHED.fullmatch(sibling.name):
                 with suppress(ProxiesError):  # they may still write to it: then they remove it
-                    self.remove(ProxyId(beside.name))
+                    self.remove(ProxyId(sibling.name))
 
     def _sign(self, path: Path, owner: Owner, name: ProxyName) -> None:
         try:

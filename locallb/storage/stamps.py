@@ -13,9 +13,7 @@ Stamp: TypeAlias = tuple[int, int, int, int]
 
 
 def stamp(status: os.stat_result) -> Stamp:
-    """Return the values that differ once a file was replaced or changed, including the change time, which can't be
-    set.
-    """
+    """Return the values that differ once a file was replaced or changed; the change time can't be set."""
     return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
 
 

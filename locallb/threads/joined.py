@@ -81,18 +81,18 @@ class Joined(Generic[Question, Answer]):
 
     def _answer(self, own: _Ticket[Question, Answer]) -> None:
         with self._entrance:
-            taken, self._waiting = self._waiting, []
-            self._expected = max(0, self._expected - len(taken))
+            claimed, self._waiting = self._waiting, []
+            self._expected = max(0, self._expected - len(claimed))
             self._count()
         try:
-            answers = self._serve([ticket.question for ticket in taken])
-            for ticket, answer in zip(taken, answers, strict=True):
+            answers = self._serve([ticket.question for ticket in claimed])
+            for ticket, answer in zip(claimed, answers, strict=True):
                 ticket.answer, ticket.done = answer, True
         except Exception as error:  # noqa: BLE001 - it is everybody's who asked
-            for ticket in taken:
+            for ticket in claimed:
                 ticket.error, ticket.done = error, True
         finally:
-            left = [ticket for ticket in taken if not ticket.done and ticket is not own]
-            if left:  # this thread is told to end; the others ask again
+            remaining = [ticket for ticket in claimed if not ticket.done and ticket is not own]
+            if remaining:  # this thread is told to end; the others ask again
                 with self._entrance:
-                    self._waiting = [*left, *self._waiting]
+                    self._waiting = [*remaining, *self._waiting]

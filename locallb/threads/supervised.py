@@ -20,7 +20,7 @@ from locallb.model.system_errors import of_host
 from locallb.threads.jitter import jitter
 from locallb.threads.tally import Tally
 
-AGAIN = Pace(first=0.05, longest=5.0, calm=10.0)
+RETRY_DELAY = Pace(first=0.05, longest=5.0, idle=10.0)
 """When work begins again. Never long: what made it fail may be over, and others wait for it."""
 
 
@@ -88,10 +88,10 @@ class Threads:
         """Return how often something escaped, for every task."""
         return {**dict.fromkeys(Task, 0), **self._counts.counts()}
 
-    def trouble(self, subject: str | None = None) -> str:
+    def failure(self, subject: str | None = None) -> str:
         """Return why a thread is in trouble; one that works for `subject`, if that is named. Empty if none is."""
-        troubles = tuple(self._troubles.copy().values())
-        return next((sentence for about, sentence in troubles if subject in {None, about}), "")
+        failures = tuple(self._troubles.copy().values())
+        return next((sentence for about, sentence in failures if subject in {None, about}), "")
 
     def escaped(self, task: Task, thread: str, error: BaseException) -> str:
         """Count and tell what escaped; return the sentence."""
@@ -104,13 +104,13 @@ class Threads:
                 self._listen(Escape(task, thread, sentence))
         return sentence
 
-    def troubled(self, who: object, subject: str, sentence: str) -> None:
+    def troubled(self, party: object, subject: str, sentence: str) -> None:
         """Note that a thread waits to begin again."""
-        self._troubles[who] = subject, sentence
+        self._troubles[party] = subject, sentence
 
-    def well(self, who: object) -> None:
+    def healthy(self, party: object) -> None:
         """Record that it works again, or is not needed any more."""
-        self._troubles.pop(who, None)
+        self._troubles.pop(party, None)
 
 
 THREADS = Threads()
@@ -133,7 +133,7 @@ class SupervisedThread:
         subject: str = "",
         failed: Callable[[str], None] = lambda _sentence: None,
         stopped: threading.Event | None = None,
-        pace: Pace = AGAIN,
+        pace: Pace = RETRY_DELAY,
     ) -> None:
         self.task = task
         self.name = name
@@ -151,7 +151,7 @@ class SupervisedThread:
     def stop(self) -> None:
         """Do it no more: `work` sees that it is stopped, and doesn't begin again."""
         self.stopped.set()
-        THREADS.well(self)
+        THREADS.healthy(self)
 
     def join(self, seconds: float | None = None) -> bool:
         """Wait for the end; return whether it has ended. One that never began has."""
@@ -162,7 +162,7 @@ class SupervisedThread:
     def _run(self) -> None:
         while not self.stopped.is_set():
             try:
-                THREADS.well(self)
+                THREADS.healthy(self)
                 self._backoff = self._backoff.succeeded(time.monotonic())
                 self._work()
                 if not self.stopped.is_set():
@@ -170,7 +170,7 @@ class SupervisedThread:
             except BaseException as error:  # noqa: BLE001 - also what libraries in other languages raise
                 with suppress(BaseException):  # no memory left to tell it, for instance
                     self._wait(error)
-        THREADS.well(self)  # it may have been stopped just before it noted its trouble
+        THREADS.healthy(self)  # it may have been stopped just before it noted its trouble
 
     def _wait(self, error: BaseException) -> None:
         """Report it, and wait until it is time to begin again; whatever breaks off because it is stopped is fine."""

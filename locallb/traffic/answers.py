@@ -61,12 +61,12 @@ def _details(statistics: Sequence[JsonObject]) -> Mapping[str, Details]:
             _, upstream, word = str(statistic["name"]).split(".")
             numbers.setdefault(upstream, {})[word] = statistic["value"]
     return {
-        upstream: Details(words.get(SENT, 0), words.get(RECEIVED, 0), latencies.get(upstream, Latencies()))
-        for upstream, words in numbers.items()
+        upstream: Details(terms.get(SENT, 0), terms.get(RECEIVED, 0), latencies.get(upstream, Latencies()))
+        for upstream, terms in numbers.items()
     }
 
 
-def _histograms(said: JsonObject) -> Mapping[str, Latencies]:
+def _histograms(stated: JsonObject) -> Mapping[str, Latencies]:
     """Read bins since the beginning, such as `{"lower_bound": 1, "width": 0.1, "count": 3}`."""
     return {
         str(histogram["name"]).split(".")[1]: Latencies(
@@ -75,5 +75,5 @@ def _histograms(said: JsonObject) -> Mapping[str, Latencies]:
                 for total in histogram.get("totals", ())
             }
         )
-        for histogram in said.get("details", ())
+        for histogram in stated.get("details", ())
     }

@@ -21,13 +21,13 @@ from locallb.traffic.table import TrafficRow, traffic_rows
 _AT_ONCE = 16
 
 
-def traffic(plan: Plan, patience: float | None = None) -> tuple[TrafficRow, ...]:
-    """Return what flows through every Service of the plan; who hasn't answered after `patience` seconds is silent."""
+def traffic(plan: Plan, timeout: float | None = None) -> tuple[TrafficRow, ...]:
+    """Return what flows through every Service of the plan; who hasn't answered after `timeout` seconds is silent."""
     workers = ThreadPoolExecutor(_AT_ONCE)
-    asked = {planned.proxy.name: workers.submit(_figures, planned.proxy) for planned in plan.proxies}
-    answered, _ = wait(asked.values(), patience)
+    requested = {planned.proxy.name: workers.submit(_figures, planned.proxy) for planned in plan.proxies}
+    answered, _ = wait(requested.values(), timeout)
     workers.shutdown(wait=False, cancel_futures=True)
-    read = {name: future.result() for name, future in asked.items() if future in answered}
+    read = {name: future.result() for name, future in requested.items() if future in answered}
     answers = {name: answer for name, answer in read.items() if answer is not None}
     rejections = {name: count for name, (_, count) in answers.items() if count is not None}
     return traffic_rows(plan, {name: figures for name, (figures, _) in answers.items()}, rejections)

@@ -113,8 +113,8 @@ class UpstreamFigures(Struct, frozen=True):
     def __add__(self, other: UpstreamFigures) -> UpstreamFigures:
         places = sorted({*self.backends, *other.backends})
         both = {place: self.backends.get(place, Counts()) + other.backends.get(place, Counts()) for place in places}
-        known = [figures.details for figures in (self, other) if figures.details]
-        return UpstreamFigures(both, sum(known[1:], known[0]) if known else None)
+        existing = [figures.details for figures in (self, other) if figures.details]
+        return UpstreamFigures(both, sum(existing[1:], existing[0]) if existing else None)
 
     @property
     def total(self) -> Counts:

@@ -32,7 +32,7 @@ IDLE = 5.0
 _LOCK = "logs.lock"
 _MODE = 0o660
 """As the admin socket: a container's group may speak."""
-_PATIENCE = 2.0
+_TIMEOUT = 2.0
 """Seconds that a message may take once it began."""
 _PAUSE = 0.05
 """Seconds without new connections where one couldn't be taken."""
@@ -128,8 +128,8 @@ class Reading:
     def messages(self, seconds: float) -> Iterator[tuple[Tap, bytes]]:
         """Yield messages as they come, for so long, and from whom."""
         until = time.monotonic() + seconds
-        while (left := until - time.monotonic()) > 0:
-            for key, _ in self._selector.select(left):
+        while (remaining := until - time.monotonic()) > 0:
+            for key, _ in self._selector.select(remaining):
                 tap, stream = key.data
                 if stream is None:
                     self._accept(tap)
@@ -161,7 +161,7 @@ class Reading:
     def _accept(self, tap: Tap) -> None:
         try:
             connection, _ = tap.socket.accept()
-            connection.settimeout(_PATIENCE)
+            connection.settimeout(_TIMEOUT)
             self._selector.register(connection, selectors.EVENT_READ, (tap, connection.makefile("rb")))
         except OSError:  # no descriptor is left, and who calls waits all the same
             time.sleep(_PAUSE)
@@ -194,7 +194,7 @@ def _message(stream: BinaryIO) -> bytes:
 def _locked(directory: Path) -> int:
     """Be the only reader, until this process ends, however it does."""
     descriptor = locks.opened(directory / _LOCK)
-    if not locks.taken(descriptor):
+    if not locks.claimed(descriptor):
         os.close(descriptor)
         raise LogError(f"another `locallb logs` reads the proxy in {directory}: end that first")
     return descriptor

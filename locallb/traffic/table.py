@@ -65,10 +65,10 @@ def upstreams_of(plan: Plan) -> Iterator[Sequence[Upstream]]:
         yield part.part.upstreams if part else of_proxies.get(placement.proxy, ())
 
 
-def first(plan: Plan, most: int) -> tuple[Plan, int]:
+def first(plan: Plan, maximum: int) -> tuple[Plan, int]:
     """Return the plan of the first Services that fit, with at most so many rows, and how many rows are left out."""
     counts = Counter(row.key for row in traffic_rows(plan, {}))
-    placements = tuple(_fitting(plan.placements, counts, most))
+    placements = tuple(_fitting(plan.placements, counts, maximum))
     names = {placement.proxy for placement in placements}
     proxies = tuple(planned for planned in plan.proxies if planned.proxy.name in names)
     left_out = sum(counts.values()) - sum(counts[placement.key] for placement in placements)
@@ -81,11 +81,11 @@ def since(current: Iterable[TrafficRow], before: Iterable[TrafficRow]) -> tuple[
     return tuple(replace(row, figures=row.figures.since(earlier.get(row.name, row.figures))) for row in current)
 
 
-def _fitting(placements: Iterable[Placement], counts: Mapping[ObjectKey, int], most: int) -> Iterator[Placement]:
+def _fitting(placements: Iterable[Placement], counts: Mapping[ObjectKey, int], maximum: int) -> Iterator[Placement]:
     """Yield the items that still fit: one with too many rows is skipped in favour of the next."""
     for placement in placements:
-        if counts[placement.key] <= most:
-            most -= counts[placement.key]
+        if counts[placement.key] <= maximum:
+            maximum -= counts[placement.key]
             yield placement
 
 

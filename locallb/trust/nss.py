@@ -58,5 +58,5 @@ def _entry(place: str, name: str, flags: str) -> StoreEntry:
     return StoreEntry(name, fingerprints(_certutil(place, "-L", "-n", name, "-a")), flags.startswith(_BELIEVED))
 
 
-def _certutil(place: str, *words: str) -> str:
-    return run(("certutil", "-d", f"sql:{place}", *words))
+def _certutil(place: str, *terms: str) -> str:
+    return run(("certutil", "-d", f"sql:{place}", *terms))

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from locallb.model.identities import Fingerprint
 
-_TOLD = 16
+_REPORTED = 16
 """Digits of a fingerprint in a name: 64 bits."""
 
 
@@ -45,7 +45,7 @@ class TrustStore(Struct, frozen=True):
 
     kind: Kind
     place: str
-    asks: str
+    requires: str
     """Requesting user."""
     entries: tuple[StoreEntry, ...] = ()
     """Entries that could be of local-lb."""
@@ -80,13 +80,13 @@ class TrustStep(Struct, frozen=True):
     @property
     def why(self) -> str:
         """Say what for."""
-        return f"{'believed' if self.adds else 'no longer believed'} by {self.store.asks}"
+        return f"{'believed' if self.adds else 'no longer believed'} by {self.store.requires}"
 
     @property
     def commands(self) -> tuple[tuple[str, ...], ...]:
         """Return what a person would type."""
         typed = tuple((_ADD if self.adds else _REMOVE)[self.store.kind](self))
-        return tuple(("sudo", *words) for words in typed) if self.store.by_root else typed
+        return tuple(("sudo", *terms) for terms in typed) if self.store.by_root else typed
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -103,24 +103,24 @@ class TrustPlan(Struct, frozen=True):
 
 def entry_name(uid: int, fingerprint: Fingerprint) -> str:
     """Return under which name a user's authority is put into stores."""
-    return f"local-lb-{uid}-{fingerprint[:_TOLD]}"
+    return f"local-lb-{uid}-{fingerprint[:_REPORTED]}"
 
 
-def plan_trust(known: Believed, stores: Sequence[TrustStore], uid: int) -> TrustPlan:
+def plan_trust(existing: Believed, stores: Sequence[TrustStore], uid: int) -> TrustPlan:
     """Have every store believe this authority, and no other that this user had it believe."""
     steps: list[TrustStep] = []
     for store in stores:
-        believed = any(entry.believed and known.fingerprint in entry.fingerprints for entry in store.entries)
-        steps += _removed(store, uid, but=known.fingerprint if believed else "")
-        name = entry_name(uid, known.fingerprint)
-        steps.append(TrustStep(store, True, name, known.fingerprint, known.file, done=believed))
+        believed = any(entry.believed and existing.fingerprint in entry.fingerprints for entry in store.entries)
+        steps += _removed(store, uid, but=existing.fingerprint if believed else "")
+        name = entry_name(uid, existing.fingerprint)
+        steps.append(TrustStep(store, True, name, existing.fingerprint, existing.file, done=believed))
     return TrustPlan(tuple(steps), tuple(_lacking(steps)))
 
 
-def plan_untrust(known: Believed | None, stores: Sequence[TrustStore], uid: int) -> TrustPlan:
+def plan_untrust(existing: Believed | None, stores: Sequence[TrustStore], uid: int) -> TrustPlan:
     """Remove all entries of this user's `ca trust`; entries of other programs stay, and are reported."""
     steps = [step for store in stores for step in _removed(store, uid)]
-    notes = [note for store in stores for note in _of_others(store, known, uid)]
+    notes = [note for store in stores for note in _of_others(store, existing, uid)]
     return TrustPlan(tuple(steps), (*_lacking(steps), *notes))
 
 
@@ -142,9 +142,9 @@ def _of_ours(entry: StoreEntry, uid: int) -> Fingerprint:
     return next(named, Fingerprint(""))
 
 
-def _of_others(store: TrustStore, known: Believed | None, uid: int) -> Iterator[str]:
+def _of_others(store: TrustStore, existing: Believed | None, uid: int) -> Iterator[str]:
     for entry in store.entries:
-        if known and known.fingerprint in entry.fingerprints and not _of_ours(entry, uid):
+        if existing and existing.fingerprint in entry.fingerprints and not _of_ours(entry, uid):
             yield f"{store.place} has your authority as {entry.name}, which `ca trust` didn't put there: it stays"
 
 

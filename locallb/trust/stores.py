@@ -40,13 +40,13 @@ FIREFOXES = (
     "Library/Application Support/Firefox/Profiles",
 )
 """Where Firefox has its profiles."""
-_MOST = 32
+_MAX = 32
 """Profiles that are looked at."""
 _NO_CERTUTIL = "it takes certutil (Debian: apt install libnss3-tools; Fedora: dnf install nss-tools)"
 _BY_ROOT = "it is root's to change: run the lines above with sudo"
 
 
-def look() -> tuple[TrustStore, ...]:
+def inspect() -> tuple[TrustStore, ...]:
     """Return every store of this host, with what it has of local-lb. Raises PlaceError."""
     home = paths.home()
     mac = sys.platform == "darwin"
@@ -55,7 +55,7 @@ def look() -> tuple[TrustStore, ...]:
 
 def doubting(fingerprint: Fingerprint) -> tuple[str, ...]:
     """Return who on this host doesn't believe an authority. Raises PlaceError."""
-    return tuple(dict.fromkeys(store.asks for store in look() if not believes(store, fingerprint)))
+    return tuple(dict.fromkeys(store.requires for store in inspect() if not believes(store, fingerprint)))
 
 
 def change(step: TrustStep) -> None:
@@ -87,25 +87,25 @@ def _keychain(home: Path) -> Iterator[TrustStore]:
 
 def _chromiums(home: Path) -> Iterator[TrustStore]:
     places = [home / place for place in CHROMIUMS]
-    existing = [place for place in places if _is_there(place / nss.DATABASE)]
+    existing = [place for place in places if _exists(place / nss.DATABASE)]
     for place in existing or places[:1]:
         yield _nss(place, "Chromium, and browsers made of it")
 
 
 def _firefoxes(home: Path) -> Iterator[TrustStore]:
     profiles = (path.parent for place in FIREFOXES for path in sorted((home / place).glob(f"*/{nss.DATABASE}")))
-    for profile in islice(profiles, _MOST):
+    for profile in islice(profiles, _MAX):
         yield _nss(profile, "Firefox")
 
 
-def _nss(place: Path, asks: str) -> TrustStore:
-    exists = _is_there(place / nss.DATABASE)
-    return _with_entries(TrustStore(Kind.NSS, str(place), asks, exists=exists, lacks=_forbidden(place)))
+def _nss(place: Path, requires: str) -> TrustStore:
+    exists = _exists(place / nss.DATABASE)
+    return _with_entries(TrustStore(Kind.NSS, str(place), requires, exists=exists, lacks=_forbidden(place)))
 
 
 def _forbidden(place: Path) -> str:
     """Return why this user shouldn't change a store; empty where nothing is against it."""
-    nearest = next(path for path in (place / nss.DATABASE, place, *place.parents) if _is_there(path))
+    nearest = next(path for path in (place / nss.DATABASE, place, *place.parents) if _exists(path))
     with suppress(OSError):
         if (owner := nearest.stat().st_uid) != os.geteuid():
             return f"{nearest} belongs to user {owner}: run this as that user"
@@ -127,7 +127,7 @@ def _with_entries(store: TrustStore) -> TrustStore:
         return replace(store, lacks=str(error))
 
 
-def _is_there(path: Path) -> bool:
+def _exists(path: Path) -> bool:
     try:
         path.stat()
     except OSError:

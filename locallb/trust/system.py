@@ -19,7 +19,7 @@ from locallb.trust.plan import StoreEntry, TrustStep, entry_name, system_file
 from locallb.trust.tools import TrustError, fingerprints, run
 
 _LARGEST = 1 << 16
-_MOST = 256
+_MAX = 256
 _READABLE = 0o644
 _HASH = re.compile(r"SHA-256 hash: ([0-9A-F]{64})")
 
@@ -28,7 +28,7 @@ def entries(place: Path) -> tuple[StoreEntry, ...]:
     """Return what could be of local-lb in a directory. Raises TrustError."""
     try:
         named = (path for path in paths.entries(place, ".crt") if path.name.startswith("local-lb"))
-        return tuple(StoreEntry(path.stem, fingerprints(_text(path))) for path in islice(named, _MOST))
+        return tuple(StoreEntry(path.stem, fingerprints(_text(path))) for path in islice(named, _MAX))
     except OSError as error:
         raise TrustError(f"{place} can't be read: {refusal(error)}") from None
     except FilesError as error:
@@ -62,8 +62,8 @@ def keychain_entries(place: str, uid: int, subject: str) -> tuple[StoreEntry, ..
 
 def change_keychain(step: TrustStep) -> None:
     """Carry out a step. Raises TrustError."""
-    for words in step.commands:
-        run(words)
+    for terms in step.commands:
+        run(terms)
 
 
 def _put(path: Path, text: str | None) -> None:

@@ -11,7 +11,7 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Fingerprint
 from locallb.programs.program import Program, ProgramError
 
-PATIENCE = 60
+TIMEOUT = 60
 """Seconds for a tool; gathering the system's certificates takes some."""
 _PEM = re.compile(r"-----BEGIN CERTIFICATE-----[\sA-Za-z0-9+/=]{1,65536}-----END CERTIFICATE-----")
 
@@ -20,10 +20,10 @@ class TrustError(ClientError):
     """A store can't be read or changed: one sentence."""
 
 
-def run(words: Sequence[str]) -> str:
+def run(terms: Sequence[str]) -> str:
     """Run a tool and return what it says. Raises TrustError with the last that it complained of."""
     try:
-        return Program(tuple(words), PATIENCE).output()
+        return Program(tuple(terms), TIMEOUT).output()
     except ProgramError as error:
         raise TrustError(str(error)) from None
 

@@ -35,7 +35,7 @@ class Cause(StrEnum):
     """The file that tells how a cluster is reached is different; the subject is the cluster."""
     KIND = "kind"
     """Which clusters a finder finds may be different; the subject is the one concerned, if it was one."""
-    ORDERS = "orders"
+    OVERRIDES = "orders"
     """An override for a Service began or ended."""
     ROUTES = "routes"
     """This host has other routes."""

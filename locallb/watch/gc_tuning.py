@@ -36,7 +36,7 @@ def set_aside() -> None:
     gc.freeze()
 
 
-def look_through() -> None:
+def collect_all() -> None:
     """Collect all that is garbage, also among what was set aside, and set aside what stays."""
     gc.unfreeze()
     set_aside()

@@ -1,7 +1,7 @@
 """The loop: waits for marks, plans, updates what differs, and tells what happened; until it is stopped.
 
 One thread decides; triggers only mark. Not here: what is seen (`planner`), when to look (`schedule`), what differs and
-how it is applied (`converge`), what ended or was changed by others (`troubles`).
+how it is applied (`converge`), what ended or was changed by others (`failures`).
 """
 
 from __future__ import annotations
@@ -37,20 +37,20 @@ from locallb.watch.converging.outcome import Outcome
 from locallb.watch.converging.work import FEW, Work
 from locallb.watch.delays import Delay, delays
 from locallb.watch.events import Cause, Converged, Delayed, Failed, Listener, Mark, Pulse, Stopped, Updated
-from locallb.watch.look import Look, planned_event
+from locallb.watch.failures.failures import Failures
+from locallb.watch.failures.outages import proxies_of
+from locallb.watch.inspect import Pass, planned_event
 from locallb.watch.marks.hangs import HangWatch
 from locallb.watch.marks.inbox import Inbox
 from locallb.watch.marks.schedule import Schedule
 from locallb.watch.marks.triggers import Triggers
-from locallb.watch.planner import Planner, next_look
-from locallb.watch.troubles.outages import proxies_of
-from locallb.watch.troubles.troubles import Troubles
+from locallb.watch.planner import Planner, next_check
 
 FULL_PASS = 60.0
 """Seconds after which every source is read and everything planned again, whatever the triggers said."""
 TICK = 5.0
 """Seconds after which an idle loop shows that it is alive."""
-AGAIN = 1.0
+RETRY_DELAY = 1.0
 """Seconds between two looks at a cluster that is in the making."""
 SHARE = 0.1
 """Seconds that an update may take although something new has come; what takes longer stays under way."""
@@ -86,14 +86,14 @@ class Loop:
         self._converger = Converger(home, engine, self._end_hanging, bell=self._inbox.wake)
         self._last: tuple[Plan, Mapping[ObjectKey, str]] | None = None
         """What was planned last, and the digests of that."""
-        self._troubles = Troubles(observe)
+        self._troubles = Failures(observe)
         self._hangs = HangWatch(lambda name: self.mark(Mark(Cause.HANG, name)))
         self._delays: tuple[Delay, ...] = ()
         self._epoch = time.time() - time.monotonic()
         """What a time of the monotonic clock lacks to one since the epoch."""
         self._silent: frozenset[SilentPort] = frozenset()
         """Ports with backends that take no connections, as proxies reported last."""
-        self._asked: Sequence[PlannedProxy] = ()
+        self._requested: Sequence[PlannedProxy] = ()
         """Proxies that are asked whether they hang."""
         self.pulse = Pulse(time.monotonic())
         """Shows other threads whether the thread of `run` goes on."""
@@ -122,20 +122,20 @@ class Loop:
 
     def run(self) -> None:
         """Converge until stopped. May be called again after an unexpected exception."""
-        self._planner.doubted()
+        self._planner.doubtful()
         self._take(Mark(Cause.START))
         try:
             while not self._stopped.is_set():
                 now = time.monotonic()
                 self.pulse = Pulse(now)
-                self._schedule = self._schedule.rung(now).alarmed(now + FULL_PASS, Mark(Cause.FULL))
-                at = self._schedule.look_at(self._converger.going_on) if self._leads() else None
+                self._schedule = self._schedule.timer_fired(now).alarmed(now + FULL_PASS, Mark(Cause.FULL))
+                at = self._schedule.inspect_at(self._converger.going_on) if self._leads() else None
                 moments = (now + TICK, at, self._schedule.rings_at(), self._converger.next_time)
                 until = min(moment for moment in moments if moment is not None)
                 self._take(*self._inbox.take(until - time.monotonic()))  # also where a look is due already
                 self._go_on()
                 if at is not None and at <= now:
-                    self._look()
+                    self._inspect()
                 self._publish_delays()
         finally:
             if self._stopped.is_set():
@@ -161,7 +161,7 @@ class Loop:
             self._listen(Failed(str(error), _kind(error)))
         else:
             if outcome.ended:
-                self._tell(outcome, outcome.since)
+                self._report(outcome, outcome.since)
 
     def _go_on(self) -> None:
         """Go on with what is under way, and look again where some of it has ended."""
@@ -179,7 +179,7 @@ class Loop:
 
     def _break_off(self, error: Exception, marks: Iterable[Mark] = ()) -> None:
         """Try again as a whole: whatever was done before it broke off is in the state, or in its journal."""
-        self._planner.doubted()
+        self._planner.doubtful()
         self._listen(Failed(str(error), _kind(error)))
         self._take(*marks)
         self._schedule = self._schedule.broken(time.monotonic(), jitter())
@@ -188,41 +188,41 @@ class Loop:
         for mark in marks:
             self._schedule = self._schedule.marked(time.monotonic(), mark)
 
-    def _look(self) -> None:
+    def _inspect(self) -> None:
         """Plan again, and update what differs until something else asks for attention."""
-        look = Look.at(time.monotonic(), self._schedule)
-        self._schedule = self._schedule.taken(look.began)
-        self.pulse = Pulse(look.began, busy=True)
+        inspect = Pass.at(time.monotonic(), self._schedule)
+        self._schedule = self._schedule.claimed(inspect.began)
+        self.pulse = Pulse(inspect.began, busy=True)
         try:
-            with gc_tuning.filling() if Cause.START in look.causes else nullcontext():
-                reading, plan = self._read(look.marks, look.began)
-            self._converge(reading, plan, look)
-            self._schedule = self._schedule.well()
-            if look.causes & _WHOLE:
-                self._look_after(plan)
+            with gc_tuning.filling() if Cause.START in inspect.causes else nullcontext():
+                reading, plan = self._read(inspect.marks, inspect.began)
+            self._converge(reading, plan, inspect)
+            self._schedule = self._schedule.healthy()
+            if inspect.causes & _WHOLE:
+                self._follow_up(plan)
         except _ERRORS as error:
-            self._break_off(error, look.marks)
+            self._break_off(error, inspect.marks)
 
     def _read(self, marks: frozenset[Mark], began: float) -> tuple[SnapshotResult, Plan]:
         if self._planner.open(marks) or self._converger.is_overtaken:
             self._converger.learn()
             self._planner.updated()
         self._troubles.hung(self._hangs.hanging)
-        self._troubles.silences = self._troubles.silences.seen(began, self._silent)
+        self._troubles.silences = self._troubles.silences.observed(began, self._silent)
         down, silent = self._troubles.outages.lasting(began), self._troubles.silences.published
         reading, plan = self._planner.read_and_plan(marks, down, silent)
         self._schedule = self._schedule.back(time.monotonic(), self._planner.back)
         if self._planner.unready():
-            self._schedule = self._schedule.alarmed(time.monotonic() + AGAIN, Mark(Cause.KIND))
-        for cluster, at in self._planner.again().items():
+            self._schedule = self._schedule.alarmed(time.monotonic() + RETRY_DELAY, Mark(Cause.KIND))
+        for cluster, at in self._planner.retry().items():
             self._schedule = self._schedule.alarmed(at, Mark(Cause.SOURCE, cluster))
         self._ask_whether_they_hang(plan)
         return reading, plan
 
     def _ask_whether_they_hang(self, plan: Plan) -> None:
         """Have the proxies of this plan asked: what ends because it hangs is started again, and no other is."""
-        if plan.proxies is not self._asked:
-            self._asked, places = plan.proxies, Proxies.ours()
+        if plan.proxies is not self._requested:
+            self._requested, places = plan.proxies, Proxies.ours()
             self._hangs.follow({each.proxy.name: places.path(each.proxy.id) for each in plan.proxies})
 
     def _end_hanging(self, plan: Plan, keys: Collection[ObjectKey]) -> None:
@@ -233,25 +233,25 @@ class Loop:
             if hang and planned.root in keys and hanging.get(planned.proxy.name) is hang:
                 directory = Proxies.ours().path(planned.proxy.id)
                 with suppress(ClientError):  # the update finds that it doesn't answer, and tells
-                    runtime(planned.run.runtime).end_asked(directory, hang.process, hang.asked)
+                    runtime(planned.run.runtime).end_requested(directory, hang.process, hang.requested)
 
-    def _look_after(self, plan: Plan) -> None:
+    def _follow_up(self, plan: Plan) -> None:
         """Collect garbage, and look for what no event reports: files that others changed, proxies that answer again."""
-        gc_tuning.look_through()
+        gc_tuning.collect_all()
         logs.cut_all(paths.proxies_root())
         self._take(*(Mark(Cause.DRIFT, str(key)) for key in self._troubles.drifted(plan, self._converger)))
 
-    def _converge(self, reading: SnapshotResult, plan: Plan, look: Look) -> None:
+    def _converge(self, reading: SnapshotResult, plan: Plan, inspect: Pass) -> None:
         """Find what isn't as planned, and update what is due, the most urgent first, until there is something new."""
         wanted = self._converger.wanted(plan)
-        self._find_damage(reading, plan, look.marks)
+        self._find_damage(reading, plan, inspect.marks)
         work = self._converger.work(wanted, self._troubles.broken)
         due = self._due(work, plan, wanted)
         notices = self._troubles.notices()
-        self._listen(planned_event(look, reading, plan, work, planner=self._planner, notices=notices))
+        self._listen(planned_event(inspect, reading, plan, work, planner=self._planner, notices=notices))
         self._last = plan, wanted
         while due.keys and not self._stopped.is_set():
-            due = self._update(plan, wanted, due, look.first)
+            due = self._update(plan, wanted, due, inspect.first)
             if self._converger.is_overtaken or (due.keys and len(self._inbox)):
                 self._schedule = self._schedule.interrupted(time.monotonic(), due.patient)
                 self._take(*self._inbox.take(), Mark(Cause.RETRY))
@@ -264,11 +264,13 @@ class Loop:
     def _find_damage(self, reading: SnapshotResult, plan: Plan, marks: frozenset[Mark]) -> None:
         """Find what ended or was changed by others although the plan is the same."""
         now, chance = time.monotonic(), jitter()
-        fallen = self._troubles.fell(plan, marks)
-        self._converger.fell(fallen)
+        fallen = self._troubles.exited(plan, marks)
+        self._converger.exited(fallen)
         for key in fallen:
-            self._schedule = self._schedule.fell(now, key, self._converger.applied, chance)
-        self._look_by(next_look(reading), *self._troubles.look(reading, plan, self._planner.stale(), self._converger))
+            self._schedule = self._schedule.exited(now, key, self._converger.applied, chance)
+        self._check_by(
+            next_check(reading), *self._troubles.inspect(reading, plan, self._planner.stale(), self._converger)
+        )
         for name, at in self._troubles.replacements().items():
             self._schedule = self._schedule.alarmed(at, Mark(Cause.HANG, name))
 
@@ -279,20 +281,20 @@ class Loop:
         under_way = self._converger.under_way(wanted, work.broken)
         left_out = self._schedule.waiting(now, wanted) | under_way
         due = replace(work.without(left_out), overdue=self._schedule.overdue(now))
-        calm = self._schedule.calm_at(now, busy=due.urgent)
-        if not due.spare or calm <= now:
+        idle = self._schedule.idle_at(now, busy=due.urgent)
+        if not due.spare or idle <= now:
             return due
-        self._schedule = self._schedule.alarmed(calm, Mark(Cause.SPARE))
+        self._schedule = self._schedule.alarmed(idle, Mark(Cause.SPARE))
         return due.without(due.spare)
 
-    def _look_by(self, *moments: float | None) -> None:
+    def _check_by(self, *moments: float | None) -> None:
         """Look again by the first of these."""
         for at in moments:
-            self._schedule = self._schedule if at is None else self._schedule.looking(at)
+            self._schedule = self._schedule if at is None else self._schedule.reading(at)
 
-    def _update(self, plan: Plan, wanted: Mapping[ObjectKey, str], left: Work, first: float) -> Work:
+    def _update(self, plan: Plan, wanted: Mapping[ObjectKey, str], remaining: Work, first: float) -> Work:
         """Apply one batch; return what is left."""
-        batch, began = left.first(), time.monotonic()
+        batch, began = remaining.first(), time.monotonic()
         self.pulse = Pulse(began, busy=True)
         is_full = batch.patient and self._converger.is_full(began)
         if is_full:
@@ -304,15 +306,15 @@ class Loop:
         self._planner.ended()
         if outcome.ended:
             self._conclude(plan, wanted, outcome, first)
-        return left if is_full else left.without(batch.keys)
+        return remaining if is_full else remaining.without(batch.keys)
 
     def _is_enough(self, began: float) -> bool:
         """Return whether slow work is left running: a trigger is due, or the wait has reached its deadline."""
         now = time.monotonic()
-        moments = self._schedule.look_at(self._converger.going_on), self._schedule.rings_at()
+        moments = self._schedule.inspect_at(self._converger.going_on), self._schedule.rings_at()
         is_due = bool(len(self._inbox)) or any(at is not None and at <= now for at in moments)
-        is_told = not self._converger.has_ended or now - began < DEADLINE
-        return self._stopped.is_set() or not is_told or (is_due and now - began >= SHARE)
+        is_reported = not self._converger.has_ended or now - began < DEADLINE
+        return self._stopped.is_set() or not is_reported or (is_due and now - began >= SHARE)
 
     def _conclude(self, plan: Plan, wanted: Mapping[ObjectKey, str], outcome: Outcome, first: float) -> None:
         """Note and tell how updates ended."""
@@ -320,7 +322,7 @@ class Loop:
         began = outcome.since or ended
         hanging = self._hangs.hanging
         if outcome.failed:
-            self._planner.surprised()
+            self._planner.invalidated()
             names = proxies_of(plan, outcome.failed)
             suspects = [key for key in outcome.failed if names.get(key) not in hanging]
             if suspects and outcome.result.has_failed(REACHABLE) and self._planner.find_refusals(plan, suspects):
@@ -328,26 +330,26 @@ class Loop:
         repaired = self._troubles.repaired(ended, keys, outcome)
         done = [key for key in keys if key not in outcome.failed]
         failed = {key: wanted.get(key, "") for key in outcome.failed}
-        self._welcome(plan, self._troubles.returned(plan, keys, outcome, began, hanging))
-        self._look_by(self._troubles.outages.look_at(began))
+        self._proxy_returned(plan, self._troubles.returned(plan, keys, outcome, began, hanging))
+        self._check_by(self._troubles.outages.inspect_at(began))
         dependent = self._troubles.dependent(plan, outcome, self._planner.silent)
         now = time.monotonic()  # a proxy that hangs was waited for meanwhile: what failed isn't due already
         self._schedule = self._schedule.ended(now, done, failed, jitter(), dependent)
         self._schedule = self._schedule.repaired(now, repaired)
-        self._schedule = self._schedule.gone([key for key in done if key not in wanted])
-        self._tell(outcome, min(first, outcome.since or first))
+        self._schedule = self._schedule.removed([key for key in done if key not in wanted])
+        self._report(outcome, min(first, outcome.since or first))
 
-    def _tell(self, outcome: Outcome, first: float) -> None:
+    def _report(self, outcome: Outcome, first: float) -> None:
         now, keys = time.monotonic(), tuple(sorted(outcome.ended))
         took = now - outcome.since if outcome.since else 0.0
         changes = {op.value: count for op, count in outcome.result.changes.items()}
         self._listen(Updated(keys, took, now - first, changes, outcome.failed, outcome.untouched))
 
-    def _welcome(self, plan: Plan, proxies: Collection[str]) -> None:
+    def _proxy_returned(self, plan: Plan, proxies: Collection[str]) -> None:
         """Look again at all that is served by proxies that are back, and correct the statuses that said otherwise."""
         if proxies:
             served = [placement.key for placement in plan.placements if placement.proxy in proxies]
-            self._schedule = self._schedule.hurried(time.monotonic(), served)
+            self._schedule = self._schedule.expedited(time.monotonic(), served)
             self._take(Mark(Cause.RETRY))
 
 

@@ -17,14 +17,14 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
 from locallb.planning.statuses.unanswered import SilentPort
-from locallb.sources.orders import seconds_until
+from locallb.sources.overrides import seconds_until
 from locallb.sources.snapshot import SnapshotResult, unread
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import Workspace
 from locallb.watch.events import Cause, Mark
 from locallb.watch.marks.triggers import Triggers
 
-AGAIN = 5.0
+RETRY_DELAY = 5.0
 """Seconds between two looks at claims of the ledger that can't be read."""
 _WHOLE = frozenset({Cause.START, Cause.FULL, Cause.CONFIGURATION})
 _UNKNOWN = object()
@@ -55,9 +55,9 @@ class Planner(Struct):
         """Return which sources count as last read, and why."""
         return self._cache().stale()
 
-    def again(self) -> Mapping[ClusterName, float]:
+    def retry(self) -> Mapping[ClusterName, float]:
         """Return which sources are to be read again without an event, and when."""
-        return self._cache().again()
+        return self._cache().retry()
 
     def unready(self) -> bool:
         """Return whether a cluster is in the making."""
@@ -72,7 +72,7 @@ class Planner(Struct):
             self.configure()
         self.triggers.follow(self.settings)  # each time: it may have broken off at its beginning
         if not marks:  # it is time to try again what failed: the host may be different
-            self.surprised()
+            self.invalidated()
         back = any(mark.cause is Cause.RUNTIME and mark.subject for mark in marks)
         return back or self.engine.state_stamp() != self._state
 
@@ -117,13 +117,13 @@ class Planner(Struct):
         if self.engine.state_stamp() != self._state:
             self.updated()
 
-    def doubted(self) -> None:
+    def doubtful(self) -> None:
         """Note that the state may say anything."""
         self._state = _UNKNOWN
 
-    def surprised(self) -> None:
+    def invalidated(self) -> None:
         """Note that something failed that should not have: the host may be different."""
-        self._cache().surprised()
+        self._cache().invalidated()
 
     def stop(self) -> None:
         """Follow nothing any more."""
@@ -147,14 +147,14 @@ class Planner(Struct):
         self.mark(Mark(Cause.SOURCE, cluster))
 
 
-def next_look(result: SnapshotResult) -> float | None:
+def next_check(result: SnapshotResult) -> float | None:
     """Return when what was read isn't so any more, by the monotonic clock; None where that tells by itself.
 
     The first order is over then, or it is time to try again what could not be read of the ledger.
     """
-    left = [seconds_until(result.ends)] if result.ends else []
-    left += [AGAIN] if any(unread(result.snapshot.claims)) else []
-    return time.monotonic() + min(left) if left else None
+    remaining = [seconds_until(result.ends)] if result.ends else []
+    remaining += [RETRY_DELAY] if any(unread(result.snapshot.claims)) else []
+    return time.monotonic() + min(remaining) if remaining else None
 
 
 def changes_of(marks: Collection[Mark]) -> Changes:

@@ -14,7 +14,7 @@ from locallb.storage.key_pairs import key_pair_fault
 
 
 @pytest.mark.parametrize(
-    ("curve", "said"),
+    ("curve", "stated"),
     [
         ("P-256", ""),
         ("P-384", ""),
@@ -23,14 +23,14 @@ from locallb.storage.key_pairs import key_pair_fault
         ("brainpoolP256r1", "the curve brainpoolP256r1; make one on P-256"),
     ],
 )
-def test_only_curves_that_envoy_serves_with(curve: str, said: str, tmp_path: Path) -> None:
+def test_only_curves_that_envoy_serves_with(curve: str, stated: str, tmp_path: Path) -> None:
     """Others are refused by name, before a proxy hears of them."""
     out = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "crt"), "-subj", "/CN=shop.test"]
     make = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", f"ec_paramgen_curve:{curve}", "-nodes", *out]
     subprocess.run(make, check=True, capture_output=True)
     fault = key_pair_fault((tmp_path / "crt").read_bytes(), (tmp_path / "key").read_bytes())
-    assert said in fault
-    assert bool(fault) == bool(said)
+    assert stated in fault
+    assert bool(fault) == bool(stated)
 
 
 EXPLICIT = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-pkeyopt", "ec_param_enc:explicit")
@@ -38,7 +38,7 @@ EXPLICIT = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-pkeyopt", 
 
 @pytest.mark.envoy
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("requested", "stated"),
     [
         (("-newkey", "rsa:2048"), ""),
         (("-newkey", "rsa:3072"), ""),
@@ -53,13 +53,13 @@ EXPLICIT = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-pkeyopt", 
         (EXPLICIT, "its key is of a kind with which Envoy doesn't serve"),
     ],
 )
-def test_only_keys_that_envoy_serves_with(asked: tuple[str, ...], said: str, tmp_path: Path) -> None:
+def test_only_keys_that_envoy_serves_with(requested: tuple[str, ...], stated: str, tmp_path: Path) -> None:
     """As Envoy itself sees it; of every other one is told what to make in its place."""
     out = ["-keyout", str(tmp_path / "key"), "-out", str(tmp_path / "crt"), "-subj", "/CN=shop.test", "-nodes"]
-    subprocess.run(["openssl", "req", "-x509", *asked, *out], check=True, capture_output=True)
+    subprocess.run(["openssl", "req", "-x509", *requested, *out], check=True, capture_output=True)
     fault = key_pair_fault((tmp_path / "crt").read_bytes(), (tmp_path / "key").read_bytes())
-    assert said in fault
-    assert bool(fault) == bool(said) == (not serves_with(tmp_path))
+    assert stated in fault
+    assert bool(fault) == bool(stated) == (not serves_with(tmp_path))
 
 
 def serves_with(directory: Path) -> bool:

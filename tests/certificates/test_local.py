@@ -49,17 +49,21 @@ def test_there_is_a_successor_every_thirty_days_long_before_the_end(name: str, d
     made = [certificate(LocalAuthority(Fingerprint("ab"), DOMAINS, on), name, ["a.test"]) for on in days]
     changes = [before.digest != after.digest for before, after in pairwise(made)]
     assert sum(changes) == 1
-    assert {each.words for each in made} == {("local", name)}
+    assert {each.terms for each in made} == {("local", name)}
     assert RENEWED_DAYS * 2 < VALID_DAYS
 
 
 def test_certificate_changes_only_with_its_authority_or_hosts() -> None:
     """Only those: nothing else of the day."""
-    known = LocalAuthority(Fingerprint("ab"), DOMAINS, 20_000)
+    existing = LocalAuthority(Fingerprint("ab"), DOMAINS, 20_000)
     same, other = LocalAuthority(Fingerprint("ab"), (), 20_000), LocalAuthority(Fingerprint("cd"), DOMAINS, 20_000)
-    made = certificate(known, "web", ["a.test"])
+    made = certificate(existing, "web", ["a.test"])
     assert made == certificate(same, "web", ["a.test", "a.test"])
-    digests = {made.digest, certificate(other, "web", ["a.test"]).digest, certificate(known, "web", ["b.test"]).digest}
+    digests = {
+        made.digest,
+        certificate(other, "web", ["a.test"]).digest,
+        certificate(existing, "web", ["b.test"]).digest,
+    }
     assert len(digests) == 3
 
 

@@ -16,7 +16,7 @@ import pytest
 
 from locallb.certificates import store
 from locallb.certificates.local import DOMAINS, VALID_DAYS
-from locallb.certificates.signing import KeyPair, make_authority, seen
+from locallb.certificates.signing import KeyPair, make_authority, observed
 from locallb.certificates.store import AuthorityError
 from locallb.storage import files
 from locallb.storage.files import FilesError
@@ -59,17 +59,17 @@ def handshake(authority: bytes, pair: KeyPair, host: str, directory: Path) -> st
 def test_signed_certificate_is_trusted_for_its_hosts_only(place: Path, tmp_path: Path) -> None:
     """Hostnames, one label of a wildcard, addresses of both families; for ninety days, from a day ago."""
     real = dt.datetime.now(dt.UTC)
-    known = store.ensure(real)
-    pair = store.sign(known, ["a.test", "*.b.test", "127.77.0.5", "::1"], real)
+    existing = store.ensure(real)
+    pair = store.sign(existing, ["a.test", "*.b.test", "127.77.0.5", "::1"], real)
     assert key_pair_fault(pair.certificate, pair.key) == ""
     for host in ("a.test", "x.b.test", "127.77.0.5", "::1"):
-        assert handshake(known.pem.encode(), pair, host, tmp_path) == "", host
+        assert handshake(existing.pem.encode(), pair, host, tmp_path) == "", host
     for host in ("c.test", "x.y.b.test", "127.77.0.6"):
-        assert "mismatch" in handshake(known.pem.encode(), pair, host, tmp_path), host
-    made = seen(pair.certificate)
+        assert "mismatch" in handshake(existing.pem.encode(), pair, host, tmp_path), host
+    made = observed(pair.certificate)
     assert made.ends - real == dt.timedelta(days=VALID_DAYS) - dt.timedelta(microseconds=real.microsecond)
     assert dt.timedelta(hours=23) < real - made.begins < dt.timedelta(hours=25)
-    assert str(place) == str(known.directory)
+    assert str(place) == str(existing.directory)
 
 
 @pytest.mark.parametrize(("host", "why"), [("shop.example.com", "permitted subtree"), ("8.8.8.8", "permitted subtree")])
@@ -78,12 +78,12 @@ def test_authority_certificate_is_constrained_to_its_own_domains(
 ) -> None:
     """Whoever steals the key can't be a bank: the certificate of the authority itself says for what it counts."""
     real = dt.datetime.now(dt.UTC)
-    known = store.ensure(real)
-    pair = store.sign(known, [host], real)
-    assert why in handshake(known.pem.encode(), pair, host, tmp_path)
+    existing = store.ensure(real)
+    pair = store.sign(existing, [host], real)
+    assert why in handshake(existing.pem.encode(), pair, host, tmp_path)
     more = store.create((*DOMAINS, "example.com"), real, replace=True)
-    told = handshake(more.pem.encode(), store.sign(more, [host], real), host, tmp_path)
-    assert told == "" or host == "8.8.8.8"
+    reported = handshake(more.pem.encode(), store.sign(more, [host], real), host, tmp_path)
+    assert reported == "" or host == "8.8.8.8"
     assert place.exists()
 
 
@@ -96,7 +96,7 @@ def test_private_key_is_readable_by_owner_only_and_created_once(place: Path) -> 
 
             def make(_number: int) -> str:
                 ready.wait()
-                return store.ensure(NOW).seen.fingerprint
+                return store.ensure(NOW).observed.fingerprint
 
             assert len(set(pool.map(make, range(20)))) == 1
     finally:
@@ -107,9 +107,9 @@ def test_private_key_is_readable_by_owner_only_and_created_once(place: Path) -> 
 
 def test_the_authority_ends_before_what_it_signs_would(place: Path) -> None:
     """Nothing outlives it."""
-    known = store.ensure(NOW)
-    pair = store.sign(known, ["a.test"], known.seen.ends - MINUTE)
-    assert seen(pair.certificate).ends == known.seen.ends
+    existing = store.ensure(NOW)
+    pair = store.sign(existing, ["a.test"], existing.observed.ends - MINUTE)
+    assert observed(pair.certificate).ends == existing.observed.ends
     assert place.exists()
 
 
@@ -164,11 +164,11 @@ def test_unusable_authority_files_are_reported_and_kept(
     before = sorted((path.name, path.lstat().st_mtime_ns) for path in place.iterdir())
     with pytest.raises(AuthorityError) as caught:
         store.sign(store.ensure(NOW), ["a.test"], NOW)
-    told = str(caught.value)
-    assert complaint in told
-    assert "\n" not in told
-    assert ";" in told or ":" in told
-    assert "PRIVATE" not in told
+    reported = str(caught.value)
+    assert complaint in reported
+    assert "\n" not in reported
+    assert ";" in reported or ":" in reported
+    assert "PRIVATE" not in reported
     assert sorted((path.name, path.lstat().st_mtime_ns) for path in place.iterdir()) == before
 
 
@@ -178,11 +178,11 @@ def test_unusable_authority_files_are_reported_and_kept(
 )
 def test_a_clock_that_cannot_be_right_signs_nothing(moved: dt.timedelta, complaint: str, place: Path) -> None:
     """Before the authority begins and after its end."""
-    known = store.ensure(NOW)
+    existing = store.ensure(NOW)
     with pytest.raises(AuthorityError, match=complaint):
-        store.sign(known, ["a.test"], NOW + moved)
-    assert complaint in store.fault(known, NOW + moved)
-    assert store.fault(known, NOW) == ""
+        store.sign(existing, ["a.test"], NOW + moved)
+    assert complaint in store.fault(existing, NOW + moved)
+    assert store.fault(existing, NOW) == ""
     assert place.exists()
 
 
@@ -205,11 +205,11 @@ def test_a_lost_authority_is_made_again_and_a_replaced_one_is_another(place: Pat
     third = store.create((), NOW, replace=True)
     shutil.rmtree(place)
     fourth = store.ensure(NOW)
-    assert len({known.seen.fingerprint for known in (first, second, third, fourth)}) == 4
-    assert third.seen.domains == ()
-    assert fourth.seen.domains == DOMAINS
-    for known in (fourth,):
-        assert store.sign(known, ["a.test"], NOW).certificate.startswith(b"-----BEGIN CERTIFICATE")
+    assert len({existing.observed.fingerprint for existing in (first, second, third, fourth)}) == 4
+    assert third.observed.domains == ()
+    assert fourth.observed.domains == DOMAINS
+    for existing in (fourth,):
+        assert store.sign(existing, ["a.test"], NOW).certificate.startswith(b"-----BEGIN CERTIFICATE")
 
 
 @pytest.mark.parametrize("unwritten", [store.KEY, store.CERTIFICATE])
@@ -217,17 +217,17 @@ def test_authority_that_cannot_be_replaced_is_kept(
     place: Path, monkeypatch: pytest.MonkeyPatch, unwritten: str
 ) -> None:
     """As on a full disk: with its key, and with nothing beside it."""
-    known, write = store.create(DOMAINS, NOW), files.write_beside
+    existing, write = store.create(DOMAINS, NOW), files.write_sibling
     before = {path.name: path.read_bytes() for path in place.iterdir()}
 
-    def full(path: Path, *words: Any, **named: Any) -> Path:  # noqa: ANN401 - those of `write_beside`
+    def full(path: Path, *terms: Any, **named: Any) -> Path:  # noqa: ANN401 - those of `write_sibling`
         if path.name == unwritten:
             raise FilesError("No space left on device")
-        return write(path, *words, **named)
+        return write(path, *terms, **named)
 
-    monkeypatch.setattr(files, "write_beside", full)
+    monkeypatch.setattr(files, "write_sibling", full)
     monkeypatch.setattr(files, "write", full)
     with pytest.raises(FilesError):
         store.create(DOMAINS, NOW, replace=True)
     assert {path.name: path.read_bytes() for path in place.iterdir()} == before
-    assert store.find() == known
+    assert store.find() == existing

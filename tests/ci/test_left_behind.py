@@ -35,9 +35,9 @@ def test_it(tmp_path):
     pids = [sleep(cwd=made, env={{}}), sleep(cwd=tmp_path, env={{}}), sleep(cwd="/")]
     if not os.fork():
         time.sleep(1000)
-    told = pathlib.Path({told!r})
-    told.with_suffix(".new").write_text(json.dumps([made, os.environ[{variable!r}], pids]))
-    told.with_suffix(".new").rename(told)
+    reported = pathlib.Path({reported!r})
+    reported.with_suffix(".new").write_text(json.dumps([made, os.environ[{variable!r}], pids]))
+    reported.with_suffix(".new").rename(reported)
     time.sleep({seconds})
 """
 ENVOY = """
@@ -49,9 +49,9 @@ def test_it():
         play.write("all.yaml", node(), service("web", port(8080, 30080)))
         play.configure(proxies={{"mode": "per-service", "spares": 1}})
         play.run("up", "--yes")
-        told = pathlib.Path({told!r})
-        told.with_suffix(".new").write_text(json.dumps([str(play.root), {variable!r}, envoys(play.root)]))
-        told.with_suffix(".new").rename(told)
+        reported = pathlib.Path({reported!r})
+        reported.with_suffix(".new").write_text(json.dumps([str(play.root), {variable!r}, envoys(play.root)]))
+        reported.with_suffix(".new").rename(reported)
         time.sleep({seconds})
 """
 PODMAN = """
@@ -62,12 +62,13 @@ def test_it():
     with podman() as own:
         run = ("run", "--detach", "--network", "none", "--rootfs", "/:O", "sleep", "1000")
         done = subprocess.run(own.command(*run), env=own.environment, capture_output=True, text=True)
-        asked = ("inspect", "--format", "{{{{.State.Pid}}}} {{{{.State.ConmonPid}}}}", done.stdout.strip())
-        pids = subprocess.run(own.command(*asked), env=own.environment, capture_output=True, text=True).stdout.split()
-        told = pathlib.Path({told!r})
+        requested = ("inspect", "--format", "{{{{.State.Pid}}}} {{{{.State.ConmonPid}}}}", done.stdout.strip())
+        listed = subprocess.run(own.command(*requested), env=own.environment, capture_output=True, text=True)
+        pids = listed.stdout.split()
+        reported = pathlib.Path({reported!r})
         news = [str(own.root), {variable!r}, list(map(int, pids)), done.stderr]
-        told.with_suffix(".new").write_text(json.dumps(news))
-        told.with_suffix(".new").rename(told)
+        reported.with_suffix(".new").write_text(json.dumps(news))
+        reported.with_suffix(".new").rename(reported)
         time.sleep({seconds})
 """
 CLUSTER = """
@@ -78,28 +79,29 @@ def test_it():
     root = tempfile.mkdtemp(prefix="llb-", dir="/tmp")
     with control_plane("c", pathlib.Path(root) / "c") as plane:
         pids = [process.pid for process in plane.processes.values()]
-        told = pathlib.Path({told!r})
-        told.with_suffix(".new").write_text(json.dumps([root, {variable!r}, pids]))
-        told.with_suffix(".new").rename(told)
+        reported = pathlib.Path({reported!r})
+        reported.with_suffix(".new").write_text(json.dumps([root, {variable!r}, pids]))
+        reported.with_suffix(".new").rename(reported)
         time.sleep({seconds})
 """
 
 
 @contextlib.contextmanager
-def running(place: Path, test: str, seconds: int, *words: str, **more: str) -> Iterator[subprocess.Popen[bytes]]:
+def running(place: Path, test: str, seconds: int, *terms: str, **more: str) -> Iterator[subprocess.Popen[bytes]]:
     """Run a test in a pytest of its own, until it has told what it started."""
-    told = place / "told.json"
-    (place / "test_it.py").write_text(test.format(told=str(told), variable=VARIABLE, seconds=seconds))
+    reported = place / "told.json"
+    (place / "test_it.py").write_text(test.format(reported=str(reported), variable=VARIABLE, seconds=seconds))
     (place / "pytest.ini").write_text("[pytest]\n")
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.left_behind", *words]
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "tests.left_behind", *terms]
+    retained = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     process = subprocess.Popen(
         [*command, f"--basetemp={place}/t", "test_it.py"],
-        cwd=place, env={**kept, "PYTHONPATH": str(CHECKOUT), **more}, stdout=subprocess.DEVNULL, start_new_session=True,
+        cwd=place, env={**retained, "PYTHONPATH": str(CHECKOUT), **more}, stdout=subprocess.DEVNULL,
+        start_new_session=True,
     )  # fmt: skip
     try:
-        becomes(lambda: told.exists() or process.poll() is not None)
-        assert told.exists()
+        becomes(lambda: reported.exists() or process.poll() is not None)
+        assert reported.exists()
         yield process
     finally:
         process.kill()
@@ -114,7 +116,7 @@ def becomes(fact: Callable[[], object]) -> None:
         time.sleep(0.02)
 
 
-def is_there(pid: int) -> bool:
+def exists(pid: int) -> bool:
     """Return whether a process runs."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
@@ -126,8 +128,8 @@ def with_word(word: str) -> list[str]:
     found = []
     for entry in Path("/proc").iterdir():
         with contextlib.suppress(OSError):
-            told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-            found += [entry.name] if entry.name.isdigit() and word.encode() in told else []
+            reported = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+            found += [entry.name] if entry.name.isdigit() and word.encode() in reported else []
     return found
 
 
@@ -149,9 +151,9 @@ def test_a_run_that_is_killed_leaves_nothing(tmp_path: Path, number: int, worker
             subprocess.Popen(["sleep", "1000"], env={VARIABLE: f"{session}0"}),
         ]
         try:
-            assert all(map(is_there, pids))
+            assert all(map(exists, pids))
             run.send_signal(number)
-            becomes(lambda: not any(map(is_there, pids)))
+            becomes(lambda: not any(map(exists, pids)))
             (of_neighbour,) = [str(other.pid) for other in others[1:]]
             becomes(lambda: with_word(session) == [of_neighbour])
             assert [other.poll() for other in others] == [None, None]
@@ -169,7 +171,7 @@ def test_a_run_that_ends_itself_is_not_followed_up(tmp_path: Path) -> None:
         made, session, pids = json.loads((tmp_path / "told.json").read_text())
         try:
             assert run.wait(SECONDS) == 0
-            assert all(map(is_there, pids))
+            assert all(map(exists, pids))
             reapers = [pid for pid in with_word(session) if b"reaper.py" in Path(f"/proc/{pid}/cmdline").read_bytes()]
             assert reapers == []
         finally:
@@ -186,7 +188,7 @@ def test_envoys_of_a_stage_end_with_its_run(tmp_path: Path) -> None:
         root, _, pids = json.loads((tmp_path / "told.json").read_text())
         assert len(pids) == 2
         run.kill()
-        becomes(lambda: not any(map(is_there, pids)))
+        becomes(lambda: not any(map(exists, pids)))
     shutil.rmtree(root)
 
 
@@ -200,7 +202,7 @@ def test_containers_of_a_podman_of_the_runs_own_end_with_it(tmp_path: Path) -> N
         root, _, pids, why = json.loads((tmp_path / "told.json").read_text())
         assert len(pids) == 2, why
         run.kill()
-        becomes(lambda: not any(map(is_there, pids)))
+        becomes(lambda: not any(map(exists, pids)))
     for mounted in reversed(mounts_below(root)):  # its storage, which no `system reset` has taken away
         subprocess.run(["umount", mounted], check=True)
     shutil.rmtree(root)
@@ -213,7 +215,7 @@ def test_a_cluster_of_the_run_ends_with_it(tmp_path: Path) -> None:
         root, _, pids = json.loads((tmp_path / "told.json").read_text())
         assert len(pids) > 1
         run.kill()
-        becomes(lambda: not any(map(is_there, pids)))
+        becomes(lambda: not any(map(exists, pids)))
     shutil.rmtree(root)
 
 
@@ -235,8 +237,8 @@ esac
         run.kill()
         becomes(lambda: with_word(session) == [])
         Path(made).rmdir()
-    asked = [line for line in log.read_text().splitlines() if line.startswith("docker")]
-    assert [line for line in asked if " rm " in line] == ["docker rm --force --volumes one"]
+    requested = [line for line in log.read_text().splitlines() if line.startswith("docker")]
+    assert [line for line in requested if " rm " in line] == ["docker rm --force --volumes one"]
 
 
 @pytest.mark.parametrize(
@@ -287,9 +289,9 @@ def test_a_podman_that_a_user_never_ran_is_not_asked(  # noqa: PLR0913 - a row a
 
 def test_end_monitors_kills_conmon_of_its_own_storage_only(tmp_path: Path) -> None:
     """Podman once forgot a container, which went on serving; a monitor of another storage isn't ours."""
-    words = ["bash", "-c", 'exec -a conmon bash -c "sleep 1000; true" conmon "$0"']
+    terms = ["bash", "-c", 'exec -a conmon bash -c "sleep 1000; true" conmon "$0"']
     ours, others = (
-        subprocess.Popen([*words, f"{tmp_path / name}/storage/c/userdata"], start_new_session=True)
+        subprocess.Popen([*terms, f"{tmp_path / name}/storage/c/userdata"], start_new_session=True)
         for name in ("one", "two")
     )
     try:
@@ -298,7 +300,7 @@ def test_end_monitors_kills_conmon_of_its_own_storage_only(tmp_path: Path) -> No
         child = int(Path(f"/proc/{ours.pid}/task/{ours.pid}/children").read_text())
         assert end_monitors(tmp_path / "one") == 1
         assert ours.wait(10) == -signal.SIGKILL
-        becomes(lambda: not is_there(child))
+        becomes(lambda: not exists(child))
         assert others.poll() is None
         assert end_monitors(tmp_path / "one") == 0
     finally:

@@ -63,11 +63,11 @@ def project(tmp_path: Path) -> Path:
 
 def run(project: Path, script: str) -> tuple[int, list[str]]:
     """Run a script as CI runs its own: gives its exit code and what it says at the end."""
-    code, _, end = told(project, script)
+    code, _, end = reported(project, script)
     return code, end
 
 
-def told(project: Path, script: str) -> tuple[int, str, list[str]]:
+def reported(project: Path, script: str) -> tuple[int, str, list[str]]:
     """Run a script as CI runs its own: gives its exit code, what it says first, and what at the end."""
     head = "set -euo pipefail; . tests/tiers.sh; trap summary EXIT\n"
     done = subprocess.run(
@@ -133,7 +133,7 @@ def test_all_tiers_that_fail_are_named_and_the_first_gives_the_exit_code(project
 
 def test_an_interrupt_ends_the_run(project: Path) -> None:
     """Whoever interrupts wants no other tier; what is under way ends itself first, as pytest does."""
-    code, first, _ = told(project, "timed one bash -c 'kill -INT $PPID; sleep 1; exit 2'; timed two echo begun")
+    code, first, _ = reported(project, "timed one bash -c 'kill -INT $PPID; sleep 1; exit 2'; timed two echo begun")
     assert code == 130
     assert "begun" not in first
 
@@ -149,7 +149,7 @@ words() { echo "$1 begins"; meet "$@"; echo "$1 ends"; }
 
 def test_lanes_run_at_the_same_time_and_the_output_of_each_is_whole(project: Path) -> None:
     """In the order of their names; each begun tier is told at once, and its time at the end."""
-    code, first, end = told(project, f"{MEET}side_by_side one two; timed after true")
+    code, first, end = reported(project, f"{MEET}side_by_side one two; timed after true")
     assert code == 0
     for name in ("one", "two"):
         assert f"{name} begins\n{name} ends\n" in first
@@ -163,7 +163,7 @@ def test_lanes_run_at_the_same_time_and_the_output_of_each_is_whole(project: Pat
 def test_failed_tests_of_parallel_lanes_are_repeated_after_all_lanes_end(project: Path) -> None:
     """Each tier's failures are repeated separately; the rest of a lane runs before that."""
     lanes = "one() {\n tier flaky\n tier steady\n echo one ends\n}\ntwo() {\n tier other\n echo two ends\n}\n"
-    code, first, end = told(project, f"{lanes}side_by_side one two; tier steady")
+    code, first, end = reported(project, f"{lanes}side_by_side one two; tier steady")
     assert code == 0
     assert named(end, "flaky") == ["test_it.py::test_flaky[a b]", "test_it.py::test_other"]
     assert named(end, "failed") == []
@@ -177,7 +177,7 @@ def test_failed_tests_of_parallel_lanes_are_repeated_after_all_lanes_end(project
 def test_a_lane_that_fails_keeps_nothing_from_running(project: Path) -> None:
     """What failed twice is named, each with its tier, and no other tier's failures are taken for it."""
     lanes = "one() {\n tier broken\n tier other\n}\ntwo() {\n timed words false\n tier steady\n}\n"
-    code, _, end = told(project, f"{lanes}side_by_side one two; timed after true")
+    code, _, end = reported(project, f"{lanes}side_by_side one two; timed after true")
     assert code != 0
     assert named(end, "failed") == ["test_it.py::test_broken"]
     assert named(end, "failed tier") == ["make broken: what failed, once more", "words"]
@@ -204,7 +204,7 @@ def test_the_exit_code_is_that_of_whichever_lane_failed(project: Path, failing: 
 def test_interrupt_also_ends_parallel_lanes(project: Path) -> None:
     """A shell's jobs in the background ignore interrupts, and so does all that they start."""
     asking = f"{sys.executable} -c 'import signal; print(signal.getsignal(signal.SIGINT))'"
-    _, first, _ = told(project, f"one() {{ timed asked {asking}; }}; side_by_side one")
+    _, first, _ = reported(project, f"one() {{ timed asked {asking}; }}; side_by_side one")
     assert "default_int_handler" in first
 
 
@@ -284,16 +284,16 @@ def judged(place: Path, *arguments: str, without: str = "nothing", tests: str = 
 
 def test_skip_without_root_fails_where_no_root_tier_runs_the_test(tmp_path: Path) -> None:
     """It would never run; tests that are skipped for other reasons pass."""
-    told = judged(tmp_path)
-    assert "1 failed, 2 skipped" in told
-    assert "test_it.py::test_unmarked[only root can do this] is skipped without root and runs in no tier" in told
+    reported = judged(tmp_path)
+    assert "1 failed, 2 skipped" in reported
+    assert "test_it.py::test_unmarked[only root can do this] is skipped without root and runs in no tier" in reported
 
 
 def test_a_test_without_a_tier_stops_the_run(tmp_path: Path) -> None:
     """With its name, before anything runs."""
-    told = judged(tmp_path, without="slow or ")
-    assert "no tier of CI runs test_it.py::test_slow: see the marks" in told
-    assert "skipped" not in told
+    reported = judged(tmp_path, without="slow or ")
+    assert "no tier of CI runs test_it.py::test_slow: see the marks" in reported
+    assert "skipped" not in reported
 
 
 def test_tests_of_the_checkout_are_left_out_where_there_is_none(tmp_path: Path) -> None:
@@ -323,9 +323,9 @@ def test_tests_of_the_checkout_are_left_out_where_there_is_none(tmp_path: Path) 
 )
 def test_tier_reads_only_files_that_can_have_a_test_of_it(text: str, selected: str, left_out: str) -> None:
     """By the marks in the text: a file's own ones are those of all its tests, others those of some."""
-    words = selections((CHECKOUT / "Makefile").read_text())
+    terms = selections((CHECKOUT / "Makefile").read_text())
     marks = named_marks(text)
-    assert {tier: marks.may_select(words[tier]) for tier in [*selected.split(), *left_out.split()]} == {
+    assert {tier: marks.may_select(terms[tier]) for tier in [*selected.split(), *left_out.split()]} == {
         **dict.fromkeys(selected.split(), True),
         **dict.fromkeys(left_out.split(), False),
     }
@@ -346,8 +346,8 @@ def test_mark_that_a_file_does_not_name_stops_the_run(tmp_path: Path) -> None:
     """Its tier wouldn't find the test."""
     (tmp_path / "elsewhere.py").write_text("import pytest\n\nlate = getattr(pytest.mark, 'slow')\n")
     tests = "from elsewhere import late\n\n@late\ndef test_it():\n    pass\n"
-    told = judged(tmp_path, "-p", "elsewhere", tests=tests)
-    assert "marks of test_it.py::test_it aren't named in their files" in told
+    reported = judged(tmp_path, "-p", "elsewhere", tests=tests)
+    assert "marks of test_it.py::test_it aren't named in their files" in reported
 
 
 def test_file_systems_of_containers_are_made_by_any_python() -> None:

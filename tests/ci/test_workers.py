@@ -37,14 +37,14 @@ import pytest
 def test_it(number, request):
     begun = time.monotonic()
     time.sleep(0.05)
-    told = [request.node.nodeid, os.environ.get("PYTEST_XDIST_WORKER", ""), begun, time.monotonic()]
+    reported = [request.node.nodeid, os.environ.get("PYTEST_XDIST_WORKER", ""), begun, time.monotonic()]
     with open({log!r}, "a") as log:
-        log.write(json.dumps(told) + "\\n")
+        log.write(json.dumps(reported) + "\\n")
     assert not os.environ.get("FAILS")
 """
 
 
-def ran(place: Path, *words: str, files: tuple[str, ...] = tuple(PLACES), **more: str) -> list[list[str | float]]:
+def ran(place: Path, *terms: str, files: tuple[str, ...] = tuple(PLACES), **more: str) -> list[list[str | float]]:
     """Run such files, and return for each test its id, its worker, its begin and its end."""
     log = place / "log"
     log.unlink(missing_ok=True)
@@ -55,7 +55,7 @@ def ran(place: Path, *words: str, files: tuple[str, ...] = tuple(PLACES), **more
     plugin = {"PYTHONPATH": str(place / "plugin")}
     (place / "plugin").mkdir(exist_ok=True)
     (place / "plugin/workers_plugin.py").write_text((CHECKOUT / "tests/workers.py").read_text())
-    command = [sys.executable, "-m", "pytest", "-q", "--import-mode=importlib", "-p", "workers_plugin", *words]
+    command = [sys.executable, "-m", "pytest", "-q", "--import-mode=importlib", "-p", "workers_plugin", *terms]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     done = subprocess.run(
         command, cwd=place, env={**environment, **plugin, **more}, capture_output=True, text=True, check=False,
@@ -67,32 +67,32 @@ def ran(place: Path, *words: str, files: tuple[str, ...] = tuple(PLACES), **more
 
 def test_a_group_has_one_worker_and_exclusive_tests_run_alone(tmp_path: Path) -> None:
     """Each test runs once; those that use up what is the whole user's begin when all others have ended."""
-    told = ran(tmp_path, "-n", "3", "--dist", "loadfile")
-    assert len(told) == sum(PLACES.values())
+    reported = ran(tmp_path, "-n", "3", "--dist", "loadfile")
+    assert len(reported) == sum(PLACES.values())
     by_group: dict[str, set[str | float]] = {}
-    for nodeid, worker, _, _ in told:
+    for nodeid, worker, _, _ in reported:
         by_group.setdefault(group(str(nodeid)), set()).add(worker)
     assert by_group.keys() == {"alone", "podman", "docker", "tests/e2e/test_d.py", "tests/envoy/test_e.py"}
     assert {len(each) for each in by_group.values()} == {1}
     assert len(set.union(*by_group.values())) > 1
-    alone = [float(begun) for nodeid, _, begun, _ in told if group(str(nodeid)) == "alone"]
-    others = [float(ended) for nodeid, _, _, ended in told if group(str(nodeid)) != "alone"]
+    alone = [float(begun) for nodeid, _, begun, _ in reported if group(str(nodeid)) == "alone"]
+    others = [float(ended) for nodeid, _, _, ended in reported if group(str(nodeid)) != "alone"]
     assert min(alone) > max(others)
 
 
 @pytest.mark.parametrize("files", [("e2e/test_scale.py",), ("e2e/test_d.py", "e2e/test_scale.py")])
 def test_few_files_run_as_well(tmp_path: Path, files: tuple[str, ...]) -> None:
     """With workers that get nothing."""
-    told = ran(tmp_path, "-n", "2", "--dist", "loadfile", files=files)
-    assert len(told) == sum(PLACES[name] for name in files)
+    reported = ran(tmp_path, "-n", "2", "--dist", "loadfile", files=files)
+    assert len(reported) == sum(PLACES[name] for name in files)
 
 
 def test_failed_tests_are_repeated_by_id(tmp_path: Path) -> None:
     """As `.ci/run` does it: in one process, with the ids that the workers told."""
     files = ("docker/test_a.py", "e2e/test_scale.py")
     ran(tmp_path, "-n", "2", "--dist", "loadfile", files=files, FAILS="1")
-    told = ran(tmp_path, "-n", "2", "--dist", "loadfile", "-n", "0", "--last-failed", files=files)
-    assert {(re.sub(r"\[.*", "", str(nodeid)), worker) for nodeid, worker, _, _ in told} == {
+    reported = ran(tmp_path, "-n", "2", "--dist", "loadfile", "-n", "0", "--last-failed", files=files)
+    assert {(re.sub(r"\[.*", "", str(nodeid)), worker) for nodeid, worker, _, _ in reported} == {
         ("tests/docker/test_a.py::test_it", ""),
         ("tests/e2e/test_scale.py::test_it", ""),
     }

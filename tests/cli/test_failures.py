@@ -17,11 +17,11 @@ NAME = re.compile(r"(?<![-/\w])(?:locallb|components)(?:\.[a-z_][a-z_0-9]*)+(?=[
 """A module, as code, scripts in tests and docstrings name one."""
 
 
-@pytest.mark.parametrize(("module", "kind"), failures._TOLD)
+@pytest.mark.parametrize(("module", "kind"), failures._REPORTED)
 def test_known_errors_are_shown_as_their_sentence(module: str, kind: str) -> None:
     """The error that each room raises, and whatever is derived from it: modules may move, this list has to follow."""
-    known: type[Exception] = getattr(import_module(module), kind)
-    derived = type("DerivedError", (known,), {"__init__": Exception.__init__})
+    existing: type[Exception] = getattr(import_module(module), kind)
+    derived = type("DerivedError", (existing,), {"__init__": Exception.__init__})
     assert failures.sentence(derived("x can't be had: do y")) == "x can't be had: do y"
 
 
@@ -40,9 +40,9 @@ def test_unknown_errors_are_shown_as_our_mistake_with_its_place() -> None:
 )
 def test_code_that_cannot_be_loaded_is_damaged_or_lacks_memory(error: Exception) -> None:
     """Neither is a mistake of ours, and both have a remedy."""
-    told = failures.sentence(error)
-    assert told.startswith("a library can't be loaded (")
-    assert "more memory, or install local-lb again" in told
+    reported = failures.sentence(error)
+    assert reported.startswith("a library can't be loaded (")
+    assert "more memory, or install local-lb again" in reported
 
 
 OF_PROJECTS = {"components.hosts"}
@@ -55,10 +55,10 @@ def test_every_module_that_a_text_names_is_there() -> None:
     files = [path for room in ("locallb", "components", "tests", "benchmarks") for path in (ROOT / room).rglob("*.py")]
     named = {(path, name) for path in files for name in NAME.findall(path.read_text(encoding="utf-8"))}
     assert len(named) > 100
-    assert sorted(f"{path}: {name}" for path, name in named if not _is_there(name) and name not in OF_PROJECTS) == []
+    assert sorted(f"{path}: {name}" for path, name in named if not _exists(name) and name not in OF_PROJECTS) == []
 
 
-def _is_there(name: str) -> bool:
+def _exists(name: str) -> bool:
     """Return whether a module or package has this name, or one has something of this name in it."""
     for length in range(name.count(".") + 1, 1, -1):
         path = Path(ROOT, *name.split(".")[:length])

@@ -51,9 +51,9 @@ def test_text_that_is_no_command_is_not_rewritten(text: str, invocation: Invocat
 
 def texts(tree: ast.AST) -> Iterator[str]:
     """Return the texts of a module that aren't docstrings."""
-    told = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    reported = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in told:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in reported:
             yield node.value
 
 

@@ -54,8 +54,8 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     check(made.run("preview", "--json"), "run")
     check(made.run("up", "--yes", "--json"), "run")
     check(made.run("refresh", "--yes", "--json"), "run")
-    for words in (["status"], ["status", "web", "odd"]):
-        check(made.run(*words, "--json"), "status")
+    for terms in (["status"], ["status", "web", "odd"]):
+        check(made.run(*terms, "--json"), "status")
     check(made.run("top", "--once", "--json"), "top")
     check(made.run("fault", "--json"), "fault")
     check(made.run("fault", "web", "--hang", "0.01%", "--json"), "fault")
@@ -63,14 +63,14 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     check(made.run("up", "--yes", "--json"), "run")
     check(made.run("open", "--json"), "open")
     check(made.run("fault", "--end", "--json"), "fault")
-    for words in (["web", "--backend", "127.0.0.1"], [], ["web"], ["--undo"]):
-        check(made.run("drain", *words, "--json"), "drain")
+    for terms in (["web", "--backend", "127.0.0.1"], [], ["web"], ["--undo"]):
+        check(made.run("drain", *terms, "--json"), "drain")
     for action in ("setup", "teardown", "status"):
         check(made.run("host", action, "--json"), "host")
     check(made.run("stack", "list", "--json"), "stack-list")
     with patch.dict(os.environ, XDG_DATA_HOME=str(made.root / "d")):
-        for words in (["show"], ["create"], ["show"], ["export"]):
-            check(made.run("ca", *words, "--json"), "ca")
+        for terms in (["show"], ["create"], ["show"], ["export"]):
+            check(made.run("ca", *terms, "--json"), "ca")
         for action in ("trust", "untrust"):
             check(made.run("ca", action, "--json"), "ca-trust")
     check(made.run("--stack", "mine", "init", "--json"), "init")
@@ -84,7 +84,7 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "code"),
+    ("terms", "code"),
     [
         (["open", "web"], 1),
         (["status", "nothing"], 1),
@@ -94,11 +94,11 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
         (["help", "nothing"], 1),
     ],
 )
-def test_a_failure_is_a_document_too(words: list[str], code: int) -> None:
+def test_a_failure_is_a_document_too(terms: list[str], code: int) -> None:
     """With the sentences of standard error, wherever a command fails: nothing on standard output would be no JSON."""
     with stage() as made:
         made.write("s.yaml", node(), service("web", port(8080, 30080)))
-        done = made.run(*words, "--json")
+        done = made.run(*terms, "--json")
     check(done, "error")
     assert (done.code, done.json["code"]) == (code, code)
     assert done.json["errors"] == [line.removeprefix("error: ") for line in done.err.splitlines()]
@@ -108,11 +108,11 @@ def test_a_gateway_is_distinguished_from_a_service_of_the_same_name(play: tuple[
     """In both documents of a preview, by its kind."""
     made, _ = play
     made.write("g.yaml", gateway_class(), gateway(metadata={"namespace": "n"}))
-    told, reported = made.run("preview", "--json"), made.run("preview", "--format", "json")
-    check(told, "run")
+    text, reported = made.run("preview", "--json"), made.run("preview", "--format", "json")
+    check(text, "run")
     read = json.loads((DOCS / "preview-report.schema.json").read_text())
     assert list(mistakes(reported.json, read, read)) == []
-    for document in (told.json, reported.json):
+    for document in (text.json, reported.json):
         kinds = [one["kind"] for one in document["services"] if one["name"] == "web"]
         assert sorted(kinds) == ["gateways", "services"]
     assert " / gateways / n<" in made.run("preview", "--format", "html").out
@@ -126,9 +126,9 @@ def test_lines_of_the_watch_are_as_their_schema_says(play: tuple[Stage, Backend]
     with watching(made, "--json") as watch:
         becomes(lambda: made.status()["n/web"]["state"] == "degraded", watch)
         made.write("t.yaml", service("more", port(8080, backend.port)))
-        becomes(lambda: "n/more" in watch.told(), watch)
+        becomes(lambda: "n/more" in watch.reported(), watch)
         assert watch.stop() == 0
-        lines = watch.told().splitlines()
+        lines = watch.reported().splitlines()
     assert lines
     for line in lines:
         assert list(mistakes(json.loads(line), schema("watch"), schema("watch"))) == [], line

@@ -31,8 +31,8 @@ for module, names in (
 COMMAND = "from locallb.cli import main; sys.exit(main())"
 EACH = """
 from locallb.cli import main
-for words in sys.argv[1:]:
-    print(main(words.split()))
+for terms in sys.argv[1:]:
+    print(main(terms.split()))
 """
 MODULES = """
 import importlib, pkgutil, locallb
@@ -42,13 +42,13 @@ for module in pkgutil.walk_packages(locallb.__path__, "locallb."):
 """
 
 
-def run(home: Path, text: str, *words: str) -> subprocess.CompletedProcess[str]:
+def run(home: Path, text: str, *terms: str) -> subprocess.CompletedProcess[str]:
     """Run a text as Python on a Mac, in an empty directory of somebody who has nothing yet."""
     directory = home / "empty"
     directory.mkdir(exist_ok=True)
     path = {"PATH": f"{home}:{os.environ['PATH']}", "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.run(
-        [sys.executable, "-c", MAC + text, *words], cwd=directory, check=False, capture_output=True, text=True,
+        [sys.executable, "-c", MAC + text, *terms], cwd=directory, check=False, capture_output=True, text=True,
         timeout=120, env={"HOME": str(home), **path},
     )  # fmt: skip
 

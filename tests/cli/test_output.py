@@ -120,8 +120,8 @@ def test_the_table_says_which_ports_go_straight_to_pods() -> None:
     """While they serve; NodePorts are what everybody expects."""
     ports = [PortRow(ServicePort(n), State.SERVING, via=via) for n, via in zip((1, 2, 3), Via, strict=True)]
     waiting = PortRow(ServicePort(4), State.PENDING, via=Via.PODS)
-    told = printed([Row(KEY, State.DEGRADED, (ip_address("127.77.0.5"),), (*ports, waiting))])
-    assert "1/TCP→pods 2/TCP 3/TCP 4/TCP(pending)" in told
+    reported = printed([Row(KEY, State.DEGRADED, (ip_address("127.77.0.5"),), (*ports, waiting))])
+    assert "1/TCP→pods 2/TCP 3/TCP 4/TCP(pending)" in reported
 
 
 def test_of_many_ports_the_first_are_shown_and_those_in_trouble_before_them() -> None:
@@ -139,10 +139,10 @@ def test_of_many_ports_the_first_are_shown_and_those_in_trouble_before_them() ->
 
 def test_status_lists_left_out_services_below_the_table() -> None:
     """Below the table; an empty one would look like a mistake."""
-    told = "Nothing to serve.", "1 Service left out: class foo/bar"
-    assert printed([], *told).splitlines() == list(told)
+    reported = "Nothing to serve.", "1 Service left out: class foo/bar"
+    assert printed([], *reported).splitlines() == list(reported)
     row = Row(KEY, State.PENDING, reason="NoBackends", message="none")
-    assert printed([row], told[1]).splitlines()[2:] == ["", "! none", told[1]]
+    assert printed([row], reported[1]).splitlines()[2:] == ["", "! none", reported[1]]
 
 
 def test_only_the_first_of_many_sentences_are_shown() -> None:
@@ -237,6 +237,6 @@ def test_options_may_stand_before_and_after_the_command() -> None:
 
 def test_an_unknown_command_is_a_usage_error() -> None:
     """Exit code 2, as argparse does."""
-    with pytest.raises(SystemExit) as left:
+    with pytest.raises(SystemExit) as remaining:
         parse(["upp"])
-    assert left.value.code == 2
+    assert remaining.value.code == 2

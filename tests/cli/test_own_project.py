@@ -52,12 +52,12 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(root)
 
 
-def run(*words: str) -> Done:
+def run(*terms: str) -> Done:
     """Run a command in this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
-            code = main(words)
+            code = main(terms)
         except SystemExit as leaving:
             code = int(leaving.code or 0)
     return Done(code, out.getvalue(), err.getvalue())
@@ -102,11 +102,11 @@ def test_the_first_run_tells_in_five_lines_what_it_begins(place: Path) -> None:
     write_manifests(place)
     first = run("preview", "--manifests", "../shop")
     assert first.code == Exit.OK, first.err
-    told = first.out.splitlines()[:5]
-    for line, words in zip(told, ("~/data/local-lb", "/shop", "Envoy", "~/s/ledger", "destroy"), strict=True):
-        assert words in line
-    assert told[4].endswith("but keep ~/data/local-lb/ca, the authority of other projects and browsers")
-    assert told[0] not in run("preview").out
+    reported = first.out.splitlines()[:5]
+    for line, terms in zip(reported, ("~/data/local-lb", "/shop", "Envoy", "~/s/ledger", "destroy"), strict=True):
+        assert terms in line
+    assert reported[4].endswith("but keep ~/data/local-lb/ca, the authority of other projects and browsers")
+    assert reported[0] not in run("preview").out
     assert json.loads(run("preview", "--json").out)["ok"]
 
 
@@ -126,16 +126,16 @@ def test_own_project_is_private_and_uses_the_running_installation(place: Path) -
 def test_the_provider_is_a_plugin_that_starts(place: Path) -> None:
     """It tells its port on standard output, as the Pulumi CLI wants."""
     run("preview", "--manifests", str(write_manifests(place)))
-    words = [sys.executable, str(place / "data/local-lb/provider"), "127.0.0.1:1"]
-    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as plugin:
+    terms = [sys.executable, str(place / "data/local-lb/provider"), "127.0.0.1:1"]
+    with subprocess.Popen(terms, stdout=subprocess.PIPE, text=True) as plugin:
         assert plugin.stdout
-        told = plugin.stdout.readline()
+        reported = plugin.stdout.readline()
         plugin.terminate()
-    assert int(told) > 0
+    assert int(reported) > 0
 
 
 @pytest.mark.parametrize(
-    ("words", "expected"),
+    ("terms", "expected"),
     [
         (["--kind"], [{"kind": "all"}]),
         (["--kind", "shop"], [{"kind": ["shop"]}]),
@@ -144,27 +144,27 @@ def test_the_provider_is_a_plugin_that_starts(place: Path) -> None:
         (["--manifests", "a", "--kind"], [{"manifests": "{here}/a"}, {"kind": "all"}]),
     ],
 )
-def test_options_say_what_the_stack_serves(place: Path, words: list[str], expected: list[object]) -> None:
+def test_options_say_what_the_stack_serves(place: Path, terms: list[str], expected: list[object]) -> None:
     """As its configuration has it, whether the cluster answers now or not."""
     write_contexts(place, "kind-shop", "admin@Talos:1")
     (place / "here/a").mkdir()
-    run("preview", *words)
-    told = json.loads(json.dumps(sources(stack_of(place))).replace(str(place / "here"), "{here}"))
-    assert told == expected
+    run("preview", *terms)
+    reported = json.loads(json.dumps(sources(stack_of(place))).replace(str(place / "here"), "{here}"))
+    assert reported == expected
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("terms", "reported"),
     [
         (["--kind"], "every cluster of kind on this host's Docker"),
         (["--kind", "shop"], "the cluster shop of kind on this host's Docker"),
         (["--context", "shop"], "the cluster of the context shop"),
     ],
 )
-def test_first_watch_names_what_it_serves(place: Path, words: list[str], told: str) -> None:
+def test_first_watch_names_what_it_serves(place: Path, terms: list[str], reported: str) -> None:
     """In the second of the five lines."""
     write_contexts(place, "shop")
-    assert run("preview", *words).out.splitlines()[1] == f"  serves  {told}, as stacks/Pulumi.dev.yaml there says"
+    assert run("preview", *terms).out.splitlines()[1] == f"  serves  {reported}, as stacks/Pulumi.dev.yaml there says"
 
 
 def test_every_cluster_of_kind_is_served_where_there_is_one(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,12 +237,12 @@ def test_own_project_serves_and_destroy_removes_everything(place: Path, backend:
 def test_the_doctor_has_no_findings_for_a_new_user(place: Path) -> None:
     """That there is no project yet is a note with the next step; the Docker that is looked for is DOCKER_HOST's."""
     done = run("doctor", "--json")
-    told = [finding for finding in json.loads(done.out)["findings"] if finding["topic"] in {"stack", "Docker"}]
-    assert [(each["level"], each["text"]) for each in told] == [
+    reported = [finding for finding in json.loads(done.out)["findings"] if finding["topic"] in {"stack", "Docker"}]
+    assert [(each["level"], each["text"]) for each in reported] == [
         ("ok", "Docker isn't running; the process runtime doesn't need it"),
         ("note", f"there is no project here and none in {place}/data/local-lb"),
     ]
-    assert told[1]["remedy"] == "`locallb watch` begins one"
+    assert reported[1]["remedy"] == "`locallb watch` begins one"
     assert not (place / "data").exists()
 
 
@@ -260,10 +260,10 @@ def test_a_home_that_cannot_be_written_is_reported_with_the_variables_that_lead_
     assert "give a writable XDG_DATA_HOME and XDG_STATE_HOME\n" in run("up", "--kind").err
 
 
-@pytest.mark.parametrize("words", ["", "--stack shop", "--json"])
-def test_a_command_line_without_a_command_shows_the_first_steps(place: Path, words: str) -> None:
+@pytest.mark.parametrize("terms", ["", "--stack shop", "--json"])
+def test_a_command_line_without_a_command_shows_the_first_steps(place: Path, terms: str) -> None:
     """On standard error, as it isn't understood; nothing is begun."""
-    done = run(*words.split())
+    done = run(*terms.split())
     assert (done.code, done.out) == (Exit.USAGE, "")
     for step in ("locallb watch", "locallb status", "locallb destroy", "`locallb --help` lists all commands"):
         assert step in done.err
@@ -272,7 +272,7 @@ def test_a_command_line_without_a_command_shows_the_first_steps(place: Path, wor
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("terms", "reported"),
     [
         ("status", "there is no project here and none in"),
         ("destroy --yes", "`locallb watch` or `locallb up` makes that one"),
@@ -292,16 +292,16 @@ def test_a_command_line_without_a_command_shows_the_first_steps(place: Path, wor
         ("-C /proc up", "/proc/Pulumi.yaml doesn't exist"),
     ],
 )
-def test_no_project_is_created_without_a_cluster_to_serve(place: Path, words: str, told: str) -> None:
+def test_no_project_is_created_without_a_cluster_to_serve(place: Path, terms: str, reported: str) -> None:
     """One sentence with the remedy, or one for each place that was looked at."""
-    done = run(*words.split())
+    done = run(*terms.split())
     assert (done.code, done.out) == (Exit.FAILED, "")
-    assert told in done.err.replace(str(Path(sys.executable).parent) + "/", "")
+    assert reported in done.err.replace(str(Path(sys.executable).parent) + "/", "")
     assert not (place / "data").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("terms", "reported"),
     [
         ("watch", "`locallb watch --context 'my cloud' --yes` serves it"),
         ("watch --yes", "`locallb watch --context 'my cloud' --yes` serves it"),
@@ -311,19 +311,19 @@ def test_no_project_is_created_without_a_cluster_to_serve(place: Path, words: st
         ("up --json --manifests . --context shop", "nothing was sent there"),
     ],
 )
-def test_a_cluster_of_another_host_needs_its_name_and_a_yes(place: Path, words: str, told: str) -> None:
+def test_a_cluster_of_another_host_needs_its_name_and_a_yes(place: Path, terms: str, reported: str) -> None:
     """What its proxy calls 127.0.0.1 is not this host. One sentence with the remedy, and nothing is begun."""
     write_contexts(place, "my cloud", "shop", server="http://127.0.0.1:9", proxy="http://127.0.0.1:9")
-    done = run(*words.split())
+    done = run(*terms.split())
     assert done.code == Exit.FAILED
     errors = [line.removeprefix("error: ") for line in done.err.splitlines()]
-    assert (json.loads(done.out)["errors"] if "--json" in words else done.out) == (errors if "--json" in words else "")
-    assert told in done.err.replace(str(Path(sys.executable).parent) + "/", "")
+    assert (json.loads(done.out)["errors"] if "--json" in terms else done.out) == (errors if "--json" in terms else "")
+    assert reported in done.err.replace(str(Path(sys.executable).parent) + "/", "")
     assert not (place / "data").exists()
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("terms", "reported"),
     [
         ("--context shpo", ".kube/config has no context shpo; it has shop"),
         ("--kind --context shpo", ".kube/config has no context shpo; it has shop"),
@@ -331,12 +331,12 @@ def test_a_cluster_of_another_host_needs_its_name_and_a_yes(place: Path, words: 
     ],
 )
 @pytest.mark.parametrize("command", ["watch", "up --yes", "preview"])
-def test_unknown_stack_name_creates_no_stack(place: Path, command: str, words: str, told: str) -> None:
+def test_unknown_stack_name_creates_no_stack(place: Path, command: str, terms: str, reported: str) -> None:
     """A misspelt name is told before anything is written; the right one then begins it."""
     write_contexts(place, "shop")
-    done = run(*command.split(), *words.split())
+    done = run(*command.split(), *terms.split())
     assert (done.code, done.out) == (Exit.FAILED, "")
-    assert told in done.err
+    assert reported in done.err
     assert not (place / "data").exists()
     run("preview", "--context", "shop")
     assert sources(stack_of(place)) == [{"kubernetes": {"name": "shop", "context": "shop"}}]
@@ -375,8 +375,8 @@ def test_later_options_add_to_what_a_stack_serves(place: Path) -> None:
     path.write_text(path.read_text() + "  local-lb:namespaces: [n]  # mine\n")
     before, more = path.read_text().splitlines(), str(write_manifests(place, "more"))
     done = run("up", "--manifests", more)  # refused without a terminal, after the stack's file was written
-    told = f"Added to what stack dev serves: the manifests in {more}; all of it is in ~/data/local-lb/stacks/"
-    assert told in done.out
+    reported = f"Added to what stack dev serves: the manifests in {more}; all of it is in ~/data/local-lb/stacks/"
+    assert reported in done.out
     assert sources(path) == [shop, {"manifests": more}]
     after = path.read_text().splitlines()
     assert [line for line in after if more not in line] == before
@@ -386,7 +386,7 @@ def test_later_options_add_to_what_a_stack_serves(place: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("terms", "reported"),
     [
         (
             "preview --kind",
@@ -396,13 +396,13 @@ def test_later_options_add_to_what_a_stack_serves(place: Path) -> None:
         ("up --yes --kind No!", "No!"),
     ],
 )
-def test_neither_a_preview_nor_a_mistake_adds_to_a_stack(place: Path, words: str, told: str) -> None:
+def test_neither_a_preview_nor_a_mistake_adds_to_a_stack(place: Path, terms: str, reported: str) -> None:
     """Its file stays as it is."""
     run("preview", "--manifests", str(write_manifests(place)))
     text = stack_of(place).read_text()
-    done = run(*words.split())
+    done = run(*terms.split())
     assert done.code == Exit.FAILED
-    assert told.format(place=place) in done.err
+    assert reported.format(place=place) in done.err
     assert stack_of(place).read_text() == text
 
 
@@ -496,8 +496,8 @@ def test_directory_of_another_user_is_not_used_as_project(place: Path, command: 
     before = sorted(root.rglob("*"))
     os.chown(root, 65534, 65534)
     done = run(command)
-    told = f"{root} belongs to user nobody (65534): remove it, or set XDG_DATA_HOME to a directory of your own"
-    assert (told in done.err) == (command != "doctor" and (begun == "begun" or command == "preview"))
+    reported = f"{root} belongs to user nobody (65534): remove it, or set XDG_DATA_HOME to a directory of your own"
+    assert (reported in done.err) == (command != "doctor" and (begun == "begun" or command == "preview"))
     assert str(root) not in done.out
     assert sorted(root.rglob("*")) == before
 
@@ -532,33 +532,33 @@ def test_init_begins_a_project_whose_own_test_passes(place: Path) -> None:
     assert previewed.code == Exit.OK, previewed.err
     assert "Hosts hosts" in previewed.out
     text = (root / "stacks/Pulumi.dev.yaml").read_text()
-    again = run("init", "new", "--kind", "all")
-    assert again.code == Exit.FAILED
-    assert "is there already" in again.err
+    retry = run("init", "new", "--kind", "all")
+    assert retry.code == Exit.FAILED
+    assert "is there already" in retry.err
     assert (root / "stacks/Pulumi.dev.yaml").read_text() == text
 
 
 @pytest.mark.parametrize(
-    ("there", "told"),
+    ("present", "reported"),
     [(["README.md", "LICENSE", ".git"], ""), (["web.yaml"], "a project begins in an empty directory")],
 )
-def test_init_refuses_a_directory_with_other_files(place: Path, there: list[str], told: str) -> None:
+def test_init_refuses_a_directory_with_other_files(place: Path, present: list[str], reported: str) -> None:
     """A new repository may have a page and a licence."""
-    for name in there:
+    for name in present:
         (place / "here" / name).write_text("x")
     done = run("init")
-    assert (done.code == Exit.OK) == (told == "")
-    assert told in done.err
-    assert all((place / "here" / name).read_text() == "x" for name in there)
+    assert (done.code == Exit.OK) == (reported == "")
+    assert reported in done.err
+    assert all((place / "here" / name).read_text() == "x" for name in present)
 
 
 @pytest.mark.parametrize(
-    "words", [["init"], ["init", "--manifests", "manifests"], ["init", ".", "--manifests", "manifests/"]]
+    "terms", [["init"], ["init", "--manifests", "manifests"], ["init", ".", "--manifests", "manifests/"]]
 )
-def test_a_project_begins_around_its_manifests(place: Path, words: list[str]) -> None:
+def test_a_project_begins_around_its_manifests(place: Path, terms: list[str]) -> None:
     """Which need not be moved for that, and are served."""
     write_manifests(place, "here/manifests")
-    done = run(*words)
+    done = run(*terms)
     assert (done.code, done.err) == (Exit.OK, "")
     assert 'manifests: "manifests"' in (place / "here/stacks/Pulumi.dev.yaml").read_text()
     assert run("preview").code == Exit.OK

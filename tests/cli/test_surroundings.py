@@ -21,7 +21,7 @@ from tests.e2e.support import CHECKOUT, Done, Stage, backends, node, service, st
 
 LOCALLB = str(Path(sys.executable).parent / "locallb")
 SECONDS = 120
-LOOKING = (("--help",), ("status",), ("preview",), ("doctor",), ("gc",), ("state", "check"), ("host", "setup"))
+SEARCHING = (("--help",), ("status",), ("preview",), ("doctor",), ("gc",), ("state", "check"), ("host", "setup"))
 NARROW = (
     {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
     {"PYTHONIOENCODING": "ascii"},
@@ -43,7 +43,7 @@ def play() -> Iterator[Stage]:
 
 def start(
     place: Path,
-    words: Sequence[str],
+    terms: Sequence[str],
     *,
     environment: Mapping[str, str] | None = None,
     before: Callable[[], object] | None = None,
@@ -51,7 +51,7 @@ def start(
 ) -> Done:
     """Run a command in a process of its own, from `place`."""
     process = subprocess.Popen(
-        [LOCALLB, *words],
+        [LOCALLB, *terms],
         cwd=place,
         env={**os.environ, "PYTHONUNBUFFERED": "", "PYTHONDONTWRITEBYTECODE": "", **(environment or {})},
         stdin=subprocess.DEVNULL,
@@ -67,32 +67,32 @@ def start(
     return Done(process.returncode, out or "", err)
 
 
-def on_terminal(place: Path, words: Sequence[str], answer: bytes) -> Done:
+def on_terminal(place: Path, terms: Sequence[str], answer: bytes) -> Done:
     """Run a command on a terminal, and answer what it asks."""
     ours, theirs = pty.openpty()
-    process = subprocess.Popen([LOCALLB, *words], cwd=place, stdin=theirs, stdout=theirs, stderr=theirs)
+    process = subprocess.Popen([LOCALLB, *terms], cwd=place, stdin=theirs, stdout=theirs, stderr=theirs)
     os.close(theirs)
-    told = b""
+    reported = b""
     try:
         while piece := os.read(ours, 4096):
-            told += piece
-            if told.endswith(b"[y/N] "):
+            reported += piece
+            if reported.endswith(b"[y/N] "):
                 os.write(ours, answer)
     except OSError:  # how a terminal's end is told
         pass
     finally:
         os.close(ours)
-    return Done(process.wait(SECONDS), told.decode(), "")
+    return Done(process.wait(SECONDS), reported.decode(), "")
 
 
-@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
-def test_a_reader_that_has_had_enough_changes_nothing(play: Stage, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("terms", SEARCHING, ids=" ".join)
+def test_a_reader_that_has_had_enough_changes_nothing(play: Stage, terms: tuple[str, ...]) -> None:
     """`| head`: the pipe is closed before the first word; the code tells of the work."""
-    expected = start(play.root, words).code
+    expected = start(play.root, terms).code
     reading, writing = os.pipe()
     os.close(reading)
     try:
-        done = start(play.root, words, stdout=writing)
+        done = start(play.root, terms, stdout=writing)
         assert (done.code, done.out) == (expected, "")
         assert "pipe" not in done.err.lower()
     finally:
@@ -139,11 +139,11 @@ def test_a_failing_program_fails_where_exit_codes_are_thrown_away() -> None:
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=SECONDS).returncode == 3
 
 
-@pytest.mark.parametrize("words", LOOKING, ids=" ".join)
-def test_results_that_cannot_be_written_are_reported(play: Stage, words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("terms", SEARCHING, ids=" ".join)
+def test_results_that_cannot_be_written_are_reported(play: Stage, terms: tuple[str, ...]) -> None:
     """A full disk takes no results: the code is 1, one sentence says so."""
     with Path("/dev/full").open("w") as full:
-        done = start(play.root, words, stdout=full.fileno())
+        done = start(play.root, terms, stdout=full.fileno())
     assert done.code == Exit.FAILED
     assert "No space left on device" in done.err
 
@@ -156,22 +156,22 @@ def test_streams_may_be_closed(play: Stage, closed: tuple[int, ...]) -> None:
         for number in closed:
             os.close(number)
 
-    for words in (("preview",), ("status",)):
-        assert start(play.root, words, before=close).code == Exit.OK
+    for terms in (("preview",), ("status",)):
+        assert start(play.root, terms, before=close).code == Exit.OK
 
 
 @pytest.mark.parametrize("environment", NARROW, ids=str)
 def test_terminals_and_encodings_of_any_kind(play: Stage, environment: Mapping[str, str]) -> None:
     """What a stream can't take is written in another way."""
-    for words in (["preview"], ["--help"]):
-        start(play.root, words, environment=environment)
+    for terms in (["preview"], ["--help"]):
+        start(play.root, terms, environment=environment)
 
 
 def test_a_directory_that_is_gone_is_reported(tmp_path: Path) -> None:
     """With what to do instead."""
-    gone = tmp_path / "gone"
-    gone.mkdir()
-    done = start(gone, ["status"], before=gone.rmdir)
+    removed = tmp_path / "gone"
+    removed.mkdir()
+    done = start(removed, ["status"], before=removed.rmdir)
     assert (done.code, len(done.err.splitlines())) == (Exit.FAILED, 1)
     assert "-C DIR" in done.err
 
@@ -181,8 +181,8 @@ def test_a_directory_that_is_gone_is_reported(tmp_path: Path) -> None:
 )
 def test_limits_that_leave_too_little_are_reported(play: Stage, limit: int, least: int) -> None:
     """Whether a library can't be loaded or a file not written: sentences."""
-    for words in (["status"], ["up", "--yes"]):
-        start(play.root, words, before=lambda: resource.setrlimit(limit, (least, least)))
+    for terms in (["status"], ["up", "--yes"]):
+        start(play.root, terms, before=lambda: resource.setrlimit(limit, (least, least)))
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
@@ -220,14 +220,14 @@ def test_signals_are_caught_before_anything_large_is_loaded() -> None:
     assert finders == [], "installed as an earlier version did it: `make setup`"
 
 
-@pytest.mark.parametrize("words", [["status"], ["preview"]], ids=" ".join)
-def test_a_stack_of_manifests_loads_no_client_that_it_does_not_use(play: Stage, words: list[str]) -> None:
+@pytest.mark.parametrize("terms", [["status"], ["preview"]], ids=" ".join)
+def test_a_stack_of_manifests_loads_no_client_that_it_does_not_use(play: Stage, terms: list[str]) -> None:
     """Those of Docker and of Kubernetes take 0.1 s each."""
     script = (
         "import sys; from locallb.cli import main; main(sys.argv[1:]);"
         " print(*{name.partition('.')[0] for name in sys.modules}, file=sys.stderr)"
     )
-    command = [sys.executable, "-c", script, "-C", str(play.root), *words]
+    command = [sys.executable, "-c", script, "-C", str(play.root), *terms]
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     loaded = {*done.stderr.splitlines()[-1].split()}
     assert "locallb" in loaded
@@ -267,9 +267,9 @@ def test_a_link_of_another_owner_makes_no_project(play: Stage, tmp_path: Path) -
 def test_without_a_terminal_nothing_to_change_needs_no_question(play: Stage) -> None:
     """`up`, `destroy` and `refresh` ask only where there is something to ask about."""
     assert play.run("up", "--yes").code == Exit.OK
-    for words in (["up"], ["up", "--expect-no-changes"], ["up", "--json"]):
-        done = start(play.root, words)
-        assert done.code == Exit.OK, words
+    for terms in (["up"], ["up", "--expect-no-changes"], ["up", "--json"]):
+        done = start(play.root, terms)
+        assert done.code == Exit.OK, terms
     assert start(play.root, ["up", "--json"]).json["changes"].keys() == {"same"}
 
 
@@ -286,9 +286,9 @@ def test_no_is_an_answer_and_not_an_error(play: Stage) -> None:
 def test_a_service_that_cannot_be_served_is_reported_once(play: Stage) -> None:
     """By `up --yes`, `preview`, `status` and by `up` that asks."""
     (row,) = play.run("status", "--json").json
-    for words in (["preview"], ["status"], ["up", "--yes"]):
-        done = play.run(*words)
-        assert (done.out + done.err).count(row["message"]) == 1, words
+    for terms in (["preview"], ["status"], ["up", "--yes"]):
+        done = play.run(*terms)
+        assert (done.out + done.err).count(row["message"]) == 1, terms
     play.run("destroy", "--yes")
     assert " ".join(on_terminal(play.root, ["up"], b"y\n").out.split()).count(row["message"]) == 1
 
@@ -330,10 +330,10 @@ def test_a_watch_whose_lock_cannot_be_written_is_one_sentence(play: Stage) -> No
 @pytest.mark.parametrize("room", [0, 512])
 def test_a_project_that_could_not_be_written_whole_is_begun_again(tmp_path: Path, room: int) -> None:
     """As on a full disk: no part of it stays, which would be neither a project nor room for one."""
-    place, words = tmp_path / "mine", ("init", "-C", str(tmp_path / "mine"))
+    place, terms = tmp_path / "mine", ("init", "-C", str(tmp_path / "mine"))
     limited = partial(resource.setrlimit, resource.RLIMIT_FSIZE, (room, room))
-    done = start(tmp_path, words, environment={"PYTHONDONTWRITEBYTECODE": "1"}, before=limited)  # it would be cut short
+    done = start(tmp_path, terms, environment={"PYTHONDONTWRITEBYTECODE": "1"}, before=limited)  # it would be cut short
     assert done.code == Exit.FAILED
     assert " can't be written: File too large; raise the limit of file sizes" in done.err
     assert not place.exists()
-    assert start(tmp_path, words).code == Exit.OK
+    assert start(tmp_path, terms).code == Exit.OK

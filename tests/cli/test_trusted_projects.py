@@ -62,13 +62,13 @@ def ran(place: Path) -> set[str]:
     return {path.name for path in place.glob("*-ran")}
 
 
-@pytest.mark.parametrize("words", COMMANDS)
-def test_a_project_of_another_user_is_refused_in_the_current_directory(place: Path, project: Path, words: str) -> None:
+@pytest.mark.parametrize("terms", COMMANDS)
+def test_a_project_of_another_user_is_refused_in_the_current_directory(place: Path, project: Path, terms: str) -> None:
     """The sentence names the owner, and how to name the project on purpose."""
     before = sorted(project.rglob("*"))
     os.chown(project / "Pulumi.yaml", OTHER, OTHER)
-    done = run(*words.split())
-    command = words.partition(" -")[0]
+    done = run(*terms.split())
+    command = terms.partition(" -")[0]
     assert (done.code, done.out) == (Exit.FAILED, "")
     assert done.err == (
         f"error: {project}/Pulumi.yaml belongs to user nobody (65534): nothing of this project was run; if you trust"

@@ -47,7 +47,7 @@ class ControlPlane:
     port: int = 0
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
-    patience: float = 5.0
+    timeout: float = 5.0
     """Seconds that clients of the API wait for an answer."""
 
     @property
@@ -174,7 +174,7 @@ class ControlPlane:
     def client(self, user: str = "owner") -> Client:
         """Make a client of one user."""
         config = KubeConfig.from_file(self.root / f"{user}.kubeconfig")
-        return Client(config, timeout=httpx2.Timeout(self.patience), trust_env=False)
+        return Client(config, timeout=httpx2.Timeout(self.timeout), trust_env=False)
 
     def _await(self) -> None:
         deadline = time.monotonic() + SECONDS

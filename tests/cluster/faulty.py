@@ -75,14 +75,14 @@ class FaultyApi:
         self.faults.append(Fault(line, times, **what))
         return self.faults[-1]
 
-    def told(self, line: str) -> None:
+    def reported(self, line: str) -> None:
         """Note what a watch tells."""
-        told = json.loads(line)["object"]
-        if told["kind"] != "Service" or told.get("spec", {}).get("type") != "LoadBalancer":
+        reported = json.loads(line)["object"]
+        if reported["kind"] != "Service" or reported.get("spec", {}).get("type") != "LoadBalancer":
             return
-        uid, going = told["metadata"]["uid"], "deletionTimestamp" in told["metadata"]
+        uid, going = reported["metadata"]["uid"], "deletionTimestamp" in reported["metadata"]
         with self.lock:
-            if self.wanted.get(uid) != (wanted := json.dumps([told["spec"], going])):
+            if self.wanted.get(uid) != (wanted := json.dumps([reported["spec"], going])):
                 self.wanted[uid] = wanted
                 self.changes.append(time.monotonic())
 
@@ -104,17 +104,17 @@ class FaultyApi:
     def busiest(self, line: str = "", since: float = 0.0, until: float = math.inf) -> list[str]:
         """Return the requests of the busiest second, of those between two moments whose line matches."""
         with self.lock:
-            asked = [
+            requested = [
                 (at, asked_for) for at, asked_for in zip(self.times, self.lines, strict=True) if since <= at < until
             ]
-        asked = [(at, request) for at, request in asked if re.search(line, request)]
+        requested = [(at, request) for at, request in requested if re.search(line, request)]
         first, begin, end = 0, 0, 0
-        for last, (at, _) in enumerate(asked):
-            while at - asked[first][0] >= 1:
+        for last, (at, _) in enumerate(requested):
+            while at - requested[first][0] >= 1:
                 first += 1
             if last + 1 - first > end - begin:
                 begin, end = first, last + 1
-        return [request for _, request in asked[begin:end]]
+        return [request for _, request in requested[begin:end]]
 
     def in_each_second(self) -> Iterator[tuple[float, int]]:
         """Return when each request came, and how many in the second that begins then."""
@@ -180,8 +180,8 @@ class _Handler(BaseHTTPRequestHandler):
     def _passed_on(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         heads = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
         done = self.client.request(self.command, self.path, content=body, headers=heads)
-        kept = {name: value for name, value in done.headers.items() if name.lower() not in HOP}
-        return done.status_code, kept, done.content
+        retained = {name: value for name, value in done.headers.items() if name.lower() not in HOP}
+        return done.status_code, retained, done.content
 
     def _pass_watch_on(self) -> None:
         """Pass on what the API says as it says it, until either side goes."""
@@ -193,7 +193,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.end_headers()
             self.wfile.flush()
             for line in done.iter_lines():
-                self.api.told(line)
+                self.api.reported(line)
                 self.wfile.write(line.encode() + b"\n")
 
     def _answer(self, status: int, heads: dict[str, str], body: bytes) -> None:

@@ -31,8 +31,8 @@ def ingress_rights(client: Client, secrets_in: Sequence[str] = ()) -> Iterator[N
     client.create(BINDING.from_dict({**binding, "subjects": [SUBJECT]}))
     name = secrets["metadata"]["name"]
     for namespace in secrets_in:
-        there = {"metadata": {"name": name}, "roleRef": {**binding["roleRef"], "name": name}, "subjects": [SUBJECT]}
-        client.create(IN_NAMESPACE.from_dict(there), namespace=namespace)
+        present = {"metadata": {"name": name}, "roleRef": {**binding["roleRef"], "name": name}, "subjects": [SUBJECT]}
+        client.create(IN_NAMESPACE.from_dict(present), namespace=namespace)
     try:
         yield
     finally:

@@ -68,7 +68,7 @@ def api(plane: ControlPlane, cluster: Objects, tmp_path: Path) -> Iterator[Fault
 @pytest.fixture(autouse=True)
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each write begin with a read: the answer to an earlier one is forgotten."""
-    monkeypatch.setattr(live_service, "_told", lambda _access, _owner: None)
+    monkeypatch.setattr(live_service, "_reported", lambda _access, _owner: None)
 
 
 class Hand:
@@ -229,11 +229,11 @@ def test_a_whole_run_survives_a_bad_day(cluster: Objects, api: FaultyApi, play: 
     for name in ("one", "two", "three"):
         cluster.service(service(name, port(8080, 0)))
     play.configure(sources=[api.source])
-    asked = [0]
+    requested = [0]
 
     def pass_on(line: str) -> Any:  # noqa: ANN401 - a fault or none
         api.lines.append(line)
-        asked[0] += 1
+        requested[0] += 1
         kinds: list[dict[str, Any]] = [
             {"status": 429},
             {"status": 500},
@@ -241,11 +241,11 @@ def test_a_whole_run_survives_a_bad_day(cluster: Objects, api: FaultyApi, play: 
             {"cut": True, "late": True},
             {"status": 503},
         ]
-        return api.inject(line, 0, **kinds[asked[0] // 5 % 5]) if asked[0] % 5 == 0 else None
+        return api.inject(line, 0, **kinds[requested[0] // 5 % 5]) if requested[0] % 5 == 0 else None
 
     api.take = pass_on  # type: ignore[method-assign]
     done = play.run("up", "--yes")
     assert done.code == 0, done.out + done.err
-    assert asked[0] > 15
+    assert requested[0] > 15
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
     play.configure(sources=[cluster.plane.source])

@@ -24,7 +24,7 @@ from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.cluster.ingress_rights import IN_NAMESPACE, SUBJECT
 from tests.dns.bind import ZONE as BIND_ZONE
 from tests.dns.bind import bind, free_port
-from tests.dns.questions import NXDOMAIN, asked
+from tests.dns.questions import NXDOMAIN, requested
 from tests.e2e.support import Stage, port, service
 from tests.e2e.watching import becomes, watching
 
@@ -97,9 +97,9 @@ def stack(dns: Dns, play: Stage, plane: ControlPlane) -> Stage:
     return play
 
 
-def fails(stack: Stage, *words: str) -> str:
+def fails(stack: Stage, *terms: str) -> str:
     """Run a command that fails; return what it says."""
-    done = stack.run(*words)
+    done = stack.run(*terms)
     assert done.code != 0
     return done.out + done.err
 
@@ -144,10 +144,10 @@ def test_foreign_text_between_the_marks_is_reported_and_kept(stack: Stage, dns: 
     ours = dns.corefile()
     theirs = ours.replace(SERVER, "192.0.2.1")
     dns.write(theirs)
-    told = r"somebody changed the lines between the marks of local-lb-[0-9a-f]{12} in Corefile of"
-    assert re.search(told, fails(stack, "destroy", "--yes"))
+    reported = r"somebody changed the lines between the marks of local-lb-[0-9a-f]{12} in Corefile of"
+    assert re.search(reported, fails(stack, "destroy", "--yes"))
     assert stack.run("refresh", "--yes").code == 0
-    assert re.search(told, fails(stack, "up", "--yes"))
+    assert re.search(reported, fails(stack, "up", "--yes"))
     assert dns.corefile() == theirs
     dns.write(COREFILE)
     assert stack.run("refresh", "--yes").code == 0
@@ -156,19 +156,19 @@ def test_foreign_text_between_the_marks_is_reported_and_kept(stack: Stage, dns: 
 
 
 @pytest.mark.parametrize(
-    ("there", "told"),
+    ("present", "reported"),
     [
         (f"{COREFILE}\nlab.example:53 {{\n}}\n", "the cluster's CoreDNS serves lab.example already; remove that there"),
         (IMPORTING, "which isn't there: `kubectl create configmap coredns-custom -n kube-system`"),
     ],
 )
 def test_conflicting_corefile_zone_is_reported_and_left_unchanged(
-    stack: Stage, dns: Dns, there: str, told: str
+    stack: Stage, dns: Dns, present: str, reported: str
 ) -> None:
     """Services are served all the same."""
-    dns.write(there)
-    assert told in fails(stack, "up", "--yes")
-    assert dns.corefile() == there
+    dns.write(present)
+    assert reported in fails(stack, "up", "--yes")
+    assert dns.corefile() == present
 
 
 def test_missing_rights_on_coredns_name_the_manifest_that_grants_them(stack: Stage, dns: Dns) -> None:
@@ -201,19 +201,19 @@ def test_coredns_asks_the_zones_server_and_goes_on_without_it(tmp_path: Path) ->
     with bind() as server:
         place = "127.0.0.1", free_port()
         text = f".:{place[1]} {{\n    reload 2s\n    forward . 127.0.0.1:1\n}}\n"
-        there = {"data": {"Corefile": text}}
+        present = {"data": {"Corefile": text}}
         name, zones = f"foreign.{BIND_ZONE}", ("elsewhere.test 127.0.0.1:1", f"{BIND_ZONE} 127.0.0.1:{server.port}")
-        block = stub_block(OwnerId("local-lb-0123456789ab"), zones, there)
+        block = stub_block(OwnerId("local-lb-0123456789ab"), zones, present)
         path = tmp_path / "Corefile"
         path.write_text(text)
         process = subprocess.Popen([program, "-conf", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            becomes(lambda: asked(place, name)[0] == SERVER_FAILURE)
+            becomes(lambda: requested(place, name)[0] == SERVER_FAILURE)
             path.write_text(with_block(path.read_text(), "local-lb-0123456789ab", block))
-            becomes(lambda: asked(place, name)[1] == ["192.0.2.1"])
-            assert asked(place, f"nobody.{BIND_ZONE}")[0] == NXDOMAIN
+            becomes(lambda: requested(place, name)[1] == ["192.0.2.1"])
+            assert requested(place, f"nobody.{BIND_ZONE}")[0] == NXDOMAIN
             path.write_text(with_block(path.read_text(), "local-lb-0123456789ab", ""))
-            becomes(lambda: asked(place, name)[0] == SERVER_FAILURE)
+            becomes(lambda: requested(place, name)[0] == SERVER_FAILURE)
         finally:
             process.terminate()
             process.wait(20)

@@ -46,28 +46,28 @@ def account(cluster: Objects) -> Iterator[Client]:
     client: Any = cluster.client
     subjects = [{"kind": "ServiceAccount", "name": CONTROLLER, "namespace": SYSTEM}]
     metadata = {"metadata": {"name": CONTROLLER}}
-    there = {"namespace": SYSTEM}
-    client.create(SERVICE_ACCOUNT.from_dict(metadata), **there)
-    client.create(_ROLE.from_dict({**metadata, "rules": RULES}), **there)
+    present = {"namespace": SYSTEM}
+    client.create(SERVICE_ACCOUNT.from_dict(metadata), **present)
+    client.create(_ROLE.from_dict({**metadata, "rules": RULES}), **present)
     role = {"apiGroup": _RBAC, "kind": "Role", "name": CONTROLLER}
-    client.create(_ROLE_BINDING.from_dict({**metadata, "roleRef": role, "subjects": subjects}), **there)
+    client.create(_ROLE_BINDING.from_dict({**metadata, "roleRef": role, "subjects": subjects}), **present)
     role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": "system:controller:service-controller"}
     client.create(_BINDING.from_dict({**metadata, "roleRef": role, "subjects": subjects}))
     yield client
     client.delete(_BINDING, CONTROLLER)
     for resource in (_ROLE_BINDING, _ROLE, SERVICE_ACCOUNT):
-        client.delete(resource, CONTROLLER, **there)
-    client.delete(LEASE, CONTROLLER, **there)
+        client.delete(resource, CONTROLLER, **present)
+    client.delete(LEASE, CONTROLLER, **present)
 
 
 def token(plane: ControlPlane, client: Client, name: str) -> str:
     """Return a token that counts as long as the Secret of this name is there."""
     client.create(SECRET.from_dict({"metadata": {"name": name}}), namespace=SYSTEM)
     bound = {"boundObjectRef": {"kind": "Secret", "apiVersion": "v1", "name": name}}
-    asked = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": bound}
+    requested = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": bound}
     request = urllib.request.Request(
         f"https://{plane.address}:{plane.port}/api/v1/namespaces/{SYSTEM}/serviceaccounts/{CONTROLLER}/token",
-        data=json.dumps(asked).encode(),
+        data=json.dumps(requested).encode(),
         headers={"Authorization": f"Bearer {plane.tokens['owner']}", "Content-Type": "application/json"},
     )
     context = ssl.create_default_context(cafile=f"{plane.root}/certs/apiserver.crt")

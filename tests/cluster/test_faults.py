@@ -133,9 +133,9 @@ def test_every_right_is_used_and_no_other(
         if entry["requestURI"] in {ROOT, REVIEWS}:  # anybody may ask which kinds there are, and what they may
             continue
         assert entry["responseStatus"]["code"] < 300, line
-        asked = entry["objectRef"]
-        resource = "/".join(filter(None, (asked["resource"], asked.get("subresource"))))
-        used.add((asked.get("apiGroup", ""), resource, entry["verb"]))
+        requested = entry["objectRef"]
+        resource = "/".join(filter(None, (requested["resource"], requested.get("subresource"))))
+        used.add((requested.get("apiGroup", ""), resource, entry["verb"]))
     assert used == {(rule.group, rule.resource, verb) for rule in RULES for verb in rule.verbs}
 
 
@@ -153,20 +153,20 @@ def test_two_clusters_in_one_stack_share_no_address(
 ) -> None:
     """Services of the same name in two clusters are two; one cluster's leaving doesn't touch the other's."""
     with control_plane("other", tmp_path_factory.mktemp("o") / "c") as second, second.client() as client:
-        there = Objects(second, client)
-        there.node("node-b")
+        present = Objects(second, client)
+        present.node("node-b")
         made(cluster, backend, "web")
         first_port = {port["nodePort"] for port in (cluster.read("web") or {})["spec"]["ports"]}
-        theirs = made(there, lambda *_a, **_k: backend("closed"), "web")
+        theirs = made(present, lambda *_a, **_k: backend("closed"), "web")
         number = theirs["spec"]["ports"][0]["nodePort"]
         assert number not in first_port
         backend("other", port=number)
         play.configure(sources=[cluster.plane.source, second.source])
         play.up()
-        one, two = address(cluster, "web"), address(there, "web")
+        one, two = address(cluster, "web"), address(present, "web")
         assert one != two
         assert (ask(one, 8080), ask(two, 8080)) == ("web: hello", "other: hello")
         play.configure(sources=[cluster.plane.source])
         play.up()
-        assert (ingress(there, "web"), finalizers(there, "web")) == ([], [])
+        assert (ingress(present, "web"), finalizers(present, "web")) == ([], [])
         assert ask(one, 8080) == "web: hello"

@@ -19,7 +19,7 @@ from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed import names as followed_names
 from locallb.sources.kubernetes.followed.kinds import Follow
 from locallb.sources.kubernetes.followed.names import FollowedNames
-from locallb.sources.kubernetes.followed.told_writers import ToldWriters
+from locallb.sources.kubernetes.followed.write_hints import WriteHints
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.ingress_rights import IN_NAMESPACE, ROLE, SUBJECT
 from tests.watch.api import becomes
@@ -33,7 +33,7 @@ MINE, THEIRS = "mine", "theirs"
 @pytest.fixture
 def owner(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     """Return the owner of a cluster with two Secrets and two ConfigMaps; rights are tried soon again."""
-    monkeypatch.setattr(followed_names, "AGAIN", Pace(first=0.05, longest=0.05))
+    monkeypatch.setattr(followed_names, "RETRY_DELAY", Pace(first=0.05, longest=0.05))
     monkeypatch.setattr(followed_names, "REFUSED", 0.05)
     with plane.client() as api:
         for kind in KINDS.values():
@@ -67,7 +67,7 @@ def allow(api: Client, *names: str) -> None:
 def names(plane: ControlPlane) -> Iterator[FollowedNames]:
     """Follow nothing yet."""
     access, name = Access(str(plane.kubeconfig), ContextName(plane.name)), ClusterName("real")
-    writers = ToldWriters(access)
+    writers = WriteHints(access)
     made = FollowedNames(Follow(name, access, {}, lambda _: Parsed(), lambda: None, writers), lambda: None)
     yield made
     made.stop()
@@ -82,14 +82,14 @@ def test_a_right_for_one_name_suffices_for_it_and_for_no_other(owner: Client, na
     heard = set[Reference]()
 
     def hears(some: set[Reference]) -> bool:
-        heard.update(names.due({*mine, *theirs}, again=False))
+        heard.update(names.due({*mine, *theirs}, retry=False))
         return heard >= some
 
     becomes(lambda: hears(mine))
     becomes(names.hints)
     assert heard == mine
     assert THEIRS in names.hints()[0]
-    assert names.due({*mine, *theirs}, again=True) == theirs
+    assert names.due({*mine, *theirs}, retry=True) == theirs
     heard.clear()
     api: Any = owner  # whose overloads know no type that is chosen at run time
     changed = {"metadata": {"name": MINE}, "data": {"a": "YQ=="}}

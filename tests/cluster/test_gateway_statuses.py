@@ -17,7 +17,7 @@ from lightkube.types import PatchType
 from msgspec.structs import replace
 
 from locallb.gateway.kinds import KINDS
-from locallb.gateway.status.patch import says
+from locallb.gateway.status.patch import contains
 from locallb.gateway.status.statuses import Status
 from locallb.kubernetes.access.errors import KubeError, RefusedError
 from locallb.kubernetes.api import live_service
@@ -65,7 +65,7 @@ KIND = pytest.mark.parametrize("kind", TOLD)
 
 def definition(kind: ObjectKind) -> Document:
     """Write a CRD that takes any object and has the status apart."""
-    known = next(each for each in KINDS.values() if each.plural == kind)
+    existing = next(each for each in KINDS.values() if each.plural == kind)
     schema = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
     version = {"served": True, "storage": True, "schema": schema, "subresources": {"status": {}}}
     return {
@@ -75,8 +75,8 @@ def definition(kind: ObjectKind) -> Document:
         },
         "spec": {
             "group": GROUP,
-            "scope": "Namespaced" if known.namespaced else "Cluster",
-            "names": {"plural": kind.value, "singular": known.name.lower(), "kind": known.name},
+            "scope": "Namespaced" if existing.namespaced else "Cluster",
+            "names": {"plural": kind.value, "singular": existing.name.lower(), "kind": existing.name},
             "versions": [{"name": SERVED[kind], **version}],
         },
     }
@@ -84,8 +84,8 @@ def definition(kind: ObjectKind) -> Document:
 
 def served_type(kind: ObjectKind) -> Any:  # noqa: ANN401 - a type of the client
     """Return the client's type in the version that is served."""
-    known = next(each for each in KINDS.values() if each.plural == kind)
-    return written_types(kind)[known.versions.index(SERVED[kind])]
+    existing = next(each for each in KINDS.values() if each.plural == kind)
+    return written_types(kind)[existing.versions.index(SERVED[kind])]
 
 
 def patiently(client: Client, kind: ObjectKind, body: Document) -> Document:
@@ -143,7 +143,7 @@ class Subject:
         self.namespace = "" if kind is ObjectKind.GATEWAY_CLASS else "n"
         key = ObjectKey(ClusterName("real"), self.namespace, "web", kind)
         self.owner = Owner(Home("shop", "dev", "/srv/shop"), key, Uid(made["metadata"]["uid"]))
-        self.told = GatewayStatusInputs(
+        self.reported = GatewayStatusInputs(
             access=Access(str(plane.kubeconfig), ContextName("real")),
             owner=self.owner,
             status=json.dumps(TOLD[kind]),
@@ -166,7 +166,7 @@ class Subject:
 
     def says_it(self) -> bool:
         """Return whether it says what it shall."""
-        return says(self.read(), TOLD[self._kind], 1)
+        return contains(self.read(), TOLD[self._kind], 1)
 
 
 @KIND
@@ -175,24 +175,24 @@ def test_a_status_arrives_is_repaired_and_goes(plane: ControlPlane, owner: Clien
     subject = Subject(plane, owner, kind)
     subject.write({"theirs": 1, **({"parents": [OTHERS]} if "parents" in TOLD[kind] else {})})
     resource = GatewayStatus(None)
-    _, state = resource.create(subject.told)
+    _, state = resource.create(subject.reported)
     assert subject.says_it()
     version = subject.read()["metadata"]["resourceVersion"]
-    resource.create(subject.told)
+    resource.create(subject.reported)
     assert subject.read()["metadata"]["resourceVersion"] == version
     assert resource.read(state) == state
     subject.write(dict.fromkeys(TOLD[kind]))
     assert resource.read(state) != state
-    assert resource.update(state, subject.told) == state
+    assert resource.update(state, subject.reported) == state
     assert subject.says_it()
     resource.delete(state)
     assert resource.leaves_nothing(state)
     assert subject.read()["status"]["theirs"] == 1
     subject.delete()
     assert resource.read(state) is None
-    resource.create(subject.told)
+    resource.create(subject.reported)
     resource.delete(state)
-    RECENT.forget(subject.told.access)
+    RECENT.forget(subject.reported.access)
 
 
 def test_refusal_is_published_as_an_event(plane: ControlPlane, owner: Client) -> None:
@@ -200,9 +200,9 @@ def test_refusal_is_published_as_an_event(plane: ControlPlane, owner: Client) ->
     for kind in (ObjectKind.GATEWAY_CLASS, ObjectKind.BACKEND_TLS_POLICY):
         subject = Subject(plane, owner, kind)
         text = json.dumps(TOLD[kind]).replace('"True"', '"False"').replace('"Accepted", "message"', '"Odd", "message"')
-        told = replace(subject.told, status=text)
+        reported = replace(subject.reported, status=text)
         for _ in range(2):
-            GatewayStatus(None).create(told)
+            GatewayStatus(None).create(reported)
         mine = [one for one in owner.list(EVENT, namespace="*") if one["regarding"].get("uid") == subject.owner.uid]
         places = [(one["reason"], one["metadata"]["namespace"]) for one in mine]
         assert places == [("Odd", subject.namespace or "default")]
@@ -227,7 +227,7 @@ def test_a_right_that_is_missing_is_reported_once_and_used_when_it_is_given(
     eventually(lambda: may_patch(plane), "the right is there")
     now[0] = PAUSE
     for subject in subjects:
-        GatewayStatus(None).create(subject.told)
+        GatewayStatus(None).create(subject.reported)
         assert subject.says_it()
 
 
@@ -245,7 +245,7 @@ def may_patch(plane: ControlPlane) -> bool:
 def refused(subject: Subject) -> str:
     """Return why a status can't be written."""
     with pytest.raises(ProviderError) as caught:
-        GatewayStatus(None).create(subject.told)
+        GatewayStatus(None).create(subject.reported)
     return str(caught.value)
 
 
@@ -253,11 +253,11 @@ def test_gateway_rights_allow_writing_statuses_only(plane: ControlPlane, owner: 
     """With these rights no spec can be changed and no Secret read; a refusal names the rights."""
     subject = Subject(plane, owner, ObjectKind.GATEWAY)
     with pytest.raises(KubeError, match=r"deploy/rbac-gateways\.yaml") as caught:
-        live_service.secret(subject.told.access, "n", "cert")
+        live_service.secret(subject.reported.access, "n", "cert")
     assert isinstance(caught.value, RefusedError)
-    GatewayStatus(None).create(subject.told)
+    GatewayStatus(None).create(subject.reported)
     live_service.write(
-        subject.told.access,
+        subject.reported.access,
         subject.owner,
         lambda live: {
             "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},

@@ -37,7 +37,7 @@ def leading(to: str, name: str = "web", host: str = "a.test") -> JsonObject:
     return ingress(rule(path(to=to), host=host), name=name, namespace="n", class_name="local-lb")
 
 
-def told(owner: Client, name: str = "web") -> list[JsonObject]:
+def reported(owner: Client, name: str = "web") -> list[JsonObject]:
     """Return what an Ingress says of its addresses."""
     status = owner.get(INGRESS, name, namespace="n").get("status") or {}
     return list((status.get("loadBalancer") or {}).get("ingress") or ())
@@ -70,26 +70,26 @@ def test_ingresses_of_a_cluster_serve_change_and_go(
         becomes(lambda: address_of(play), watch)
         at = address_of(play)
         becomes(lambda: is_answered(at, "a.test", "one"), watch)
-        becomes(lambda: told(owner) == [{"ip": at, "ports": [{"port": 8080, "protocol": "TCP"}]}], watch)
+        becomes(lambda: reported(owner) == [{"ip": at, "ports": [{"port": 8080, "protocol": "TCP"}]}], watch)
         served = "Normal", "EnsuredLoadBalancer", f"serves a.test on 8080 at {at}"
         becomes(lambda: served in cluster.events("web"), watch)
         owner.create(INGRESS.from_dict(leading("two", "second", "b.test")), namespace="n")
         becomes(lambda: is_answered(at, "b.test", "two"), watch)
-        becomes(lambda: [each["ip"] for each in told(owner, "second")] == [at], watch)
+        becomes(lambda: [each["ip"] for each in reported(owner, "second")] == [at], watch)
         # Somebody else takes the addresses away, and writes others.
         for written in (None, [{"ip": "192.0.2.1"}]):
             status: JsonObject = {"status": {"loadBalancer": {"ingress": written}}}
             owner.patch(INGRESS_STATUS, "web", status, namespace="n", patch_type=PatchType.MERGE)
-            becomes(lambda: told(owner) == [{"ip": at, "ports": [{"port": 8080, "protocol": "TCP"}]}], watch)
+            becomes(lambda: reported(owner) == [{"ip": at, "ports": [{"port": 8080, "protocol": "TCP"}]}], watch)
         owner.patch(INGRESS, "web", {"spec": leading("two")["spec"]}, namespace="n", patch_type=PatchType.MERGE)
         becomes(lambda: is_answered(at, "a.test", "two"), watch)
         other = {"spec": {"ingressClassName": "other"}}
         owner.patch(INGRESS, "second", other, namespace="n", patch_type=PatchType.MERGE)
-        becomes(lambda: told(owner, "second") == [], watch)
+        becomes(lambda: reported(owner, "second") == [], watch)
         owner.delete(INGRESS, "web", namespace="n")
         becomes(lambda: not address_of(play), watch)
-    asked = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
-    refused = [each["requestURI"] for each in asked if each["responseStatus"]["code"] == httpx2.codes.FORBIDDEN]
+    requested = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
+    refused = [each["requestURI"] for each in requested if each["responseStatus"]["code"] == httpx2.codes.FORBIDDEN]
     assert refused == []
 
 
@@ -98,6 +98,6 @@ def test_a_class_that_may_not_be_listed_is_not_asked_for(cluster: Objects, play:
     del cluster
     plane.audit_log.write_text("")
     play.up()
-    asked = [json.loads(line)["requestURI"] for line in plane.audit_log.read_text().splitlines()]
-    assert any("selfsubjectaccessreviews" in each for each in asked)
-    assert not any("ingress" in each for each in asked)
+    requested = [json.loads(line)["requestURI"] for line in plane.audit_log.read_text().splitlines()]
+    assert any("selfsubjectaccessreviews" in each for each in requested)
+    assert not any("ingress" in each for each in requested)

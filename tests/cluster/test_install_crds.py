@@ -47,10 +47,10 @@ def owner(plane: ControlPlane) -> Iterator[Client]:
 def remove(client: Client) -> None:
     """Remove what may have been installed, the guard first."""
     for kind, name in ((BINDING, GUARD), (POLICY, GUARD), *((CRD, name) for name in definitions())):
-        eventually(partial(is_gone, client, kind, name), f"{name} is gone")
+        eventually(partial(is_removed, client, kind, name), f"{name} is gone")
 
 
-def is_gone(client: Client, kind: Any, name: str) -> bool:  # noqa: ANN401 - a type of the client
+def is_removed(client: Client, kind: Any, name: str) -> bool:  # noqa: ANN401 - a type of the client
     """Delete an object, and return whether there is none any more."""
     try:
         client.delete(kind, name)
@@ -72,13 +72,13 @@ def play() -> Iterator[Stage]:
         yield made
 
 
-def install(play: Stage, plane: ControlPlane, *words: str, user: str = "owner") -> Done:
+def install(play: Stage, plane: ControlPlane, *terms: str, user: str = "owner") -> Done:
     """Run the command as a user of the cluster."""
     kubeconfig = plane.root / f"{user}.kubeconfig"
-    return play.run("gateway", "install-crds", "--kubeconfig", str(kubeconfig), "--context", plane.name, *words)
+    return play.run("gateway", "install-crds", "--kubeconfig", str(kubeconfig), "--context", plane.name, *terms)
 
 
-def there(client: Client) -> list[str]:
+def present(client: Client) -> list[str]:
     """Return the definitions that are there, of Gateway API."""
     return [item["metadata"]["name"] for item in client.list(CRD) if item["metadata"]["name"] in definitions()]
 
@@ -89,31 +89,31 @@ def test_definitions_are_shown_then_installed_then_there(plane: ControlPlane, ow
     assert shown.code == 0, shown.err
     assert shown.out.splitlines()[-1] == "Nothing was changed. --yes does exactly this."
     assert [DEFINITION, GATEWAYS, "create"] in [line.split() for line in shown.out.splitlines()]
-    assert there(owner) == []
+    assert present(owner) == []
     done = install(play, plane, "--yes")
     assert done.code == 0, done.err
     standard = {name_of(each) for each in carried().channels["standard"]}
-    assert {(DEFINITION, name) for name in there(owner)} == {name for name in standard if name[0] == DEFINITION}
+    assert {(DEFINITION, name) for name in present(owner)} == {name for name in standard if name[0] == DEFINITION}
     managers = dict(owner.get(CRD, GATEWAYS))["metadata"]["managedFields"]
     assert [entry["manager"] for entry in managers if entry["operation"] == "Apply"] == [MANAGER]
     assert list(owner.list(CLASSES)) == []
-    again = install(play, plane, "--yes")
-    assert (again.code, again.out) == (0, f"real has Gateway API {carried().version} (standard) already.\n")
-    told = install(play, plane, "--json")
+    retry = install(play, plane, "--yes")
+    assert (retry.code, retry.out) == (0, f"real has Gateway API {carried().version} (standard) already.\n")
+    reported = install(play, plane, "--json")
     schema = json.loads(SCHEMA.read_text())
-    assert list(mistakes(told.json, schema, schema)) == []
-    assert all(each["had"] == each["has"] for each in told.json["objects"])
+    assert list(mistakes(reported.json, schema, schema)) == []
+    assert all(each["had"] == each["has"] for each in reported.json["objects"])
 
 
 def annotate(client: Client, version: str, manager: str = MANAGER) -> None:
     """Have the Gateway's definition be of another release."""
     document = next(each for each in carried().channels["standard"] if name_of(each)[1] == GATEWAYS)
-    said = {**document["metadata"]["annotations"], ANNOTATION: version}
-    changed = {**document, "metadata": {**document["metadata"], "annotations": said}}
+    stated = {**document["metadata"]["annotations"], ANNOTATION: version}
+    changed = {**document, "metadata": {**document["metadata"], "annotations": stated}}
     client.apply(CRD.from_dict(changed), field_manager=manager, force=True)
 
 
-def said(client: Client) -> str:
+def stated(client: Client) -> str:
     """Return of which release the Gateway's definition is."""
     return str(dict(client.get(CRD, GATEWAYS))["metadata"]["annotations"][ANNOTATION])
 
@@ -124,16 +124,16 @@ def test_an_earlier_release_is_brought_up_to_date_and_a_later_one_left(
     """Beside a later one, nothing that lacks is installed either."""
     annotate(owner, "v1.6.1")
     assert "update from v1.6.1" in install(play, plane).out
-    assert said(owner) == "v1.6.1"
+    assert stated(owner) == "v1.6.1"
     assert install(play, plane, "--yes").code == 0
-    assert said(owner) == carried().version
+    assert stated(owner) == carried().version
     remove(owner)
     annotate(owner, "v1.99.0")
     done = install(play, plane, "--yes")
     assert (done.code, len(done.err.splitlines())) == (1, 1)
     assert "newer than" in done.err
-    assert there(owner) == [GATEWAYS]
-    assert said(owner) == "v1.99.0"
+    assert present(owner) == [GATEWAYS]
+    assert stated(owner) == "v1.99.0"
 
 
 def test_install_crds_leaves_definitions_of_another_manager(plane: ControlPlane, owner: Client, play: Stage) -> None:
@@ -143,8 +143,8 @@ def test_install_crds_leaves_definitions_of_another_manager(plane: ControlPlane,
     assert (done.code, len(done.err.splitlines())) == (1, 1)
     assert '"helm"' in done.err
     assert "bring it up to date by what installed it" in done.err
-    assert there(owner) == [GATEWAYS]
-    assert said(owner) == "v1.6.1"
+    assert present(owner) == [GATEWAYS]
+    assert stated(owner) == "v1.6.1"
 
 
 def test_install_crds_refuses_another_channel_than_the_installed_one(
@@ -152,7 +152,7 @@ def test_install_crds_refuses_another_channel_than_the_installed_one(
 ) -> None:
     """Without --channel the cluster keeps the channel that it has."""
     assert install(play, plane, "--channel", "experimental", "--yes").code == 0
-    assert sorted(there(owner)) == sorted(definitions())
+    assert sorted(present(owner)) == sorted(definitions())
     refused = install(play, plane, "--channel", "standard", "--yes")
     assert (refused.code, "say --channel experimental" in refused.err) == (1, True)
     assert install(play, plane).out == f"real has Gateway API {carried().version} (experimental) already.\n"
@@ -174,10 +174,10 @@ def test_install_crds_reports_an_admission_denial_before_writing_anything(
         eventually(lambda: "on Mondays" in install(play, plane).err, "the policy is in force")
         done = install(play, plane, "--yes")
         assert (done.code, len(done.err.splitlines())) == (1, 1)
-        assert there(owner) == []
+        assert present(owner) == []
     finally:
         for kind in (BINDING, POLICY):
-            eventually(partial(is_gone, owner, kind, "mondays"), "the policy is gone")
+            eventually(partial(is_removed, owner, kind, "mondays"), "the policy is gone")
 
 
 def test_install_crds_without_rights_names_the_rights_needed(plane: ControlPlane, owner: Client, play: Stage) -> None:
@@ -185,7 +185,7 @@ def test_install_crds_without_rights_names_the_rights_needed(plane: ControlPlane
     done = install(play, plane, "--yes", user="local-lb")
     assert (done.code, len(done.err.splitlines())) == (1, 1)
     assert "name the --context of somebody who may write CustomResourceDefinitions" in done.err
-    assert there(owner) == []
+    assert present(owner) == []
 
 
 def test_carried_crds_equal_the_published_release() -> None:

@@ -36,8 +36,8 @@ def test_a_cluster_of_kind_is_found_served_and_forgotten(
     play.up()
     assert play.status()["n/web"]["cluster"] == young.name
     assert ask(address(cluster, "web"), 8080) == "web: hello"
-    (kept,) = (play.root / ".state/locallb/dev/kind").glob("*.kubeconfig")
-    assert kept.stat().st_mode & 0o777 == 0o600
+    (retained,) = (play.root / ".state/locallb/dev/kind").glob("*.kubeconfig")
+    assert retained.stat().st_mode & 0o777 == 0o600
     young.remove()
     done = play.run("up", "--yes")
     assert done.code == 0, done.out + done.err
@@ -50,11 +50,11 @@ def test_a_watched_cluster_of_kind_comes_and_goes_and_its_neighbours_notice_noth
 ) -> None:
     """Its container starts, gets its kubeconfig later, answers later still, is stopped, started and removed."""
     play.configure(sources=[{"kind": [young.name], "loopbackBackends": True}, {"manifests": "manifests", "name": "c"}])
-    beside = backend("beside")
+    sibling = backend("beside")
 
     def neighbour(name: str) -> None:
         """Have one more Service beside the cluster, and wait until it serves."""
-        play.write(f"{name}.yaml", service(name, port(8080, beside.port)))
+        play.write(f"{name}.yaml", service(name, port(8080, sibling.port)))
         becomes(lambda: answers(play.addresses()[f"n/{name}"], 8080, "beside"), watch)
         becomes(lambda: f"n/{name}" in play.pids(), watch)  # traffic comes before the state is written
 
@@ -63,10 +63,10 @@ def test_a_watched_cluster_of_kind_comes_and_goes_and_its_neighbours_notice_noth
     with watching(play) as watch:
         neighbour("first")
         first = play.pids()["n/first"]
-        assert f"kind has no cluster {young.name}" in watch.told()
+        assert f"kind has no cluster {young.name}" in watch.reported()
         young.create()
         young.container.start()
-        becomes(lambda: f"the cluster {young.name} isn't up yet" in watch.told(), watch)
+        becomes(lambda: f"the cluster {young.name} isn't up yet" in watch.reported(), watch)
         neighbour("second")
         try:
             plane.stop_api()
@@ -88,4 +88,4 @@ def test_a_watched_cluster_of_kind_comes_and_goes_and_its_neighbours_notice_noth
         becomes(lambda: set(play.pids()) == {"n/first", "n/second", "n/third", "n/fourth"}, watch)
         assert len(finalizers(cluster, "web")) == 1
         assert play.pids()["n/first"] == first
-        assert "error" not in watch.told()
+        assert "error" not in watch.reported()

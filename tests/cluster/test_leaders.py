@@ -198,9 +198,9 @@ def test_an_update_leads_while_it_runs(cluster: Objects, elected: Stage, backend
         time.sleep(0.05)
     cluster.change("web", {"spec": {"type": "ClusterIP"}})
     done = elected.run("up", "--yes")
-    told = elected.run("status").out
+    reported = elected.run("status").out
     other.stop()
-    assert "Leader: other" in told
+    assert "Leader: other" in reported
     assert done.code == 1
     assert "the Lease of this stack can't be had: other leads" in done.err
     assert ask(at, 8080) == "web: hello"

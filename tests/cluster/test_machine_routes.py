@@ -31,9 +31,9 @@ from tests.cluster.ingress_rights import IN_NAMESPACE, SUBJECT
 from tests.docker.conftest import network
 from tests.docker.docker_image import image
 from tests.docker.support import Network, own_pool
-from tests.docker.test_pod_routes import node_with_pod, said
+from tests.docker.test_pod_routes import node_with_pod, stated
 from tests.e2e.support import Stage, port, service, stage
-from tests.e2e.watching import PATIENCE, Watch, becomes
+from tests.e2e.watching import TIMEOUT, Watch, becomes
 
 __all__ = ["image", "network"]
 pytestmark = [
@@ -90,8 +90,8 @@ class Shoot:
         metadata = {"name": "machine-m1", "namespace": self.infra, "labels": labels}
         spec = {"containers": [{"name": "node", "image": "x"}]}
         self.runtime.create(POD.from_dict({"metadata": metadata, "spec": spec}))
-        said = {"podIP": MACHINE, "podIPs": [{"ip": MACHINE}], "hostIP": gateway, "hostIPs": [{"ip": gateway}]}
-        status = {"status": {"phase": "Running", **said}}
+        stated = {"podIP": MACHINE, "podIPs": [{"ip": MACHINE}], "hostIP": gateway, "hostIPs": [{"ip": gateway}]}
+        status = {"status": {"phase": "Running", **stated}}
         self.runtime.patch(POD.Status, "machine-m1", status, namespace=self.infra, patch_type=PatchType.MERGE)
 
     def end_machine(self) -> None:
@@ -150,7 +150,7 @@ def watching_in_a_pod(play: Stage) -> Iterator[Watch]:
         number = watch.process.pid
         for child in Path(f"/proc/{number}/task/{number}/children").read_text().split():  # `unshare` passes nothing on
             os.kill(int(child), signal.SIGTERM)
-        watch.process.wait(PATIENCE)
+        watch.process.wait(TIMEOUT)
 
 
 def test_each_shoot_is_served_by_its_own_node_though_all_have_one_address(
@@ -162,12 +162,12 @@ def test_each_shoot_is_served_by_its_own_node_though_all_have_one_address(
     with ExitStack() as stack:
         runtime = stack.enter_context(plane.client())
         one, other = (stack.enter_context(shoot(f"shoot--local--{x}", runtime, tmp_path)) for x in ("a", "b"))
-        ways = {}
+        pod_paths = {}
         for number, each in enumerate((one, other), 250):
             node_port = each.objects.ports(each.service)[0]["nodePort"]
             gateway = stack.enter_context(node_with_pod(network, number, each.name, MACHINE, node_port))
             each.start_machine(gateway)
-            ways[each.name] = {f"{MACHINE}/32 via {gateway}"}
+            pod_paths[each.name] = {f"{MACHINE}/32 via {gateway}"}
         plane.audit_log.write_text("")
         play = stack.enter_context(stage())
         play.configure(
@@ -180,22 +180,24 @@ def test_each_shoot_is_served_by_its_own_node_though_all_have_one_address(
         )
         with watching_in_a_pod(play) as watch:
             becomes(lambda: [served(each) for each in (one, other)] == [one.name, other.name], watch)
-            assert routes(play) == ways
-            assert _asked(plane) == {("pods", one.infra, 200), ("pods", other.infra, 200)}
+            assert routes(play) == pod_paths
+            assert _requested(plane) == {("pods", one.infra, 200), ("pods", other.infra, 200)}
             _rewrite(kubeconfig, {"exec": _command(tmp_path / "ran")})
-            becomes(lambda: watch.told().count("and nothing else; so the 1 ways") == 2, watch)
+            becomes(lambda: watch.reported().count("and nothing else; so the 1 ways") == 2, watch)
             _rewrite(kubeconfig, {"token": plane.tokens["local-lb"]})
             one.forbid()
-            becomes(lambda: ("pods", one.infra, 403) in _asked(plane), watch)
-            becomes(lambda: f"source {one.name}: which pods are its Nodes can't be found out" in watch.told(), watch)
-            assert routes(play) == ways
+            becomes(lambda: ("pods", one.infra, 403) in _requested(plane), watch)
+            becomes(
+                lambda: f"source {one.name}: which pods are its Nodes can't be found out" in watch.reported(), watch
+            )
+            assert routes(play) == pod_paths
             one.allow()
             one.end_machine()
             becomes(lambda: routes(play)[one.name] == set(), watch)
-            assert routes(play)[other.name] == ways[other.name]
-            one.start_machine(next(iter(ways[one.name])).rpartition(" ")[2])
-            becomes(lambda: routes(play) == ways, watch)
-            assert [said(each.address()) for each in (one, other)] == [one.name, other.name]
+            assert routes(play)[other.name] == pod_paths[other.name]
+            one.start_machine(next(iter(pod_paths[one.name])).rpartition(" ")[2])
+            becomes(lambda: routes(play) == pod_paths, watch)
+            assert [stated(each.address()) for each in (one, other)] == [one.name, other.name]
         assert not (tmp_path / "ran").exists()
         assert play.run("destroy", "--yes").code == 0
         assert routes(play) == {}
@@ -204,7 +206,7 @@ def test_each_shoot_is_served_by_its_own_node_though_all_have_one_address(
 def served(shoot: Shoot) -> str:
     """Return who answers at its Service's address; nobody before there is one, and before there are routes."""
     with suppress(ValueError, KeyError, subprocess.CalledProcessError):
-        return said(shoot.address())
+        return stated(shoot.address())
     return ""
 
 
@@ -220,7 +222,7 @@ def _rewrite(kubeconfig: Path, user: dict[str, Any]) -> None:
     kubeconfig.write_text(yaml.safe_dump(document))
 
 
-def _asked(plane: ControlPlane) -> set[tuple[str, str, int]]:
+def _requested(plane: ControlPlane) -> set[tuple[str, str, int]]:
     """Return what was asked of the runtime cluster."""
     lines = (json.loads(line) for line in plane.audit_log.read_text().splitlines())
     about = ((line.get("objectRef") or {}, line["responseStatus"]["code"]) for line in lines)

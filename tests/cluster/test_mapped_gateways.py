@@ -106,5 +106,5 @@ def numbers(play: Stage) -> dict[str, int]:
 
 def programmed(owner: Client, name: str) -> str:
     """Return what the listener of a Gateway is told of being served."""
-    (told,) = status_of(owner, "Gateway", name)["listeners"]
-    return next(str(each["message"]) for each in told["conditions"] if each["type"] == "Programmed")
+    (reported,) = status_of(owner, "Gateway", name)["listeners"]
+    return next(str(each["message"]) for each in reported["conditions"] if each["type"] == "Programmed")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address
-from tests.dns.questions import NXDOMAIN, addresses, asked
+from tests.dns.questions import NXDOMAIN, addresses, requested
 from tests.e2e.support import Backend, Stage, port, service
 from tests.e2e.watching import answers, becomes, watching
 
@@ -28,15 +28,15 @@ def test_a_name_follows_its_service(
         backend("web", port=document["spec"]["ports"][0]["nodePort"])
         becomes(lambda: addresses(server, "shop.test") == [address(cluster, "web")], watch)
         becomes(lambda: answers(addresses(server, "web.n.real.test")[0], 8080, "web"), watch)
-        said = (cluster.read("web") or {})["status"]["loadBalancer"]["ingress"]
-        assert [(entry["ip"], entry["hostname"], entry["ipMode"]) for entry in said] == [
+        stated = (cluster.read("web") or {})["status"]["loadBalancer"]["ingress"]
+        assert [(entry["ip"], entry["hostname"], entry["ipMode"]) for entry in stated] == [
             (address(cluster, "web"), "shop.test", "Proxy")
         ]
         cluster.service(service("z-late", port(8080, 0), annotations={HOSTNAME: "shop.test"}))
-        told = "real/n/z-late: the name shop.test is that of real/n/web, which is older; choose another one"
-        becomes(lambda: told in [note for _, _, note in cluster.events("z-late")], watch)
+        reported = "real/n/z-late: the name shop.test is that of real/n/web, which is older; choose another one"
+        becomes(lambda: reported in [note for _, _, note in cluster.events("z-late")], watch)
         assert addresses(server, "shop.test") == [address(cluster, "web")]
         cluster.delete("web")
         becomes(lambda: addresses(server, "shop.test") == [address(cluster, "z-late")], watch)
         cluster.change("z-late", {"metadata": {"annotations": {HOSTNAME: None}}})
-        becomes(lambda: asked(server, "shop.test")[0] == NXDOMAIN, watch)
+        becomes(lambda: requested(server, "shop.test")[0] == NXDOMAIN, watch)

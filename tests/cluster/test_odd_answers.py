@@ -51,5 +51,5 @@ def test_odd_answers_lose_nothing_and_are_not_asked_for_too_often(
         assert answers(at, 8080, "web")
         assert len(api.times) > quiet
         faults.check()
-        events = [json.loads(line)["event"] for line in watch.told().splitlines()]
+        events = [json.loads(line)["event"] for line in watch.reported().splitlines()]
         assert "thread" not in events

@@ -60,7 +60,7 @@ def test_a_condition_goes_with_the_end_and_with_the_stack(cluster: Objects, play
     play.up()
     with watching(play) as watch:
         assert play.run("fault", "web", "--hang", "0.01%", "--for", "15s").code == 0
-        becomes(lambda: "a fault is ordered by a command" in watch.told(), watch)
+        becomes(lambda: "a fault is ordered by a command" in watch.reported(), watch)
         becomes(lambda: conditions(cluster, "web") == {SERVING}, watch)
     assert play.run("fault", "web", "--hang", "0.01%", "--for", "1h").code == 0
     assert conditions(cluster, "web") == {SERVING, FAULT}

@@ -21,7 +21,7 @@ from tests.cluster.controlplane import SERVICE_ACCOUNT, ControlPlane, Objects
 from tests.cluster.test_life import address, condition, made
 from tests.docker.docker_image import image
 from tests.docker.support import await_true, docker
-from tests.docker.tool_image import Served, asked, tool
+from tests.docker.tool_image import Served, requested, tool
 from tests.e2e.support import Backend
 from tests.packaging.conftest import wheel
 
@@ -85,8 +85,8 @@ def _token(plane: ControlPlane) -> str:
 def pods(plane: ControlPlane, account: str, image: str, tool: str) -> Iterator[Served]:
     """Return what a pod has: its account's files, the API's variables, the configuration of the ConfigMap."""
     (stack,) = (document for document in deployed() if document["kind"] == "ConfigMap")
-    told = yaml.safe_load(stack["data"]["Pulumi.dev.yaml"])["config"]
-    config = {key.partition(":")[2]: value for key, value in told.items()}
+    reported = yaml.safe_load(stack["data"]["Pulumi.dev.yaml"])["config"]
+    config = {key.partition(":")[2]: value for key, value in reported.items()}
     config["sources"][0]["kubernetes"]["loopbackBackends"] = True  # this cluster's Node is processes on this host
     config["leaderElection"].update({"leaseDuration": 6, "renewDeadline": 4, "retryPeriod": 0.5})
     place = Served(image, config)
@@ -122,7 +122,7 @@ def test_replicas_are_killed_in_turn_and_no_request_fails(
     try:
         await_true(lambda: bool((cluster.read("web") or {})["status"].get("loadBalancer", {}).get("ingress")))
         at = address(cluster, "web")
-        with asked(at, 8080, "web: hello") as failures:
+        with requested(at, 8080, "web: hello") as failures:
             for turn in range(2):
                 leader = _leader(cluster)
                 docker("rm", "--force", running.pop(leader))

@@ -49,8 +49,8 @@ def test_every_broken_kind_is_reported_and_disturbs_no_other(cluster: Objects, p
     play.up()
     assert ask(address(cluster, "web"), 8080) == "web: hello"
     for name, (_, reason) in BROKEN.items():
-        said = condition(cluster, name)
-        assert (said["status"], said["reason"]) == (("False", reason) if reason else ("True", "Serves")), name
+        stated = condition(cluster, name)
+        assert (stated["status"], stated["reason"]) == (("False", reason) if reason else ("True", "Serves")), name
         warnings = [note for kind, _, note in cluster.events(name) if kind == "Warning"]
         assert [note.partition(":")[0] for note in warnings] == [reason] * bool(reason), name
         assert all(f"real/n/{name}" in note for note in warnings)

@@ -47,14 +47,14 @@ def test_a_thousand_services_get_distinct_addresses_and_are_reported(cluster: Ob
         settings = parse_settings({"sources": [cluster.plane.source], "pools": pools})
         first = planned(settings, cluster, tmp_path)
         assert len({address for placement in first for address in placement.addresses}) == COUNT
-        list(pool.map(tell, first))
-    told = {
+        list(pool.map(report_to, first))
+    reported = {
         item["metadata"]["name"]: item["status"]["loadBalancer"]["ingress"][0]["ip"]
         for item in cluster.client.list(SERVICE, namespace="n")
     }
-    assert told == {placement.key.name: str(placement.addresses[0]) for placement in first}
-    again = planned(settings, cluster, tmp_path)
-    assert {placement.key: placement.addresses for placement in again} == {
+    assert reported == {placement.key.name: str(placement.addresses[0]) for placement in first}
+    retry = planned(settings, cluster, tmp_path)
+    assert {placement.key: placement.addresses for placement in retry} == {
         placement.key: placement.addresses for placement in first
     }
 
@@ -73,13 +73,13 @@ def planned(settings: Settings, cluster: Objects, root: Path) -> tuple[Placement
     return make_plan(snapshot, settings).placements
 
 
-def tell(placement: Placement) -> None:
+def report_to(placement: Placement) -> None:
     """Do what the resources of a load balancer do to its Service."""
     assert placement.access
     both: dict[str, object] = {"access": encode(placement.access), "owner": owner_fields(placement.owner)}
     ServiceClaim(None).create(decode(ServiceClaimInputs, properties(both.items())))
-    told = publication(placement)
-    status = {**both, "ingress": value(told.ingress), "conditions": value(told.conditions), "alone": False}
+    reported = publication(placement)
+    status = {**both, "ingress": value(reported.ingress), "conditions": value(reported.conditions), "alone": False}
     ServiceStatus(None).create(decode(ServiceStatusInputs, properties(status.items())))
 
 

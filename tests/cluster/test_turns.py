@@ -15,7 +15,7 @@ from tests.cluster.faulty import FaultyApi, faulty_api
 from tests.cluster.test_life import ingress, made
 from tests.e2e.support import Backend, Stage
 from tests.e2e.watching import becomes, get, watching
-from tests.soak.answers import MOST
+from tests.soak.answers import MAX
 from tests.soak.figures import unasked
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
@@ -35,23 +35,23 @@ def test_a_beginning_is_20_requests_in_a_second_at_most_and_a_change_of_everythi
     """Eight Services come at once, a loop that begins checks them without asking for any, and they go at once."""
     play.configure(sources=[api.source])
     with watching(play) as watch:
-        becomes(lambda: "converged: " in watch.told(), watch)
+        becomes(lambda: "converged: " in watch.reported(), watch)
         becomes(lambda: not api.busiest(since=time.monotonic() - SPAN), watch)
         for name in NAMES:
             made(cluster, backend, name)
         becomes(lambda: all(ingress(cluster, name) for name in NAMES), watch)
-        becomes(lambda: watch.told().endswith("converged: 8 Services\n"), watch)
+        becomes(lambda: watch.reported().endswith("converged: 8 Services\n"), watch)
         watch.process.kill()
         watch.process.wait()
     begun = time.monotonic()
     with watching(play, "--metrics", "127.0.0.1:0") as watch:
         becomes(lambda: get(watch, "/readyz")[0] == httpx2.codes.OK, watch)
-        asked = api.busiest(since=begun)
-        assert asked
-        assert len(asked) <= MOST, asked
-        assert not [line for line in asked if line.startswith("GET /api/v1/namespaces/")]
+        requested = api.busiest(since=begun)
+        assert requested
+        assert len(requested) <= MAX, requested
+        assert not [line for line in requested if line.startswith("GET /api/v1/namespaces/")]
         becomes(lambda: not api.busiest(since=time.monotonic() - SPAN), watch)
         for name in NAMES:
             cluster.delete(name)
         becomes(lambda: not any(cluster.read(name) for name in NAMES), watch)
-    assert unasked(api) <= MOST, api.busiest()
+    assert unasked(api) <= MAX, api.busiest()

@@ -76,7 +76,7 @@ def test_an_api_that_is_away_harms_nothing_and_all_converges_when_it_is_back(
     cluster.service(service("late", port(8080, 0)))
     try:
         plane.stop_api()
-        becomes(lambda: "real" in watch.told() and "error" in watch.told(), watch)
+        becomes(lambda: "real" in watch.reported() and "error" in watch.reported(), watch)
         assert ask(at, 8080) == "web: hello"
     finally:
         plane.start_api()
@@ -108,8 +108,8 @@ def _change_entry(cluster: Objects, **fields: object) -> None:
 
 
 def _change_condition(cluster: Objects) -> None:
-    told = {**condition(cluster, "web"), "status": "False", "reason": "SomebodySays"}
-    cluster.change_status("web", {"status": {"conditions": [told]}})
+    reported = {**condition(cluster, "web"), "status": "False", "reason": "SomebodySays"}
+    cluster.change_status("web", {"status": {"conditions": [reported]}})
 
 
 TAMPERINGS: Mapping[str, Callable[[Objects], None]] = {

@@ -61,7 +61,7 @@ def lists(plane: ControlPlane) -> int:
     return sum(line["verb"] == "list" and line["objectRef"]["resource"] == "services" for line in lines)
 
 
-def looks(watch: Watch) -> int:
+def checks(watch: Watch) -> int:
     """Return how often the loop looked so far."""
     _, page = get(watch, "/metrics")
     return int(float(re.search(r"^locallb_plan_seconds_count (.+)$", page, re.MULTILINE)[1]))  # type: ignore[index]
@@ -74,28 +74,28 @@ def test_the_current_context_is_followed_there_and_back(
     config, plane = kubeconfig(staged), cluster.plane
     config.write_text(both(plane, other, plane))
     with other.client() as client, watching(staged) as watch:
-        there = Objects(other, client)
-        there.node("node-b")
+        present = Objects(other, client)
+        present.node("node-b")
         for name in ("web", "same"):
             made(cluster, backend, name)
         for name in ("shop", "same"):
-            document: Document = made(there, lambda *_a, **_k: backend("unused"), name)
+            document: Document = made(present, lambda *_a, **_k: backend("unused"), name)
             backend(f"their {name}", port=document["spec"]["ports"][0]["nodePort"])
         becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
         becomes(lambda: answers(address(cluster, "same"), 8080, "same"), watch)
         at = address(cluster, "web")
 
         config.write_text(both(plane, other, other))
-        becomes(lambda: answers(address(there, "shop"), 8080, "their shop"), watch)
-        becomes(lambda: answers(address(there, "same"), 8080, "their same"), watch)
+        becomes(lambda: answers(address(present, "shop"), 8080, "their shop"), watch)
+        becomes(lambda: answers(address(present, "same"), 8080, "their same"), watch)
         becomes(lambda: not finalizers(cluster, "web") and not ingress(cluster, "web"), watch)
         becomes(lambda: "n/web" not in staged.pids(), watch)
-        assert address(there, "shop") == at or refused(at, 8080)
+        assert address(present, "shop") == at or refused(at, 8080)
 
         config.write_text(both(plane, other, plane))
         becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
         becomes(lambda: answers(address(cluster, "same"), 8080, "same"), watch)
-        becomes(lambda: not finalizers(there, "shop") and not ingress(there, "shop"), watch)
+        becomes(lambda: not finalizers(present, "shop") and not ingress(present, "shop"), watch)
         becomes(lambda: set(staged.pids()) == {"n/web", "n/same"}, watch)
 
 
@@ -112,9 +112,9 @@ def test_unrelated_kubeconfig_edits_cause_no_new_list_requests(
         document["contexts"][0]["context"]["namespace"] = "n"
         document["contexts"].append({"name": "more", "context": {"cluster": "gone", "user": "gone"}})
         for text in (json.dumps(document), yaml.safe_dump(document, sort_keys=True)):
-            seen = looks(watch)
+            observed = checks(watch)
             config.write_text(text)
-            becomes(lambda seen=seen: looks(watch) > seen, watch)  # type: ignore[misc]
+            becomes(lambda observed=observed: checks(watch) > observed, watch)  # type: ignore[misc]
         made(cluster, backend, "more")
         becomes(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
         assert lists(plane) == before
@@ -133,15 +133,15 @@ def test_a_file_that_cannot_be_used_takes_nothing_away(cluster: Objects, staged:
         made(cluster, backend, "web")
         becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
         at = address(cluster, "web")
-        for content, told in broken.items():
+        for content, reported in broken.items():
             config.write_text(content)
-            becomes(lambda told=told: told in watch.told(), watch)  # type: ignore[misc]
+            becomes(lambda reported=reported: reported in watch.reported(), watch)  # type: ignore[misc]
             assert answers(at, 8080, "web")
         config.unlink()
-        becomes(lambda: "No such file" in watch.told(), watch)
+        becomes(lambda: "No such file" in watch.reported(), watch)
         assert answers(at, 8080, "web")
         config.write_text(text)
-        becomes(lambda: "no longer: source real: the kubeconfig" in watch.told(), watch)
+        becomes(lambda: "no longer: source real: the kubeconfig" in watch.reported(), watch)
         made(cluster, backend, "more")
         becomes(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
         assert address(cluster, "web") == at
@@ -154,7 +154,7 @@ def test_a_file_that_comes_later_is_enough(cluster: Objects, staged: Stage, back
     config.unlink()
     made(cluster, backend, "web")
     with watching(staged) as watch:
-        becomes(lambda: "No such file" in watch.told(), watch)
+        becomes(lambda: "No such file" in watch.reported(), watch)
         config.write_text(text)
         becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
 
@@ -170,7 +170,7 @@ def test_services_stay_when_the_kubeconfig_leads_to_a_silent_server(
         becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
         at = address(cluster, "web")
         config.write_text(text.replace(f":{cluster.plane.port}", ":1"))
-        becomes(lambda: "127.0.0.1:1 doesn't answer" in watch.told(), watch)
+        becomes(lambda: "127.0.0.1:1 doesn't answer" in watch.reported(), watch)
         assert answers(at, 8080, "web")
         config.write_text(text)
         made(cluster, backend, "more")

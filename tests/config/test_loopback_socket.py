@@ -40,9 +40,9 @@ def test_loopback_addresses_are_taken(text: str, address: str, port: int) -> Non
 )
 def test_metrics_place_outside_the_loopback_is_refused(text: str, sentence: str) -> None:
     """By the option's parser, and by the configuration's with its key."""
-    with pytest.raises(ValueError, match=r"127\.0\.0\.1:9477") as told:
+    with pytest.raises(ValueError, match=r"127\.0\.0\.1:9477") as reported:
         loopback_place(text)
-    assert sentence in str(told.value)
+    assert sentence in str(reported.value)
     with pytest.raises(SettingsError) as refused:
         parse_settings({"sources": [{"manifests": "m"}], "metrics": text})
     assert "local-lb:metrics" in str(refused.value)

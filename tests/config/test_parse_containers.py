@@ -79,13 +79,13 @@ def test_without_a_word_containers_have_the_official_image_the_hosts_network_and
 
 def test_every_container_key_is_parsed() -> None:
     """One of each."""
-    told = settings(
+    reported = settings(
         network={"publish": "lab"},
         image={"name": "a/b:1", "pullPolicy": "Never", "mirror": "m.example:5000/x"},
         limits={"memory": 128, "cpus": 0.5},
         compat="gardener",
     )
-    assert told == ContainerSettings(
+    assert reported == ContainerSettings(
         ImageName("a/b:1"), 128, "0.5", "lab", PullPolicy.NEVER, "m.example:5000/x", Compat.GARDENER
     )
     assert settings(network="publish").network == "kind"

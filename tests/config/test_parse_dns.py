@@ -63,9 +63,9 @@ def test_in_cluster_zones_require_a_server_reachable_from_pods() -> None:
         mistake({"zones": reached, "clusters": True})
         == 'dns.clusters: "True" isn\'t known; write stub, or leave it out'
     )
-    told = "is no address of the loopback or of a private network; use 127.0.0.1:9477"
+    reported = "is no address of the loopback or of a private network; use 127.0.0.1:9477"
     for address in ("8.8.8.8", "0.0.0.0", "[::]"):
-        assert told in mistake({"zones": [{"zone": "test", "embedded": f"{address}:5300"}]})
+        assert reported in mistake({"zones": [{"zone": "test", "embedded": f"{address}:5300"}]})
 
 
 @pytest.mark.parametrize(

@@ -393,8 +393,8 @@ def test_unknown_keys_and_wrong_types_are_refused_by_name(key: str, value: objec
 
 def test_all_mistakes_are_reported_at_once() -> None:
     """One mistake hides no other."""
-    told = mistakes(sources=[], pools=pool("x", "10.0.0.5/8"), pins={"web": ["y"]}, runtime="lxc", colour=1)
-    assert [sentence.split(":")[0] for sentence in told] == [
+    reported = mistakes(sources=[], pools=pool("x", "10.0.0.5/8"), pins={"web": ["y"]}, runtime="lxc", colour=1)
+    assert [sentence.split(":")[0] for sentence in reported] == [
         "colour",
         "sources",
         "pools[0].addresses[0]",
@@ -420,13 +420,13 @@ CONFIG = st.fixed_dictionaries({}, optional=dict.fromkeys(KEYS, JSON) | {"pools"
 @given(CONFIG)
 def test_any_json_gives_settings_or_printable_errors(config: dict[str, object]) -> None:
     """Any JSON gives settings, or one printable line for each mistake; never another exception."""
-    told: tuple[str, ...] = ("nothing wrong",)
+    reported: tuple[str, ...] = ("nothing wrong",)
     try:
         parse_settings(config)
     except SettingsError as error:
-        told = error.sentences
-    assert told
-    assert all(sentence.isprintable() for sentence in told)
+        reported = error.sentences
+    assert reported
+    assert all(sentence.isprintable() for sentence in reported)
 
 
 LIVE = {"kubernetes": {"name": "live"}}
@@ -441,7 +441,7 @@ def test_leader_election_is_off_and_has_the_usual_times() -> None:
 
 
 @pytest.mark.parametrize(
-    ("sources", "given", "told"),
+    ("sources", "given", "reported"),
     [
         (SOURCES["sources"], {}, "leaderElection: no source is a live cluster, so nobody has a Lease; remove the key"),
         (
@@ -468,9 +468,11 @@ def test_leader_election_is_off_and_has_the_usual_times() -> None:
         ([LIVE], {"leaseDurations": 15}, "leaderElection.leaseDurations: no such key; did you mean leaseDuration?"),
     ],
 )
-def test_invalid_election_is_refused_with_one_sentence(sources: object, given: Mapping[str, object], told: str) -> None:
+def test_invalid_election_is_refused_with_one_sentence(
+    sources: object, given: Mapping[str, object], reported: str
+) -> None:
     """One sentence each."""
-    assert mistakes(sources=sources, leaderElection={"enabled": True, **given}) == (told,)
+    assert mistakes(sources=sources, leaderElection={"enabled": True, **given}) == (reported,)
 
 
 def test_clusters_of_kind_are_one_more_source() -> None:
@@ -509,8 +511,8 @@ def test_ports_are_mapped_on_request_and_then_there_are_no_addresses() -> None:
     assert mistakes(portMapping="127.0.0.1") == (
         'portMapping: "127.0.0.1" is no way to map ports; use loopback, or remove the key',
     )
-    told = mistakes(portMapping="loopback", pools=[{"name": "own", "addresses": ["127.78.0.0/27"]}], ipMode="VIP")
-    assert told == (
+    reported = mistakes(portMapping="loopback", pools=[{"name": "own", "addresses": ["127.78.0.0/27"]}], ipMode="VIP")
+    assert reported == (
         "pools: with portMapping every Service is at 127.0.0.1; remove this key, or portMapping",
         "ipMode: with portMapping it would take what Nodes send to their own 127.0.0.1; use Proxy",
     )

@@ -22,7 +22,7 @@ from tests.e2e.support import stage
 from tests.kubelets.cluster import kubelet_cluster
 
 
-def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="the one test to run, by its name (default: all)")
@@ -30,7 +30,7 @@ def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--patience", default="", help="as the suite's --timeout-config-overrides")
     parser.add_argument("--report", default="", help="where the suite writes its report")
     parser.add_argument("--keep", default="", help="a directory that is there, for what the suite and the watch said")
-    return parser.parse_args(words)
+    return parser.parse_args(terms)
 
 
 def main() -> None:

@@ -33,8 +33,8 @@ def published() -> dict[str, Any]:
 def _documents(place: Path) -> list[dict[str, Any]]:
     files = sorted(path for path in place.glob("*.yaml") if path.name != "kustomization.yaml")
     found = [document for path in files for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
-    kept = [document for document in found if document]
-    return sorted(kept, key=lambda document: document["kind"] != DEFINITION)
+    retained = [document for document in found if document]
+    return sorted(retained, key=lambda document: document["kind"] != DEFINITION)
 
 
 def main() -> None:

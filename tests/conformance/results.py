@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 ROOT = "TestConformance"
-MOST = 60
+MAX = 60
 """Lines that are shown of one test, one log."""
 _WIDEST = 600
 """Characters of each."""
@@ -53,30 +53,30 @@ class Run:
         return [one.name for one in self.results if one.state == "FAIL"]
 
     @cached_property
-    def trouble(self) -> str:
+    def failure(self) -> str:
         """Why it isn't a run of tests that passed or failed; empty if it is."""
         if self.code not in {0, 1} or (self.code and not self.failed):
             return f"it ended with exit code {self.code}, and {len(self.failed)} tests failed"
         if all(one.state == "SKIP" for one in self.results):
             return "it ran no test"
-        if any(_OUTSIDE in line for name, line in self._said() if name == ROOT):
+        if any(_OUTSIDE in line for name, line in self._stated() if name == ROOT):
             return "something failed outside its tests"
         return ""
 
     def why(self, test: str) -> Iterator[str]:
         """Return the end of what a failed test said, and its parts that failed."""
         failed = {f"{ROOT}/{one.name}" for one in self._ended if one.state == "FAIL" and _is_of(one.name, test)}
-        return end(_that_matter(line for name, line in self._said() if name in failed))
+        return end(_that_matter(line for name, line in self._stated() if name in failed))
 
     def ending(self) -> Iterator[str]:
         """Return the end of all that was said."""
-        return end(_that_matter(line for _, line in self._said()))
+        return end(_that_matter(line for _, line in self._stated()))
 
     @cached_property
     def _ended(self) -> Sequence[Result]:
         return [Result(name, state, float(seconds)) for state, name, seconds in _ENDED.findall(self.printed)]
 
-    def _said(self) -> Iterator[tuple[str, str]]:
+    def _stated(self) -> Iterator[tuple[str, str]]:
         """Return each line with the test that said it, or the part of one."""
         name = ""
         for line in self.printed.partition(f"\n--- FAIL: {ROOT} (")[0].splitlines():
@@ -97,8 +97,8 @@ def _that_matter(some: Iterable[str]) -> Iterator[str]:
     """
     recent: deque[str] = deque(maxlen=4)
     for line in some:
-        if (words := _SAID_AT.sub("", line)) not in recent and not _CLEARED.search(line):
-            recent.append(words)
+        if (terms := _SAID_AT.sub("", line)) not in recent and not _CLEARED.search(line):
+            recent.append(terms)
             yield line
 
 
@@ -113,14 +113,14 @@ def lines(some: Iterable[Result]) -> Iterator[str]:
 def end(all_of_it: Iterable[str]) -> Iterator[str]:
     """Return the last lines of a log, and how many came before."""
     listed = list(all_of_it)
-    if len(listed) > MOST:
-        yield f"({len(listed) - MOST} lines before)"
-    yield from (line[:_WIDEST] for line in listed[-MOST:])
+    if len(listed) > MAX:
+        yield f"({len(listed) - MAX} lines before)"
+    yield from (line[:_WIDEST] for line in listed[-MAX:])
 
 
-def meanwhile(said: Sequence[str], watched: str) -> Iterator[str]:
+def meanwhile(stated: Sequence[str], watched: str) -> Iterator[str]:
     """Return the end of what the watch, whose clock is that of UTC as well, printed while the suite said something."""
-    times = [found[1] for line in said if (found := _SAID_AT.search(line))]
+    times = [found[1] for line in stated if (found := _SAID_AT.search(line))]
     dated = [line for line in watched.splitlines() if _WATCHED_AT.match(line)]
     return end(line for line in dated if times and min(times) <= line[:12] <= max(times))
 
@@ -131,9 +131,9 @@ def until_crash(watched: str) -> Sequence[str]:
     return (before + crash + after.partition("\n\nThread ")[0]).splitlines()
 
 
-def named(first: Run, again: Iterable[tuple[str, Run]]) -> Iterator[str]:
+def named(first: Run, retry: Iterable[tuple[str, Run]]) -> Iterator[str]:
     """Name what failed, as tests/tiers.sh collects it: in one run of two, or in both."""
-    repeated = dict(again)
+    repeated = dict(retry)
     for test in first.failed:
-        is_well = test in repeated and not repeated[test].trouble and not repeated[test].failed
-        yield f"{'flaky' if is_well else 'failed'}: tests/conformance::{test}"
+        is_healthy = test in repeated and not repeated[test].failure and not repeated[test].failed
+        yield f"{'flaky' if is_healthy else 'failed'}: tests/conformance::{test}"

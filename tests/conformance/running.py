@@ -50,40 +50,42 @@ class Suite:
             try:
                 until_accepted(self.cluster)
                 first = self._run("suite.log", self.args.only, self.args.report)
-                tell(first, watch.told())
+                report_to(first, watch.reported())
                 if (ended := watch.process.poll()) is not None:
-                    say(("", f"The watch ended by itself, with exit code {ended}:", *end(until_crash(watch.told()))))
-                if first.trouble or ended is not None:
+                    log(
+                        ("", f"The watch ended by itself, with exit code {ended}:", *end(until_crash(watch.reported())))
+                    )
+                if first.failure or ended is not None:
                     return first.code or 1
                 return self._judge_again(first, empty, watch)
             finally:
-                (self._directory / "watch.log").write_text(watch.told())
+                (self._directory / "watch.log").write_text(watch.reported())
 
     def _judge_again(self, first: Run, empty: frozenset[str], watch: Watch) -> int:
-        judged = list(named(first, [(test, self._again(test, empty, watch)) for test in first.failed]))
-        say(judged)
+        judged = list(named(first, [(test, self._retry(test, empty, watch)) for test in first.failed]))
+        log(judged)
         return int(any(line.startswith("failed: ") for line in judged))
 
     @property
     def _directory(self) -> Path:
         return Path(self.args.keep) if self.args.keep else self.play.root
 
-    def _again(self, test: str, empty: frozenset[str], watch: Watch) -> Run:
+    def _retry(self, test: str, empty: frozenset[str], watch: Watch) -> Run:
         """Run one test once more when nothing is left of the run before."""
-        say(("", f"once more: {test}"))
+        log(("", f"once more: {test}"))
         until_gone(self.cluster, empty)
         done = self._run(f"suite-{test}.log", test)
-        tell(done, watch.told())
+        report_to(done, watch.reported())
         return done
 
     def _run(self, log: str, only: str, report: str = "") -> Run:
         environment = {**os.environ, "KUBECONFIG": f"{self.cluster.plane.root}/owner.kubeconfig"}
-        words, seconds = self._command(only, report), 60 * (MINUTES + 5)
+        terms, seconds = self._command(only, report), 60 * (MINUTES + 5)
         path = self._directory / log
         with path.open("wb") as output:
             try:
                 code = subprocess.run(
-                    words, check=False, env=environment, stdout=output, stderr=output, timeout=seconds
+                    terms, check=False, env=environment, stdout=output, stderr=output, timeout=seconds
                 ).returncode
             except subprocess.TimeoutExpired:
                 code = _LATE
@@ -98,7 +100,7 @@ class Suite:
             **_OF_US,
             "run-test": only,
             "report-output": report,
-            "timeout-config-overrides": self.args.patience,
+            "timeout-config-overrides": self.args.timeout,
             "supported-features": self.args.features if self.args.features != "all" else "",
         }
         flags = [f"--{name}={value}" for name, value in chosen.items() if value]
@@ -113,18 +115,18 @@ class Suite:
         ]
 
 
-def tell(done: Run, watched: str) -> None:
+def report_to(done: Run, watched: str) -> None:
     """Print how each test ended, and why those failed that did; or why the suite couldn't run."""
-    say(lines(done.results))
+    log(lines(done.results))
     for test in done.failed:
-        said = list(done.why(test))
-        say(("", f"{test} failed; it said:", *said, "", "and the watch meanwhile:", *meanwhile(said, watched)))
-    if done.trouble:
-        say(("", f"The suite itself failed: {done.trouble}. The end of what it printed:", *done.ending()))
-        say(("", "and of what the watch printed:", *end(until_crash(watched))))
+        stated = list(done.why(test))
+        log(("", f"{test} failed; it said:", *stated, "", "and the watch meanwhile:", *meanwhile(stated, watched)))
+    if done.failure:
+        log(("", f"The suite itself failed: {done.failure}. The end of what it printed:", *done.ending()))
+        log(("", "and of what the watch printed:", *end(until_crash(watched))))
 
 
-def say(some: Iterable[str]) -> None:
+def log(some: Iterable[str]) -> None:
     """Print lines at once."""
     sys.stdout.write("".join(f"{line}\n" for line in some))
     sys.stdout.flush()

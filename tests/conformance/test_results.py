@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.results import MOST, Result, Run, end, lines, meanwhile, named, until_crash
+from tests.conformance.results import MAX, Result, Run, end, lines, meanwhile, named, until_crash
 
 FAILED = Path(__file__).with_name("failed_run.log").read_text()
 TEST = "BackendTLSPolicy"
@@ -55,8 +55,8 @@ def test_each_test_is_reported_with_its_time() -> None:
 
 def test_a_failed_test_is_printed_with_its_lines() -> None:
     """The suite looks again and again, and clears away: neither is told, nor what other parts of it said."""
-    told = [(line.partition("Z: ")[2] or line).split() for line in Run(1, FAILED).why(TEST)]
-    assert [" ".join(words[:3]) for words in told] == [
+    reported = [(line.partition("Z: ")[2] or line).split() for line in Run(1, FAILED).why(TEST)]
+    assert [" ".join(terms[:3]) for terms in reported] == [
         "BackendTLSPolicy gateway-conformance-infra/reconcile-test (parentRef=0x2ccabadf1670/same-namespace)",
         "Creating tls-checks-ca-certificate-reconcile-test",
         "Accepted condition set",
@@ -81,7 +81,7 @@ def test_the_lines_of_the_watch_are_of_the_same_time() -> None:
 
 def test_of_a_long_log_the_end_is_printed() -> None:
     """With how much came before."""
-    assert list(end(str(number) for number in range(MOST + 2))) == ["(2 lines before)", *map(str, range(2, MOST + 2))]
+    assert list(end(str(number) for number in range(MAX + 2))) == ["(2 lines before)", *map(str, range(2, MAX + 2))]
     assert list(end(["a" * 10_000])) == ["a" * 600]
 
 
@@ -96,7 +96,7 @@ def test_of_a_crash_the_thread_is_printed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("run", "trouble"),
+    ("run", "failure"),
     [
         (Run(1, PRINTED), ""),
         (Run(1, FAILED), ""),
@@ -112,13 +112,13 @@ def test_of_a_crash_the_thread_is_printed() -> None:
         ),
     ],
 )
-def test_a_run_without_a_verdict_says_why(run: Run, trouble: str) -> None:
+def test_a_run_without_a_verdict_says_why(run: Run, failure: str) -> None:
     """A panic, a setup that failed, nothing that ran."""
-    assert run.trouble == trouble
+    assert run.failure == failure
 
 
 @pytest.mark.parametrize(
-    ("again", "line"),
+    ("retry", "line"),
     [
         ([Run(0, PASSED)], "flaky"),
         ([Run(1, PRINTED)], "failed"),
@@ -127,10 +127,10 @@ def test_a_run_without_a_verdict_says_why(run: Run, trouble: str) -> None:
         ([], "failed"),
     ],
 )
-def test_what_fails_twice_has_failed(again: list[Run], line: str) -> None:
+def test_what_fails_twice_has_failed(retry: list[Run], line: str) -> None:
     """As tests/tiers.sh has it; what passes when it is repeated is flaky."""
     first = Run(1, PASSED.replace("PASS:", "FAIL:"))
-    assert list(named(first, [("HTTPRouteCORS", run) for run in again])) == [
+    assert list(named(first, [("HTTPRouteCORS", run) for run in retry])) == [
         f"{line}: tests/conformance::HTTPRouteCORS"
     ]
 

@@ -24,8 +24,8 @@ class HttpServer:
     """An API that has all of a release, with a status of its own choice."""
 
     def __init__(self, status: object) -> None:
-        there = carried().channels["standard"]
-        self._there: dict[Name, Mapping[str, Any]] = {name_of(each): {**each, "status": status} for each in there}
+        present = carried().channels["standard"]
+        self._there: dict[Name, Mapping[str, Any]] = {name_of(each): {**each, "status": status} for each in present}
 
     def definition(self, kind: str, name: str) -> Mapping[str, Any] | None:
         """Return what it has."""
@@ -35,12 +35,12 @@ class HttpServer:
 def install(monkeypatch: pytest.MonkeyPatch, status: object) -> str:
     """Run the command; return what it says."""
     monkeypatch.setattr(command, "Definitions", lambda _access: HttpServer(status))
-    monkeypatch.setattr(command, "resolve", lambda *_words: Access("/kubeconfig", ContextName("dev")))
-    monkeypatch.setattr(command, "require_named_or_local", lambda *_words: None)
-    monkeypatch.setattr(command, "_PATIENCE", 0.0)
-    told = io.StringIO()
-    assert command.gateway(parse(["gateway", "install-crds", "--yes"]), Out(told)) == 0
-    return told.getvalue()
+    monkeypatch.setattr(command, "resolve", lambda *_terms: Access("/kubeconfig", ContextName("dev")))
+    monkeypatch.setattr(command, "require_named_or_local", lambda *_terms: None)
+    monkeypatch.setattr(command, "_TIMEOUT", 0.0)
+    reported = io.StringIO()
+    assert command.gateway(parse(["gateway", "install-crds", "--yes"]), Out(reported)) == 0
+    return reported.getvalue()
 
 
 @pytest.mark.parametrize("status", [None, 7, {}, {"conditions": 7}, {"conditions": [7, {"type": []}]}])

@@ -39,24 +39,28 @@ _channels = st.sampled_from(("standard", "experimental", "", "other", None, 3))
 @st.composite
 def clusters(draw: st.DrawFn) -> dict[Name, dict[str, Any]]:
     """Draw what a cluster has of the release's objects."""
-    there = draw(st.sets(st.sampled_from(names(BUNDLE))))
-    return {(kind, name): document(name, draw(_versions), draw(_channels), kind) for kind, name in there}
+    present = draw(st.sets(st.sampled_from(names(BUNDLE))))
+    return {(kind, name): document(name, draw(_versions), draw(_channels), kind) for kind, name in present}
 
 
-@given(seen=clusters(), wished=st.sampled_from(("", "standard", "experimental")))
-def test_crds_are_never_downgraded_or_moved_to_another_channel(seen: dict[Name, dict[str, Any]], wished: str) -> None:
+@given(observed=clusters(), wished=st.sampled_from(("", "standard", "experimental")))
+def test_crds_are_never_downgraded_or_moved_to_another_channel(
+    observed: dict[Name, dict[str, Any]], wished: str
+) -> None:
     """Steps exist only where all existing CRDs are of this or an earlier release, and of that channel."""
-    made = plan(BUNDLE, seen, wished)
+    made = plan(BUNDLE, observed, wished)
     assert [step.document for step in made.steps] == list(BUNDLE.channels[made.channel])
     if wished:
         assert made.channel == wished
-    annotations = [(kind, found["metadata"]["annotations"]) for (kind, _), found in seen.items()]
+    annotations = [(kind, found["metadata"]["annotations"]) for (kind, _), found in observed.items()]
     assert bool(made.refusal) == any(
-        said[ANNOTATION] not in (*OLDER, "v1.6.3") or (kind == DEFINITION and said[CHANNEL] != made.channel)
-        for kind, said in annotations
+        stated[ANNOTATION] not in (*OLDER, "v1.6.3") or (kind == DEFINITION and stated[CHANNEL] != made.channel)
+        for kind, stated in annotations
     )
     for step in made.steps:
-        assert step.done == (step.name in seen and seen[step.name]["metadata"]["annotations"][ANNOTATION] == "v1.6.3")
+        assert step.done == (
+            step.name in observed and observed[step.name]["metadata"]["annotations"][ANNOTATION] == "v1.6.3"
+        )
 
 
 @given(odd=st.recursive(st.none() | st.text() | st.integers(), lambda more: st.dictionaries(st.text(), more)))
@@ -67,7 +71,7 @@ def test_definitions_without_a_release_are_left_alone(odd: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "wished", "told"),
+    ("found", "wished", "reported"),
     [
         (
             document("gateways", "v1.7.0", "standard"),
@@ -80,21 +84,23 @@ def test_definitions_without_a_release_are_left_alone(odd: object) -> None:
         (document("gateways", "v1.6.0", "experimental"), "standard", "say --channel experimental"),
     ],
 )
-def test_a_refusal_says_which_object_what_it_is_and_what_helps(found: dict[str, Any], wished: str, told: str) -> None:
+def test_a_refusal_says_which_object_what_it_is_and_what_helps(
+    found: dict[str, Any], wished: str, reported: str
+) -> None:
     """In one sentence."""
     refusal = plan(BUNDLE, {(DEFINITION, "gateways"): found}, wished).refusal
     assert refusal.startswith(f"{DEFINITION} gateways is ")
-    assert told in refusal
+    assert reported in refusal
 
 
 def test_mixed_channels_are_reported_without_advice() -> None:
     """Whoever said either would be told to say the other one."""
-    seen = {
+    observed = {
         (DEFINITION, name): document(name, "v1.6.0", channel)
         for name, channel in (("gateways", "standard"), ("xmeshes", "experimental"))
     }
     for wished in ("", "standard", "experimental"):
-        refusal = plan(BUNDLE, seen, wished).refusal
+        refusal = plan(BUNDLE, observed, wished).refusal
         assert "others aren't; bring all to one by what made them" in refusal
         assert "--channel" not in refusal
 
@@ -123,9 +129,9 @@ def test_carried_release_defines_every_served_kind() -> None:
         assert {f"{kind.plural}.{GROUP}" for kind in KINDS.values()} <= {name for _, name in called}
         assert [kind for kind, _ in called][-2:] == [POLICY, f"{POLICY}Binding"]
         assert not any(kind.startswith(POLICY) for kind, _ in called[:-2])
-        said = [(each["kind"], each["metadata"]["annotations"]) for each in documents]
-        assert {each[ANNOTATION] for _, each in said} == {bundle.version}
-        assert {each[CHANNEL] for kind, each in said if kind == DEFINITION} == {channel}
+        stated = [(each["kind"], each["metadata"]["annotations"]) for each in documents]
+        assert {each[ANNOTATION] for _, each in stated} == {bundle.version}
+        assert {each[CHANNEL] for kind, each in stated if kind == DEFINITION} == {channel}
     assert not plan(bundle, {name_of(each): each for each in bundle.channels["standard"]}, "").refusal
 
 

@@ -104,13 +104,13 @@ def test_what_a_server_refuses_is_refused_with_the_place(what: str) -> None:
     document, place = REFUSED[what]
     assert any(fault.sentence.startswith(place) for fault in structural_faults(document))
     parsed = _read(document)
-    kept = _objects(parsed)
+    retained = _objects(parsed)
     if document["kind"] in {"ReferenceGrant", "GatewayClass"}:
-        assert kept == []
+        assert retained == []
         (notice,) = parsed.notices
         assert f"{document['metadata']['name']} is left out: {place}" in notice
         return
-    (one,) = kept
+    (one,) = retained
     assert isinstance(one, Gateway | Route)
     parts = one.rules if isinstance(one, Route) else one.listeners
     assert one.problem or [part.problem for part in parts if part.problem]
@@ -168,10 +168,10 @@ def test_no_object_makes_it_raise_and_nothing_gets_less_refused(kind: str, spec:
 
 def test_definitions_need_no_field_of_json_schema_that_they_lack() -> None:
     """A keyword with a meaning that this module doesn't give it would be passed over in silence."""
-    known = {"type", "description", "maxLength", "pattern", "minLength", "required", "default", "maxItems", "enum"}
-    known |= {"minimum", "maximum", "format", "minItems", "maxProperties", "oneOf", "anyOf", "not", "properties"}
-    known |= {"items", "additionalProperties", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"}
-    known |= {"x-kubernetes-validations", "x-kubernetes-map-type"}
+    existing = {"type", "description", "maxLength", "pattern", "minLength", "required", "default", "maxItems", "enum"}
+    existing |= {"minimum", "maximum", "format", "minItems", "maxProperties", "oneOf", "anyOf", "not", "properties"}
+    existing |= {"items", "additionalProperties", "x-kubernetes-list-type", "x-kubernetes-list-map-keys"}
+    existing |= {"x-kubernetes-validations", "x-kubernetes-map-type"}
     used = set[str]()
 
     def walk(schema: JsonObject) -> None:
@@ -190,4 +190,4 @@ def test_definitions_need_no_field_of_json_schema_that_they_lack() -> None:
     for document in documents:
         for version in document["spec"].get("versions", ()):
             walk(version["schema"]["openAPIV3Schema"]["properties"]["spec"])
-    assert used <= known
+    assert used <= existing

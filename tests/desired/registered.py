@@ -63,7 +63,7 @@ def registered(program: Callable[[], object], *, preview: bool) -> Registered:
     """Run a program; give what it registered."""
     made = Registered(preview)
     monitor = Monitor(cast("Deployment", made))
-    service = EngineService(cast("Reporter", SimpleNamespace(say=lambda *_: None)))
+    service = EngineService(cast("Reporter", SimpleNamespace(log=lambda *_: None)))
     with ThreadPoolExecutor(4) as crew:
         failure = run_program(program, Setting("p", "s", Path("/project"), {}, preview), monitor, service, crew)
     assert failure is None, failure.debug

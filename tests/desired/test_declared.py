@@ -28,25 +28,25 @@ def urns_of(groups: tuple[Group, ...]) -> Mapping[ResourceKey, str]:
     return found
 
 
-def resolved(value: Any, known: Mapping[ResourceKey, Resource]) -> Any:  # noqa: ANN401 - JSON-like
+def resolved(value: Any, existing: Mapping[ResourceKey, Resource]) -> Any:  # noqa: ANN401 - JSON-like
     """Return a value with what the imagined engine gives in the place of references."""
     if isinstance(value, Ref):
-        own = {**known[value.key].inputs, **OUTPUTS, "id": f"id of {value.key.name}"}
-        return resolved(value.value(*(own[name] for name in value.fields)), known)
+        own = {**existing[value.key].inputs, **OUTPUTS, "id": f"id of {value.key.name}"}
+        return resolved(value.value(*(own[name] for name in value.fields)), existing)
     if isinstance(value, Mapping):
-        return {name: resolved(item, known) for name, item in value.items()}
-    return [resolved(item, known) for item in value] if isinstance(value, list | tuple) else value
+        return {name: resolved(item, existing) for name, item in value.items()}
+    return [resolved(item, existing) for item in value] if isinstance(value, list | tuple) else value
 
 
 def check(made: Registered, groups: tuple[Group, ...]) -> None:
     """Compare what was registered with the data."""
-    urns, known = urns_of(groups), {each.key: each for group in groups for each in group.members}
+    urns, existing = urns_of(groups), {each.key: each for group in groups for each in group.members}
     assert made.goals.keys() == {stack_urn("p", "s"), *urns.values()}
-    for key, resource in known.items():
+    for key, resource in existing.items():
         goal = made.goals[urns[key]]
         assert (goal.type, goal.name, goal.custom) == (*key, resource.outputs is None)
         assert goal.parent == (urns[resource.parent] if resource.parent else stack_urn("p", "s"))
-        assert plain(goal.inputs) == plain(resolved(resource.inputs, known))
+        assert plain(goal.inputs) == plain(resolved(resource.inputs, existing))
         by_property = {
             name: tuple(sorted({urns[ref.key] for ref in Resource(key, {name: value}).references}))
             for name, value in resource.inputs.items()
@@ -56,7 +56,7 @@ def check(made: Registered, groups: tuple[Group, ...]) -> None:
         assert set(goal.dependencies) == needed.union(*by_property.values())
         assert goal.version == ("5.2.0" if key.type == CONTAINER else "")
         assert made.outputs.get(urns[key]) == (
-            None if resource.outputs is None else plain(resolved(resource.outputs, known))
+            None if resource.outputs is None else plain(resolved(resource.outputs, existing))
         )
 
 

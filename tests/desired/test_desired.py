@@ -28,7 +28,7 @@ from tests.conftest import Golden
 from tests.desired.cases import CASES, plan_of
 from tests.planning import strategies
 
-_KEPT = (
+_RETAINED = (
     "published",
     "shared",
     "plain; own",
@@ -56,14 +56,14 @@ def check(plan: Plan) -> None:
     """Check that each resource refers to desired ones, that none is desired twice, and that none waits for itself."""
     wanted = desired(plan)
     resources = resources_of(wanted)
-    known = {resource.key: resource for resource in resources}
-    assert len(known) == len(resources)
+    existing = {resource.key: resource for resource in resources}
+    assert len(existing) == len(resources)
     for group in wanted.groups:
         assert [member.parent for member in group.members] == [None, *[group.root] * (len(group.members) - 1)]
         assert group.root.type in ROOTS
-        assert known[group.root].inputs["digest"] == group.digest
+        assert existing[group.root].inputs["digest"] == group.digest
         for member in group.members:
-            assert {*member.requirements, *(ref.key for ref in member.references), *member.follows} <= known.keys()
+            assert {*member.requirements, *(ref.key for ref in member.references), *member.follows} <= existing.keys()
     done: set[ResourceKey] = set()
     waiting = [*resources]
     while waiting:
@@ -92,8 +92,8 @@ def test_desired_state_is_whole_and_forgets_nothing(
     for _ in range(3):
         plan = make_plan(snapshot, settings, planning)
         check(plan)
-        known, alone = desired(plan, wanting), desired(plan)
-        assert (known, [*known.digests], [*known.by_owner]) == (alone, [*alone.digests], [*alone.by_owner])
+        existing, alone = desired(plan, wanting), desired(plan)
+        assert (existing, [*existing.digests], [*existing.by_owner]) == (alone, [*alone.digests], [*alone.by_owner])
         snapshot = data.draw(strategies.with_few_others(snapshot, second))
 
 
@@ -114,7 +114,7 @@ def _with_texts(value: Any) -> Any:  # noqa: ANN401 - JSON-like
     return [_with_texts(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-@pytest.mark.parametrize("case", _KEPT)
+@pytest.mark.parametrize("case", _RETAINED)
 def test_desired_state_is_as_it_was(case: str, golden: Golden) -> None:
     """Another digest updates the load balancer: a change here costs every user an update of everything."""
     wanted = desired(plan_of(case))
@@ -127,7 +127,7 @@ def test_desired_state_is_as_it_was(case: str, golden: Golden) -> None:
 
 def test_no_golden_desired_state_is_stale(golden: Golden) -> None:
     """Each directory is a case."""
-    golden.cases("desired", [*map(_directory, _KEPT)])
+    golden.cases("desired", [*map(_directory, _RETAINED)])
 
 
 def _directory(case: str) -> str:

@@ -78,7 +78,7 @@ def test_a_rejection_is_reported_again_when_its_reason_changes() -> None:
         replace(rejection, problem=Problem(Reason.IN_USE, "no pool")),
         replace(rejection, access=Access("/elsewhere", ContextName("kind-a"))),
     )
-    assert len({rejection_digest(told) for told in (rejection, replace(rejection), *others)}) == 1 + len(others)
+    assert len({rejection_digest(reported) for reported in (rejection, replace(rejection), *others)}) == 1 + len(others)
 
 
 def test_the_order_in_a_status_is_in_the_digest_of_services_with_two_families() -> None:

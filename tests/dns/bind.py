@@ -109,11 +109,11 @@ class Bind:
 
     def names(self) -> dict[str, set[str]]:
         """Return all but markers and what was there from the beginning."""
-        there = {ZONE, *(f"{name}.{ZONE}" for name in ("ns", "foreign", "mail"))}
+        present = {ZONE, *(f"{name}.{ZONE}" for name in ("ns", "foreign", "mail"))}
         return {
             name: values
             for name, values in self.records().items()
-            if name not in there and not any(value.startswith("TXT") for value in values)
+            if name not in present and not any(value.startswith("TXT") for value in values)
         }
 
 

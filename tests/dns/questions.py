@@ -18,7 +18,7 @@ def question(name: str, kind: str) -> bytes:
     return head + labels + b"\0" + struct.pack(">HH", TYPES[kind], 1)
 
 
-def asked(server: tuple[str, int], name: str, kind: str = "A") -> tuple[int, list[str], list[int]]:
+def requested(server: tuple[str, int], name: str, kind: str = "A") -> tuple[int, list[str], list[int]]:
     """Return the rcode, the addresses of the answer and their TTLs."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
         client.settimeout(2)
@@ -42,6 +42,6 @@ def asked(server: tuple[str, int], name: str, kind: str = "A") -> tuple[int, lis
 
 def addresses(server: tuple[str, int], name: str, kind: str = "A") -> list[str]:
     """Return the addresses of a name, sorted; none where there is no such name."""
-    code, answered, _ = asked(server, name, kind)
+    code, answered, _ = requested(server, name, kind)
     assert code in (0, NXDOMAIN), code
     return sorted(answered)

@@ -26,13 +26,13 @@ NAME = "web.lab.example"
 
 @given(SEEN, RECORDS.filter(bool), st.sampled_from([None, EARLIER]))
 def test_an_update_changes_what_has_our_mark_and_what_is_free(
-    seen: ServerAnswer, wanted: dict[str, tuple[str, ...]], before: Marker | None
+    observed: ServerAnswer, wanted: dict[str, tuple[str, ...]], before: Marker | None
 ) -> None:
     """Whatever it changes is either marked as ours, which the server checks again, or must not be there."""
-    update = putting(NAME, wanted, MINE, seen, Former(before))
-    kinds = {*seen.ours(MINE.owner), *(seen.having(before) if before else ())}
+    update = putting(NAME, wanted, MINE, observed, Former(before))
+    kinds = {*observed.ours(MINE.owner), *(observed.having(before) if before else ())}
     present, absent = {each.name for each in update.present}, {(each.name, each.kind) for each in update.absent}
-    for each in (*update.put, *update.gone):
+    for each in (*update.put, *update.removed):
         kind = each.kind if each.name == NAME else each.name.partition("-")[0].upper()
         ours = marker_name(NAME, kind) in present
         assert ours == (kind in kinds)
@@ -46,39 +46,41 @@ def test_an_update_changes_what_has_our_mark_and_what_is_free(
 
 @given(CLASSIC, RECORDS.filter(bool))
 def test_takeover_changes_only_records_marked_by_the_former_owner(
-    seen: ServerAnswer, wanted: dict[str, tuple[str, ...]]
+    observed: ServerAnswer, wanted: dict[str, tuple[str, ...]]
 ) -> None:
     """Each changed record is conditional on a mark of either owner, at the name or beside it, or on its absence."""
-    update = putting(NAME, wanted, MINE, seen, Former(owner=OwnerId(OVER)))
+    update = putting(NAME, wanted, MINE, observed, Former(owner=OwnerId(OVER)))
     held = {(each.name, each.values) for each in update.present}
     for name, values in held:
         marker = Marker.parse(values[0])
         assert len(values) == 1
         assert marker
         assert marker.owner in {OVER, MINE.owner}
-        assert name == NAME or seen.markers[name.partition("-")[0].upper()] == values
-    classic = (NAME, seen.classic) in held
+        assert name == NAME or observed.markers[name.partition("-")[0].upper()] == values
+    classic = (NAME, observed.classic) in held
     absent = {(each.name, each.kind) for each in update.absent}
-    for each in (*update.put, *update.gone):
+    for each in (*update.put, *update.removed):
         kind = each.kind if each.name == NAME else each.name.partition("-")[0].upper()
         if (each.name, each.kind) == (NAME, "TXT"):
             assert classic
         elif marker_name(NAME, kind) not in {name for name, _ in held}:
-            by_classic = classic and kind in {"A", "CNAME"} and kind in seen.records and kind not in seen.markers
+            by_classic = (
+                classic and kind in {"A", "CNAME"} and kind in observed.records and kind not in observed.markers
+            )
             assert by_classic or (NAME, kind) in absent
             assert kind not in wanted or {(marker_name(NAME, kind), each) for each in ("TXT", "CNAME")} <= absent
-    assert classic == (Set(NAME, "TXT") in update.gone)
-    assert putting(NAME, wanted, MINE, seen) == putting(NAME, wanted, MINE, replace(seen, classic=()))
+    assert classic == (Set(NAME, "TXT") in update.removed)
+    assert putting(NAME, wanted, MINE, observed) == putting(NAME, wanted, MINE, replace(observed, classic=()))
 
 
 @given(SEEN)
-def test_removal_deletes_only_records_marked_by_this_object(seen: ServerAnswer) -> None:
+def test_removal_deletes_only_records_marked_by_this_object(observed: ServerAnswer) -> None:
     """Not even what another object of the same stack has."""
-    update = removing(NAME, MINE, seen)
-    mine = {kind for kind, marker in seen.ours(MINE.owner).items() if marker == MINE}
+    update = removing(NAME, MINE, observed)
+    mine = {kind for kind, marker in observed.ours(MINE.owner).items() if marker == MINE}
     assert (update is None) == (not mine)
     if update:
-        assert {each.kind for each in update.gone if each.name == NAME} == mine
+        assert {each.kind for each in update.removed if each.name == NAME} == mine
         assert {each.name for each in update.present} == {marker_name(NAME, kind) for kind in mine}
         assert not update.put
 

@@ -34,9 +34,9 @@ def wanted(
     server: Bind, name: str, *records: str, owner: str = "web", home: Home = HOME, **more: object
 ) -> DnsNameInputs:
     """Want a name."""
-    whose = Owner(home, ObjectKey(ClusterName("c"), "n", owner), Uid("u"))
+    owned_by = Owner(home, ObjectKey(ClusterName("c"), "n", owner), Uid("u"))
     given = DnsNameInputs(
-        whose, ZONE, f"{name}.{ZONE}", "127.0.0.1", server.port, "", OwnerId(""), OwnerId(""), 60, records
+        owned_by, ZONE, f"{name}.{ZONE}", "127.0.0.1", server.port, "", OwnerId(""), OwnerId(""), 60, records
     )
     return replace(given, **more)
 
@@ -91,16 +91,15 @@ def test_records_of_other_owners_are_never_changed(server: Bind) -> None:
     by_hand(server, "add", "a-marked", 60, "TXT", text)
     other = put(wanted(server, "other", "A 127.0.0.9", home=Home("local-lb", "other", "/nowhere")))
     before = server.records()
-    for name, who in (
+    for name, party in (
         ("theirs", "somebody who left no mark"),
         ("marked", "ingress/shop/x of default"),
         ("other", f"service/c/n/web of {owner_id(other.owner.home)}"),
     ):
         for records in (("A 127.0.0.1",), ("A 127.0.0.1", "AAAA fd00::1")):
-            told = (
-                f"{name}.{ZONE} isn't this stack's to change: zone {ZONE} at 127.0.0.1:{server.port} has it for {who};"
-            )
-            with pytest.raises(ProviderError, match=told.replace(".", r"\.")):
+            place = f"127.0.0.1:{server.port}"
+            reported = f"{name}.{ZONE} isn't this stack's to change: zone {ZONE} at {place} has it for {party};"
+            with pytest.raises(ProviderError, match=reported.replace(".", r"\.")):
                 put(wanted(server, name, *records))
         KIND.delete(blank(wanted(server, name, "A 192.0.2.2")))
     with pytest.raises(ProviderError, match="isn't this stack's to change"):
@@ -231,10 +230,10 @@ def test_changed_records_are_detected_and_repaired(server: Bind) -> None:
     new = wanted(server, "repaired", "A 127.0.0.1")
     state = put(new)
     by_hand(server, "replace", "repaired", 7, "A", "192.0.2.7")
-    seen = KIND.read(state)
-    assert seen == replace(state, records=("A 192.0.2.7",), ttl=7)
-    assert KIND.diff(seen, new).changed == {"records", "ttl"}
-    KIND.update(seen, new)
+    observed = KIND.read(state)
+    assert observed == replace(state, records=("A 192.0.2.7",), ttl=7)
+    assert KIND.diff(observed, new).changed == {"records", "ttl"}
+    KIND.update(observed, new)
     assert KIND.read(state) == state
     by_hand(server, "delete", "repaired")
     assert KIND.read(state) is None
@@ -268,7 +267,7 @@ def test_tsig_key_is_accepted_or_its_fault_named(tmp_path: Path) -> None:
         empty = tmp_path / "empty.key"
         empty.write_text("nothing\n")
         at = f"zone {ZONE} at 127.0.0.1:{server.port}"
-        for path, told in (
+        for path, reported in (
             (str(wrong), f"{at} doesn't take the key in {wrong}: give `tsig` the file of a key that the server has"),
             (
                 str(unknown),
@@ -280,7 +279,7 @@ def test_tsig_key_is_accepted_or_its_fault_named(tmp_path: Path) -> None:
         ):
             with pytest.raises(ClientError) as caught:
                 put(wanted(server, "other", "A 127.0.0.1", tsig=path))
-            assert str(caught.value).startswith(told)
+            assert str(caught.value).startswith(reported)
             assert "\n" not in str(caught.value)
         assert f"other.{ZONE}" not in server.records()
         secret = server.key.read_text().split('"')[3]
@@ -291,11 +290,11 @@ def test_a_server_that_is_away_or_has_no_such_zone(server: Bind) -> None:
     """Nothing is forgotten: what can't be asked stays as it was, and is tried again."""
     state = put(wanted(server, "stays", "A 127.0.0.1"))
     with bind() as other:
-        gone = replace(state, port=other.port)
+        removed = replace(state, port=other.port)
         other.stop()
-        assert KIND.read(gone) == gone
-        assert not KIND.leaves_nothing(gone)
-        for act in (lambda: KIND.delete(gone), lambda: KIND.update(gone, wanted(other, "x", "A 127.0.0.2"))):
+        assert KIND.read(removed) == removed
+        assert not KIND.leaves_nothing(removed)
+        for act in (lambda: KIND.delete(removed), lambda: KIND.update(removed, wanted(other, "x", "A 127.0.0.2"))):
             with pytest.raises(ClientError, match=r"doesn't answer: start it, or correct local-lb:dns\.zones; it is"):
                 act()
     with pytest.raises(ClientError, match=r"zone other\.example at .* refuses"):

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.dns.names import name_fault
-from locallb.dns.records import MOST_OF_CLUSTER, MOST_OF_OBJECT, Name, NameRequest, assign, ttl_of
+from locallb.dns.records import MAX_OF_CLUSTER, MAX_OF_OBJECT, Name, NameRequest, assign, ttl_of
 from locallb.dns.zones import DnsSettings, Embedded, Rfc2136, Zone
 from locallb.model.identities import ClusterName, ObjectKey, ZoneName
 
@@ -44,12 +44,12 @@ def test_each_name_has_one_owner_and_each_refusal_a_message(wishes: list[NameReq
     assert len(given_names) == len(set(given_names))
     for wish in wishes:
         mine = {name.name for name in names.given.get(wish.key, ())}
-        told = [refusal.message for refusal in names.refused if refusal.key == wish.key]
+        reported = [refusal.message for refusal in names.refused if refusal.key == wish.key]
         for text in wish.names:
             normal = text.lower().removesuffix(".")
             first = next(other for other in wishes for each in other.names if each.lower().removesuffix(".") == normal)
             assert (normal in mine) == (not name_fault(normal) and normal.endswith("test") and first.key == wish.key)
-            assert normal in mine or any(normal in message for message in told)
+            assert normal in mine or any(normal in message for message in reported)
     assert all(message.message.startswith(str(message.key or "local-lb:dns.records")) for message in names.refused)
 
 
@@ -117,15 +117,15 @@ def test_a_flood_of_names_reaches_no_server_and_takes_nothing_from_others() -> N
         return NameRequest(ObjectKey(ClusterName(cluster), "n", name), wanted, ("127.0.0.1",), 60)
 
     evil = wish("evil", "flood", 100_000)
-    many = [wish("evil", f"x{number}", MOST_OF_OBJECT) for number in range(20)]
+    many = [wish("evil", f"x{number}", MAX_OF_OBJECT) for number in range(20)]
     own, late = wish("good", "web", 3), wish("evil", "late", 1)
-    names = assign([evil, *many, own, late, wish("evil", "near", 2 * MOST_OF_OBJECT, "test")], zones)
-    assert len(names.given[evil.key]) == MOST_OF_OBJECT
+    names = assign([evil, *many, own, late, wish("evil", "near", 2 * MAX_OF_OBJECT, "test")], zones)
+    assert len(names.given[evil.key]) == MAX_OF_OBJECT
     assert {name.name for name in names.given[own.key]} == set(own.names)
-    told = [name for given_ in names.given.values() for name in given_ if name.zone.name == "lab.test"]
-    assert len(told) == MOST_OF_CLUSTER + len(own.names)
+    reported = [name for given_ in names.given.values() for name in given_ if name.zone.name == "lab.test"]
+    assert len(reported) == MAX_OF_CLUSTER + len(own.names)
     assert late.key not in names.given
-    assert len(names.given[ObjectKey(ClusterName("evil"), "n", "near")]) == 2 * MOST_OF_OBJECT
+    assert len(names.given[ObjectKey(ClusterName("evil"), "n", "near")]) == 2 * MAX_OF_OBJECT
     assert [refusal.key for refusal in names.refused] == [evil.key, *(each.key for each in many[9:]), late.key]
     assert names.refused[0].message == (
         "evil/n/flood: 99000 names aren't given: servers that take updates are told of at most 1000 of an object and"

@@ -41,10 +41,10 @@ def test_zones_follow_coredns_to_another_port(maps: dict[str, dict[str, Any]]) -
     assert "shop.test:53 {" in data["Corefile"]
     assert zones.read(state) == state
     data["Corefile"] = data["Corefile"].replace(".:53 {", ".:1053 {")
-    seen = zones.read(state)
-    assert seen is not None
-    assert seen.zones != WANTED.zones
-    state = zones.update(seen, WANTED)
+    observed = zones.read(state)
+    assert observed is not None
+    assert observed.zones != WANTED.zones
+    state = zones.update(observed, WANTED)
     assert "shop.test:1053 {" in data["Corefile"]
     assert "shop.test:53 {" not in data["Corefile"]
     assert zones.read(state) == state

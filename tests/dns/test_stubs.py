@@ -99,10 +99,10 @@ def test_missing_coredns_config_map_is_reported(nothing: ConfigMap | None) -> No
 )
 def test_a_zone_that_is_there_would_keep_coredns_from_starting(theirs: str) -> None:
     """So nothing is written, wherever it stands; ours is no reason."""
-    told = refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(f"{KIND}{theirs}"), None)
-    assert told.startswith("the cluster's CoreDNS serves ")
-    assert told.endswith("already; remove that there, or use another zone")
-    assert refusal(Place(CUSTOM, "x"), OWNER, ZONES, main(K3S), custom(a_server=theirs)) == told
+    reported = refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(f"{KIND}{theirs}"), None)
+    assert reported.startswith("the cluster's CoreDNS serves ")
+    assert reported.endswith("already; remove that there, or use another zone")
+    assert refusal(Place(CUSTOM, "x"), OWNER, ZONES, main(K3S), custom(a_server=theirs)) == reported
     assert not refusal(
         Place(MAIN, COREFILE),
         OWNER,
@@ -115,9 +115,9 @@ def test_a_zone_that_is_there_would_keep_coredns_from_starting(theirs: str) -> N
 @pytest.mark.parametrize("zone", ["local", "cluster.local", "svc.cluster.local", "10.in-addr.arpa"])
 def test_no_zone_takes_the_clusters_own_names(zone: str) -> None:
     """Its pods would ask this host for their own Services."""
-    told = refusal(Place(MAIN, COREFILE), OWNER, [f"{zone} 172.18.0.1:5300"], main(KIND), None)
-    assert told.startswith(f"{zone} would take names of cluster.local, in-addr.arpa")
-    assert told.endswith("which are the cluster's own; use another zone")
+    reported = refusal(Place(MAIN, COREFILE), OWNER, [f"{zone} 172.18.0.1:5300"], main(KIND), None)
+    assert reported.startswith(f"{zone} would take names of cluster.local, in-addr.arpa")
+    assert reported.endswith("which are the cluster's own; use another zone")
 
 
 @pytest.mark.parametrize("text", ["\n" * 500_000, "a,\n" * 250_000])
@@ -149,7 +149,7 @@ APPLIED = {"manager": "flux", "operation": "Apply", "fieldsV1": {"f:data": {"f:C
 
 
 @pytest.mark.parametrize(
-    ("metadata", "who"),
+    ("metadata", "party"),
     [
         ({"labels": {"addonmanager.kubernetes.io/mode": "Reconcile"}}, "the cluster's addon manager"),
         ({"annotations": {"objectset.rio.cattle.io/id": ""}}, "k3s"),
@@ -162,12 +162,14 @@ APPLIED = {"manager": "flux", "operation": "Apply", "fieldsV1": {"f:data": {"f:C
         ({"managedFields": 7}, ""),
     ],
 )
-def test_corefile_with_another_manager_is_refused_and_the_manager_named(metadata: dict[str, object], who: str) -> None:
+def test_corefile_with_another_manager_is_refused_and_the_manager_named(
+    metadata: dict[str, object], party: str
+) -> None:
     """With what may be done instead; a ConfigMap for additions can be used all the same."""
-    told = refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(KIND, **metadata), None)
-    wanted = f"ConfigMap kube-system/coredns is kept by {who}" if who else ""
-    assert told.startswith(wanted)
-    assert bool(told) == bool(who)
+    reported = refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(KIND, **metadata), None)
+    wanted = f"ConfigMap kube-system/coredns is kept by {party}" if party else ""
+    assert reported.startswith(wanted)
+    assert bool(reported) == bool(party)
     assert not refusal(Place(CUSTOM, "x"), OWNER, ZONES, main(K3S, **metadata), custom())
 
 

@@ -86,11 +86,11 @@ class Daemon:
         with suppress(OSError, ValueError):
             os.kill(int((self.root / "run/containerd/containerd.pid").read_text()), signal.SIGKILL)
 
-    def docker(self, *words: str) -> Done:
+    def docker(self, *terms: str) -> Done:
         """Run Docker's own command."""
         environment = {**os.environ, "DOCKER_HOST": self.host}
         done = subprocess.run(
-            ["docker", *words], check=False, capture_output=True, text=True, timeout=SECONDS, env=environment
+            ["docker", *terms], check=False, capture_output=True, text=True, timeout=SECONDS, env=environment
         )
         return Done(done.returncode, done.stdout, done.stderr)
 
@@ -176,7 +176,7 @@ def served(space: Namespace, *places: str) -> AbstractContextManager[None]:
     return background(space, PYTHON, "-c", ECHO, *places)
 
 
-def asked(space: Namespace, *places: str) -> list[str]:
+def requested(space: Namespace, *places: str) -> list[str]:
     """Ask at each `<protocol>@<address>@<port>`, and give what was answered, or the error."""
     return space.shell(shlex.join([PYTHON, "-c", ASK, *places])).splitlines()
 

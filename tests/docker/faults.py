@@ -70,22 +70,22 @@ class Scene:
     docker: Daemon | None
     podman: Podman | None
     watch: subprocess.Popen[bytes]
-    told: Path
+    reported: Path
 
-    def run(self, *words: str) -> str:
+    def run(self, *terms: str) -> str:
         """Run the engine's own command."""
         if self.podman:
-            return self.podman.run(*words)
+            return self.podman.run(*terms)
         assert self.docker
-        done = self.docker.docker(*words)
+        done = self.docker.docker(*terms)
         assert done.code == 0, done.err
         return done.out.strip()
 
     def container(self, name: str = "web") -> dict[str, Any]:
         """Inspect the container of a Service."""
         (identity,) = self.run("ps", "-aq", "--filter", f"label={LABEL_PREFIX}name={name}").split()
-        (seen,) = json.loads(self.run("inspect", identity))
-        found: dict[str, Any] = seen
+        (observed,) = json.loads(self.run("inspect", identity))
+        found: dict[str, Any] = observed
         return found
 
     def addresses(self) -> dict[str, str]:
@@ -94,20 +94,20 @@ class Scene:
 
     def serves(self, address: str) -> bool:
         """Return whether a request is answered."""
-        words = (PYTHON, "-c", _ONCE, address)
-        return self.project.space.run(*words).code == 0
+        terms = (PYTHON, "-c", _ONCE, address)
+        return self.project.space.run(*terms).code == 0
 
-    def looks(self) -> int:
+    def checks(self) -> int:
         """Count how often the watch was done: with a repair, or as the engine had started the container itself."""
-        told = self.told.read_text()
-        return told.count("converged") + told.count("as planned")
+        reported = self.reported.read_text()
+        return reported.count("converged") + reported.count("as planned")
 
     def awaits(self, fact: Callable[[], object]) -> None:
         """Wait until something is true."""
         deadline = time.monotonic() + SECONDS
         while not fact():
-            assert self.watch.poll() is None, self.told.read_text()
-            assert time.monotonic() < deadline, self.told.read_text()[-5_000:]
+            assert self.watch.poll() is None, self.reported.read_text()
+            assert time.monotonic() < deadline, self.reported.read_text()[-5_000:]
             time.sleep(0.05)
 
     def outage(self, harm: Callable[[Scene], object], name: str = "web") -> Outage:
@@ -164,13 +164,13 @@ def scene(engine: str, *, published: bool, services: int = 2) -> Iterator[Scene]
         for name in names:
             made.write(f"{name}.yaml", service(name, port(80, _BACKEND)))
         home = {"XDG_STATE_HOME": str(made.root / "s"), "HOME": str(made.root)}
-        told = made.root / "told"
-        with served(made.space, f"TCP@0.0.0.0@{_BACKEND}"), told.open("wb") as log:
+        reported = made.root / "told"
+        with served(made.space, f"TCP@0.0.0.0@{_BACKEND}"), reported.open("wb") as log:
             command = made.space.enter(*LOCALLB, "-C", str(made.root), "watch", "--plain")
             watch = subprocess.Popen(command, stdout=log, stderr=log, env={**os.environ, **environment, **home})
-            playing = Scene(engine, published, made, docker, own_podman, watch, told)
+            playing = Scene(engine, published, made, docker, own_podman, watch, reported)
             try:
-                playing.awaits(lambda: f"converged: {services} Service" in told.read_text())
+                playing.awaits(lambda: f"converged: {services} Service" in reported.read_text())
                 yield playing
             finally:
                 watch.terminate()
@@ -198,10 +198,10 @@ def _kill_docker_proxies(scene: Scene) -> None:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                words = (entry / "cmdline").read_bytes().decode().split("\0")
+                terms = (entry / "cmdline").read_bytes().decode().split("\0")
             except OSError:
                 continue
-            if words[0].endswith("docker-proxy") and address in words and _is_in(entry, scene.project.space):
+            if terms[0].endswith("docker-proxy") and address in terms and _is_in(entry, scene.project.space):
                 os.kill(int(entry.name), signal.SIGKILL)
 
 
@@ -231,10 +231,10 @@ def _hang_daemon(scene: Scene) -> None:
     scene.docker.process.send_signal(signal.SIGCONT)
 
 
-def _command(*words: str) -> Callable[[Scene], None]:
+def _command(*terms: str) -> Callable[[Scene], None]:
     def harm(scene: Scene) -> None:
         try:
-            scene.run(*words, scene.container()["Id"])
+            scene.run(*terms, scene.container()["Id"])
         except subprocess.CalledProcessError:  # Podman's own, where the container runs again before it looks
             assert scene.podman
 
@@ -279,14 +279,14 @@ FAULTS = (
 )
 
 
-def main(words: list[str]) -> None:
-    """Print what a client sees at each fault, by engine and network; `words` choose some of either."""
+def main(terms: list[str]) -> None:
+    """Print what a client sees at each fault, by engine and network; `terms` choose some of either."""
     for engine in ("docker", "podman"):
         for published in (False, True):
             where = f"{engine}, {'publish' if published else 'host'}"
             chosen = [fault for fault in FAULTS if fault.is_possible(engine, published=published)]
-            named = [fault for fault in chosen if fault.name in words]
-            if words and not named and engine not in words:
+            named = [fault for fault in chosen if fault.name in terms]
+            if terms and not named and engine not in terms:
                 continue
             with scene(engine, published=published) as playing:
                 for fault in named or chosen:

@@ -64,10 +64,10 @@ class Podman:
         others = {name: value for name, value in os.environ.items() if name != PODMAN}  # which means a remote one
         return {**others, **places, "CONTAINERS_CONF": str(self.root / "containers.conf")}
 
-    def command(self, *words: str) -> list[str]:
+    def command(self, *terms: str) -> list[str]:
         """Return Podman's own command, as this user."""
         places = ("--root", str(self.root / "storage"), "--runroot", str(self.root / "run" / "containers"))
-        command = ("podman", *places, *words)
+        command = ("podman", *places, *terms)
         return self.space.enter(*command, user=self.user) if self.space else list(command)
 
     def start(self) -> None:
@@ -98,10 +98,10 @@ class Podman:
             self.process.wait(SECONDS)
             self.socket.unlink(missing_ok=True)
 
-    def run(self, *words: str) -> str:
+    def run(self, *terms: str) -> str:
         """Run Podman's own command."""
         done = subprocess.run(
-            self.command(*words),
+            self.command(*terms),
             check=True,
             capture_output=True,
             text=True,
@@ -112,8 +112,8 @@ class Podman:
         return done.stdout.strip()
 
     def _answers(self) -> bool:
-        asked = ["curl", "-s", "--max-time", "5", "--unix-socket", str(self.socket), "http://podman/_ping"]
-        return subprocess.run(asked, check=False, capture_output=True).stdout == b"OK"
+        requested = ["curl", "-s", "--max-time", "5", "--unix-socket", str(self.socket), "http://podman/_ping"]
+        return subprocess.run(requested, check=False, capture_output=True).stdout == b"OK"
 
 
 @contextmanager
@@ -127,9 +127,9 @@ def podman(user: int = 0, space: Namespace | None = None) -> Iterator[Podman]:
         yield made
     finally:
         made.end()
-        for words in (("rm", "--all", "--force", "--time", "0"), ("system", "reset", "--force")):
+        for terms in (("rm", "--all", "--force", "--time", "0"), ("system", "reset", "--force")):
             subprocess.run(
-                made.command(*words),
+                made.command(*terms),
                 check=False,
                 capture_output=True,
                 timeout=SECONDS,
@@ -157,6 +157,6 @@ def end_monitors(root: Path) -> int:
 def _monitors(process: Path, root: Path) -> bool:
     """Return whether a process is a monitor of a container in this storage."""
     with suppress(OSError):
-        words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
-        return Path(words[0]).name == "conmon" and any(word.startswith(f"{root}/storage/") for word in words)
+        terms = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+        return Path(terms[0]).name == "conmon" and any(word.startswith(f"{root}/storage/") for word in terms)
     return False

@@ -42,7 +42,7 @@ def client() -> Containers:
 class Harm:
     """What Docker's own command may do to a container, and whether the same one goes on afterwards."""
 
-    words: tuple[str, ...]
+    terms: tuple[str, ...]
     goes_on: bool
     goes_on_published_by_pulumi: bool
     """The official plugin replaces a container that ended if it publishes ports."""
@@ -54,7 +54,7 @@ HARMS = (
     Harm(("pause",), goes_on=True, goes_on_published_by_pulumi=True),
     Harm(("rm", "-f"), goes_on=False, goes_on_published_by_pulumi=False),
 )
-each_harm = pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.words[0])
+each_harm = pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.terms[0])
 
 
 @dataclass(frozen=True)
@@ -76,9 +76,9 @@ def furnish(play: Stage, image: str, backend: Callable[..., Backend], network: N
     play.write("dns.yaml", service("dns", port(53, dns.port), port(53, dns.port, "UDP")))
 
 
-def docker(*words: str) -> str:
+def docker(*terms: str) -> str:
     """Run Docker's own command, which Podman answers as well."""
-    command = ["docker", "-H", client().host, *words]
+    command = ["docker", "-H", client().host, *terms]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     sys.stderr.write(done.stderr)
     done.check_returncode()
@@ -88,8 +88,8 @@ def docker(*words: str) -> str:
 def containers(stage: Stage) -> dict[str, dict[str, Any]]:
     """Return what Docker tells of the stage's containers, by the name of the Service."""
     listed = docker("ps", "-aq", "--filter", f"label={LABEL_PREFIX}root={stage.root}").split()
-    seen = _still_there(listed) if listed else []
-    return {container["Config"]["Labels"][f"{LABEL_PREFIX}name"]: container for container in seen}
+    observed = _still_there(listed) if listed else []
+    return {container["Config"]["Labels"][f"{LABEL_PREFIX}name"]: container for container in observed}
 
 
 def _still_there(listed: list[str]) -> list[dict[str, Any]]:
@@ -112,7 +112,7 @@ def goes_on_after(stage: Stage, harm: Harm, repair: Callable[[], object]) -> boo
     The neighbour's must not be touched.
     """
     at, before = stage.addresses(), identities(stage)
-    docker(*harm.words, before["web"])
+    docker(*harm.terms, before["web"])
     repair()
     assert stage.addresses() == at
     assert ask(at["n/web"], 80) == "web: hello"

@@ -162,11 +162,11 @@ def test_a_paused_envoy_is_resumed_before_anything_is_asked_of_it(shop: Stage, m
     shop.up()
     identity, ask_envoy, paused = identities(shop)["web"], EnvoyAdmin._ask, []
 
-    def asking(admin: EnvoyAdmin, *words: Any, **more: Any) -> str:  # noqa: ANN401 - passed on
-        seen = client().inspect(identity)
-        if seen and seen["State"]["Paused"] and identity_of(admin.directory) == identity:
-            paused.append(words)
-        return ask_envoy(admin, *words, **more)
+    def asking(admin: EnvoyAdmin, *terms: Any, **more: Any) -> str:  # noqa: ANN401 - passed on
+        observed = client().inspect(identity)
+        if observed and observed["State"]["Paused"] and identity_of(admin.directory) == identity:
+            paused.append(terms)
+        return ask_envoy(admin, *terms, **more)
 
     def identity_of(directory: Path) -> str:
         (container,) = client().labelled(f"{PROXY_LABEL}={directory.name}")
@@ -191,7 +191,7 @@ def test_the_proof_tells_how_a_paused_container_goes_on(shop: Stage, monkeypatch
     ]
     (proof,) = (recall(ReachableState, output) for output in outputs if output["process"] == f"{word()}:{identity}")
     docker("pause", identity)
-    monkeypatch.setattr(docker_runtime, "START_PATIENCE", 0.0)
+    monkeypatch.setattr(docker_runtime, "START_TIMEOUT", 0.0)
     with pytest.raises(ProviderError, match=f"container {identity[:12]} is paused: `{word()} unpause {identity[:12]}`"):
         reachable.Reachable(None).create(proof)
 
@@ -213,12 +213,14 @@ def test_an_envoy_that_dies_is_started_again_by_docker(shop: Stage) -> None:
 def test_a_running_proxy_has_no_right_but_to_bind_low_ports(shop: Stage) -> None:
     """Effective capabilities, user, mounts, root file system, log, of the process itself; the socket is closed."""
     shop.up()
-    seen = containers(shop)["web"]
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{seen['State']['Pid']}/status").read_text().splitlines())
+    observed = containers(shop)["web"]
+    status = dict(
+        line.split(":", 1) for line in Path(f"/proc/{observed['State']['Pid']}/status").read_text().splitlines()
+    )
     assert int(status["CapEff"].strip(), 16) == 1 << 10
     assert int(status["CapBnd"].strip(), 16) == 1 << 10
     assert status["NoNewPrivs"].strip() == "1"
-    host = seen["HostConfig"]
+    host = observed["HostConfig"]
     assert (host["Privileged"], host["ReadonlyRootfs"], host["NetworkMode"]) == (False, True, "host")
     if word() == "docker":  # Podman doesn't tell its own
         assert host["LogConfig"] == {"Type": "json-file", "Config": {"max-file": "2", "max-size": "1m"}}
@@ -226,7 +228,7 @@ def test_a_running_proxy_has_no_right_but_to_bind_low_ports(shop: Stage) -> None
     if word() == "docker":  # Podman has its own default
         assert host["PidsLimit"] == 2_048
     assert host["Memory"] == host["MemorySwap"] == 512 << 20
-    (mount,) = seen["Mounts"]
+    (mount,) = observed["Mounts"]
     directory = Path(mount["Source"])
     assert directory.parent == shop.state_home / "proxies"
     assert directory.stat().st_mode & 0o777 == 0o770
@@ -297,8 +299,8 @@ def test_without_its_engine_every_command_says_so_and_nothing_is_lost(
     before = shop.files()
     with monkeypatch.context() as patched:
         patched.setenv(client().engine.variable, f"unix://{shop.root}/no.sock")
-        for words in (("up", "--yes"), ("preview",), ("refresh", "--yes"), ("destroy", "--yes")):
-            done = shop.run(*words)
+        for terms in (("up", "--yes"), ("preview",), ("refresh", "--yes"), ("destroy", "--yes")):
+            done = shop.run(*terms)
             assert done.code == 1
             assert done.err.count(f"{client().engine.name} doesn't answer") == 1, done.err
     assert shop.files() == before
@@ -342,8 +344,8 @@ def test_limits_change_in_place_or_with_another_container_and_a_preview_says_whi
     configure(shop, limits={"memory": 256})
     document = shop.run("preview", "--format", "json").json
     (web,) = [service for service in document["services"] if service["name"] == "web"]
-    (told,) = [difference for difference in web["differences"] if difference["what"] == "container"]
-    assert (told["before"], told["after"]) == (["memory 512 MiB"], ["memory 256 MiB"])
+    (reported,) = [difference for difference in web["differences"] if difference["what"] == "container"]
+    assert (reported["before"], reported["after"]) == (["memory 512 MiB"], ["memory 256 MiB"])
     shop.up()
     assert (identities(shop) == before) is (word() == "docker")
     assert {container["HostConfig"]["Memory"] for container in containers(shop).values()} == {256 << 20}
@@ -424,7 +426,7 @@ def strange(image: str) -> Iterator[Callable[[str], str]]:
 
 
 @pytest.mark.parametrize(
-    ("entry", "words"),
+    ("entry", "terms"),
     [
         ('["/bin/nothing"]', "no such file or directory"),
         ('["/usr/local/bin/envoy", "--version"]', "{engine} logs"),
@@ -432,7 +434,7 @@ def strange(image: str) -> Iterator[Callable[[str], str]]:
     ids=["no-such-program", "ends-at-once"],
 )
 def test_an_image_of_another_kind_is_reported_in_dockers_words(
-    shop: Stage, strange: Callable[[str], str], entry: str, words: str
+    shop: Stage, strange: Callable[[str], str], entry: str, terms: str
 ) -> None:
     """One sentence; with a right image the next `up` repairs it."""
     (shop.manifests / "dns.yaml").unlink()
@@ -440,7 +442,7 @@ def test_an_image_of_another_kind_is_reported_in_dockers_words(
     configure(shop, image=strange(entry))
     done = shop.run("up", "--yes")
     assert done.code == 1
-    assert words.format(engine=word()) in done.err
+    assert terms.format(engine=word()) in done.err
     assert "Traceback" not in done.err
     configure(shop, image=good)
     shop.up()

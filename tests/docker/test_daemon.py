@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.docker.daemon import Hosted, asked, hosted, served
+from tests.docker.daemon import Hosted, hosted, requested, served
 from tests.docker.support import docker_only
 from tests.e2e.support import node, port, service
 from tests.host.support import LOCALLB
@@ -60,16 +60,16 @@ def test_while_the_daemon_is_away_every_command_says_so_and_afterwards_one_up_re
     state = host.project.root / ".state/.pulumi/stacks/local-lb/dev.json"
     text = state.read_bytes()
     host.daemon.end(how)
-    for words in (("status",), ("preview",), ("up", "--yes"), ("refresh", "--yes"), ("destroy", "--yes")):
-        done = host.project.locallb(*words)
-        assert done.code == 1, words
+    for terms in (("status",), ("preview",), ("up", "--yes"), ("refresh", "--yes"), ("destroy", "--yes")):
+        done = host.project.locallb(*terms)
+        assert done.code == 1, terms
         assert done.err.count("Docker doesn't answer") == 1, done.err
         assert "Traceback" not in done.err
     assert state.read_bytes() == text
     host.daemon.start()
     host.project.up()
     assert (place(host), host.identities()) == (at, before)
-    assert asked(host.project.space, at) == [HERE]
+    assert requested(host.project.space, at) == [HERE]
     assert host.project.locallb("up", "--yes", "--expect-no-changes").code == 0
 
 
@@ -106,16 +106,16 @@ def test_the_loop_reports_a_daemon_that_hangs_and_when_it_answers_again(host: Ho
     assert daemon
     home = {"XDG_STATE_HOME": str(project.root / "s"), "HOME": str(project.root)}
     command = project.space.enter(*LOCALLB, "-C", str(project.root), "watch", "--plain")
-    told = project.root / "told"
-    with told.open("wb") as file:
+    reported = project.root / "told"
+    with reported.open("wb") as file:
         watch = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **home})
     try:
-        becomes(lambda: "converged: 1 Service" in told.read_text())
+        becomes(lambda: "converged: 1 Service" in reported.read_text())
         daemon.send_signal(signal.SIGSTOP)
-        becomes(lambda: "takes connections and answers nothing" in told.read_text())
+        becomes(lambda: "takes connections and answers nothing" in reported.read_text())
         daemon.send_signal(signal.SIGCONT)
-        becomes(lambda: "no longer: Docker at" in told.read_text(), told.read_text)
-        assert asked(project.space, place(host)) == [HERE]
+        becomes(lambda: "no longer: Docker at" in reported.read_text(), reported.read_text)
+        assert requested(project.space, place(host)) == [HERE]
     finally:
         daemon.send_signal(signal.SIGCONT)
         watch.terminate()
@@ -128,7 +128,7 @@ def test_a_member_of_the_group_docker_needs_no_other_right(image: str) -> None:
     with hosted("--group", str(USER), owner=USER) as made, served(made.project.space, "TCP@127.0.0.1@30080"):
         prepare(made)
         made.project.up(user=USER)
-        assert asked(made.project.space, place(made, USER)) == [HERE]
+        assert requested(made.project.space, place(made, USER)) == [HERE]
         assert made.project.locallb("up", "--yes", "--expect-no-changes", user=USER).code == 0
         made.daemon.space.shell(f"chown 0:0 {made.daemon.root}/docker.sock")
         done = made.project.locallb("up", "--yes", user=USER)
@@ -174,11 +174,11 @@ def test_tls_settings_and_contexts_are_respected(image: str) -> None:
         assert "Traceback" not in refused.err
         keys = f"ca={root}/tls/ca.pem,cert={root}/tls/cert.pem,key={root}/tls/key.pem"
         config = f"{root}/config"
-        for words in (("create", "lab", "--docker", f"host={TLS},{keys}"), ("use", "lab")):
-            done = space.run("docker", "context", *words, DOCKER_CONFIG=config, DOCKER_HOST="")
-            assert done.code == 0, f"{shlex.join(words)}: {done.err}"
-        again = ("up", "--yes", "--expect-no-changes")
-        by_context = made.project.locallb(*again, DOCKER_CONFIG=config, DOCKER_HOST="")
+        for terms in (("create", "lab", "--docker", f"host={TLS},{keys}"), ("use", "lab")):
+            done = space.run("docker", "context", *terms, DOCKER_CONFIG=config, DOCKER_HOST="")
+            assert done.code == 0, f"{shlex.join(terms)}: {done.err}"
+        retry = ("up", "--yes", "--expect-no-changes")
+        by_context = made.project.locallb(*retry, DOCKER_CONFIG=config, DOCKER_HOST="")
         assert by_context.code == 0, by_context.err
         (row,) = made.project.locallb("status", "--json", DOCKER_CONFIG=config, DOCKER_HOST="").json
         assert row["state"] == "serving"

@@ -35,9 +35,9 @@ def test_the_watch_repairs_it_at_the_same_address(playing: Scene, fault: Fault) 
     if not fault.is_possible(playing.engine, published=playing.published):
         return
     at, before, neighbour = playing.addresses(), playing.container()["Id"], playing.container("other-1")["Id"]
-    heard = playing.looks()
+    heard = playing.checks()
     fault.harm(playing)
-    playing.awaits(lambda: playing.looks() > heard or not fault.ends_something)
+    playing.awaits(lambda: playing.checks() > heard or not fault.ends_something)
     playing.awaits(lambda: playing.serves(at["web"]) and playing.serves(at["other-1"]))
     assert playing.addresses() == at
     assert (playing.container()["Id"] == before) is fault.same_container
@@ -66,10 +66,10 @@ def test_a_container_that_docker_can_never_start_again_is_replaced() -> None:
         host.project.up()
         at, before = host.project.status()["web"]["addresses"], host.identities()
         (name,) = before
-        (seen,) = json.loads(host.daemon.docker("inspect", name).out)
+        (observed,) = json.loads(host.daemon.docker("inspect", name).out)
         host.daemon.docker("stop", name)
         for part in ("UpperDir", "WorkDir"):
-            Path(seen["GraphDriver"]["Data"][part]).rename(f"{seen['GraphDriver']['Data'][part]}-gone")
+            Path(observed["GraphDriver"]["Data"][part]).rename(f"{observed['GraphDriver']['Data'][part]}-gone")
         done = host.project.locallb("up", "--yes")
         assert done.code == 1
         assert f"the container {name} can't be started" in done.err
@@ -85,8 +85,8 @@ def test_nothing_is_started_by_a_daemon_that_is_going_down() -> None:
     with hosted() as host:
         host.daemon.docker("create", "--name", "idle", host.image, "--version")
         client = Containers()
-        seen = client.inspect("idle")
-        assert seen
+        observed = client.inspect("idle")
+        assert observed
         host.daemon.end(signal.SIGTERM)
         with pytest.raises(DockerAbsentError):
-            client.start(seen["Id"])
+            client.start(observed["Id"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.docker.daemon import GATEWAYS, NODE_PORT, Hosted, asked, gardeners
+from tests.docker.daemon import GATEWAYS, NODE_PORT, Hosted, gardeners, requested
 from tests.docker.support import docker_only
 from tests.e2e.support import port, service
 
@@ -38,18 +38,20 @@ def test_both_families_and_protocols_are_published_and_settle(host: Hosted) -> N
     assert row["state"] == "serving"
     four, six = row["addresses"]
     places = [f"{protocol}@{address}@80" for protocol in ("TCP", "UDP") for address in (four, six)]
-    assert asked(host.project.space, *places) == [f"{p} at {gateway}" for p in ("TCP", "UDP") for gateway in GATEWAYS]
+    assert requested(host.project.space, *places) == [
+        f"{p} at {gateway}" for p in ("TCP", "UDP") for gateway in GATEWAYS
+    ]
     before = host.identities()
     name = f"gardener-lb-{hashlib.sha256(b'4b3c').hexdigest()[:8]}"
     assert list(before) == [name]
-    (seen,) = json.loads(host.daemon.docker("inspect", name).out)
-    assert {key: seen["Config"]["Labels"][key] for key in LABELS} == LABELS
-    network = seen["NetworkSettings"]["Networks"]["kind"]
+    (observed,) = json.loads(host.daemon.docker("inspect", name).out)
+    assert {key: observed["Config"]["Labels"][key] for key in LABELS} == LABELS
+    network = observed["NetworkSettings"]["Networks"]["kind"]
     last = int(four.rpartition(".")[2])
     assert network["IPAddress"] == f"172.18.0.{last}"
     assert network["GlobalIPv6Address"] == f"fd00:10::{six.rpartition(':')[2]}"
-    for words in (("up",), ("refresh",), ("up",)):
-        done = host.project.locallb(*words, "--yes", "--expect-no-changes")
+    for terms in (("up",), ("refresh",), ("up",)):
+        done = host.project.locallb(*terms, "--yes", "--expect-no-changes")
         assert done.code == 0, done.out + done.err
     assert host.identities() == before
 
@@ -71,7 +73,9 @@ def test_all_addresses_are_used_and_the_next_service_waits_until_one_is_freed(ho
     assert {row["state"] for row in rows.values()} == {"serving"}
     at = {name: row["addresses"][0] for name, row in rows.items()}
     assert sorted(int(address.rpartition(".")[2]) for address in at.values()) == list(range(224, 256))
-    assert asked(host.project.space, *(f"TCP@{address}@80" for address in at.values())) == ["TCP at 172.18.0.1"] * 32
+    assert (
+        requested(host.project.space, *(f"TCP@{address}@80" for address in at.values())) == ["TCP at 172.18.0.1"] * 32
+    )
     host.project.write("services.yaml", *services.values())
     host.project.up()
     waiting = host.project.status()["s32"]

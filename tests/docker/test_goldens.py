@@ -48,21 +48,21 @@ def test_a_refresh_writes_outputs_as_the_official_plugin_does(recorded: dict[str
 def test_created_container_has_no_difference_afterwards(recorded: dict[str, Any]) -> None:
     """Nothing to change, before a refresh and after it."""
     for outputs in (recorded["made"], recorded["refreshed"]["outputs"]):
-        assert compare(outputs, recorded["inputs"], inputs.KNOWN).changed == frozenset()
+        assert compare(outputs, recorded["inputs"], inputs.SUPPORTED).changed == frozenset()
 
 
 @pytest.mark.parametrize(("recorded", "row"), CHANGES, ids=[f"{r['op']}-{r['change']}" for _, r in CHANGES])
 def test_a_change_is_an_update_or_a_replacement_as_recorded(recorded: dict[str, Any], row: dict[str, Any]) -> None:
     """One input at a time: the properties that differ, and those that take a new container."""
     wanted = {key: value for key, value in {**recorded["declared"], **row["to"]}.items() if value is not None}
-    change = compare(recorded["refreshed"]["outputs"], inputs.checked(wanted), inputs.KNOWN)
+    change = compare(recorded["refreshed"]["outputs"], inputs.checked(wanted), inputs.SUPPORTED)
     assert (sorted(change.changed), sorted(change.replacing)) == (row["diff"], row["replace"])
 
 
 @pytest.mark.parametrize(("recorded", "key"), STOPPED)
 def test_a_container_that_ended_must_run_again(recorded: dict[str, Any], key: str) -> None:
     """The recorded state of a killed or stopped one asks for an update, or a new one where ports were published."""
-    change = compare(recorded[key]["outputs"], recorded["inputs"], inputs.KNOWN)
+    change = compare(recorded[key]["outputs"], recorded["inputs"], inputs.SUPPORTED)
     assert "mustRun" in change.changed
     assert change.replacing == ({"ports"} if recorded is PUBLISHED else frozenset())
 
@@ -72,8 +72,8 @@ def test_a_refresh_tells_that_a_container_ended(key: str) -> None:
     """It says so by mustRun and the exit code, as recorded."""
     expected = HOST[key]["outputs"]
     state = {"Status": "exited", "Running": False, "Paused": False, "ExitCode": expected["exitCode"]}
-    seen = {**HOST["inspect"], "State": state, "Id": expected["id"]}
-    assert rendering.refreshed(HOST[key]["before"], seen) == expected
+    observed = {**HOST["inspect"], "State": state, "Id": expected["id"]}
+    assert rendering.refreshed(HOST[key]["before"], observed) == expected
 
 
 @pytest.mark.parametrize(
@@ -86,25 +86,25 @@ def test_a_container_that_does_not_run_has_the_ports_that_it_publishes_once_it_d
 ) -> None:
     """Unlike with the official plugin: so the same container goes on, which Docker may be about to start."""
     state = {**PUBLISHED["inspect"]["State"], **state}
-    seen = {**PUBLISHED["inspect"], "State": state}
-    seen["NetworkSettings"] = {**seen["NetworkSettings"], "Ports": {}}
-    refreshed = rendering.refreshed(PUBLISHED["made"], seen)
-    change = compare(refreshed, PUBLISHED["inputs"], inputs.KNOWN)
+    observed = {**PUBLISHED["inspect"], "State": state}
+    observed["NetworkSettings"] = {**observed["NetworkSettings"], "Ports": {}}
+    refreshed = rendering.refreshed(PUBLISHED["made"], observed)
+    change = compare(refreshed, PUBLISHED["inputs"], inputs.SUPPORTED)
     assert change.changed == changed
     assert not change.replacing
 
 
 def test_a_paused_container_counts_as_ended() -> None:
     """The official plugin doesn't see it; here the next update lets it go on."""
-    seen = {**HOST["inspect"], "State": {**HOST["inspect"]["State"], "Paused": True}}
-    assert rendering.refreshed(HOST["made"], seen)["mustRun"] is False
+    observed = {**HOST["inspect"], "State": {**HOST["inspect"]["State"], "Paused": True}}
+    assert rendering.refreshed(HOST["made"], observed)["mustRun"] is False
 
 
 @pytest.mark.parametrize("key", ["update memory", "up after kill"])
 def test_an_update_changes_in_the_state_only_what_changed(key: str) -> None:
     """Everything else stays in the form that it had."""
     row = HOST[key]
-    changed = compare(row["before"], row["inputs"], inputs.KNOWN).changed
+    changed = compare(row["before"], row["inputs"], inputs.SUPPORTED).changed
     assert rendering.updated(row["before"], row["inputs"], changed) == row["outputs"]
 
 
@@ -119,13 +119,13 @@ def test_lists_of_ports_settle_or_not_as_recorded(row: dict[str, Any]) -> None:
 @BOTH
 def test_docker_gets_the_requests_of_the_official_plugin(recorded: dict[str, Any]) -> None:
     """The body of the creation, against what Docker said that it was told."""
-    body, seen = spec.body(recorded["inputs"]), recorded["inspect"]
+    body, observed = spec.body(recorded["inputs"]), recorded["inspect"]
     for key in ("Cmd", "Env", "Image", "Labels", "User", "Healthcheck", "Volumes"):
-        assert body[key] == seen["Config"][key], key
-    told = body["HostConfig"]
+        assert body[key] == observed["Config"][key], key
+    reported = body["HostConfig"]
     for key in ("Binds", "CapAdd", "CapDrop", "LogConfig", "Memory", "MemorySwap", "ReadonlyRootfs", "SecurityOpt"):
-        assert told[key] == seen["HostConfig"][key], key
-    assert (told.get("PortBindings") or None) == (seen["HostConfig"]["PortBindings"] or None)
+        assert reported[key] == observed["HostConfig"][key], key
+    assert (reported.get("PortBindings") or None) == (observed["HostConfig"]["PortBindings"] or None)
 
 
 @pytest.mark.parametrize(

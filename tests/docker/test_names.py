@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.dns.questions import NXDOMAIN, addresses, asked
+from tests.dns.questions import NXDOMAIN, addresses, requested
 from tests.docker.support import configure, containers, docker, identities, own_pool, word
 from tests.e2e.support import Backend, Stage, node, port, service, stage
 
@@ -40,6 +40,6 @@ def test_a_container_answers_and_is_repaired(play: Stage, backend: Callable[...,
     assert addresses(server, "web.n.c.test") == [at["n/web"]]
     play.write("all.yaml", node(), late)
     play.up()
-    assert asked(server, "web.n.c.test")[0] == NXDOMAIN
+    assert requested(server, "web.n.c.test")[0] == NXDOMAIN
     assert play.run("destroy", "--yes").code == 0
     assert not containers(play)

@@ -99,10 +99,10 @@ def play(image: str, network: Network) -> Iterator[Stage]:
 def answers(play: Stage) -> dict[str, str]:
     """Ask each cluster's Service."""
     rows = play.run("status", "--json").json
-    return {row["cluster"]: said(row["addresses"][0]) for row in rows}
+    return {row["cluster"]: stated(row["addresses"][0]) for row in rows}
 
 
-def said(address: str) -> str:
+def stated(address: str) -> str:
     """Connect, and return what is answered."""
     script = "import socket, sys; print(socket.create_connection((sys.argv[1], 8000), 5).recv(99).decode())"
     return subprocess.run(
@@ -121,8 +121,8 @@ def test_two_clusters_with_the_same_pods_are_both_served_straight_to_their_pods(
     assert answers(play) == {"a": "pod of a", "b": "pod of b"}
     home = Home("local-lb", "dev", str(play.root.resolve()))
     assert present_routes(home) == frozenset()
-    for seen in containers(play).values():
-        assert len(present_routes(home, RunIdentity(seen["Id"], word()).container)) == 1
+    for observed in containers(play).values():
+        assert len(present_routes(home, RunIdentity(observed["Id"], word()).container)) == 1
     content(play)
     docker("restart", "-t", "1", *[container["Id"] for container in containers(play).values()])
     play.up()
@@ -146,21 +146,21 @@ print(json.dumps([len(missing), sorted(map(str, present_routes(home, container))
 def in_pod(home: Home, container: str, put: list[str], remove: list[str]) -> list[object]:
     """Change routes where /proc has other processes, as in a pod; return how many failed, and what is there then."""
     apart = ["unshare", "--pid", "--fork", "--mount-proc", PYTHON, "-c", IN_POD]
-    words = [*apart, json.dumps(list(home)), container, json.dumps(put), json.dumps(remove)]
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    terms = [*apart, json.dumps(list(home)), container, json.dumps(put), json.dumps(remove)]
+    done = subprocess.run(terms, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    told: list[object] = json.loads(done.stdout)
-    return told
+    reported: list[object] = json.loads(done.stdout)
+    return reported
 
 
 def test_in_a_pod_the_routes_of_a_proxy_are_read_and_changed_where_they_are(play: Stage) -> None:
     """Although its process can't be seen there, and another one may have its number."""
     play.up()
     home = Home("local-lb", "dev", str(play.root.resolve()))
-    seen = containers(play).values()
-    assert None not in [pod_routes_of(each["State"]["Pid"], 0) for each in seen]
+    observed = containers(play).values()
+    assert None not in [pod_routes_of(each["State"]["Pid"], 0) for each in observed]
     assert pod_routes_of(os.getpid(), 0) is None
-    for each in seen:
+    for each in observed:
         container = RunIdentity(each["Id"], word()).container
         (route,) = map(str, present_routes(home, container))
         gateway = route.rpartition(" ")[2]
@@ -188,8 +188,8 @@ print(len(change_routes(owner, put, remove)))
 def changed(put: list[str], remove: list[str], root: Path) -> str:
     """Change routes of this host as somebody who may use Docker, and not change routes."""
     bare = ["setpriv", "--bounding-set=-net_admin", "--inh-caps=-net_admin", PYTHON, "-c", CHANGE]
-    words = [*bare, json.dumps(put), json.dumps(remove), str(root)]
-    done = subprocess.run(words, check=False, capture_output=True, text=True)
+    terms = [*bare, json.dumps(put), json.dumps(remove), str(root)]
+    done = subprocess.run(terms, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 

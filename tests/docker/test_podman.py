@@ -24,7 +24,7 @@ from locallb.sources.kind.source import SOURCE
 from tests.docker.podman import Podman, podman
 from tests.e2e.support import node, port, service
 from tests.environment import lent
-from tests.host.support import Done, Project, asked, project, served
+from tests.host.support import Done, Project, project, requested, served
 
 pytestmark = [
     pytest.mark.docker,
@@ -64,15 +64,15 @@ class Place:
     project: Project
     engine: Podman
 
-    def run(self, *words: str) -> Done:
+    def run(self, *terms: str) -> Done:
         """Run a command of ours as the user: one's own Podman is found, root's is named, as the machine has another."""
         named = "" if self.engine.user else self.engine.host
         places = {"XDG_RUNTIME_DIR": self.engine.runtime, PODMAN: named}
-        return self.project.locallb(*words, user=self.engine.user, **places)
+        return self.project.locallb(*terms, user=self.engine.user, **places)
 
-    def up(self, *words: str) -> str:
+    def up(self, *terms: str) -> str:
         """Run `up`, which must succeed, and return the address of `web`."""
-        done = self.run("up", "--yes", *words)
+        done = self.run("up", "--yes", *terms)
         assert done.code == 0, done.out + done.err
         (row,) = self.run("status", "--json").json
         return str(row["addresses"][0])
@@ -84,7 +84,7 @@ class Place:
 
     def answers(self, at: str) -> list[str]:
         """Ask `web`."""
-        return asked(self.project.space, f"{at}@8080")
+        return requested(self.project.space, f"{at}@8080")
 
     def containers(self) -> list[str]:
         """Return the ids of those that run or ran."""
@@ -112,7 +112,7 @@ def test_a_cluster_of_kind_in_podman_is_found_and_its_end_is_heard(tmp_path: Pat
             assert heard.get(timeout=60) == "shop"
         finally:
             followed.stop()
-        assert find_clusters(KindSource(), tmp_path, keep=True).gone == ("shop",)
+        assert find_clusters(KindSource(), tmp_path, keep=True).removed == ("shop",)
 
 
 @pytest.fixture(params=[0, USER], ids=["root", "rootless"])
@@ -125,10 +125,10 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         made.configure(runtime="podman", image=image, pools=[{"name": "p", "addresses": ["127.88.0.0/28"]}])
         made.write("all.yaml", node(), service("web", port(8080, PORT)))
         with served(made.space, f"127.0.0.1@{PORT}"):
-            there = Place(made, engine)
-            yield there
-            assert there.run("destroy", "--yes").code == 0
-            assert there.containers() == []
+            present = Place(made, engine)
+            yield present
+            assert present.run("destroy", "--yes").code == 0
+            assert present.containers() == []
 
 
 def test_a_service_is_served_by_the_users_own_podman(place: Place) -> None:
@@ -151,8 +151,8 @@ def test_proxies_serve_while_podmans_service_is_away(place: Place) -> None:
     before = place.containers()
     place.engine.end()
     assert place.answers(at) == [f"hello from {PORT}"]
-    for words in (("up", "--yes"), ("preview",), ("destroy", "--yes")):
-        done = place.run(*words)
+    for terms in (("up", "--yes"), ("preview",), ("destroy", "--yes")):
+        done = place.run(*terms)
         assert done.code == 1
         assert done.err.count("Podman doesn't answer at unix://") == 1, done.err
     place.engine.start()
@@ -170,7 +170,7 @@ def test_low_ports_are_those_that_the_user_may_bind(place: Place) -> None:
         assert row["reason"] == "PortPrivileged"
         assert "host setup" in row["message"]
     else:
-        assert asked(place.project.space, f"{row['addresses'][0]}@80") == [f"hello from {PORT}"]
+        assert requested(place.project.space, f"{row['addresses'][0]}@80") == [f"hello from {PORT}"]
 
 
 @pytest.mark.parametrize("mapped", [False, True], ids=["addresses", "mapped"])
@@ -200,8 +200,8 @@ def test_nodes_that_only_containers_reach_are_served_at_published_ports(place: P
             assert at == "127.0.0.1"
             number = place.mapped()
             assert (number != 80) is bool(place.engine.user)
-        assert asked(place.project.space, f"{at}@{number}") == [f"hello from {PORT}"]
+        assert requested(place.project.space, f"{at}@{number}") == [f"hello from {PORT}"]
         place.up("--expect-no-changes")
         if place.engine.user:
-            assert asked(place.project.space, f"{NODE}@{PORT}") != [f"hello from {PORT}"]
+            assert requested(place.project.space, f"{NODE}@{PORT}") != [f"hello from {PORT}"]
         client.remove(identity, volumes=True)

@@ -50,10 +50,10 @@ def test_services_are_served_at_published_ports_and_a_second_up_changes_nothing(
     assert ask(at["n/web"], 80) == "web: hello"
     assert ask(at["n/dns"], 53) == "dns: hello"
     assert ask(at["n/dns"], 53, "UDP") == "dns: hello"
-    seen = containers(shop)["dns"]
+    observed = containers(shop)["dns"]
     place = [{"HostIp": at["n/dns"], "HostPort": "53"}]
-    assert seen["NetworkSettings"]["Ports"] == {"53/tcp": place, "53/udp": place}
-    assert list(seen["NetworkSettings"]["Networks"]) == [network.name]
+    assert observed["NetworkSettings"]["Ports"] == {"53/tcp": place, "53/udp": place}
+    assert list(observed["NetworkSettings"]["Networks"]) == [network.name]
     before = identities(shop)
     content(shop)
     assert shop.run("refresh", "--yes", "--expect-no-changes").code == 0
@@ -134,9 +134,9 @@ def test_a_port_that_docker_serves_no_longer_is_reported_and_repaired(shop: Stag
     shop.up()
     at, before = shop.addresses(), identities(shop)
     os.kill(docker_proxy(at["n/web"]), signal.SIGKILL)
-    (told,) = shop.status()["n/web"]["ports"]
-    assert told["reason"] == "NotBound"
-    assert "nothing on this host publishes it any more" in told["message"]
+    (reported,) = shop.status()["n/web"]["ports"]
+    assert reported["reason"] == "NotBound"
+    assert "nothing on this host publishes it any more" in reported["message"]
     shop.up()
     assert identities(shop) == before
     assert ask(at["n/web"], 80) == "web: hello"
@@ -186,21 +186,23 @@ def docker_proxy(address: str) -> int:
 def test_a_running_proxy_has_no_right_but_to_bind_low_ports(shop: Stage) -> None:
     """Effective capabilities, user, mounts and root file system of the process itself, as on the host's network."""
     shop.up()
-    seen = containers(shop)["web"]
-    status = dict(line.split(":", 1) for line in Path(f"/proc/{seen['State']['Pid']}/status").read_text().splitlines())
+    observed = containers(shop)["web"]
+    status = dict(
+        line.split(":", 1) for line in Path(f"/proc/{observed['State']['Pid']}/status").read_text().splitlines()
+    )
     assert int(status["CapEff"].strip(), 16) == 1 << 10
     assert status["NoNewPrivs"].strip() == "1"
-    host = seen["HostConfig"]
+    host = observed["HostConfig"]
     assert (host["Privileged"], host["ReadonlyRootfs"], host["RestartPolicy"]["Name"]) == (
         False,
         True,
         "unless-stopped",
     )
-    (mount,) = seen["Mounts"]
+    (mount,) = observed["Mounts"]
     directory = Path(mount["Source"])
     assert (directory / "admin.sock").stat().st_mode & 0o777 == 0o660
     assert directory.parent.stat().st_mode & 0o777 == 0o700
-    namespace = Path(f"/proc/{seen['State']['Pid']}/ns/net").readlink()
+    namespace = Path(f"/proc/{observed['State']['Pid']}/ns/net").readlink()
     assert namespace != Path("/proc/self/ns/net").readlink()
 
 
@@ -260,14 +262,14 @@ def test_a_log_of_a_container_is_read_beside_open_connections(
     configure(shop)
     shop.up()
     address, before = shop.addresses()["n/web"], identities(shop)
-    with socket.create_connection((address, 80), 10) as kept, kept.makefile("rb") as answers:
+    with socket.create_connection((address, 80), 10) as retained, retained.makefile("rb") as answers:
         configure(shop, accessLogs=True)
         shop.up()
         with logs(shop, "--json") as running:
             becomes(lambda: ask(address, 80) == "web: hello" and running.lines())
             line = running.lines()[-1]
             assert (line["name"], line["listener"], line["bytesIn"]) == ("web", f"{address}:80/TCP", len("hello\n"))
-        kept.sendall(b"hello\n")
+        retained.sendall(b"hello\n")
         assert answers.readline() == b"web: hello\n"
     assert identities(shop) == before
 
@@ -282,13 +284,13 @@ def test_traffic_is_counted_and_a_fault_is_met_at_published_ports(
     shop.up()
     address, before = shop.addresses()["n/web"], identities(shop)
 
-    def told() -> int:
+    def reported() -> int:
         (row,) = shop.run("top", "--once", "--json", "n/web").json["services"]
         return int(row["bytesIn"])
 
-    assert told() == 0
+    assert reported() == 0
     assert [ask(address, 80) for _ in range(3)] == ["web: hello"] * 3
-    assert told() == 3 * len("hello\n")
+    assert reported() == 3 * len("hello\n")
     fault = {"local-lb.dev/fault": "refuse=100%,until=2999-01-01T00:00:00Z"}
     shop.write("web.yaml", service("web", port(80, web.port), annotations=fault))
     shop.up()

@@ -59,7 +59,7 @@ def test_a_harmed_container_is_repaired_by_one_up(pair: tuple[Stage, Backend], h
     """Afterwards all serve at their addresses, and nothing is left to do."""
     play, _ = pair
     at, before = play.addresses(), identities(play)
-    docker(*harm.words, before["shared-1"])
+    docker(*harm.terms, before["shared-1"])
     play.up()
     assert (play.addresses(), identities(play) == before) == (at, harm.goes_on)
     assert {ask(address, 8080) for address in at.values()} == {"one: hello"}

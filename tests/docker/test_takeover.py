@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.daemon import GATEWAYS, NODE_PORT, Hosted, asked, gardeners
+from tests.docker.daemon import GATEWAYS, NODE_PORT, Hosted, gardeners, requested
 from tests.docker.support import (
     HARMS,
     Harm,
@@ -75,9 +75,9 @@ def shop(image: str, where: Network | None, backend: Callable[..., Backend]) -> 
 def settled(shop: Stage) -> None:
     """Check that no run of either engine changes anything, with a refresh or without, and no container is another."""
     before = identities(shop)
-    for words in (("up", "--refresh=false"), ("up",), ("refresh",), ("up", "--refresh=false")):
-        done = pulumi(shop, *words, "--yes", "--skip-preview", "--expect-no-changes")
-        assert done.code == 0, (words, done.out + done.err)
+    for terms in (("up", "--refresh=false"), ("up",), ("refresh",), ("up", "--refresh=false")):
+        done = pulumi(shop, *terms, "--yes", "--skip-preview", "--expect-no-changes")
+        assert done.code == 0, (terms, done.out + done.err)
     for command in ("up", "refresh", "up"):
         done = shop.run(command, "--yes", "--expect-no-changes")
         assert done.code == 0, (command, done.out + done.err)
@@ -111,9 +111,9 @@ def test_locallb_finds_nothing_to_change_after_the_cli_and_removes_what_it_made(
     make_stack(shop)
     update(shop, "up")
     before = identities(shop)
-    for words in (("preview",), ("up", "--yes"), ("refresh", "--yes"), ("preview",)):
-        done = shop.run(*words, "--expect-no-changes")
-        assert done.code == 0, (words, done.out + done.err)
+    for terms in (("preview",), ("up", "--yes"), ("refresh", "--yes"), ("preview",)):
+        done = shop.run(*terms, "--expect-no-changes")
+        assert done.code == 0, (terms, done.out + done.err)
     settled(shop)
     serves(shop)
     assert identities(shop) == before
@@ -139,7 +139,7 @@ def test_ports_come_and_go_by_turns(shop: Stage, where: Network | None, backend:
         assert where or after == before
 
 
-@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.words[0])
+@pytest.mark.parametrize("harm", HARMS, ids=lambda harm: harm.terms[0])
 def test_locallb_repairs_containers_made_by_the_pulumi_cli(shop: Stage, where: Network | None, harm: Harm) -> None:
     """The same container goes on where the harm allows it, in either network."""
     del where
@@ -149,7 +149,7 @@ def test_locallb_repairs_containers_made_by_the_pulumi_cli(shop: Stage, where: N
     content(shop)
 
 
-@pytest.mark.parametrize("harm", [harm for harm in HARMS if harm.words != ("pause",)], ids=lambda harm: harm.words[0])
+@pytest.mark.parametrize("harm", [harm for harm in HARMS if harm.terms != ("pause",)], ids=lambda harm: harm.terms[0])
 def test_pulumi_cli_repairs_containers_made_by_locallb(shop: Stage, where: Network | None, harm: Harm) -> None:
     """As `locallb` does, but that it replaces one with published ports that ended."""
     shop.up()
@@ -159,7 +159,7 @@ def test_pulumi_cli_repairs_containers_made_by_locallb(shop: Stage, where: Netwo
 
 
 @pytest.mark.parametrize("sees", ["locallb", "pulumi"])
-@pytest.mark.parametrize("harm", [HARMS[0], HARMS[-1]], ids=lambda harm: harm.words[0])
+@pytest.mark.parametrize("harm", [HARMS[0], HARMS[-1]], ids=lambda harm: harm.terms[0])
 def test_either_engine_repairs_damage_found_by_the_others_refresh(
     shop: Stage, where: Network | None, harm: Harm, sees: str
 ) -> None:
@@ -184,7 +184,7 @@ def test_limits_and_images_change_by_turns(shop: Stage, image: str) -> None:
     digest = docker("image", "inspect", "--format", "{{.Id}}", image)
     shop.up()
     at, before = shop.addresses(), identities(shop)
-    for changes, by, stays in (
+    for changes, by, remains in (
         ({"limits": {"memory": 256}}, "pulumi", True),
         ({"limits": {"memory": 300}}, "locallb", True),
         ({"limits": {"memory": 300, "cpus": 1.5}}, "locallb", False),
@@ -198,7 +198,7 @@ def test_limits_and_images_change_by_turns(shop: Stage, image: str) -> None:
         content(shop)
         serves(shop)
         after = identities(shop)
-        assert (shop.addresses(), after == before) == (at, stays), changes
+        assert (shop.addresses(), after == before) == (at, remains), changes
         before = after
 
 
@@ -234,10 +234,10 @@ def test_after_locallb_was_killed_the_cli_says_which_engine_continues(shop: Stag
     at, before = shop.addresses(), identities(shop)
     docker("rm", "-f", before["web"])
     kill_locallb_when(shop, lambda: "web" in containers(shop))
-    for words in (("preview",), ("cancel", "--yes"), ("up", "--yes", "--skip-preview")):
-        done = pulumi(shop, *words)
-        assert (words[0] == "cancel") is (done.code == 0)
-        assert words[0] == "cancel" or "run `locallb up`, which goes on where it stopped" in done.out + done.err
+    for terms in (("preview",), ("cancel", "--yes"), ("up", "--yes", "--skip-preview")):
+        done = pulumi(shop, *terms)
+        assert (terms[0] == "cancel") is (done.code == 0)
+        assert terms[0] == "cancel" or "run `locallb up`, which goes on where it stopped" in done.out + done.err
     shop.up()
     content(shop)
     serves(shop)
@@ -336,8 +336,8 @@ def test_both_families_in_gardeners_layout_settle_in_both_engines(host: Hosted) 
     assert len(before) == 1
     pulumi_inside(host, "preview", "--expect-no-changes")
     pulumi_inside(host, "up", "--yes", "--skip-preview", "--expect-no-changes")
-    for words in (("preview",), ("up", "--yes")):
-        done = host.project.locallb(*words, "--expect-no-changes")
+    for terms in (("preview",), ("up", "--yes")):
+        done = host.project.locallb(*terms, "--expect-no-changes")
         assert done.code == 0, done.out + done.err
     assert host.identities() == before
     pulumi_inside(host, "destroy", "--yes", "--skip-preview")
@@ -348,12 +348,14 @@ def test_both_families_in_gardeners_layout_settle_in_both_engines(host: Hosted) 
     assert done.code == 0, done.out + done.err
     (row,) = host.project.status().values()
     places = [f"{protocol}@{address}@80" for protocol in ("TCP", "UDP") for address in row["addresses"]]
-    assert asked(host.project.space, *places) == [f"{p} at {gateway}" for p in ("TCP", "UDP") for gateway in GATEWAYS]
+    assert requested(host.project.space, *places) == [
+        f"{p} at {gateway}" for p in ("TCP", "UDP") for gateway in GATEWAYS
+    ]
     assert host.identities() == after
 
 
-def pulumi_inside(host: Hosted, *words: str) -> None:
+def pulumi_inside(host: Hosted, *terms: str) -> None:
     """Run the CLI in the namespaces of a host, and expect it to succeed."""
     environment = {**ENVIRONMENT, "XDG_STATE_HOME": str(host.project.root / "s")}
-    done = host.project.space.run(*command_line(host.project.root, *words), user=0, **environment)
-    assert done.code == 0, (words, done.out + done.err)
+    done = host.project.space.run(*command_line(host.project.root, *terms), user=0, **environment)
+    assert done.code == 0, (terms, done.out + done.err)

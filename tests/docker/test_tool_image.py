@@ -10,7 +10,7 @@ from contextlib import ExitStack
 import pytest
 
 from tests.docker.support import await_true, docker, docker_only
-from tests.docker.tool_image import Served, asked, proxies, tool
+from tests.docker.tool_image import Served, proxies, requested, tool
 from tests.e2e.support import Backend, node, port, service
 from tests.packaging.conftest import wheel
 
@@ -20,12 +20,12 @@ pytestmark = [pytest.mark.docker, pytest.mark.root(only="can make a root file sy
 
 def composing() -> tuple[str, ...]:
     """Return how compose is called here: as Docker's plugin, or as a program; empty without either."""
-    ways = (("docker", "compose"), ("docker-compose",))
-    return next((way for way in ways if shutil.which(way[0]) and not _fails([*way, "version"])), ())
+    pod_paths = (("docker", "compose"), ("docker-compose",))
+    return next((way for way in pod_paths if shutil.which(way[0]) and not _fails([*way, "version"])), ())
 
 
-def _fails(words: list[str]) -> bool:
-    return subprocess.run(words, check=False, capture_output=True).returncode != 0
+def _fails(terms: list[str]) -> bool:
+    return subprocess.run(terms, check=False, capture_output=True).returncode != 0
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_tool_image_stops_and_restarts_without_a_failed_request(
         await_true(lambda: served.address(tool) != "")
         await_true(lambda: docker("inspect", "--format", "{{.State.Health.Status}}", first) == "healthy")
         address, before = served.address(tool), proxies(served)
-    with asked(address, 80, "web: hello") as failures:
+    with requested(address, 80, "web: hello") as failures:
         served.write("more.yaml", service("more", port(81, web.port)))
         with served.watching(tool):
             await_true(lambda: len(proxies(served)) == len(before) + 1)
@@ -69,5 +69,5 @@ def test_compose_runs_it_and_traffic_goes_on_when_that_ends(
     served.write("shop.yaml", node(), service("web", port(80, web.port)))
     with ExitStack() as outlasting, served.composed(tool, compose):  # what is entered later outlasts compose
         await_true(lambda: served.address(tool) != "")
-        failures = outlasting.enter_context(asked(served.address(tool), 80, "web: hello"))
+        failures = outlasting.enter_context(requested(served.address(tool), 80, "web: hello"))
     assert failures == []

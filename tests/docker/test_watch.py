@@ -36,10 +36,10 @@ def test_a_container_whose_envoy_hangs_serves_again_under_its_address(shop: Stag
         address, (identity, process), neighbour = shop.addresses()["n/web"], running(shop), identities(shop)["dns"]
         os.kill(process, signal.SIGSTOP)
         becomes(lambda: answers(address, 80, "web"), watch)
-        becomes(lambda: "no longer: c/n/web: its Envoy runs and answers nothing" in watch.told(), watch)
-        again = running(shop)
-        assert again[0] == identity
-        assert again[1] != process
+        becomes(lambda: "no longer: c/n/web: its Envoy runs and answers nothing" in watch.reported(), watch)
+        retry = running(shop)
+        assert retry[0] == identity
+        assert retry[1] != process
         assert shop.addresses()["n/web"] == address
         assert identities(shop)["dns"] == neighbour
 
@@ -51,7 +51,7 @@ def do(harm: Harm, shop: Stage) -> None:
     """
     identity, process = running(shop)
     try:
-        docker(*harm.words, identity)
+        docker(*harm.terms, identity)
     except subprocess.CalledProcessError:
         assert running(shop) != (identity, process)
 

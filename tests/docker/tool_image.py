@@ -36,8 +36,8 @@ def tool(image: str, wheel: Path) -> Iterator[str]:
     docker("import", str(packed), base)
     dist = wheel.parent.parent / "dist"
     dist.symlink_to(wheel.parent)
-    words = [str(CHECKOUT / "deploy/image/build"), sys.executable, base, name]
-    subprocess.run(words, cwd=dist.parent, check=True, capture_output=True, timeout=600)
+    terms = [str(CHECKOUT / "deploy/image/build"), sys.executable, base, name]
+    subprocess.run(terms, cwd=dist.parent, check=True, capture_output=True, timeout=600)
     yield name
     docker("rmi", "-f", name, base)
 
@@ -69,19 +69,27 @@ class Served:
         own = {name: f"{self.root}{below}" for name, below in places.items()}
         return {**own, "LOCALLB_HEALTH": f"http://127.0.0.1:{number}/healthz"}
 
-    def words(self, number: int = 9) -> list[str]:
+    def terms(self, number: int = 9) -> list[str]:
         """Return how it is run: as deploy/compose.yaml has it, with the directory and the port of this test."""
         variables = self.variables(number)
-        kept = yaml.safe_load((CHECKOUT / "deploy/compose.yaml").read_text())["services"]["local-lb"]
-        assert (kept["network_mode"], kept["pid"], kept["read_only"], kept["cap_drop"]) == (
+        retained = yaml.safe_load((CHECKOUT / "deploy/compose.yaml").read_text())["services"]["local-lb"]
+        assert (retained["network_mode"], retained["pid"], retained["read_only"], retained["cap_drop"]) == (
             "host",
             "host",
             True,
             ["ALL"],
         )
         return [
-            *("--network", kept["network_mode"], "--pid", kept["pid"], "--read-only", "--tmpfs", *kept["tmpfs"]),
-            *("--cap-drop", *kept["cap_drop"], "--security-opt", kept["security_opt"][0].partition(":")[0]),
+            *(
+                "--network",
+                retained["network_mode"],
+                "--pid",
+                retained["pid"],
+                "--read-only",
+                "--tmpfs",
+                *retained["tmpfs"],
+            ),
+            *("--cap-drop", *retained["cap_drop"], "--security-opt", retained["security_opt"][0].partition(":")[0]),
             *("--user", f"{_USER}:{self.group}", "--volume", f"{_SOCKET}:{_SOCKET}"),
             *("--volume", f"{self.root}:{self.root}", "--health-interval", "1s"),
             *(word for name, value in variables.items() for word in ("--env", f"{name}={value}")),
@@ -99,18 +107,18 @@ class Served:
         document["services"]["local-lb"] |= own
         (self.root / "compose.yaml").write_text(yaml.safe_dump(document))
         environment = {**os.environ, "LOCALLB_USER": f"{_USER}:{self.group}"}
-        words = [*compose, "--file", str(self.root / "compose.yaml"), "--project-name", self.root.name]
+        terms = [*compose, "--file", str(self.root / "compose.yaml"), "--project-name", self.root.name]
         try:
-            subprocess.run([*words, "up", "--detach"], env=environment, check=True, capture_output=True, timeout=120)
+            subprocess.run([*terms, "up", "--detach"], env=environment, check=True, capture_output=True, timeout=120)
             yield
         finally:
-            subprocess.run([*words, "down"], env=environment, check=True, capture_output=True, timeout=120)
+            subprocess.run([*terms, "down"], env=environment, check=True, capture_output=True, timeout=120)
 
     def start(self, tool: str, *more: str) -> str:
         """Start a container that watches."""
         number = _free_port()
         watch = ("watch", "--plain", "--metrics", f"127.0.0.1:{number}")
-        return docker("run", "--detach", *self.words(number), *more, tool, *watch)
+        return docker("run", "--detach", *self.terms(number), *more, tool, *watch)
 
     @contextmanager
     def watching(self, tool: str) -> Iterator[str]:
@@ -123,9 +131,9 @@ class Served:
         finally:
             docker("rm", "--force", made)
 
-    def run(self, tool: str, *words: str) -> str:
+    def run(self, tool: str, *terms: str) -> str:
         """Run one command in a container."""
-        return docker("run", "--rm", *self.words(), tool, *words)
+        return docker("run", "--rm", *self.terms(), tool, *terms)
 
     def write(self, name: str, *documents: object) -> None:
         """Write a manifest, as whole."""
@@ -146,7 +154,7 @@ def _free_port() -> int:
 
 
 @contextmanager
-def asked(address: str, number: int, expected: str) -> Iterator[list[str]]:
+def requested(address: str, number: int, expected: str) -> Iterator[list[str]]:
     """Ask 200 times in a second while the block runs; gives what failed, once that has ended."""
     failures: list[str] = []
     over = threading.Event()

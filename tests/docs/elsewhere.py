@@ -11,7 +11,7 @@ class Elsewhere:
 
     why: str
     file: str
-    words: str
+    terms: str
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ def modules(text: str) -> Iterator[str]:
     yield from (name for name in _NAMED.findall(text) if not OF_OTHERS.fullmatch(name))
 
 
-def is_there(name: str) -> bool:
+def exists(name: str) -> bool:
     """Return whether it is a file, a module, a room, or, behind a dot, a name that one of these has."""
     parts = re.split(r"[./]", name.removesuffix(".py"))
     if (ROOMS / name).is_file() or _text(parts) is not None:
@@ -45,7 +45,7 @@ def test_every_module_that_a_text_names_is_there() -> None:
     """By its room and name, with dots or as a path."""
     named = [(path, name) for path in TEXTS for name in modules(path.read_text(encoding="utf-8"))]
     assert len(named) > ENOUGH
-    assert [(str(path), name) for path, name in named if not is_there(name)] == []
+    assert [(str(path), name) for path, name in named if not exists(name)] == []
 
 
 def test_every_room_has_a_row_in_the_table_of_rooms() -> None:
@@ -55,7 +55,7 @@ def test_every_room_has_a_row_in_the_table_of_rooms() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "there"),
+    ("name", "present"),
     [
         ("planning.plan", True),
         ("planning/plan.py", True),
@@ -68,7 +68,7 @@ def test_every_room_has_a_row_in_the_table_of_rooms() -> None:
         ("planning.plan.no_such_name", False),
     ],
 )
-def test_a_name_of_something_else_is_found(name: str, there: bool) -> None:  # noqa: FBT001 - a table
+def test_a_name_of_something_else_is_found(name: str, present: bool) -> None:  # noqa: FBT001 - a table
     """Also one in a module that is there."""
     assert list(modules(f"see `{name}`")) == [name]
-    assert is_there(name) == there
+    assert exists(name) == present

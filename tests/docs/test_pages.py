@@ -64,16 +64,16 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("LOCALLB_LEDGER", str(tmp_path / "s/locallb/ledger"))
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     for name in ("NAME", "EMAIL"):
-        for who in ("AUTHOR", "COMMITTER"):
-            monkeypatch.setenv(f"GIT_{who}_{name}", "a@example.com")
+        for party in ("AUTHOR", "COMMITTER"):
+            monkeypatch.setenv(f"GIT_{party}_{name}", "a@example.com")
     (root / "stacks/Pulumi.mine.yaml").write_text(readmes_stack())
     shutil.copytree(root / "examples/shop/manifests", root / "my-services")
     shutil.copy(root / "examples/shop/nodes.yaml", root / "my-services/nodes.yaml")
     (root / ".state").mkdir()
     installed(tmp_path / "venv")
     (root / ".venv").symlink_to(tmp_path / "venv")  # one that make takes for somebody else's on purpose
-    for words in ("init -q", "add -A", "commit -q -m x", "update-ref refs/remotes/origin/main HEAD"):
-        subprocess.run(["git", *words.split()], cwd=root, check=True)
+    for terms in ("init -q", "add -A", "commit -q -m x", "update-ref refs/remotes/origin/main HEAD"):
+        subprocess.run(["git", *terms.split()], cwd=root, check=True)
     yield root
     subprocess.run(["locallb", "destroy", "--yes", "--stack", "mine"], cwd=root, check=False, capture_output=True)
 
@@ -114,7 +114,7 @@ def test_each_exempt_command_is_on_a_page_and_run_elsewhere_as_stated() -> None:
     for command, reason in NOT_RUN_HERE.items():
         assert command in shown, f"no page has {command!r} any more"
         if isinstance(reason, Elsewhere):
-            assert reason.words in (CHECKOUT / reason.file).read_text(encoding="utf-8"), command
+            assert reason.terms in (CHECKOUT / reason.file).read_text(encoding="utf-8"), command
 
 
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
@@ -187,9 +187,9 @@ def ours() -> Iterator[tuple[str, str]]:
     for page, name in zip(PAGES, IDS, strict=True):
         for text in (*commands(page), *words_of_code(page)):
             for part in re.split(r"[|>]|&&", text):
-                words = part.strip().removeprefix("sudo ").removeprefix(".venv/bin/")
-                if words.startswith(("locallb ", "make ")):
-                    yield name, words
+                terms = part.strip().removeprefix("sudo ").removeprefix(".venv/bin/")
+                if terms.startswith(("locallb ", "make ")):
+                    yield name, terms
 
 
 def filled(text: str) -> list[str]:
@@ -200,13 +200,13 @@ def filled(text: str) -> list[str]:
 @pytest.mark.parametrize(("page", "command"), sorted(set(ours())))
 def test_every_command_of_ours_is_understood(page: str, command: str) -> None:
     """`locallb` by its own parser, `make` by its Makefile; in sentences too."""
-    program, *words = filled(command)
+    program, *terms = filled(command)
     if program == "make":
-        done = subprocess.run(["make", "-n", *words], cwd=CHECKOUT, capture_output=True, text=True, check=False)
+        done = subprocess.run(["make", "-n", *terms], cwd=CHECKOUT, capture_output=True, text=True, check=False)
         assert done.returncode == 0, f"{page}: {done.stderr}"
         return
-    with contextlib.suppress(SystemExit) if {"--help", "--version"} & set(words) else contextlib.nullcontext():
-        make_parser().parse_args(words)
+    with contextlib.suppress(SystemExit) if {"--help", "--version"} & set(terms) else contextlib.nullcontext():
+        make_parser().parse_args(terms)
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
@@ -221,11 +221,11 @@ def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser
 @pytest.mark.parametrize(("page", "name"), list(zip(PAGES, IDS, strict=True)), ids=IDS)
 def test_every_option_in_a_sentence_exists(page: Path, name: str) -> None:
     """Of our own command, or one of the few of others."""
-    known = {option for parser in parsers(make_parser()) for option in parser._option_string_actions}
+    existing = {option for parser in parsers(make_parser()) for option in parser._option_string_actions}
     named = {text for text in words_of_code(page) if text.startswith("--")} - OF_OTHERS
     if name == "docs/benchmarks.md":
         named -= OF_BENCHMARKS
-    assert {text for text in named if re.split(r"[ =]", text)[0] not in known} == set()
+    assert {text for text in named if re.split(r"[ =]", text)[0] not in existing} == set()
 
 
 def test_the_readme_lists_every_command_and_no_other() -> None:

@@ -15,7 +15,7 @@ TEXT = re.compile(r"<text[^>]*>(.*?)</text>")
 URL = re.compile(r"https?://[^ ]*")
 
 
-def words(picture: Path) -> str:
+def terms(picture: Path) -> str:
     """Return what stands in a picture."""
     drawn = picture.read_text(encoding="utf-8")
     return html.unescape(" ".join(TEXT.findall(drawn))).replace("\xa0", " ")
@@ -31,9 +31,9 @@ def test_the_session_is_what_the_commands_print(tmp_path: Path) -> None:
     """From the first `up` to the changed port; nothing is loaded from elsewhere."""
     drawn = tmp_path / "session.svg"
     subprocess.run([sys.executable, "examples/shop/session.py", str(drawn)], cwd=ROOT, check=True, timeout=120)
-    kept = ROOT / "docs" / "session.svg"
-    assert commands(words(drawn)) == commands(words(kept)) != []
-    for picture in (drawn, kept):
-        assert "19 created" in words(picture)
-        assert "port 9001/TCP is new, for everybody" in words(picture)
+    retained = ROOT / "docs" / "session.svg"
+    assert commands(terms(drawn)) == commands(terms(retained)) != []
+    for picture in (drawn, retained):
+        assert "19 created" in terms(picture)
+        assert "port 9001/TCP is new, for everybody" in terms(picture)
         assert "url(" not in picture.read_text().replace("url(#", "")

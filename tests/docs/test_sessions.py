@@ -34,8 +34,8 @@ def test_a_page_is_a_session(page: str, monkeypatch: pytest.MonkeyPatch) -> None
         play.write("gateway.yaml", gateway_class(), gateway(listener(port=8080), name="front"), led)
         play.up()
         for command in typed:
-            words = ["bash", "-eo", "pipefail", "-c", command]
-            done = subprocess.run(words, cwd=play.root, capture_output=True, text=True, check=False, timeout=120)
+            terms = ["bash", "-eo", "pipefail", "-c", command]
+            done = subprocess.run(terms, cwd=play.root, capture_output=True, text=True, check=False, timeout=120)
             assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
             assert re.search("web|front", done.stdout) or command.endswith(("--end", "--undo")), (
                 f"{command}\n{done.stdout}"

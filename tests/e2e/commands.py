@@ -8,7 +8,7 @@ CHANGING = (
     *(("fault", "web", "--refuse", "50%"), ("fault", "--end"), ("drain", "web"), ("drain", "--undo")),
 )
 ENDLESS = (("watch",), ("watch", "--json"), ("status", "--watch"), ("top",), ("logs",))
-LOOKING = (
+SEARCHING = (
     ("preview",), ("preview", "--format", "html"), ("preview", "--json"), ("status",), ("status", "web"), ("doctor",),
     ("gc",), ("state", "check"), ("stack", "list"), ("host", "status"), ("host", "setup"), ("init",), ("--help",),
     ("completion", "bash"), ("completion", "answer", "--", "up", "-t", ""), ("--version",), ("image", "-h"), ("up",),
@@ -17,4 +17,4 @@ LOOKING = (
     ("drain",), ("drain", "--json"), ("open", "--print"), ("open", "--json"), ("open", "web", "--print"),
     ("gateway", "install-crds"), ("gateway", "install-crds", "--json"),
 )  # fmt: skip
-WORDS = (*CHANGING * 3, *ENDLESS, *LOOKING)
+WORDS = (*CHANGING * 3, *ENDLESS, *SEARCHING)

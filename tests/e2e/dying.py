@@ -26,19 +26,19 @@ class Doom:
     """Counts effects, and ends the process at one of them."""
 
     def __init__(self, number: int, trigger: Path, log: Path) -> None:
-        self._left, self._trigger, self._below = number, trigger, f"{trigger.parent}/"
+        self._remaining, self._trigger, self._below = number, trigger, f"{trigger.parent}/"
         self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
         self._lock = threading.RLock()  # ending it is an effect as well
 
     def __call__(self, event: str, args: tuple[object, ...]) -> None:
         """Look at whatever Python is about to do."""
-        told = self._effect(event, args)
-        if not told or not self._trigger.exists():
+        reported = self._effect(event, args)
+        if not reported or not self._trigger.exists():
             return
         with self._lock:
-            self._left -= 1
-            os.write(self._log, f"{told}\n".encode())
-            if self._left == -1:
+            self._remaining -= 1
+            os.write(self._log, f"{reported}\n".encode())
+            if self._remaining == -1:
                 os.kill(os.getpid(), signal.SIGKILL)
                 signal.pause()
 

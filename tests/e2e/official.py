@@ -39,15 +39,15 @@ def make_runnable(root: Path) -> None:
 ENVIRONMENT = {"PULUMI_CONFIG_PASSPHRASE": "", "PULUMI_SKIP_UPDATE_CHECK": "true"}
 
 
-def command_line(root: Path, *words: str) -> list[str]:
+def command_line(root: Path, *terms: str) -> list[str]:
     """Return the CLI's command line for the stack of the project in `root`."""
-    return ["pulumi", "--cwd", str(root), *words, "--stack", "dev", "--non-interactive", "--color", "never"]
+    return ["pulumi", "--cwd", str(root), *terms, "--stack", "dev", "--non-interactive", "--color", "never"]
 
 
-def start(stage: Stage, *words: str) -> subprocess.Popen[str]:
+def start(stage: Stage, *terms: str) -> subprocess.Popen[str]:
     """Start the CLI on the stack, in a session of its own."""
     return subprocess.Popen(
-        command_line(stage.root, *words),
+        command_line(stage.root, *terms),
         env={**os.environ, **ENVIRONMENT},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,16 +67,16 @@ def end_session(process: subprocess.Popen[Any]) -> None:
                 os.kill(int(stat.parent.name), signal.SIGKILL)
 
 
-def pulumi(stage: Stage, *words: str) -> Done:
+def pulumi(stage: Stage, *terms: str) -> Done:
     """Run the CLI on the stack."""
-    with start(stage, *words) as process:
+    with start(stage, *terms) as process:
         out, err = process.communicate(timeout=180)
     return Done(process.returncode, out, err)
 
 
-def update(stage: Stage, *words: str) -> Done:
+def update(stage: Stage, *terms: str) -> Done:
     """Run a command of the CLI that changes something, and expect it to succeed."""
-    done = pulumi(stage, *words, "--yes", "--skip-preview")
+    done = pulumi(stage, *terms, "--yes", "--skip-preview")
     assert done.code == 0, done.out + done.err
     return done
 

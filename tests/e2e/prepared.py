@@ -32,7 +32,7 @@ def no_bytecode() -> dict[str, str]:
 class Order:
     """What to run: the streams are paths, `limits` those of setrlimit; that of memory counts from what is in use."""
 
-    words: Sequence[str]
+    terms: Sequence[str]
     place: str
     out: str
     err: str
@@ -51,8 +51,8 @@ class Order:
         os.chdir(self.place)
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
         for name, value in self.limits.items():
-            most = value + used if name == "RLIMIT_AS" else value
-            resource.setrlimit(getattr(resource, name), (most, most))
+            maximum = value + used if name == "RLIMIT_AS" else value
+            resource.setrlimit(getattr(resource, name), (maximum, maximum))
 
 
 class Prepared:
@@ -125,7 +125,7 @@ def _run(order: Order, placed: int) -> None:
 
     code = 99
     try:
-        sys.argv = ["locallb", *order.words]
+        sys.argv = ["locallb", *order.terms]
         order.take_place()
         os.close(placed)
         sys.stdin, sys.stdout, sys.stderr = (os.fdopen(number, mode) for number, mode in enumerate("rww"))

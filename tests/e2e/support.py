@@ -109,19 +109,19 @@ class Stage:
         path.with_suffix(".new").write_text(yaml.safe_dump_all(objects))
         path.with_suffix(".new").rename(path)
 
-    def run(self, *words: str) -> Done:
+    def run(self, *terms: str) -> Done:
         """Run a command in this process."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:
-                code = main(["-C", str(self.root), *words])
+                code = main(["-C", str(self.root), *terms])
             except SystemExit as leaving:
                 code = int(leaving.code or 0)
         return Done(code, out.getvalue(), err.getvalue())
 
-    def spawn(self, *words: str) -> Done:
+    def spawn(self, *terms: str) -> Done:
         """Run a command in a process of its own, without a terminal."""
-        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(self.root), *words]
+        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(self.root), *terms]
         done = subprocess.run(
             command, check=False, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=120
         )
@@ -303,7 +303,7 @@ def ask(  # noqa: PLR0913, PLR0917 - what a client may choose, each with a defau
     address: str,
     port: int,
     protocol: str = "TCP",
-    words: str = "hello",
+    terms: str = "hello",
     source: str = "",
     seconds: float = SECONDS,
 ) -> str:
@@ -314,7 +314,7 @@ def ask(  # noqa: PLR0913, PLR0917 - what a client may choose, each with a defau
         if source:
             client.bind((source, 0))
         client.connect((address, port))
-        client.sendall(f"{words}\n".encode() if protocol == "TCP" else words.encode())
+        client.sendall(f"{terms}\n".encode() if protocol == "TCP" else terms.encode())
         return client.recv(9_100).decode().strip()
 
 

@@ -35,7 +35,7 @@ HEALED_EVERY = 25
 class Case:
     """One command and what befalls it."""
 
-    words: tuple[str, ...]
+    terms: tuple[str, ...]
     fault: str
     at: float
     """Seconds after its start."""
@@ -53,7 +53,7 @@ def drawn(chance: random.Random, faults: tuple[str, ...], longest: float, *, sta
             "RLIMIT_NPROC": chance.choice((1, 20, 200)),
             "RLIMIT_AS": chance.choice((1, 10, 50, 200)) << 20,
         }
-        if starting or case.words in ENDLESS:  # the interpreter itself can't begin with so little
+        if starting or case.terms in ENDLESS:  # the interpreter itself can't begin with so little
             del limits["RLIMIT_AS"]
         name = chance.choice(sorted(limits))
         case.limits = {name: limits[name]}
@@ -120,7 +120,7 @@ class Show:
 
             program = str(Path(sys.executable).parent / "locallb")
             processes.append(
-                subprocess.Popen([program, *order.words], env=no_bytecode(), preexec_fn=before)  # noqa: PLW1509 - no locks
+                subprocess.Popen([program, *order.terms], env=no_bytecode(), preexec_fn=before)  # noqa: PLW1509 - no locks
             )
             return processes[0].pid
 
@@ -131,15 +131,17 @@ class Show:
         err.write_bytes(b"")
         reader = self._open(out, pipe=case.fault == "reader")
         try:
-            pid = start(Order(case.words, str(self._play.root), str(out), str(err), case.limits))
+            pid = start(Order(case.terms, str(self._play.root), str(out), str(err), case.limits))
             self._befall(case, pid, reader)
             code = end(pid)
-            told = err.read_text(errors="replace") + ("" if case.fault == "reader" else out.read_text(errors="replace"))
+            reported = err.read_text(errors="replace") + (
+                "" if case.fault == "reader" else out.read_text(errors="replace")
+            )
         finally:
             reader.close()
             if case.fault in self._disk.faults:
                 self._disk.heal()
-        return self._judged(code, told)
+        return self._judged(code, reported)
 
     def _open(self, out: Path, *, pipe: bool) -> IO[bytes]:
         """Make what the command writes to, and open who reads it."""
@@ -158,15 +160,15 @@ class Show:
             _send(pid, case.number)
         else:
             self._disk.befall(case.fault)
-        if case.words in ENDLESS:
+        if case.terms in ENDLESS:
             _wait(pid, case.at)
             _send(pid, signal.SIGTERM)
 
-    def _judged(self, code: int, told: str) -> str:
-        if "Traceback" in told or "Exception ignored" in told or "a mistake in local-lb (" in told:
-            return told
+    def _judged(self, code: int, reported: str) -> str:
+        if "Traceback" in reported or "Exception ignored" in reported or "a mistake in local-lb (" in reported:
+            return reported
         if code not in set(Exit):
-            return f"exit code {code}: {told}"
+            return f"exit code {code}: {reported}"
         state = self._play.root / ".state/.pulumi/stacks/local-lb/dev.json"
         return "; ".join(check_state(state)) if state.exists() else ""
 
@@ -182,9 +184,9 @@ class Show:
             return f"{at} and {len(envoys(self._play.root))} Envoys instead of {names}"
         if not all(ask(address, 8080).endswith(": hello") for address in at.values()):
             return f"not all of {at} answer"
-        again = self._play.run("preview", "--expect-no-changes")
-        left = [leftover for leftover in self._play.run("gc", "--json").json if leftover["ours"]]
-        return f"{left}{again.out}{again.err}" if left or again.code else ""
+        retry = self._play.run("preview", "--expect-no-changes")
+        remaining = [leftover for leftover in self._play.run("gc", "--json").json if leftover["ours"]]
+        return f"{remaining}{retry.out}{retry.err}" if remaining or retry.code else ""
 
 
 def _wait(pid: int, seconds: float) -> None:

@@ -30,7 +30,7 @@ def assert_good_serves(stage: Stage, done: Done) -> None:
 
 
 @pytest.mark.parametrize(
-    ("bad", "reason", "words"),
+    ("bad", "reason", "terms"),
     [
         (service("bad"), "Malformed", ["n/bad", "port"]),
         (service("bad", port(80800, 30000)), "Malformed", ["n/bad", "80800"]),
@@ -47,14 +47,14 @@ def assert_good_serves(stage: Stage, done: Done) -> None:
     ],
 )
 def test_a_bad_service_is_rejected_with_a_sentence(
-    good: Stage, bad: dict[str, object], reason: str, words: list[str]
+    good: Stage, bad: dict[str, object], reason: str, terms: list[str]
 ) -> None:
     """Its row has the reason code, its sentence names the Service and the value; the good one serves."""
     good.write("bad.yaml", bad)
     done = good.up()
     row = good.status()["n/bad"]
     assert (row["state"], row["reason"]) == ("rejected", reason)
-    assert all(word in row["message"] for word in words), row["message"]
+    assert all(word in row["message"] for word in terms), row["message"]
     assert row["message"] in done.out + done.err
     assert_good_serves(good, done)
 
@@ -62,12 +62,12 @@ def test_a_bad_service_is_rejected_with_a_sentence(
 def test_an_address_that_another_service_has_is_refused(good: Stage) -> None:
     """A request for a taken address never evicts its owner."""
     good.up()
-    taken = good.addresses()["n/good"]
-    good.write("bad.yaml", service("bad", port(8080, 30000), loadBalancerIP=taken))
+    claimed = good.addresses()["n/good"]
+    good.write("bad.yaml", service("bad", port(8080, 30000), loadBalancerIP=claimed))
     done = good.up()
     row = good.status()["n/bad"]
     assert (row["state"], row["reason"]) == ("rejected", "InUse")
-    assert taken in row["message"]
+    assert claimed in row["message"]
     assert "n/good" in row["message"]
     assert_good_serves(good, done)
 
@@ -90,7 +90,7 @@ def test_two_services_that_want_one_address_are_settled(good: Stage, backend: Ba
 
 
 @pytest.mark.parametrize(
-    ("settings", "words"),
+    ("settings", "terms"),
     [
         ({"pools": [{"name": "p", "addresses": ["127.77.0"]}]}, ["127.77.0"]),
         ({"pools": [{"name": "p", "addresses": ["127.77.0.9-127.77.0.3"]}]}, ["127.77.0.9-127.77.0.3"]),
@@ -104,14 +104,14 @@ def test_two_services_that_want_one_address_are_settled(good: Stage, backend: Ba
     ],
 )
 def test_a_bad_configuration_stops_before_anything_changes(
-    good: Stage, settings: dict[str, object], words: list[str]
+    good: Stage, settings: dict[str, object], terms: list[str]
 ) -> None:
     """The run fails with a sentence; what serves goes on as it was."""
     good.up()
     good.configure(**settings)
     done = good.run("up", "--yes")
     assert done.code == 1
-    assert all(word in done.err for word in words), done.err
+    assert all(word in done.err for word in terms), done.err
     good.configure()
     assert_good_serves(good, done)
 
@@ -146,12 +146,12 @@ def test_a_source_that_vanished_is_not_an_empty_source(good: Stage) -> None:
 def test_a_port_that_another_process_holds_everywhere_is_reported(good: Stage, backend: Backends) -> None:
     """A listener on 0.0.0.0 takes the port on every address; the Service's other port still serves."""
     with socket.create_server(("0.0.0.0", 0)) as holder:
-        taken = holder.getsockname()[1]
-        good.write("bad.yaml", service("bad", port(taken, 30000), port(8081, backend("other").port)))
+        claimed = holder.getsockname()[1]
+        good.write("bad.yaml", service("bad", port(claimed, 30000), port(8081, backend("other").port)))
         done = good.up()
         row = good.status()["n/bad"]
     assert (row["state"], row["reason"]) == ("degraded", "PortInUse")
-    assert str(taken) in row["message"]
+    assert str(claimed) in row["message"]
     assert ask(row["addresses"][0], 8081) == "other: hello"
     assert_good_serves(good, done)
 
@@ -183,12 +183,12 @@ def test_a_port_taken_between_plan_and_start_fails_that_service_only(good: Stage
     assert ask(address, 8080) == "late: hello"
 
 
-@pytest.mark.parametrize("words", [["--stack", "nosuch", "up", "--yes"], ["-C", "/nonexistent", "status"]])
-def test_a_stack_or_project_that_does_not_exist_is_one_sentence(good: Stage, words: list[str]) -> None:
+@pytest.mark.parametrize("terms", [["--stack", "nosuch", "up", "--yes"], ["-C", "/nonexistent", "status"]])
+def test_a_stack_or_project_that_does_not_exist_is_one_sentence(good: Stage, terms: list[str]) -> None:
     """The sentence names it; the code is 1."""
-    done = good.run(*words)
+    done = good.run(*terms)
     assert done.code == 1
-    assert words[1] in done.err
+    assert terms[1] in done.err
     assert len(done.err.strip().splitlines()) == 1
 
 
@@ -203,6 +203,6 @@ def test_up_status_and_doctor_explain_what_is_not_served(play: Stage) -> None:
     notices = ('kind is "service"; write Service', "where an object should be; it is passed over", "has n/wbe, but no")
     for command in (("up", "--yes"), ("status",), ("doctor",)):
         done = play.run(*command)
-        told = done.out + done.err
-        for words in (left_out, read, *notices):
-            assert told.count(words) == 1, (command, words, told)
+        reported = done.out + done.err
+        for terms in (left_out, read, *notices):
+            assert reported.count(terms) == 1, (command, terms, reported)

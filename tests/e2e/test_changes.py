@@ -113,8 +113,8 @@ def test_only_allowed_clients_get_through_and_affinity_sticks(play: Stage, backe
         with pytest.raises(TimeoutError):
             outsider.recv(100)
     answers = {source: {ask(at["n/sticky"], 8080, source=source) for _ in range(5)} for source in sources(12)}
-    assert all(len(seen) == 1 for seen in answers.values())
-    assert {answer for seen in answers.values() for answer in seen} == {"one: hello", "two: hello"}
+    assert all(len(observed) == 1 for observed in answers.values())
+    assert {answer for observed in answers.values() for answer in observed} == {"one: hello", "two: hello"}
 
 
 def test_a_udp_port_that_a_service_of_udp_alone_gives_up_is_free_at_once(play: Stage, backend: Backends) -> None:

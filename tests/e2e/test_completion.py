@@ -22,11 +22,11 @@ def test_services_and_backends_of_a_deployed_stack(play: Stage, backend: Callabl
     to = backend("one").port
     play.write("all.yaml", node(), *(service(name, port(8080, to)) for name in ("web", "api")))
     play.up()
-    for words in (["status", ""], ["open", ""], ["up", "--target", ""], ["drain", ""]):
-        assert answers(words, play.root) == ["c/n/api", "c/n/web"], words
-        assert answers([*words[:-1], "c/n/w"], play.root) == ["c/n/web"], words
-    for words in (["drain", "c/n/web", "--backend", ""], ["fault", "web", "--down", "--backend", "127"]):
-        assert answers(words, play.root) == ["127.0.0.1"], words
+    for terms in (["status", ""], ["open", ""], ["up", "--target", ""], ["drain", ""]):
+        assert answers(terms, play.root) == ["c/n/api", "c/n/web"], terms
+        assert answers([*terms[:-1], "c/n/w"], play.root) == ["c/n/web"], terms
+    for terms in (["drain", "c/n/web", "--backend", ""], ["fault", "web", "--down", "--backend", "127"]):
+        assert answers(terms, play.root) == ["127.0.0.1"], terms
     for name in answers(["status", ""], play.root):
         assert play.run("status", name).code == 0
     assert play.run("drain", "web", "--backend", "127.0.0.1").code == 0

@@ -25,8 +25,8 @@ def test_the_other_backend_has_all_new_connections_until_the_end(proxies: str) -
     with two_nodes(proxies) as (play, address):
         pids = envoys(play.root)
         becomes(lambda: answers(address) == {"a", "b"})
-        with talking(address) as say:
-            mine = say("one")
+        with talking(address) as log:
+            mine = log("one")
             done = play.run("fault", "web", "--backend", "a", "--down", "--for", "1h")
             assert (done.code, done.err) == (0, "")
             assert answers(address) == {"b"}
@@ -42,7 +42,7 @@ def test_the_other_backend_has_all_new_connections_until_the_end(proxies: str) -
             assert play.run("up", "--yes", "--expect-no-changes").code == 0
             assert play.run("fault", "web", "--end", "--backend", "a").code == 0
             becomes(lambda: answers(address) == {"a", "b"})
-            assert say("two") == mine
+            assert log("two") == mine
         play.run("fault", "--end")
         assert envoys(play.root) == pids
 
@@ -50,8 +50,8 @@ def test_the_other_backend_has_all_new_connections_until_the_end(proxies: str) -
 @pytest.mark.parametrize("proxies", ["per-service", "shared"])
 def test_no_client_fails_while_orders_come_and_go(proxies: str) -> None:
     """As long as one backend is left: listeners never lead where nothing is yet, or is no more."""
-    with two_nodes(proxies) as (play, address), asking(address) as told:
-        for words in (
+    with two_nodes(proxies) as (play, address), asking(address) as reported:
+        for terms in (
             ("fault", "web", "--backend", "a", "--down"),
             ("drain", "web", "--backend", "a"),
             ("fault", "--end"),
@@ -59,25 +59,25 @@ def test_no_client_fails_while_orders_come_and_go(proxies: str) -> None:
             ("fault", "web", "--backend", "b", "--down"),
             ("fault", "--end"),
         ):
-            assert play.run(*words).code == 0
-            enough = told.total() + 50
-            becomes(lambda: told.total() >= enough)  # noqa: B023 - called at once
-    assert told.keys() == {"a: hello", "b: hello"}
+            assert play.run(*terms).code == 0
+            enough = reported.total() + 50
+            becomes(lambda: reported.total() >= enough)  # noqa: B023 - called at once
+    assert reported.keys() == {"a: hello", "b: hello"}
 
 
 @contextmanager
 def asking(address: str) -> Iterator[Counter[str]]:
     """Ask again and again, each time by a new connection, and count the answers."""
-    told, over = Counter[str](), threading.Event()
+    reported, over = Counter[str](), threading.Event()
 
     def ask_on() -> None:
         while not over.is_set():
-            told[answer(address)] += 1
+            reported[answer(address)] += 1
 
     thread = threading.Thread(target=ask_on)
     thread.start()
     try:
-        yield told
+        yield reported
     finally:
         over.set()
         thread.join()
@@ -114,12 +114,12 @@ def ended(play: Stage, address: str) -> bool:
 def test_invalid_down_order_is_refused_with_one_sentence() -> None:
     """Each with what would."""
     with two_nodes() as (play, _):
-        for words, code, told in (
+        for terms, code, reported in (
             (["web", "--backend", "a"], 2, "--backend NAME and --down belong together"),
             (["web", "--down"], 2, "--backend NAME and --down belong together"),
             (["--backend", "a", "--down"], 2, "name the SERVICE"),
             (["web", "--end", "--down"], 2, "--end takes no shares, and no --down"),
             (["web", "--backend", "z", "--down"], 1, "c/n/web has no backend z"),
         ):
-            done = play.run("fault", *words)
-            assert (done.code, told in " ".join(done.err.split())) == (code, True), done.err
+            done = play.run("fault", *terms)
+            assert (done.code, reported in " ".join(done.err.split())) == (code, True), done.err

@@ -33,13 +33,13 @@ def talking(address: str) -> Iterator[Callable[[str], str]]:
     """Hold a connection; gives what says something by it, and returns who answers."""
     with socket.create_connection((address, 8080), 10) as client, client.makefile("r") as lines:
 
-        def say(text: str) -> str:
+        def log(text: str) -> str:
             client.sendall(f"{text}\n".encode())
-            who, _, said = lines.readline().partition(": ")
-            assert said == f"{text}\n"
-            return who
+            party, _, stated = lines.readline().partition(": ")
+            assert stated == f"{text}\n"
+            return party
 
-        yield say
+        yield log
 
 
 def answers(address: str) -> set[str]:
@@ -53,35 +53,35 @@ def test_a_drained_node_keeps_its_connections_and_gets_no_new_ones(proxies: str)
     with two_nodes(proxies) as (play, address):
         pids = envoys(play.root)
         becomes(lambda: answers(address) == {"a", "b"})
-        with talking(address) as say:
-            mine = say("one")
+        with talking(address) as log:
+            mine = log("one")
             other = {"a": "b", "b": "a"}[mine]
             done = play.run("drain", "web", "--backend", mine)
             assert (done.code, done.err) == (0, "")
             assert f"c/n/web   {mine}" in done.out
             assert answers(address) == {other}
-            assert say("two") == mine
-            told = f"{TOLD}of its backends not {mine} gets new connections"
-            assert told in play.run("preview").err
+            assert log("two") == mine
+            reported = f"{TOLD}of its backends not {mine} gets new connections"
+            assert reported in play.run("preview").err
             assert "serving   Drained" in play.run("status").out
             assert [notice["reason"] for notice in play.status()["n/web"]["ordered"]] == ["Drained"]
             assert play.run("up", "--yes", "--expect-no-changes").code == 0
             assert play.run("drain", "web", "--undo", "--backend", mine).out.endswith("Nothing is drained.\n")
             becomes(lambda: answers(address) == {"a", "b"})
-            assert say("three") == mine
+            assert log("three") == mine
         assert envoys(play.root) == pids
 
 
 def test_a_whole_service_refuses_new_connections_and_keeps_open_ones() -> None:
     """Its address stays; the reason is told, with the way back."""
-    with two_nodes() as (play, address), talking(address) as say:
-        mine = say("one")
+    with two_nodes() as (play, address), talking(address) as log:
+        mine = log("one")
         done = play.run("drain", "web")
         assert (done.code, "Until it is undone: `" in done.out) == (0, True)
         assert done.out.endswith(" drain c/n/web --undo`\n")
         with pytest.raises(ConnectionRefusedError):
             ask(address, 8080)
-        assert say("two") == mine
+        assert log("two") == mine
         row = play.status()["n/web"]
         assert row["addresses"] == [address]
         assert "all its backends are drained; `locallb drain c/n/web --undo` brings them back" in row["message"]
@@ -90,7 +90,7 @@ def test_a_whole_service_refuses_new_connections_and_keeps_open_ones() -> None:
         ]
         assert play.run("drain", "--undo").code == 0
         becomes(lambda: answers(address) == {"a", "b"})
-        assert say("three") == mine
+        assert log("three") == mine
 
 
 def test_undrain_restores_only_the_named_backends() -> None:
@@ -108,7 +108,7 @@ def test_a_loop_drains_and_undoes_it_and_a_fault_stays() -> None:
     with two_nodes() as (play, address), watching(play) as watch:
         play.run("fault", "web", "--hang", "0.01%", "--for", "1h")
         play.run("drain", "web", "--backend", "127.0.0.1")
-        becomes(lambda: TOLD in watch.told(), watch)
+        becomes(lambda: TOLD in watch.reported(), watch)
         assert answers(address) == {"b"}
         play.run("drain", "web", "--backend", "b")
         becomes(lambda: play.status()["n/web"]["state"] != "serving", watch)
@@ -122,13 +122,13 @@ def test_invalid_drain_is_refused_without_effect() -> None:
     """One sentence each, with the names that there are."""
     with two_nodes() as (play, address):
         before = play.files()
-        for words, code, told in (
+        for terms, code, reported in (
             (["web", "--backend", "c"], 1, "c/n/web has no backend c; name a Node, a Pod or an address: 127.0.0.1,"),
             (["nobody"], 1, "there is no load balancer 'nobody'"),
             (["--backend", "a"], 2, "name the SERVICE"),
             (["web", "--undo", "--backend", "a"], 1, "c/n/web: a isn't drained"),
         ):
-            done = play.run("drain", *words)
-            assert (done.code, told in " ".join(done.err.split())) == (code, True), done.err
+            done = play.run("drain", *terms)
+            assert (done.code, reported in " ".join(done.err.split())) == (code, True), done.err
         assert play.files() == before
         becomes(lambda: answers(address) == {"a", "b"})

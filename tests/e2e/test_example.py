@@ -70,8 +70,8 @@ def test_the_shop_changes_no_file_that_git_tracks(checkout: Checkout) -> None:
     shutil.copytree(CHECKOUT / "examples/ingress", second / "examples/ingress")
     shutil.copy(CHECKOUT / ".gitignore", second / ".gitignore")
     (second / "examples/ingress/manifests/nodes.yaml").unlink(missing_ok=True)
-    for words in ("init -q", "add -A", "-c user.name=a -c user.email=a@example.com commit -q -m x"):
-        subprocess.run(["git", *words.split()], cwd=second, check=True)
+    for terms in ("init -q", "add -A", "-c user.name=a -c user.email=a@example.com commit -q -m x"):
+        subprocess.run(["git", *terms.split()], cwd=second, check=True)
     for root in (first, second):
         shop(root, "start")
     status = subprocess.run(
@@ -120,8 +120,8 @@ def test_a_renamed_checkout_stops_its_own(checkout: Checkout) -> None:
 def test_a_port_that_is_taken_everywhere_is_reported_with_its_holder(checkout: Checkout) -> None:
     """One sentence with what to do; nothing is written."""
     root = checkout("first")
-    with socket.create_server(("0.0.0.0", 0)) as taken:
-        number = taken.getsockname()[1]
+    with socket.create_server(("0.0.0.0", 0)) as claimed:
+        number = claimed.getsockname()[1]
         text = (root / "examples/shop/backends.py").read_text().replace("30880", str(number))
         (root / "examples/shop/backends.py").write_text(text)
         done = shop(root, "start")
@@ -133,8 +133,8 @@ def test_a_port_that_is_taken_everywhere_is_reported_with_its_holder(checkout: C
     assert not (root / MANIFEST).exists()
 
 
-@pytest.mark.parametrize(("shebang", "again"), [("/elsewhere/.venv/bin/python", True), ("{}/.venv/bin/python", False)])
-def test_a_moved_checkout_makes_its_venv_again(tmp_path: Path, shebang: str, *, again: bool) -> None:
+@pytest.mark.parametrize(("shebang", "retry"), [("/elsewhere/.venv/bin/python", True), ("{}/.venv/bin/python", False)])
+def test_a_moved_checkout_makes_its_venv_again(tmp_path: Path, shebang: str, *, retry: bool) -> None:
     """The commands in it would be another directory's, or nobody's."""
     for name in ("Makefile", "requirements.txt", "pyproject.toml"):
         shutil.copy(CHECKOUT / name, tmp_path / name)
@@ -143,5 +143,5 @@ def test_a_moved_checkout_makes_its_venv_again(tmp_path: Path, shebang: str, *, 
     command.write_text(f"#!{shebang.format(tmp_path)}\n")
     (tmp_path / ".venv/runtime").touch()
     done = subprocess.run(["make", "-n", "setup"], cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert ("rm -rf .venv" in done.stdout) is again
-    assert ("-m venv .venv" in done.stdout) is again
+    assert ("rm -rf .venv" in done.stdout) is retry
+    assert ("-m venv .venv" in done.stdout) is retry

@@ -49,11 +49,11 @@ def gardener_writes(server: Bind, name: str, kind: str, *values: str) -> None:
 
 def configured(play: Stage, server: Bind) -> None:
     """Take the key `dns` of the example, with the server of this test."""
-    told = yaml.safe_load(EXAMPLE.read_text())["config"]["local-lb:dns"]
-    (zone,) = told["zones"]
+    reported = yaml.safe_load(EXAMPLE.read_text())["config"]["local-lb:dns"]
+    (zone,) = reported["zones"]
     assert zone == {"zone": ZONE, "rfc2136": {"server": "172.18.255.53:53"}}
     zone["rfc2136"]["server"] = f"127.0.0.1:{server.port}"
-    play.configure(dns=told, sources=[{"manifests": "manifests", "name": "seed"}])
+    play.configure(dns=reported, sources=[{"manifests": "manifests", "name": "seed"}])
 
 
 def gateway(namespace: str, to: int, **annotations: str) -> dict[str, object]:

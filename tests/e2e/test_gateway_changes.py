@@ -20,7 +20,7 @@ import pytest
 
 from tests.e2e.support import Stage, node
 from tests.e2e.test_gateways import address_of, service
-from tests.e2e.watching import PATIENCE, Watch, becomes, watching
+from tests.e2e.watching import TIMEOUT, Watch, becomes, watching
 from tests.envoy.certificates import Authority, Pair
 from tests.envoy.http_traffic import Echo, grpc_server
 from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
@@ -116,8 +116,8 @@ class World:
 
 def web_route(number: int) -> JsonObject:
     """Make the route of requests: its weights and what it tells backends differ from number to number."""
-    told = {"set": [{"name": "x-number", "value": str(number)}]}
-    filters = [{"type": "RequestHeaderModifier", "requestHeaderModifier": told}]
+    reported = {"set": [{"name": "x-number", "value": str(number)}]}
+    filters = [{"type": "RequestHeaderModifier", "requestHeaderModifier": reported}]
     shares = [backend("one", weight=1 + number % 3), backend("two")]
     return route(rule("/", backends=shares, filters=filters), name="web", hostnames=["a.test"])
 
@@ -136,15 +136,15 @@ def secret(pair: Pair) -> JsonObject:
     return {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "metadata": metadata, "data": data}
 
 
-def asked(connection: http.client.HTTPConnection) -> tuple[str, str]:
+def requested(connection: http.client.HTTPConnection) -> tuple[str, str]:
     """Ask on a connection. Gives status and name of the backend, and the number that the route told it."""
     connection.request("GET", "/", headers={"host": "a.test"})
     answer = connection.getresponse()
     text = answer.read()
     if answer.status != http.client.OK:
         return f"{answer.status} {text.decode()}", ""
-    seen = json.loads(text)
-    return f"200 {seen['by']}", seen["headers"].get("x-number", "")
+    observed = json.loads(text)
+    return f"200 {observed['by']}", observed["headers"].get("x-number", "")
 
 
 class Connections:
@@ -158,7 +158,7 @@ class Connections:
 
     def plain(self) -> http.client.HTTPConnection:
         """Prepare a connection without TLS."""
-        return http.client.HTTPConnection(self._address, 8080, timeout=PATIENCE)
+        return http.client.HTTPConnection(self._address, 8080, timeout=TIMEOUT)
 
     def secure(self) -> http.client.HTTPConnection:
         """Make a connection by TLS, whose client says the name of the host."""
@@ -172,8 +172,8 @@ class Connections:
 
     def call(self, channel: grpc.Channel) -> str:
         """Call by HTTP/2."""
-        said: bytes = channel.unary_unary("/test.Echo/Say", None, None)(b"hello", timeout=PATIENCE)
-        return said.decode()
+        stated: bytes = channel.unary_unary("/test.Echo/Say", None, None)(b"hello", timeout=TIMEOUT)
+        return stated.decode()
 
     def channel(self) -> grpc.Channel:
         """Prepare a connection by HTTP/2 of a client that hides no failure by trying again."""
@@ -184,7 +184,7 @@ class Connections:
 def on_new(connect: Callable[[], http.client.HTTPConnection]) -> str:
     """Ask on a new connection."""
     with closing(connect()) as connection:
-        return asked(connection)[0]
+        return requested(connection)[0]
 
 
 def answered(connect: Callable[[], http.client.HTTPConnection]) -> bool:
@@ -192,10 +192,10 @@ def answered(connect: Callable[[], http.client.HTTPConnection]) -> bool:
     return on_new(connect).startswith("200 ")
 
 
-def is_told(connections: Connections, number: int) -> bool:
+def is_reported(connections: Connections, number: int) -> bool:
     """Return whether the route of that number is in effect."""
     with closing(connections.plain()) as connection:
-        return asked(connection)[1] == str(number)
+        return requested(connection)[1] == str(number)
 
 
 @pytest.fixture
@@ -214,7 +214,7 @@ def follow(world: World, connections: Connections, watch: Watch) -> None:
         world.change(number)
         pause.wait(PAUSE)
         if number % SEEN_EVERY == 0:
-            becomes(partial(is_told, connections, number), watch)
+            becomes(partial(is_reported, connections, number), watch)
 
 
 def test_five_hundred_changes_cost_no_request_and_no_connection(play: Stage, places: Places, tmp_path: Path) -> None:
@@ -228,16 +228,16 @@ def test_five_hundred_changes_cost_no_request_and_no_connection(play: Stage, pla
         channel = stack.enter_context(connections.channel())
         for connect in (connections.plain, connections.secure):
             becomes(partial(answered, connect), watch)
-        kept = [stack.enter_context(closing(make())) for make in (connections.plain, connections.secure)]
-        assert {asked(connection)[0] for connection in kept} <= {"200 one", "200 two"}
-        grpc.channel_ready_future(channel).result(PATIENCE)
+        retained = [stack.enter_context(closing(make())) for make in (connections.plain, connections.secure)]
+        assert {requested(connection)[0] for connection in retained} <= {"200 one", "200 two"}
+        grpc.channel_ready_future(channel).result(TIMEOUT)
         assert connections.call(channel) == "hello"
-        sockets, before = [connection.sock for connection in kept], play.pids()
+        sockets, before = [connection.sock for connection in retained], play.pids()
         with Clients().asking(
             new=partial(on_new, connections.plain),
             new_by_tls=partial(on_new, connections.secure),
-            kept=lambda: asked(kept[0])[0],
-            kept_by_tls=lambda: asked(kept[1])[0],
+            retained=lambda: requested(retained[0])[0],
+            kept_by_tls=lambda: requested(retained[1])[0],
             by_http2=lambda: connections.call(channel),
         ) as clients:
             follow(world, connections, watch)
@@ -246,6 +246,6 @@ def test_five_hundred_changes_cost_no_request_and_no_connection(play: Stage, pla
         expected = {name: {"200 one", "200 two"} for name in answers}
         assert answers == {**expected, "by_http2": {"hello"}}
         assert len(connections.certificates) == len(world.pairs)
-        assert all(echo.asked for echo in places.echoes)
-        assert [connection.sock for connection in kept] == sockets
+        assert all(echo.requested for echo in places.echoes)
+        assert [connection.sock for connection in retained] == sockets
         assert play.pids() == before

@@ -31,8 +31,8 @@ class World:
     def trust(self, text: str, mode: str = "AllowValidOnly") -> None:
         """Have clients checked by these authorities from now on."""
         named = [{"group": "", "kind": "ConfigMap", "name": "ca"}]
-        asked = {"validation": {"caCertificateRefs": named, "mode": mode}}
-        frontend = {"default": {}, "perPort": [{"port": PORT, "tls": asked}]}
+        requested = {"validation": {"caCertificateRefs": named, "mode": mode}}
+        frontend = {"default": {}, "perPort": [{"port": PORT, "tls": requested}]}
         certificate = {"certificateRefs": [{"name": "cert"}]}
         listeners = (listener(f"l{port}", port, "HTTPS", tls=certificate) for port in (PORT, OTHER))
         made = gateway(*listeners, tls={"frontend": frontend})
@@ -81,26 +81,26 @@ def world(play: Stage, tmp_path: Path) -> Iterator[World]:
 
 def test_clients_are_let_in_whom_the_authority_knows(world: World) -> None:
     """Nobody else: without a certificate, or with one that another authority or nobody signed."""
-    known, stranger = world.first.sign("DNS:client"), world.second.sign("DNS:client")
-    assert [world.get(PORT, pair) for pair in (known, stranger, world.second.own, None)] == [200, None, None, None]
-    assert [world.get(OTHER, pair) for pair in (known, None)] == [200, 200]
+    existing, stranger = world.first.sign("DNS:client"), world.second.sign("DNS:client")
+    assert [world.get(PORT, pair) for pair in (existing, stranger, world.second.own, None)] == [200, None, None, None]
+    assert [world.get(OTHER, pair) for pair in (existing, None)] == [200, 200]
     world.trust(world.first.own.pem, "AllowInsecureFallback")
-    assert [world.get(PORT, pair) for pair in (known, stranger, None)] == [200, 200, 200]
+    assert [world.get(PORT, pair) for pair in (existing, stranger, None)] == [200, 200, 200]
 
 
 def test_new_authorities_count_for_new_connections_and_cut_none(world: World) -> None:
     """Neither at their port nor at the other one; first both are believed, then the new one alone."""
-    known, successor = world.first.sign("DNS:client"), world.second.sign("DNS:client")
+    existing, successor = world.first.sign("DNS:client"), world.second.sign("DNS:client")
     before = world.play.pids()
-    with closing(world.connection(PORT, known)) as held, closing(world.connection(OTHER)) as beside:
-        assert (status(held), status(beside)) == (200, 200)
-        sockets = held.sock, beside.sock
+    with closing(world.connection(PORT, existing)) as held, closing(world.connection(OTHER)) as sibling:
+        assert (status(held), status(sibling)) == (200, 200)
+        sockets = held.sock, sibling.sock
         world.trust(world.first.own.pem + world.second.own.pem)
-        assert [world.get(PORT, pair) for pair in (known, successor)] == [200, 200]
+        assert [world.get(PORT, pair) for pair in (existing, successor)] == [200, 200]
         world.trust(world.second.own.pem)
-        assert [world.get(PORT, pair) for pair in (known, successor)] == [None, 200]
-        assert (status(held), status(beside)) == (200, 200)
-        assert (held.sock, beside.sock) == sockets
+        assert [world.get(PORT, pair) for pair in (existing, successor)] == [None, 200]
+        assert (status(held), status(sibling)) == (200, 200)
+        assert (held.sock, sibling.sock) == sockets
     assert world.play.pids() == before
 
 
@@ -109,11 +109,11 @@ def test_new_authorities_count_for_new_connections_and_cut_none(world: World) ->
 )
 def test_unusable_authorities_let_no_client_in_and_affect_no_other_port(world: World, text: str) -> None:
     """Not even clients of the former ones; when they are repaired, it is served again."""
-    known, pem = world.first.sign("DNS:client"), world.first.own.pem
+    existing, pem = world.first.sign("DNS:client"), world.first.own.pem
     key = world.first.own.key.read_text()
     world.trust(pem + key if text == "KEY" else text)
     with pytest.raises(ConnectionRefusedError):
-        world.get(PORT, known)
+        world.get(PORT, existing)
     assert world.get(OTHER) == 200
     written = b"".join(world.play.files()[name] for name in world.play.files() if name.startswith(".state"))
     assert key.splitlines()[1].encode() not in written
@@ -121,4 +121,4 @@ def test_unusable_authorities_let_no_client_in_and_affect_no_other_port(world: W
     assert (row["state"], row["reason"]) == ("degraded", "ListenersNotValid")
     assert "NoValidCACertificate" in world.play.run("preview").out + world.play.run("up", "--yes").err
     world.trust(pem)
-    assert [world.get(PORT, pair) for pair in (known, None)] == [200, None]
+    assert [world.get(PORT, pair) for pair in (existing, None)] == [200, None]

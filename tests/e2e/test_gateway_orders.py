@@ -59,20 +59,20 @@ def test_a_share_of_requests_fails_from_the_order_to_its_end(play: Stage) -> Non
         address, before = address_of(play), (listeners(play), envoys(play.root))
         with closing(http.client.HTTPConnection(address, 8080, timeout=20)) as client:
 
-            def asked() -> int:
+            def requested() -> int:
                 client.request("GET", "/")
                 answer = client.getresponse()
                 answer.read()
                 return answer.status
 
-            assert asked() == 200
+            assert requested() == 200
             mine = client.sock
             done = play.run("fault", "web", "--status", "503:10%", "--delay", "1ms", "--for", "1h")
             assert (done.code, done.err) == (0, "")
             assert re.search(rf"{WEB} +- +- +- +1ms +503:10% +- +(1h 0m|59m \d+s) ", done.out)
-            told = Counter(asked() for _ in range(REQUESTS))
-            assert told.keys() == {200, 503}
-            assert abs(told[503] - REQUESTS * 0.1) <= DEVIATIONS * math.sqrt(REQUESTS * 0.1 * 0.9), told
+            reported = Counter(requested() for _ in range(REQUESTS))
+            assert reported.keys() == {200, 503}
+            assert abs(reported[503] - REQUESTS * 0.1) <= DEVIATIONS * math.sqrt(REQUESTS * 0.1 * 0.9), reported
             sentence = (
                 f"{WEB}: a fault is ordered by a command: of requests 100% are delayed by 1ms, 10% are answered 503, "
             )
@@ -84,7 +84,7 @@ def test_a_share_of_requests_fails_from_the_order_to_its_end(play: Stage) -> Non
             assert row["status"] == {"code": 503, "share": 10}
             assert play.run("up", "--yes", "--expect-no-changes").code == 0
             assert play.run("fault", "--end").out.endswith("No fault is ordered.\n")
-            assert {asked() for _ in range(100)} == {200}
+            assert {requested() for _ in range(100)} == {200}
             assert client.sock is mine
         assert ((listeners(play), envoys(play.root)), orders_of(play)) == (before, [])
 
@@ -96,9 +96,9 @@ def test_gateway_fault_expires_with_and_without_a_running_loop(play: Stage) -> N
         play.up()
         address, plain = address_of(play), routes(play)
         with watching(play) as watch:
-            becomes(lambda: "converged" in watch.told(), watch)
+            becomes(lambda: "converged" in watch.reported(), watch)
             assert play.run("fault", "web", "--status", "418", "--for", "15s").code == 0
-            becomes(lambda: "of requests 100% are answered 418" in watch.told(), watch)
+            becomes(lambda: "of requests 100% are answered 418" in watch.reported(), watch)
             becomes(lambda: get(address)[0] == 200 and routes(play) == plain, watch)
             assert play.run("fault", "web", "--status", "418", "--for", "15s").code == 0
             watch.stop(signal.SIGKILL)
@@ -127,14 +127,14 @@ def test_fault_annotation_of_a_gateway_applies_until_it_expires(play: Stage) -> 
         done = play.run("fault", "--end", "web")
         assert (done.code, "annotation local-lb.dev/fault; remove that" in done.err) == (1, True)
         assert get(address)[0] == 503
-        for text, told in (
+        for text, reported in (
             ("status=503,until=2001-01-01T00:00:00Z", ""),
             ("status=lots,until=2999-01-01T00:00:00Z", "orders nothing, because 'lots' is no status such as 503"),
             ("refuse=1%,until=2999-01-01T00:00:00Z", "orders refuse, hang and reset for connections of Services only"),
         ):
             write(play, number, **{"local-lb.dev/fault": text})
             done = play.up()
-            assert told in " ".join(done.err.split())
+            assert reported in " ".join(done.err.split())
             assert get(address) == (200, "one / -")
 
 
@@ -217,8 +217,8 @@ def test_invalid_gateway_order_is_refused_without_effect() -> None:
             (["web", "--end", "--status", "503"], 2, "--end takes no shares"),
             (["--delay", "1s"], 2, "name the SERVICE"),
         )
-        for words, code, told in cases:
-            done = play.run("fault", *words)
-            assert (done.code, told in " ".join(done.err.split())) == (code, True), done.err
+        for terms, code, reported in cases:
+            done = play.run("fault", *terms)
+            assert (done.code, reported in " ".join(done.err.split())) == (code, True), done.err
             assert "Traceback" not in done.err
         assert play.files() == before

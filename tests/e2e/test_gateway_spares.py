@@ -38,11 +38,11 @@ def one_route() -> JsonObject:
 
 def told_envoy(play: Stage) -> Mapping[str, Mapping[str, object]]:
     """Return the files of each proxy that make its listeners, routes and backends, by its name."""
-    told = {}
+    reported = {}
     for owner in (play.state_home / "proxies").glob("*/owner.json"):
         texts = {path.name: json.loads(path.read_text()) for path in owner.parent.glob("*ds*.json")}
-        told[json.loads(owner.read_text())["name"]] = texts
-    return told
+        reported[json.loads(owner.read_text())["name"]] = texts
+    return reported
 
 
 @pytest.mark.parametrize("proxies", SPARES, ids=["per-service", "shared"])
@@ -120,8 +120,8 @@ def test_a_watched_gateway_starts_no_envoy_while_one_waits(play: Stage) -> None:
         becomes(lambda: play.run("status", "--json").json[0]["state"] == "serving", watch)
         address = address_of(play)
         assert get(address) == (200, "one / -")
-        becomes(lambda: "updated spare-2" in watch.told(), watch)
-        assert watch.told().index("updated c/gateways/shop/web") < watch.told().index("updated spare-2")
+        becomes(lambda: "updated spare-2" in watch.reported(), watch)
+        assert watch.reported().index("updated c/gateways/shop/web") < watch.reported().index("updated spare-2")
         assert play.pids()["/spare-1"] == waiting
         assert set(play.pids()) == {"/spare-1", "/spare-2"}
         os.kill(waiting, signal.SIGKILL)
@@ -139,12 +139,12 @@ def test_a_loop_takes_over_a_gateway_that_took_a_spare(play: Stage) -> None:
         play.up()
         address, before = address_of(play), play.pids()
         with watching(play) as watch:
-            becomes(lambda: "converged" in watch.told(), watch)
+            becomes(lambda: "converged" in watch.reported(), watch)
             assert play.pids() == before
             assert get(address) == (200, "one / -")
             manifests(play)
             becomes(lambda: play.pids() == {"/spare-2": before["/spare-2"]}, watch)
-        assert "Traceback" not in watch.told()
+        assert "Traceback" not in watch.reported()
     with pytest.raises(ConnectionRefusedError):
         get(address)
 
@@ -163,15 +163,15 @@ def test_after_a_kill_one_more_run_converges(play: Stage) -> None:
             manifests(play, *([web(), one_route()] if "web" in wanted else []))
             kill_in_the_middle(play, "up", moment.uniform(STARTUP, LONGEST))
             done = play.run("up", "--yes")
-            told = f"seed {seed}, kill {number}: {done.out}{done.err}"
-            assert done.code == 0, told
+            reported = f"seed {seed}, kill {number}: {done.out}{done.err}"
+            assert done.code == 0, reported
             at = {row["name"]: str(row["addresses"][0]) for row in play.run("status", "--json").json}
-            assert set(at) == set(wanted), told
+            assert set(at) == set(wanted), reported
             for name, address in at.items():
-                assert get(address, port=8080 if name == "web" else 8081)[0] == 200, told
-            assert len(envoys(play.root)) == len(wanted) + 1, told
-            assert [left for left in play.run("gc", "--json").json if left["ours"]] == [], told
-            assert play.run("preview", "--expect-no-changes").code == 0, told
+                assert get(address, port=8080 if name == "web" else 8081)[0] == 200, reported
+            assert len(envoys(play.root)) == len(wanted) + 1, reported
+            assert [remaining for remaining in play.run("gc", "--json").json if remaining["ours"]] == [], reported
+            assert play.run("preview", "--expect-no-changes").code == 0, reported
         assert play.run("destroy", "--yes").code == 0
     assert envoys(play.root) == []
     assert list((play.state_home / "ledger").iterdir()) == []

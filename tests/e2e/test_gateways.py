@@ -300,8 +300,8 @@ def test_a_gateway_asks_for_an_address(play: Stage) -> None:
     """By spec.addresses; one that isn't in the pool is refused with the reason that a Service would get."""
     with answering("one") as one:
         play.write("cluster.yaml", node(), service("one", one))
-        asked = web(addresses=[{"type": "IPAddress", "value": play.at(9)}])
-        play.write("gateway.yaml", gateway_class(), asked, route(rule("/", backends=[backend("one")])))
+        requested = web(addresses=[{"type": "IPAddress", "value": play.at(9)}])
+        play.write("gateway.yaml", gateway_class(), requested, route(rule("/", backends=[backend("one")])))
         play.up()
         assert address_of(play) == play.at(9)
         assert get(play.at(9)) == (200, "one / -")

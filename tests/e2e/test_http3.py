@@ -28,7 +28,7 @@ def authorities(play: Stage) -> Iterator[Path]:
         yield play.root / "d" / "local-lb" / "ca" / store.CERTIFICATE
 
 
-def told(address: str, authorities: Path) -> str | None:
+def reported(address: str, authorities: Path) -> str | None:
     """Return where an answer by TCP says that HTTP/3 is."""
     with closing(Client(address, PORT, str(authorities))) as client:
         return client.ask(host="a.test").headers.get("alt-svc")
@@ -39,16 +39,16 @@ def test_http3_is_turned_on_and_off_without_another_process(play: Stage, authori
     with answering("one") as one:
         address = served(play, https(hostname="a.test"), backend_port=one)
         pids = play.pids()
-        assert told(address, authorities) is None
+        assert reported(address, authorities) is None
         play.configure(certificates="local", http3=True)
         play.up()
-        assert told(address, authorities) == f'h3=":{PORT}"; ma=86400'
+        assert reported(address, authorities) == f'h3=":{PORT}"; ma=86400'
         answer = asked_by_http3(address, PORT, "a.test", authorities)
         assert (answer.headers[":status"], answer.body) == ("200", b"one / -")
         assert play.run("preview", "--expect-no-changes").code == 0
         play.configure(certificates="local")
         play.up()
-        assert told(address, authorities) is None
+        assert reported(address, authorities) is None
         assert play.pids() == pids
 
 
@@ -63,6 +63,6 @@ def test_occupied_udp_port_disables_http3_until_it_is_free(play: Stage, authorit
             assert done.code == 1
             assert f"{address}:{PORT}/QUIC isn't served: the port is in use by " in done.err
             assert f"serving all the same: {address}:{PORT}/TCP" in done.err
-            told(address, authorities)
+            reported(address, authorities)
         play.up()
         assert asked_by_http3(address, PORT, "a.test", authorities).headers[":status"] == "200"

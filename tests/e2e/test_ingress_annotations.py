@@ -26,9 +26,9 @@ SPECIFIC = "ImplementationSpecific"
 CANARY = {"canary": "true", "canary_by_header": "X-New"}
 
 
-def annotated(host: str, *paths: JsonObject, name: str = "", day: int = 1, **said: str) -> JsonObject:
+def annotated(host: str, *paths: JsonObject, name: str = "", day: int = 1, **stated: str) -> JsonObject:
     """Make an Ingress for a host with annotations of ingress-nginx, `-` written as `_`."""
-    annotations = {f"nginx.ingress.kubernetes.io/{key.replace('_', '-')}": text for key, text in said.items()}
+    annotations = {f"nginx.ingress.kubernetes.io/{key.replace('_', '-')}": text for key, text in stated.items()}
     metadata = {**old(day), "annotations": annotations}
     return ingress(
         rule(*paths or (path(to="a"),), host=host), name=name or host.removesuffix(".test"), metadata=metadata
@@ -97,7 +97,7 @@ class Served:
     """All of them, served."""
 
     address: str
-    told: str
+    reported: str
     ask: Callable[..., Answer]
     lines: str
     authority: str
@@ -135,7 +135,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 @pytest.mark.parametrize(
-    ("host", "asked", "by", "path"),
+    ("host", "requested", "by", "path"),
     [
         ("rewritten.test", "/api/v1?q=1", "a", "/v1?q=1"),
         ("rewritten.test", "/API/V1/x", "a", "/V1/x"),
@@ -152,20 +152,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     ],
 )
 def test_regex_paths_match_from_the_start_case_insensitively(
-    served: Served, host: str, asked: str, by: str, path: str
+    served: Served, host: str, requested: str, by: str, path: str
 ) -> None:
     """Expressions begin where the path does and heed no capitals; the longest is asked first; the query stays."""
-    seen = served.ask(host, asked).seen
-    assert (seen["by"], seen["path"]) == (by, path)
+    observed = served.ask(host, requested).observed
+    assert (observed["by"], observed["path"]) == (by, path)
 
 
 def test_plain_http_is_redirected_to_https(served: Served) -> None:
     """Plain HTTP leads to the port of HTTPS, where there is a certificate; there the backend answers."""
     sent = served.ask("secured.test", "/x?y=1")
     assert (sent.status, sent.headers["location"]) == (308, "https://secured.test:8443/x?y=1")
-    assert by_tls(served, "secured.test", "/x").seen["path"] == "/x"
+    assert by_tls(served, "secured.test", "/x").observed["path"] == "/x"
     assert served.ask("forced.test").status == 200
-    assert "Ingress shop/forced: forced.test has no certificate, so nobody is sent to HTTPS" in served.told
+    assert "Ingress shop/forced: forced.test has no certificate, so nobody is sent to HTTPS" in served.reported
 
 
 def by_tls(served: Served, host: str, at: str = "/") -> Answer:
@@ -179,13 +179,13 @@ def by_tls(served: Served, host: str, at: str = "/") -> Answer:
 
 def test_annotated_backends_are_reached_by_tls_and_grpc(served: Served) -> None:
     """By TLS, whoever answers; by gRPC."""
-    assert served.ask("by-tls.test").seen["by"] == "tls"
+    assert served.ask("by-tls.test").observed["by"] == "tls"
     with grpc.insecure_channel(f"{served.address}:8080", [("grpc.default_authority", "calls.test")]) as channel:
         assert channel.unary_unary("/test.Echo/Say", None, None)(b"hello", timeout=5) == b"hello"
 
 
 @pytest.mark.parametrize(
-    ("host", "asked", "status", "location"),
+    ("host", "requested", "status", "location"),
     [
         ("permanent.test", "/old?q=1", 301, "https://other.test/x?y=1%20z"),
         ("temporal.test", "/old?q=1", 302, "http://other.test:8080/old?q=1"),
@@ -193,12 +193,12 @@ def test_annotated_backends_are_reached_by_tls_and_grpc(served: Served) -> None:
     ],
 )
 def test_annotated_redirects_lead_to_the_target(
-    served: Served, host: str, asked: str, status: int, location: str
+    served: Served, host: str, requested: str, status: int, location: str
 ) -> None:
     """To the very URL, or with the request's path and query; a root beside which all else is as it was."""
-    sent = served.ask(host, asked)
+    sent = served.ask(host, requested)
     assert (sent.status, sent.headers["location"]) == (status, location)
-    assert served.ask("rooted.test", "/app").seen["path"] == "/app"
+    assert served.ask("rooted.test", "/app").observed["path"] == "/app"
 
 
 def test_cors_allows_listed_origins(served: Served) -> None:
@@ -220,10 +220,10 @@ def test_cors_allows_listed_origins(served: Served) -> None:
 def test_source_ranges_refuse_unlisted_clients(served: Served) -> None:
     """Who isn't listed is refused; where the list can't be read nobody is served."""
     assert [served.ask(f"{name}.test").status for name in ("near", "far", "broken")] == [200, 403, 503]
-    asked = ["/", "/other", "/admin", "//admin", "/%2fadmin", "/./admin", "/x/../admin", "/other/..//admin/x"]
-    assert [served.ask("partly.test", each).status for each in asked] == [200, 200, *[403] * (len(asked) - 2)]
+    requested = ["/", "/other", "/admin", "//admin", "/%2fadmin", "/./admin", "/x/../admin", "/other/..//admin/x"]
+    assert [served.ask("partly.test", each).status for each in requested] == [200, 200, *[403] * (len(requested) - 2)]
     broken = 'nginx.ingress.kubernetes.io/whitelist-source-range is "everybody"; give ranges such as 10.0.0.0/8'
-    assert f"Ingress shop/broken: {broken}" in served.told
+    assert f"Ingress shop/broken: {broken}" in served.reported
 
 
 def test_silent_backend_is_given_up_after_the_annotated_timeout(served: Served) -> None:
@@ -233,14 +233,14 @@ def test_silent_backend_is_given_up_after_the_annotated_timeout(served: Served) 
 
 def test_canary_gets_its_share_by_weight_or_header(served: Served) -> None:
     """A share by weight, all or nothing by a header, whatever the main Ingress says of paths; alone none is served."""
-    shares = Counter(served.ask("main.test").seen["by"] for _ in range(400))
+    shares = Counter(served.ask("main.test").observed["by"] for _ in range(400))
     assert 80 < shares["b"] < 160  # 120 are expected, 4.3 standard deviations either way
-    by_header = [served.ask("headers.test", x_new=value).seen["by"] for value in ("always", "never", "else")]
+    by_header = [served.ask("headers.test", x_new=value).observed["by"] for value in ("always", "never", "else")]
     assert by_header == ["b", "a", "a"]
-    seen = [served.ask("values.test", x_new=value).seen for value in ("tea", "always")]
-    assert [(each["by"], each["path"]) for each in seen] == [("b", "/new"), ("a", "/new")]
+    observed = [served.ask("values.test", x_new=value).observed for value in ("tea", "always")]
+    assert [(each["by"], each["path"]) for each in observed] == [("b", "/new"), ("a", "/new")]
     assert served.ask("alone.test").status == 404
-    assert "Ingress shop/alone: no other Ingress of its namespace has alone.test/" in served.told
+    assert "Ingress shop/alone: no other Ingress of its namespace has alone.test/" in served.reported
 
 
 def test_entry_points_select_plain_http_or_tls(served: Served) -> None:
@@ -252,12 +252,12 @@ def test_entry_points_select_plain_http_or_tls(served: Served) -> None:
 def test_unsupported_annotations_are_reported_once(served: Served) -> None:
     """Once, by name."""
     unknown = "these annotations aren't understood, and nothing comes of them: proxy-body-size, session-cookie-name"
-    assert served.told.count(f"Ingress shop/unknown: of nginx.ingress.kubernetes.io/ {unknown}") == 1
+    assert served.reported.count(f"Ingress shop/unknown: of nginx.ingress.kubernetes.io/ {unknown}") == 1
     assert served.ask("unknown.test").status == 200
     guards = "these annotations keep clients out and aren't understood: auth-url, server-snippet"
-    assert served.told.count(f"Ingress shop/guarded: of nginx.ingress.kubernetes.io/ {guards}") == 1
+    assert served.reported.count(f"Ingress shop/guarded: of nginx.ingress.kubernetes.io/ {guards}") == 1
     assert served.ask("guarded.test").status == 503
     assert served.ask("rewritten.test", "/none").status == 503
-    assert served.told.count("rewrite-target of /none: only a route that matches by an expression has groups") == 1
+    assert served.reported.count("rewrite-target of /none: only a route that matches by an expression has groups") == 1
     assert "8080: permanent.test/* → 301 https://other.test/x?y=1%20z" in served.lines
     assert "8080: main.test/* → shop/a:8080 70 %, shop/b:8080 30 %" in served.lines

@@ -100,15 +100,15 @@ def test_a_table_of_requests(play: Stage) -> None:
         play.write("cluster.yaml", node(), named, *(service(name, at) for name, at in ports.items() if name != "named"))
         play.write("ingress.yaml", *INGRESSES)
         done = play.up()
-        told = done.out + done.err
-        assert "Ingress shop/first: Service shop/gone isn't there" in told
-        assert "resource names no Service; only `service` is served" in told
-        assert "Ingress shop/second: a.test/foo: the older Ingress shop/first has it" in told
-        assert "1 Ingress left out: they have no class, and no IngressClass is the default; write one" in told
+        reported = done.out + done.err
+        assert "Ingress shop/first: Service shop/gone isn't there" in reported
+        assert "resource names no Service; only `service` is served" in reported
+        assert "Ingress shop/second: a.test/foo: the older Ingress shop/first has it" in reported
+        assert "1 Ingress left out: they have no class, and no IngressClass is the default; write one" in reported
         address = address_of(play)
-        for host, asked, wanted in TABLE:
-            status, text = get(address, asked, host)
-            assert (status if wanted == status else text.partition(" ")[0]) == wanted, (host, asked, status, text)
+        for host, requested, wanted in TABLE:
+            status, text = get(address, requested, host)
+            assert (status if wanted == status else text.partition(" ")[0]) == wanted, (host, requested, status, text)
     detail = play.run("status", "c/ingressclasses//local").out
     assert "8080: a.test/foo → shop/exact:8080" in detail
 
@@ -116,8 +116,8 @@ def test_a_table_of_requests(play: Stage) -> None:
 def test_ingress_example_serves_as_documented(play: Stage) -> None:
     """Its stack and its manifests, with ports of the test in place of the shop's."""
     example = CHECKOUT / "examples" / "ingress"
-    said = yaml.safe_load((example / "Pulumi.ingress.yaml").read_text())["config"]
-    play.configure(ingress=said["local-lb:ingress"])
+    stated = yaml.safe_load((example / "Pulumi.ingress.yaml").read_text())["config"]
+    play.configure(ingress=stated["local-lb:ingress"])
     with answering("web") as web, answering("api") as api:
         cluster = (example / "manifests" / "cluster.yaml").read_text()
         cluster = cluster.replace("30880", str(web)).replace("30980", str(api))
@@ -125,12 +125,12 @@ def test_ingress_example_serves_as_documented(play: Stage) -> None:
         play.write("ingress.yaml", *yaml.safe_load_all((example / "manifests" / "ingress.yaml").read_text()))
         play.up()
         address = address_of(play)
-        for host, asked, wanted in (
+        for host, requested, wanted in (
             ("shop.test", "/", "web"),
             ("shop.test", "/api/v1", "api"),
             ("a.shop.test", "/", "web"),
         ):
-            assert get(address, asked, host)[1].startswith(wanted)
+            assert get(address, requested, host)[1].startswith(wanted)
         assert get(address, host="else.test")[0] == 404
     assert "8080: shop.test/api/* → shop/api:80" in play.run("status", "c/ingressclasses//local-lb").out
 
@@ -201,9 +201,9 @@ def test_each_tls_host_gets_its_secrets_certificate(play: Stage, tmp_path: Path)
             ),
         )
         done = play.up()
-        told = done.out + done.err
-        assert "Ingress shop/late: for one.test the older Ingress shop/web shows another certificate" in told
-        assert "Secret shop/gone, for b.test, can't be used: it isn't there" in told
+        reported = done.out + done.err
+        assert "Ingress shop/late: for one.test the older Ingress shop/web shows another certificate" in reported
+        assert "Secret shop/gone, for b.test, can't be used: it isn't there" in reported
         address = address_of(play)
         first, second = shown(address, authority, "one.test"), shown(address, authority, "two.test")
         assert (first[1], second[1]) == ("200 one", "200 two")

@@ -26,10 +26,10 @@ LEAST = 5
 SPARES = {"mode": "per-service", "spares": 1}
 
 
-def gateways(play: Stage, *, there: bool) -> None:
+def gateways(play: Stage, *, present: bool) -> None:
     """Have the Gateway, or have it no more."""
     routed = (web(), route(rule("/", backends=[backend("one")])))
-    play.write("gateway.yaml", gateway_class(), *(routed if there else ()))
+    play.write("gateway.yaml", gateway_class(), *(routed if present else ()))
 
 
 def killed_at(play: Stage, number: int) -> Sequence[str] | None:
@@ -38,13 +38,13 @@ def killed_at(play: Stage, number: int) -> Sequence[str] | None:
     log.unlink(missing_ok=True)
     watch = Watch(play, program=[sys.executable, "-P", str(DYING), str(number), str(trigger), str(log)])
     try:
-        becomes(lambda: "converged" in watch.told(), watch)
+        becomes(lambda: "converged" in watch.reported(), watch)
         trigger.touch()
-        gateways(play, there=True)
+        gateways(play, present=True)
 
         def over() -> bool:
             return watch.process.poll() is not None or (
-                len(envoys(play.root)) > 2 and watch.told().count("converged") > 1
+                len(envoys(play.root)) > 2 and watch.reported().count("converged") > 1
             )
 
         becomes(over)
@@ -61,7 +61,7 @@ def heal(play: Stage, number: int) -> None:
         play.up()
         return
     with watching(play) as watch:
-        becomes(lambda: len(play.pids()) > 2 and "converged" in watch.told().rpartition("updated")[2], watch)
+        becomes(lambda: len(play.pids()) > 2 and "converged" in watch.reported().rpartition("updated")[2], watch)
 
 
 def served(address: str) -> bool:
@@ -77,25 +77,25 @@ def test_before_each_step_of_taking_a_spare(play: Stage, first: int) -> None:
     play.configure(proxies=SPARES)
     with answering("one") as one:
         play.write("cluster.yaml", node(), service("one", one), balancer("steady", port(8081, one)))
-        gateways(play, there=True)
+        gateways(play, present=True)
         play.up()
         address, steady = (play.addresses()[key] for key in ("shop/web", "n/steady"))
-        gateways(play, there=False)
+        gateways(play, present=False)
         play.up()
         table = list[str]()
         for number in count(first, PARTS):
             before = sorted(envoys(play.root))
             assert len(before) == 2
             steps = killed_at(play, number)
-            told = f"step {number}: {steps}"
-            assert set(before) <= set(envoys(play.root)), told
-            assert get(steady, port=8081)[0] == 200, told
+            reported = f"step {number}: {steps}"
+            assert set(before) <= set(envoys(play.root)), reported
+            assert get(steady, port=8081)[0] == 200, reported
             heal(play, number)
-            assert set(before) <= set(envoys(play.root)), told
-            assert (served(address), get(steady, port=8081)[0], len(envoys(play.root))) == (True, 200, 3), told
-            assert [left for left in play.run("gc", "--json").json if left["ours"]] == [], told
-            assert play.run("preview", "--expect-no-changes").code == 0, told
-            gateways(play, there=False)
+            assert set(before) <= set(envoys(play.root)), reported
+            assert (served(address), get(steady, port=8081)[0], len(envoys(play.root))) == (True, 200, 3), reported
+            assert [remaining for remaining in play.run("gc", "--json").json if remaining["ours"]] == [], reported
+            assert play.run("preview", "--expect-no-changes").code == 0, reported
+            gateways(play, present=False)
             play.up()
             if steps is None:
                 break

@@ -48,24 +48,24 @@ def test_after_a_kill_one_more_run_converges(play: Stage, backend: Callable[...,
         [service("a", port(8080, one.port)), service("b", port(8080, two.port), port(9000, two.port))],
         [service("a", port(8080, two.port)), service("b", port(8080, two.port)), service("c", port(8080, one.port))],
     ]
-    known: dict[str, str] = {}
+    existing: dict[str, str] = {}
     for number in range(KILLS):
         wanted = versions[number % 2]
         play.write("all.yaml", node(), *wanted)
         command = "destroy" if number % 5 == 4 else "up"
         kill_in_the_middle(play, command, moment.uniform(STARTUP, LONGEST))
         done = play.run("up", "--yes")
-        told = f"seed {seed}, kill {number} of {command}: {done.out}{done.err}"
-        assert done.code == 0, told
+        reported = f"seed {seed}, kill {number} of {command}: {done.out}{done.err}"
+        assert done.code == 0, reported
         at = play.addresses()
         assert {key.removeprefix("n/") for key in at} == {str(manifest["metadata"]["name"]) for manifest in wanted}, (
-            told
+            reported
         )
-        assert all(known.setdefault(key, address) == address for key, address in at.items()), told
-        assert len(envoys(play.root)) == len(wanted), told
-        assert all(ask(address, 8080).endswith(": hello") for address in at.values()), told
-        assert [leftover for leftover in play.run("gc", "--json").json if leftover["ours"]] == [], told
-        assert play.run("preview", "--expect-no-changes").code == 0, told
+        assert all(existing.setdefault(key, address) == address for key, address in at.items()), reported
+        assert len(envoys(play.root)) == len(wanted), reported
+        assert all(ask(address, 8080).endswith(": hello") for address in at.values()), reported
+        assert [leftover for leftover in play.run("gc", "--json").json if leftover["ours"]] == [], reported
+        assert play.run("preview", "--expect-no-changes").code == 0, reported
     kill_in_the_middle(play, "destroy", moment.uniform(STARTUP, LONGEST))
     assert play.run("destroy", "--yes").code == 0
     assert envoys(play.root) == []

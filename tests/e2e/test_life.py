@@ -149,10 +149,10 @@ def test_a_killed_proxy_is_noticed_and_repaired_by_up(shop: Stage) -> None:
 
 def test_the_commands_work_in_processes_of_their_own_without_a_terminal(shop: Stage) -> None:
     """`up` without --yes asks on a terminal only; with it, it runs, and status reads it back."""
-    asked = shop.spawn("up")
-    assert asked.code == 1
-    assert "--yes" in asked.err
-    assert "Traceback" not in asked.err
+    requested = shop.spawn("up")
+    assert requested.code == 1
+    assert "--yes" in requested.err
+    assert "Traceback" not in requested.err
     assert shop.spawn("up", "--yes").code == 0
     assert {row["state"] for row in shop.spawn("status", "--json").json} == {"serving"}
     assert shop.spawn("destroy", "--yes").code == 0

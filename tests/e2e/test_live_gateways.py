@@ -68,8 +68,8 @@ def test_up_serves_a_gateway_of_a_cluster_with_its_certificate(play: Stage, api:
         api.secrets = {"shop/secrets/cert": _secret(pair)}
         play.up()
         assert _shown(address_of(play), authority)[1] == "one / -"
-        told = [patch["status"]["addresses"] for plural, _, patch in api.patched if plural == "gateways"]
-        assert [each["value"] for each in told[-1]] == [address_of(play)]
+        reported = [patch["status"]["addresses"] for plural, _, patch in api.patched if plural == "gateways"]
+        assert [each["value"] for each in reported[-1]] == [address_of(play)]
         written = b"".join(text for name, text in play.files().items() if name.startswith(".state"))
         assert pair.key.read_bytes().splitlines()[1] not in written
         api.refused = {"gatewayclasses"}

@@ -46,7 +46,7 @@ def leading(to: str, **fields: Any) -> JsonObject:  # noqa: ANN401 - fields of a
     return ingress(rule(path(to=to), host="a.test"), **fields)
 
 
-def told(answers: Api, name: str = "web") -> object:
+def reported(answers: Api, name: str = "web") -> object:
     """Return what an Ingress was told last."""
     patches = [patch for plural, of, patch in answers.patched if (plural, of) == ("ingresses", name)]
     return patches[-1]["status"]["loadBalancer"]["ingress"] if patches else None
@@ -57,7 +57,7 @@ def events(answers: Api, name: str = "web") -> list[tuple[str, str]]:
     regarding = {"apiVersion": "networking.k8s.io/v1", "kind": "Ingress", "namespace": "shop", "name": name, "uid": ""}
     return [
         (str(event["reason"]), str(event["note"]))
-        for event in answers.told
+        for event in answers.reported
         if {**event["regarding"], "uid": ""} == regarding
     ]
 
@@ -72,8 +72,8 @@ def test_an_ingress_gets_events_of_what_is_served_and_what_is_not(play: Stage, a
         has(api, web, broken)
         play.up()
         at = address_of(play)
-        gone = ("SyncLoadBalancerFailed", "Service shop/gone isn't there; make it, or correct the backend")
-        served = [("EnsuredLoadBalancer", f"serves a.test, b.test on 8080 at {at}"), gone]
+        removed = ("SyncLoadBalancerFailed", "Service shop/gone isn't there; make it, or correct the backend")
+        served = [("EnsuredLoadBalancer", f"serves a.test, b.test on 8080 at {at}"), removed]
         why = "spec has neither rules nor defaultBackend; give it one of both"
         assert events(api) == served
         assert events(api, "broken") == [("UnsupportedValue", why)]
@@ -112,7 +112,7 @@ def test_up_serves_an_ingress_of_a_cluster_with_its_certificate(play: Stage, api
         play.up()
         at = address_of(play)
         assert shown(at, authority, "a.test")[1] == "200 one"
-        assert told(api) == [{"ip": at, "ports": PORTS}]
+        assert reported(api) == [{"ip": at, "ports": PORTS}]
         written = b"".join(text for name, text in play.files().items() if name.startswith(".state"))
         assert pair.key.read_bytes().splitlines()[1] not in written
         api.refused = {"ingressclasses", "ingresses"}
@@ -122,7 +122,7 @@ def test_up_serves_an_ingress_of_a_cluster_with_its_certificate(play: Stage, api
         api.refused = set()
         api.others["ingressclasses"] = []
         play.up()
-        assert told(api) == []
+        assert reported(api) == []
     assert play.run("status", "--json").json == []
     assert not play.pids()
 
@@ -143,7 +143,7 @@ def test_watch_follows_ingresses_of_a_cluster_and_costs_no_request(play: Stage, 
                 api.others["ingresses"].append(second)
                 api.other_events["ingresses"].append(("ADDED", second))
                 becomes(lambda: get(at, "/b", "b.test")[1].startswith("one"), watch)
-                becomes(lambda: told(api, "second") == [{"ip": at, "ports": PORTS[:1]}], watch)
+                becomes(lambda: reported(api, "second") == [{"ip": at, "ports": PORTS[:1]}], watch)
             assert set(client.answers) == {"200 one", "200 two"}
             api.others["ingresses"] = []
             for each in (leading("two"), ingress(name="second")):

@@ -120,10 +120,10 @@ def test_a_listener_without_a_certificate_gets_one(play: Stage, data: Path) -> N
             assert connection.getresponse().read().startswith(b"one /x")
         if curl := shutil.which("curl"):
             where = "--cacert", str(data / "ca.crt"), "--resolve", f"a.test:{PORT}:{address}"
-            asked = [curl, "--silent", "--show-error", *where, f"https://a.test:{PORT}/y"]
-            assert subprocess.run(asked, check=True, capture_output=True).stdout.startswith(b"one /y")
-        again = play.run("up", "--yes", "--expect-no-changes")
-        assert again.code == 0, again.out + again.err
+            requested = [curl, "--silent", "--show-error", *where, f"https://a.test:{PORT}/y"]
+            assert subprocess.run(requested, check=True, capture_output=True).stdout.startswith(b"one /y")
+        retry = play.run("up", "--yes", "--expect-no-changes")
+        assert retry.code == 0, retry.out + retry.err
 
 
 def test_the_example_serves_as_documented(play: Stage, data: Path) -> None:
@@ -161,8 +161,8 @@ def test_an_ingress_without_a_secret_gets_one(play: Stage, data: Path) -> None:
         of_second = {shown(address, host, data) for host in ("c.test", address)}
         assert (len(of_first), len(of_second)) == (1, 1)
         assert of_first != of_second
-        again = play.run("up", "--yes", "--expect-no-changes")
-        assert again.code == 0, again.out + again.err
+        retry = play.run("up", "--yes", "--expect-no-changes")
+        assert retry.code == 0, retry.out + retry.err
 
 
 @pytest.mark.browser
@@ -190,10 +190,10 @@ def test_a_browser_opens_it_once_it_trusts_the_authority(
 
 def page(address: str, home: Path) -> str:
     """Return what a browser of this home shows at https://shop.test."""
-    known = f"--host-resolver-rules=MAP shop.test:443 {address}:{PORT}"
+    existing = f"--host-resolver-rules=MAP shop.test:443 {address}:{PORT}"
     with tempfile.TemporaryDirectory(dir=home, ignore_cleanup_errors=True) as profile:
         flags = ("--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr")
-        command = [chromium(), *flags, f"--user-data-dir={profile}", known, "--dump-dom", "https://shop.test/"]
+        command = [chromium(), *flags, f"--user-data-dir={profile}", existing, "--dump-dom", "https://shop.test/"]
         places = {"HOME": str(home), "XDG_CONFIG_HOME": profile, "XDG_CACHE_HOME": profile}
         environment = {name: text for name, text in os.environ.items() if name != "XDG_DATA_HOME"} | places
         done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120, env=environment)
@@ -205,7 +205,7 @@ def test_no_key_is_in_the_state_the_plan_or_what_is_reported(play: Stage, data: 
     with answering("one") as one:
         served(play, https(hostname="a.test"), backend_port=one)
         (resource,) = resources(play)
-        told = [
+        reported = [
             play.run("preview", "--json").out,
             play.run("status", "--json").out,
             play.run("preview", "--format", "json").out,
@@ -215,7 +215,7 @@ def test_no_key_is_in_the_state_the_plan_or_what_is_reported(play: Stage, data: 
     # The two lines that have the private number in them; after those a key has the public one, as its certificate does.
     for line in (line for key in keys for line in key.splitlines()[1:3]):
         assert not [name for name, text in play.files().items() if line in text and not name.endswith(".key")]
-        assert not [text for text in told if line.decode() in text]
+        assert not [text for text in reported if line.decode() in text]
     assert {path.stat().st_mode & 0o777 for path in play.state_home.rglob("tls-*")} == {0o600}
     assert resource["inputs"]["hosts"] == ["a.test"]
     assert resource["inputs"]["authority"] == _fingerprint(data)

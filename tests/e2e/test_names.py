@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.dns.questions import NOT_IMPLEMENTED, NXDOMAIN, addresses, asked
+from tests.dns.questions import NOT_IMPLEMENTED, NXDOMAIN, addresses, requested
 from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
 from tests.e2e.watching import becomes, watching
 
@@ -38,11 +38,11 @@ def test_names_come_change_and_go(play: Stage, backend: Callable[..., Backend]) 
     at = play.addresses()
     assert ask(at["n/web"], 8080) == "one: hello"
     assert addresses(server, "web.n.c.test") == addresses(server, "y.z.apps.test") == [at["n/web"]]
-    assert asked(server, "shop.test") == (0, [at["n/web"]], [300])
+    assert requested(server, "shop.test") == (0, [at["n/web"]], [300])
     assert addresses(server, "x.n.c.test") == [at["n/x"]]
     assert (addresses(server, "db.test"), addresses(server, "db.test", "AAAA")) == (["127.0.0.9"], ["fd00::9"])
-    assert [asked(server, name)[0] for name in ("no.test", "apps.test", "example.org")] == [NXDOMAIN] * 3
-    assert asked(server, "shop.test", "TXT")[0] == NOT_IMPLEMENTED
+    assert [requested(server, name)[0] for name in ("no.test", "apps.test", "example.org")] == [NXDOMAIN] * 3
+    assert requested(server, "shop.test", "TXT")[0] == NOT_IMPLEMENTED
     assert play.status()["n/web"]["names"] == ["shop.test", "web.n.c.test", "*.apps.test"]
     assert "shop.test" in play.run("status").out
     asking = [each for each in play.run("doctor", "--json").json["findings"] if each["topic"] == "names"]
@@ -54,12 +54,12 @@ def test_names_come_change_and_go(play: Stage, backend: Callable[..., Backend]) 
     assert 'names[0]: "x.n.c.test' in play.run("preview").out
     play.up()
     assert addresses(server, "shop.test") == [at["n/x"]]
-    assert asked(server, "web.n.c.test")[0] == NXDOMAIN
+    assert requested(server, "web.n.c.test")[0] == NXDOMAIN
     assert play.pids()["/names"] == pid, "a change of names is a push"
     play.configure()
     play.up()
     with pytest.raises(OSError, match=r"refused|timed out"):
-        asked(server, "shop.test")
+        requested(server, "shop.test")
     assert set(play.pids()) == {"n/x"}
     named(play)
     play.up()
@@ -75,9 +75,9 @@ def test_names_of_mapped_ports_lead_to_the_loopback_address(play: Stage, backend
     play.configure(portMapping="loopback", dns={"zones": zones})
     play.write("all.yaml", node(), service("web", {**port(stranger.port, to), "appProtocol": "http"}))
     done = play.up()
-    (told,) = play.status()["n/web"]["ports"]
-    number = told["mapped"]
-    assert number != told["port"] == stranger.port
+    (reported,) = play.status()["n/web"]["ports"]
+    number = reported["mapped"]
+    assert number != reported["port"] == stranger.port
     assert addresses(server, "web.n.c.test") == ["127.0.0.1"]
     assert ask("127.0.0.1", number) == "one: hello"
     assert ask("127.0.0.1", stranger.port) == "stranger: hello"
@@ -104,7 +104,7 @@ def test_watch_serves_names_and_brings_them_back(play: Stage, backend: Callable[
         os.kill(pid, signal.SIGKILL)
         becomes(lambda: play.pids().get("/names", pid) != pid and addresses(server, "late.test"), watch)
         (play.manifests / "more.yaml").unlink()
-        becomes(lambda: asked(server, "late.test")[0] == NXDOMAIN, watch)
+        becomes(lambda: requested(server, "late.test")[0] == NXDOMAIN, watch)
         assert addresses(server, "web.n.c.test")
 
 

@@ -51,7 +51,7 @@ def address_of(both: Stage, kind: str) -> str:
     return next((str(row["addresses"][0]) for row in rows if row["kind"] == kind), "")
 
 
-def asked(address: str, port: int, host: str) -> tuple[int, str]:
+def requested(address: str, port: int, host: str) -> tuple[int, str]:
     """Ask for a host; return the status and who answered."""
     with closing(Client(address, port)) as client:
         answer = client.ask(host=host)
@@ -69,15 +69,15 @@ def test_gateways_and_ingresses_are_the_same_by_either(both: Stage) -> None:
         content(both)
         at_ingress = address_of(both, "ingressclasses")
         pids = both.pids()
-        assert asked(both.at(9), 8080, "a.test") == (200, "one")
-        assert asked(at_ingress, 80, "i.test") == (200, "two")
+        assert requested(both.at(9), 8080, "a.test") == (200, "one")
+        assert requested(at_ingress, 80, "i.test") == (200, "two")
         for by, host, to in (("locallb", "b.test", "two"), ("pulumi", "c.test", "one")):
             routed(both, "a.test", host, to=to)
             host_of_ingress(both, f"i.{host}")
             bring(both, by)
             content(both)
-            assert asked(both.at(9), 8080, host) == (200, to)
-            assert asked(at_ingress, 80, f"i.{host}") == (200, "two")
+            assert requested(both.at(9), 8080, host) == (200, to)
+            assert requested(at_ingress, 80, f"i.{host}") == (200, "two")
             assert both.pids() == pids
         (both.manifests / "g.yaml").unlink()
         bring(both, "pulumi")

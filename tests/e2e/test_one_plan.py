@@ -30,7 +30,7 @@ def moving(play: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "terms",
     [
         ("preview",),
         ("preview", "--json"),
@@ -43,9 +43,9 @@ def moving(play: Stage, monkeypatch: pytest.MonkeyPatch) -> Stage:
     ],
     ids=" ".join,
 )
-def test_tree_table_and_report_are_of_one_plan(moving: Stage, words: tuple[str, ...]) -> None:
+def test_tree_table_and_report_are_of_one_plan(moving: Stage, terms: tuple[str, ...]) -> None:
     """The address that the run gave stands everywhere; the next run has the new one."""
-    done = moving.run(*words)
+    done = moving.run(*terms)
     assert done.code == 0, done.err
     assert moving.at(WAS) in done.out
     assert moving.at(BECOMES) not in done.out
@@ -63,19 +63,19 @@ def test_a_program_that_breaks_off_is_reported_without_a_plan(play: Stage) -> No
 
 @pytest.mark.envoy
 @pytest.mark.parametrize(
-    "said",
+    "stated",
     ["serve()\n", "plan = serve()[1]\n", "def main() -> None:\n    read, planned = serve()\n\n\nmain()\n"],
     ids=["no names", "one name", "names of a function"],
 )
-def test_a_program_need_not_name_what_serve_returns(play: Stage, said: str) -> None:
+def test_a_program_need_not_name_what_serve_returns(play: Stage, stated: str) -> None:
     """Every command does and tells what it does of one that has the usual names."""
-    (play.root / "__main__.py").write_text(f"from locallb.program import serve\n\n{said}")
+    (play.root / "__main__.py").write_text(f"from locallb.program import serve\n\n{stated}")
     play.write("a.yaml", node(), service("a", port(8080, 30080), loadBalancerIP=play.at(WAS)))
-    for words in (("preview",), ("up", "--yes"), ("up", "--yes", "--expect-no-changes"), ("destroy", "--yes")):
-        done = play.run(*words)
-        assert done.code == 0, (words, done.err)
-        assert not done.err, words
-        assert words[0] == "destroy" or play.at(WAS) in done.out, words
+    for terms in (("preview",), ("up", "--yes"), ("up", "--yes", "--expect-no-changes"), ("destroy", "--yes")):
+        done = play.run(*terms)
+        assert done.code == 0, (terms, done.err)
+        assert not done.err, terms
+        assert terms[0] == "destroy" or play.at(WAS) in done.out, terms
     assert not play.pids()
 
 

@@ -68,8 +68,8 @@ def test_a_fault_that_cannot_be_read_is_reported_and_stops_nothing() -> None:
         play.write("s.yaml", node(), web(make("b").port, "refuse=lots"))
         play.up()
         assert answer(play.addresses()["n/web"]) == "b: hello"
-        told = " ".join(play.run("status").err.split())
-        assert "the annotation local-lb.dev/fault orders nothing, because 'lots' is no share such as 10%" in told
+        reported = " ".join(play.run("status").err.split())
+        assert "the annotation local-lb.dev/fault orders nothing, because 'lots' is no share such as 10%" in reported
 
 
 def test_the_loop_orders_and_ends_it_and_its_own_end_changes_neither() -> None:
@@ -82,7 +82,7 @@ def test_the_loop_orders_and_ends_it_and_its_own_end_changes_neither() -> None:
             address = play.addresses()["n/web"]
             play.write("s.yaml", node(), web(number, ALL))
             becomes(lambda: answer(address) in FAILS, watch)
-            becomes(lambda: TOLD in watch.told(), watch)
+            becomes(lambda: TOLD in watch.reported(), watch)
             watch.stop(signal.SIGKILL)
         assert answer(address) in FAILS
         play.write("s.yaml", node(), web(number))

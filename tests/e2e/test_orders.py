@@ -54,10 +54,10 @@ def test_a_share_of_clients_fails_from_the_order_to_its_end(proxies: str) -> Non
         done = play.run("fault", "web", "--refuse", "8%", "--reset", "2%", "--for", "1h")
         assert (done.code, done.err) == (0, "")
         assert re.search(r"c/n/web +8% +- +2% +- +- +- +(1h 0m|59m \d+s) ", done.out)
-        told = Counter(answer(at["n/web"]) for _ in range(CLIENTS))
-        failed = CLIENTS - told["b: hello"]
-        assert told.keys() <= {"b: hello", *FAILS}
-        assert abs(failed - CLIENTS * 0.1) <= DEVIATIONS * math.sqrt(CLIENTS * 0.1 * 0.9), told
+        reported = Counter(answer(at["n/web"]) for _ in range(CLIENTS))
+        failed = CLIENTS - reported["b: hello"]
+        assert reported.keys() <= {"b: hello", *FAILS}
+        assert abs(failed - CLIENTS * 0.1) <= DEVIATIONS * math.sqrt(CLIENTS * 0.1 * 0.9), reported
         assert {answer(at["n/other"]) for _ in range(50)} == {"b: hello"}
         assert play.run("up", "--yes", "--expect-no-changes").code == 0
         assert play.run("fault", "--end").out.endswith("No fault is ordered.\n")
@@ -74,8 +74,8 @@ def test_status_and_preview_show_active_orders() -> None:
         play.run("fault", "n/web", "--hang", "0.05%", "--for", "2h")
         assert TOLD + "0.05% are left hanging, until " in play.run("preview").err
         assert "serving   FaultOrdered" in play.run("status").out
-        for told in (play.run("status").err, play.run("status", "web").out, play.up().err):
-            assert re.search(r"`locallb .*fault c/n/web --end` ends it before", told)
+        for reported in (play.run("status").err, play.run("status", "web").out, play.up().err):
+            assert re.search(r"`locallb .*fault c/n/web --end` ends it before", reported)
         (notice,) = play.status()["n/web"]["ordered"]
         assert (notice["reason"], notice["message"][: len(TOLD)]) == ("FaultOrdered", TOLD)
         (row,) = ordered(play)
@@ -94,7 +94,7 @@ def test_fault_expires_with_and_without_a_running_loop() -> None:
             address = play.addresses()["n/web"]
             plain = listeners(play)
             assert play.run("fault", "web", "--refuse", "100%", "--for", "15s").code == 0
-            becomes(lambda: TOLD in watch.told(), watch)
+            becomes(lambda: TOLD in watch.reported(), watch)
             becomes(lambda: answer(address) == "b: hello" and listeners(play) == plain, watch)
             assert play.run("fault", "web", "--refuse", "100%", "--for", "15s").code == 0
             watch.stop(signal.SIGKILL)
@@ -147,7 +147,7 @@ def test_invalid_order_is_refused_without_effect() -> None:
         number = make("b").port
         play.write("s.yaml", node(), service("web", port(8080, number)), service("udp", port(5353, number, "UDP")))
         before = play.files()
-        for words, code, told in (
+        for terms, code, reported in (
             (["udp", "--refuse", "1%"], 1, "c/n/udp has no TCP port"),
             (["nobody", "--refuse", "1%"], 1, "there is no load balancer 'nobody'"),
             (["--refuse", "1%"], 2, "name the SERVICE"),
@@ -157,8 +157,8 @@ def test_invalid_order_is_refused_without_effect() -> None:
             (["web", "--refuse", "1%", "--for", "8d"], 2, "'8d' is no time such as 90s"),
             (["web", "--refuse", "1%", "--for", "soon"], 2, "'soon' is no time such as 90s"),
         ):
-            done = play.run("fault", *words)
-            assert (done.code, told in " ".join(done.err.split())) == (code, True), done.err
+            done = play.run("fault", *terms)
+            assert (done.code, reported in " ".join(done.err.split())) == (code, True), done.err
             assert "Traceback" not in done.err
         assert play.files() == before
 

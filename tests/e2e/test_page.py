@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.e2e.support import Backend, Stage, ask, node, port, service
-from tests.e2e.watching import PATIENCE, Watch, becomes, page_of, watching
+from tests.e2e.watching import TIMEOUT, Watch, becomes, page_of, watching
 from tests.report.browser import Browser, Tab, running
 from tests.servers import in_thread
 
@@ -82,7 +82,7 @@ def test_beside_a_churn_of_a_hundred(play: Stage, backend: Backends, browser: Br
     for number in range(100):
         write(number, 8080)
     with watching(play, "--page", "127.0.0.1:0") as watch:
-        becomes(lambda: "converged: 100 Services" in watch.told(), watch)
+        becomes(lambda: "converged: 100 Services" in watch.reported(), watch)
         url = page_of(watch)
         tab = browser.visit(url, 1280)
         becomes(lambda: [state for state, _, _ in lanes(tab).values()] == ["serving"] * 100, watch)
@@ -115,15 +115,16 @@ def flows(play: Stage, tab: Tab, watch: Watch) -> None:
 
     client = threading.Thread(target=knock)
     client.start()
-    seen = "[...document.querySelectorAll('#lanes > .flows')].map((lane) => lane.innerText)"
+    observed = "[...document.querySelectorAll('#lanes > .flows')].map((lane) => lane.innerText)"
     try:
         becomes(
-            lambda: tab.evaluate(f"{seen}.join()").count("conn/s") == 1 and "web-003" in tab.evaluate(seen)[0], watch
+            lambda: tab.evaluate(f"{observed}.join()").count("conn/s") == 1 and "web-003" in tab.evaluate(observed)[0],
+            watch,
         )
     finally:
         ends.set()
         client.join()
-    becomes(lambda: tab.evaluate(seen) == [], watch)
+    becomes(lambda: tab.evaluate(observed) == [], watch)
 
 
 def test_page_reconnects_when_the_loop_is_started_again(play: Stage, backend: Backends, browser: Browser) -> None:
@@ -144,7 +145,7 @@ def test_page_reconnects_when_the_loop_is_started_again(play: Stage, backend: Ba
     with watching(play, "--page", place) as watch:
         becomes(lambda: tab.evaluate(link) == "live" and not tab.evaluate(banner), watch)
         watch.process.send_signal(signal.SIGKILL)
-        watch.process.wait(PATIENCE)
+        watch.process.wait(TIMEOUT)
         becomes(lambda: tab.evaluate(link) == "not live")
         assert "What serves goes on serving" in tab.evaluate(banner)
     play.write("base.yaml", node(), service("web", port(8080, web.port)), service("api", port(8080, web.port)))
@@ -183,8 +184,8 @@ def test_page_is_usable_by_keyboard_and_screen_reader(play: Stage, backend: Back
         becomes(lambda: lanes(tab)["api"][1] == ["8080/TCP", "8081/TCP"], watch)
         assert tab.evaluate("document.activeElement.innerText").startswith("api")
         play.write("more.yaml", service("more", port(8080, web.port)))
-        told = "document.getElementById('news').textContent"
-        becomes(lambda: "c/n/more: serving" in tab.evaluate(told), watch)
+        reported = "document.getElementById('news').textContent"
+        becomes(lambda: "c/n/more: serving" in tab.evaluate(reported), watch)
         moving = "document.getAnimations().filter((each) => each.playState === 'running').length"
         assert tab.evaluate(moving) == 0
         assert tab.complaints == []
@@ -217,7 +218,7 @@ class _Evil(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(b"<!doctype html><title>evil</title>")
 
-    def log_message(self, *_words: object) -> None:
+    def log_message(self, *_terms: object) -> None:
         """Say nothing."""
 
 
@@ -275,11 +276,11 @@ def test_a_flood_and_dead_readers_delay_no_others(play: Stage, backend: Backends
         tab = browser.visit(page_of(watch), 1280)
         becomes(lambda: lanes(tab)["web"][0] == "serving", watch)
         host, _, number = page_of(watch)[7:-1].rpartition(":")
-        words = (b"", b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HT", b"\0\r\n\r\n")
+        terms = (b"", b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HT", b"\0\r\n\r\n")
         for count in range(300):
-            client = stack.enter_context(socket.create_connection((host, int(number)), timeout=PATIENCE))
+            client = stack.enter_context(socket.create_connection((host, int(number)), timeout=TIMEOUT))
             with suppress(OSError):
-                client.sendall(words[count % 4])
+                client.sendall(terms[count % 4])
         play.write("more.yaml", service("more", port(8080, web.port)))
         becomes(lambda: lanes(tab)["more"][0] == "serving", watch)
         assert len(list((play.root / f"/proc/{watch.process.pid}/fd").iterdir())) < 200

@@ -80,14 +80,14 @@ def test_occupied_port_is_mapped_to_another_number(play: Stage, backend: Callabl
     web = backend("web")
     play.write("web.yaml", service("web", port(stranger.port, web.port)))
     report = play.run("preview", "--format", "json").json
-    (told,) = report["services"][0]["after"]["ports"]
+    (reported,) = report["services"][0]["after"]["ports"]
     play.up()
     (number,) = mapped(play)["n/web"]
-    assert told["mapped"] == number != stranger.port
+    assert reported["mapped"] == number != stranger.port
     assert ask(LOCALHOST, number) == "web: hello"
     assert ask(LOCALHOST, stranger.port) == "stranger: hello"
-    again = play.run("preview", "--format", "json").json
-    assert [each["change"] for each in again["services"]] == ["unchanged"]
+    retry = play.run("preview", "--format", "json").json
+    assert [each["change"] for each in retry["services"]] == ["unchanged"]
 
 
 def test_mapped_port_of_another_stack_is_not_taken(play: Stage, free: int, backend: Callable[..., Backend]) -> None:
@@ -120,8 +120,8 @@ def test_an_ingress_beside_a_service_has_a_number_of_its_own(
         numbers = {row["kind"]: row["ports"][0]["mapped"] for row in play.run("status", "--json").json}
         assert sorted(number == free for number in numbers.values()) == [False, True]
         at = numbers["ingressclasses"]
-        status, told = get(LOCALHOST, "/", f"a.test:{at}", at)
-        assert (status, "shop" in told) == (200, True)
+        status, reported = get(LOCALHOST, "/", f"a.test:{at}", at)
+        assert (status, "shop" in reported) == (200, True)
         assert ask(LOCALHOST, numbers["services"]) == "web: hello"
 
 
@@ -131,10 +131,10 @@ def test_gc_removes_port_claims_of_a_lost_state(play: Stage, free: int, backend:
     play.write("web.yaml", service("web", port(free, web.port)))
     play.up()
     (claim,) = Ledger(play.state_home / "ledger").claims()
-    gone = replace(claim.owner, service=claim.owner.service._replace(name="gone"))
+    removed = replace(claim.owner, service=claim.owner.service._replace(name="gone"))
     ports = (claim.ports[0]._replace(number=FIRST),)
-    Ledger(play.state_home / "ledger").claim(claim.address, gone, ports=ports)
+    Ledger(play.state_home / "ledger").claim(claim.address, removed, ports=ports)
     listed = play.run("--json", "gc").json
-    assert [row["what"] for row in listed] == [f"{LOCALHOST}/{gone.service}"]
+    assert [row["what"] for row in listed] == [f"{LOCALHOST}/{removed.service}"]
     assert play.run("gc", "--yes").code == 0
     assert Ledger(play.state_home / "ledger").claims() == (claim,)

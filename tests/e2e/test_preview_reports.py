@@ -18,9 +18,9 @@ pytestmark = pytest.mark.envoy
 TYPES = ("LoadBalancer", "Proxy", "LoopbackAddress", "Reachable", "ProxyConfig", "EnvoyProcess")
 
 
-def report(play: Stage, *words: str) -> dict[str, Any]:
+def report(play: Stage, *terms: str) -> dict[str, Any]:
     """Return the report of a preview."""
-    done = play.run("preview", "--format", "json", *words)
+    done = play.run("preview", "--format", "json", *terms)
     assert done.err == ""
     document: dict[str, Any] = done.json
     return document
@@ -72,15 +72,15 @@ def test_up_changes_exactly_what_the_preview_report_showed(
     for _ in range(4):
         play.write("all.yaml", *edited(play, dice, server))
         before = play.files()
-        told = report(play)
+        reported = report(play)
         assert play.files() == before
-        promised = {key(s): s["after"]["addresses"] for s in told["services"] if s["after"]}
-        loud = {key(s) for s in told["services"] if s["change"] not in {"unchanged", "rejected"}}
+        promised = {key(s): s["after"]["addresses"] for s in reported["services"] if s["after"]}
+        loud = {key(s) for s in reported["services"] if s["change"] not in {"unchanged", "rejected"}}
         done = play.run("up", "--yes", "--json")
         assert touched(done.json["steps"]) == loud, seed
         assert deployed(play) == promised
         # An address is free for another Service only once it is released: who waited for one gets it at the next run.
-        waited = {key(s) for s in told["services"] if s["problems"]}
+        waited = {key(s) for s in reported["services"] if s["problems"]}
         after = {key(s): s["change"] for s in report(play)["services"]}
         assert {change for name, change in after.items() if name not in waited} <= {"unchanged"}
         assert {after[name] for name in waited} <= {"rejected", "added"}
@@ -99,9 +99,9 @@ def pair(play: Stage, backend: Callable[..., Backend]) -> Stage:
 def test_a_killed_proxy_is_reported_as_repaired(pair: Stage) -> None:
     """Nothing is declared differently, but `up` would start it again; after that nothing is to be done."""
     os.kill(pair.pids()["n/a"], signal.SIGKILL)
-    told = {row["name"]: row for row in report(pair)["services"]}
-    assert {name: row["change"] for name, row in told.items()} == {"a": "repaired", "b": "unchanged"}
-    (difference,) = told["a"]["differences"]
+    reported = {row["name"]: row for row in report(pair)["services"]}
+    assert {name: row["change"] for name, row in reported.items()} == {"a": "repaired", "b": "unchanged"}
+    (difference,) = reported["a"]["differences"]
     assert difference["what"] == "resources"
     assert any("EnvoyProcess" in text for text in difference["after"])
     pair.up()

@@ -15,7 +15,7 @@ from locallb.sources.manifests.source import Manifests
 from tests.e2e.support import Stage, node, port, service
 
 TARGET = ("--target", "a")
-LOOKING = (("preview",), ("preview", *TARGET), ("preview", "--format", "json"), ("status",))
+SEARCHING = (("preview",), ("preview", *TARGET), ("preview", "--format", "json"), ("status",))
 CHANGING = (("up", "--yes"), ("up", *TARGET, "--yes"), ("refresh", "--yes"), ("destroy", "--yes"), ("gc", "--yes"))
 
 
@@ -50,14 +50,14 @@ def deployed(play: Stage) -> Stage:
 
 
 @pytest.mark.envoy
-@pytest.mark.parametrize("words", [*LOOKING, *CHANGING], ids=" ".join)
-def test_no_command_reads_anything_twice(deployed: Stage, reads: Counter[str], words: tuple[str, ...]) -> None:
+@pytest.mark.parametrize("terms", [*SEARCHING, *CHANGING], ids=" ".join)
+def test_no_command_reads_anything_twice(deployed: Stage, reads: Counter[str], terms: tuple[str, ...]) -> None:
     """And who shows a plan has read both sources."""
     reads.clear()
-    done = deployed.run(*words)
+    done = deployed.run(*terms)
     assert done.code == 0, done.err
     assert {what: times for what, times in reads.items() if times > 1} == {}
-    assert words[0] in {"destroy", "gc"} or {"source c", "source d", "host"} <= reads.keys()
+    assert terms[0] in {"destroy", "gc"} or {"source c", "source d", "host"} <= reads.keys()
 
 
 @pytest.mark.envoy
@@ -71,13 +71,13 @@ def test_the_doctor_reads_no_source_twice(deployed: Stage, reads: Counter[str]) 
 @pytest.mark.envoy
 def test_targeted_update_stores_what_it_read_and_a_preview_does_not(deployed: Stage) -> None:
     """As the program itself stores what it reads."""
-    kept = deployed.root / ".state" / "locallb" / "dev" / "c.json"
-    before = kept.read_text()
+    retained = deployed.root / ".state" / "locallb" / "dev" / "c.json"
+    before = retained.read_text()
     deployed.write("a.yaml", node(), service("a", port(8080, 30081)))
     assert deployed.run("preview", *TARGET).code == 0
-    assert kept.read_text() == before
+    assert retained.read_text() == before
     assert deployed.run("up", *TARGET, "--yes").code == 0
-    assert "30081" in kept.read_text()
+    assert "30081" in retained.read_text()
 
 
 @pytest.mark.envoy

@@ -47,10 +47,10 @@ def test_a_renamed_project_is_the_same_one() -> None:
             assert len(envoys(home)) == 1
         finally:
             destroyed = renamed.run("destroy", "--yes")
-            left = envoys(home)
+            remaining = envoys(home)
             renamed.root.rename(made.root)
             shutil.rmtree(home)
-        assert (destroyed.code, left) == (0, [])
+        assert (destroyed.code, remaining) == (0, [])
 
 
 def call(play: Stage, name: str) -> None:
@@ -65,10 +65,10 @@ def test_a_project_under_another_name_is_refused_by_every_command(play: Stage) -
     call(play, "new")
     for command in COMMANDS:
         done = play.run(*command.split())
-        told = " ".join(done.err.split())
+        reported = " ".join(done.err.split())
         assert done.code == 1, command
-        assert "is deployed as project 'local-lb'" in told, command
-        assert f"Write `name: local-lb` into {play.root}/Pulumi.yaml again" in told, command
+        assert "is deployed as project 'local-lb'" in reported, command
+        assert f"Write `name: local-lb` into {play.root}/Pulumi.yaml again" in reported, command
     doctor = play.run("doctor", "--json")
     assert any("is deployed as project 'local-lb'" in finding["text"] for finding in doctor.json["findings"])
     assert (state(play), envoys(play.root), served(play)) == (before, pids, "web: hello")
@@ -106,14 +106,14 @@ def test_stack_deployed_under_two_project_names_can_be_destroyed_under_one(play:
 def test_other_projects_in_the_backend_are_not_taken_for_a_renamed_one(play: Stage, tmp_path: Path) -> None:
     """A backend in a home directory has states of many projects, of local-lb and of others."""
     text = state(play).decode().replace(str(play.root), str(tmp_path))
-    for name, words in {
+    for name, terms in {
         "elsewhere": text,
         "empty": "",
         "other": '{"checkpoint": {"latest": {"resources": []}}}',
     }.items():
         path = play.root / ".state/.pulumi/stacks" / name / "dev.json"
         path.parent.mkdir()
-        path.write_text(words)
+        path.write_text(terms)
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
     shutil.rmtree(play.root / ".state/.pulumi/stacks/elsewhere")
 
@@ -123,11 +123,11 @@ def test_a_project_that_is_gone_is_no_earlier_name_of_those_that_share_its_backe
 
     All of them have a stack `dev`.
     """
-    mine, gone = tmp_path / "mine", tmp_path / "gone"
-    resource = {"type": ADDRESS, "inputs": {"owner": {"root": str(gone)}}, "outputs": {}}
-    told = json.dumps({"checkpoint": {"latest": {"resources": [resource]}}})
+    mine, removed = tmp_path / "mine", tmp_path / "gone"
+    resource = {"type": ADDRESS, "inputs": {"owner": {"root": str(removed)}}, "outputs": {}}
+    reported = json.dumps({"checkpoint": {"latest": {"resources": [resource]}}})
     for backend, earlier in ((tmp_path / "home", []), (mine / ".state", ["one"])):
         stacks = backend / ".pulumi/stacks"
         (stacks / "one").mkdir(parents=True)
-        (stacks / "one/dev.json").write_text(told)
+        (stacks / "one/dev.json").write_text(reported)
         assert earlier_names(Home("two", "dev", str(mine)), stacks / "two/dev.json") == earlier

@@ -139,14 +139,14 @@ def test_changed_count_of_shared_proxies_keeps_all_addresses_serving(
     """By `up`."""
     server = backend("one")
     play.write("all.yaml", node(), *(service(name, port(8080, server.port)) for name in "abcd"))
-    known: dict[str, str] = {}
+    existing: dict[str, str] = {}
     for count in (2, 1, 3):
         play.configure(proxies={"mode": "shared", "count": count})
         play.up()
         assert len(envoys(play.root)) == count
-        known = known or play.addresses()
-        assert play.addresses() == known
-        assert {ask(address, 8080) for address in known.values()} == {"one: hello"}
+        existing = existing or play.addresses()
+        assert play.addresses() == existing
+        assert {ask(address, 8080) for address in existing.values()} == {"one: hello"}
 
 
 @pytest.mark.parametrize(("before", "after"), [(SHARED, "per-service"), ("per-service", SHARED)])
@@ -209,9 +209,9 @@ def test_gc_removes_shared_proxies_of_a_lost_state(pair: tuple[Stage, Backend]) 
     play, _ = pair
     for path in (play.root / ".state").glob(".pulumi/stacks/local-lb/dev.json*"):
         path.unlink()
-    left = play.run("gc", "--json").json
-    assert sorted(leftover["sort"] for leftover in left) == ["address", "address", "proxy"]
-    assert any(leftover["owner"].startswith("shared-1 of local-lb/dev") and leftover["ours"] for leftover in left)
+    remaining = play.run("gc", "--json").json
+    assert sorted(leftover["sort"] for leftover in remaining) == ["address", "address", "proxy"]
+    assert any(leftover["owner"].startswith("shared-1 of local-lb/dev") and leftover["ours"] for leftover in remaining)
     assert play.run("gc", "--yes").code == 0
     assert envoys(play.root) == []
 
@@ -236,7 +236,7 @@ def test_the_watch_loop_keeps_proxies_of_the_stack_too(
         play.write("all.yaml", node(), service("b", port(8080, server.port)))
         becomes(lambda: ask(play.addresses()["n/b"], 8080) == "one: hello", watch)
         becomes(lambda: "n/a" not in play.addresses(), watch)
-    assert "Traceback" not in watch.told()
+    assert "Traceback" not in watch.reported()
 
 
 @pytest.mark.slow
@@ -255,14 +255,14 @@ def test_after_a_kill_one_more_run_converges(
         command = "destroy" if number % 5 == 4 else "up"
         kill_in_the_middle(play, command, moment.uniform(STARTUP, LONGEST))
         done = play.run("up", "--yes")
-        told = f"seed {seed}, kill {number} of {command}: {done.out}{done.err}"
-        assert done.code == 0, told
+        reported = f"seed {seed}, kill {number} of {command}: {done.out}{done.err}"
+        assert done.code == 0, reported
         at = play.addresses()
-        assert set(at) == {f"n/{name}" for name in names}, told
-        assert len(envoys(play.root)) == processes[len(names)], told
-        assert {ask(address, 8080) for address in at.values()} == {"one: hello"}, told
-        assert [leftover for leftover in play.run("gc", "--json").json if leftover["ours"]] == [], told
-        assert play.run("preview", "--expect-no-changes").code == 0, told
+        assert set(at) == {f"n/{name}" for name in names}, reported
+        assert len(envoys(play.root)) == processes[len(names)], reported
+        assert {ask(address, 8080) for address in at.values()} == {"one: hello"}, reported
+        assert [leftover for leftover in play.run("gc", "--json").json if leftover["ours"]] == [], reported
+        assert play.run("preview", "--expect-no-changes").code == 0, reported
     assert play.run("destroy", "--yes").code == 0
     assert envoys(play.root) == []
     assert list((play.state_home / "ledger").iterdir()) == []

@@ -43,14 +43,14 @@ def kube_proxy(address: str) -> Iterator[None]:
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *_words: object) -> None:
+        def log_message(self, *_terms: object) -> None:
             """Say nothing."""
 
     with in_thread(QuietServer((address, KUBE_PROXY_PORT), Healthy)):
         yield
 
 
-def told(play: Stage, name: str = "web") -> tuple[str, str]:
+def reported(play: Stage, name: str = "web") -> tuple[str, str]:
     """Return the state and the reason of a Service."""
     row = play.status()[f"n/{name}"]
     return row["state"], row["reason"]
@@ -60,12 +60,12 @@ def test_port_serves_once_a_backend_takes_connections_and_no_longer(both: Stage,
     """Nothing else changes: the address, the proxy, the other Service."""
     both.up()
     addresses, pids = both.addresses(), both.pids()
-    assert (told(both), told(both, "fine")) == (DOWN, ("serving", ""))
+    assert (reported(both), reported(both, "fine")) == (DOWN, ("serving", ""))
     assert f"its backend {both.at(40)}:{PORT} takes no connection" in both.status()["n/web"]["message"]
     opened = backend("web", both.at(40), PORT)
-    becomes(lambda: told(both) == ("serving", ""))
+    becomes(lambda: reported(both) == ("serving", ""))
     opened.close()
-    becomes(lambda: told(both) == DOWN)
+    becomes(lambda: reported(both) == DOWN)
     assert both.run("up", "--yes", "--expect-no-changes").code == 0
     assert (both.addresses(), both.pids()) == (addresses, pids)
 
@@ -74,17 +74,17 @@ def test_shared_proxy_tells_of_each_service_by_itself(both: Stage) -> None:
     """Both are in one Envoy."""
     both.configure(proxies="shared")
     both.up()
-    assert (told(both), told(both, "fine")) == (DOWN, ("serving", ""))
+    assert (reported(both), reported(both, "fine")) == (DOWN, ("serving", ""))
 
 
 def test_watch_tells_when_backends_go_and_come(both: Stage, backend: Backends) -> None:
     """In its log and its metrics, without a change of any object."""
     down = 'locallb_service_problems{reason="BackendsDown"} 1.0'
     with watching(both, "--metrics", "127.0.0.1:0") as watch:
-        becomes(lambda: "degraded BackendsDown: c/n/web port 8080/TCP: its backend" in watch.told(), watch)
+        becomes(lambda: "degraded BackendsDown: c/n/web port 8080/TCP: its backend" in watch.reported(), watch)
         becomes(lambda: down in get(watch, "/metrics")[1], watch)
         backend("web", both.at(40), PORT)
-        becomes(lambda: "serving: c/n/web" in watch.told(), watch)
+        becomes(lambda: "serving: c/n/web" in watch.reported(), watch)
         becomes(lambda: 'locallb_services{state="serving"} 2.0' in get(watch, "/metrics")[1], watch)
 
 
@@ -101,11 +101,11 @@ def test_node_port_behind_a_working_kube_proxy_is_tried_once_a_client_failed(
         (address,) = play.addresses().values()
         with suppress(ConnectionError), socket.create_connection((address, 8080), 10) as client:
             client.recv(1)
-        becomes(lambda: told(play) == DOWN)
+        becomes(lambda: reported(play) == DOWN)
         opened = backend("web", at, PORT)
-        becomes(lambda: told(play) == ("serving", ""))
+        becomes(lambda: reported(play) == ("serving", ""))
         opened.close()
-        becomes(lambda: told(play) == DOWN)
+        becomes(lambda: reported(play) == DOWN)
 
 
 def test_cluster_is_told_when_backends_go_and_come(play: Stage, backend: Backends, tmp_path: Path) -> None:
@@ -123,7 +123,10 @@ def test_cluster_is_told_when_backends_go_and_come(play: Stage, backend: Backend
             return entry["ip"], condition["status"], condition["reason"]
 
         def warned() -> bool:
-            return any(told["type"] == "Warning" and told["note"].startswith("BackendsDown: ") for told in api.told)
+            return any(
+                reported["type"] == "Warning" and reported["note"].startswith("BackendsDown: ")
+                for reported in api.reported
+            )
 
         def fails(address: str) -> None:
             with suppress(ConnectionError), socket.create_connection((address, 8080), 10) as client:

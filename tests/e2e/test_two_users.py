@@ -158,9 +158,9 @@ def test_a_claim_of_what_another_has_claimed_meanwhile_is_planned_again(
 
     beaten_once(monkeypatch, take)
     check(up(pair.one))
-    taken = {str(claim.address) for claim in ledger.claims() if claim.owner.home.root == str(pair.other.root)}
-    assert taken
-    assert not {*addresses(pair.one).values()} & taken
+    claimed = {str(claim.address) for claim in ledger.claims() if claim.owner.home.root == str(pair.other.root)}
+    assert claimed
+    assert not {*addresses(pair.one).values()} & claimed
 
 
 @pytest.mark.slow

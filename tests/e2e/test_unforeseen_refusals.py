@@ -53,7 +53,7 @@ def address_of(play: Stage, name: str = "web") -> str:
     return str({row["name"]: row["addresses"][0] for row in rows if row["state"] == "serving"}[name])
 
 
-def is_told(play: Stage, name: str) -> bool:
+def is_reported(play: Stage, name: str) -> bool:
     """Return whether a plan that is made now says that Envoy refused an object."""
     done = play.run("preview")
     return any(name in line and CAUSE in line for line in (done.out + done.err).splitlines())
@@ -118,7 +118,7 @@ def test_watch_serves_a_gateway_whatever_comes_and_goes(cluster: Stage) -> None:
         with Client(address_of(cluster)) as client:
             for number, mistake in enumerate([*unforeseen.ROUTES, "lost"]):
                 cluster.write("bad.yaml", bad_route(mistake, f"bad{number}"))
-                becomes(lambda name=f"bad{number}": is_told(cluster, f"HTTPRoute shop/{name}"), watch)  # type: ignore[misc]
+                becomes(lambda name=f"bad{number}": is_reported(cluster, f"HTTPRoute shop/{name}"), watch)  # type: ignore[misc]
                 other = route(rule("/", backends=[backend("one")]), name="other", hostnames=[f"o{number}.test"])
                 cluster.write("other.yaml", other)
                 host = f"o{number}.test"
@@ -126,8 +126,8 @@ def test_watch_serves_a_gateway_whatever_comes_and_goes(cluster: Stage) -> None:
         assert set(client.answers) == {"200 one"}
     before = cluster.pids()
     with watching(cluster) as watch:
-        becomes(lambda: "converged" in watch.told(), watch)
-        assert "failed" not in watch.told()
+        becomes(lambda: "converged" in watch.reported(), watch)
+        assert "failed" not in watch.reported()
         assert get(address_of(cluster)) == GOOD
     assert cluster.pids() == before
 

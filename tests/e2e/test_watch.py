@@ -68,12 +68,12 @@ def test_watch_takes_over_processes_of_up_unchanged(play: Stage, backend: Backen
     before, address = play.pids(), play.addresses()["n/web"]
     for number in (signal.SIGTERM, signal.SIGINT):
         with watching(play) as watch:
-            becomes(lambda: "converged" in watch.told(), watch)
-            assert "checked" in watch.told()
-            assert "updated" not in watch.told()
+            becomes(lambda: "converged" in watch.reported(), watch)
+            assert "checked" in watch.reported()
+            assert "updated" not in watch.reported()
             play.write("other.yaml", service(f"other-{number}", port(8080, web.port)))
             becomes(partial(_runs, play, f"n/other-{number}"), watch)
-            assert watch.stop(number) == 0, watch.told()
+            assert watch.stop(number) == 0, watch.reported()
     assert answers(address, 8080, "web")
     assert play.pids().items() >= before.items()
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
@@ -128,7 +128,7 @@ def test_an_editor_a_checkout_a_swap_and_a_broken_file(play: Stage, backend: Bac
         becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
         address = play.addresses()["n/web"]
         text("{ broken")  # half of an editor's save
-        becomes(lambda: "web.yaml" in watch.told(), watch)
+        becomes(lambda: "web.yaml" in watch.reported(), watch)
         assert answers(address, 8080, "web")
         text(source.replace("8080", "8082"))
         becomes(lambda: answers(address, 8082, "web"), watch)
@@ -149,9 +149,9 @@ def test_an_editor_a_checkout_a_swap_and_a_broken_file(play: Stage, backend: Bac
         assert play.addresses()["n/web"] == address
 
 
-def _git(play: Stage, *words: str) -> None:
+def _git(play: Stage, *terms: str) -> None:
     identity = ["-c", "user.name=t", "-c", "user.email=t@example.org"]
-    subprocess.run(["git", *identity, *words], cwd=play.root, check=True, stdin=subprocess.DEVNULL)
+    subprocess.run(["git", *identity, *terms], cwd=play.root, check=True, stdin=subprocess.DEVNULL)
 
 
 def test_service_that_cannot_be_served_delays_no_other_and_is_retried(play: Stage, backend: Backends) -> None:
@@ -162,16 +162,16 @@ def test_service_that_cannot_be_served_delays_no_other_and_is_retried(play: Stag
     address = play.addresses()["n/web"]
     os.kill(play.pids()["n/web"], signal.SIGKILL)
     becomes(lambda: refused(address, 8080))
-    taken = Backend("taken", address, 8080)
+    claimed = Backend("taken", address, 8080)
     try:
         with watching(play) as watch:
             play.write("other.yaml", service("other", port(8080, web.port)))
             becomes(lambda: answers(play.addresses()["n/other"], 8080, "web"), watch)
             assert answers(address, 8080, "taken")
-            taken.close()
+            claimed.close()
             becomes(lambda: answers(address, 8080, "web"), watch)
     finally:
-        taken.close()
+        claimed.close()
 
 
 def test_a_changed_configuration_is_taken_and_a_broken_one_changes_nothing(play: Stage, backend: Backends) -> None:
@@ -182,7 +182,7 @@ def test_a_changed_configuration_is_taken_and_a_broken_one_changes_nothing(play:
         becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
         before = play.addresses()["n/web"]
         play.configure(pools=[{"name": "p", "addresses": ["no address"]}])
-        becomes(lambda: "no address" in watch.told(), watch)
+        becomes(lambda: "no address" in watch.reported(), watch)
         assert answers(before, 8080, "web")
         play.configure(pools=[{"name": "p", "addresses": ["127.78.0.0/28"]}])
         becomes(lambda: answers(play.addresses()["n/web"], 8080, "web") and play.addresses()["n/web"] != before, watch)
@@ -216,10 +216,10 @@ def test_while_a_command_holds_the_lock_the_loop_says_so_once_and_goes_on_after_
             lock = lock_of(play, command.pid)
             play.write("more.yaml", service("more", port(8080, web.port)))
             becomes(lambda: _failures(watch) >= 3, watch)
-            assert watch.told().count("is locked since") == 1
+            assert watch.reported().count("is locked since") == 1
             lock.unlink()
             becomes(lambda: answers(play.addresses()["n/more"], 8080, "web"), watch)
-            becomes(lambda: "no longer: " in watch.told(), watch)
+            becomes(lambda: "no longer: " in watch.reported(), watch)
         finally:
             command.kill()
             command.wait()
@@ -259,7 +259,7 @@ def test_files_changed_by_others_are_restored_by_watch(play: Stage, backend: Bac
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
     with watching(play) as watch:
         becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
-        becomes(lambda: "converged" in watch.told(), watch)
+        becomes(lambda: "converged" in watch.reported(), watch)
         address, before = play.addresses()["n/web"], play.pids()
         pattern, change = FILES[harm]
         paths = list(play.state_home.glob(pattern))
@@ -269,7 +269,7 @@ def test_files_changed_by_others_are_restored_by_watch(play: Stage, backend: Bac
         watch.process.send_signal(signal.SIGHUP)
         becomes(lambda: [path.read_bytes() for path in paths] == texts, watch)
         becomes(lambda: answers(address, 8080, "web"), watch)
-        becomes(lambda: "because of drift" in watch.told(), watch)
+        becomes(lambda: "because of drift" in watch.reported(), watch)
     assert play.pids() == before
     assert play.addresses()["n/web"] == address
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
@@ -281,7 +281,7 @@ def test_a_file_that_cannot_be_repaired_is_reported_and_repaired_once_it_can_be(
     play.write("base.yaml", node(), service("web", port(8080, web.port)), service("api", port(8080, web.port)))
     with watching(play) as watch:
         becomes(lambda: set(play.pids()) == {"n/web", "n/api"}, watch)
-        becomes(lambda: "converged" in watch.told(), watch)
+        becomes(lambda: "converged" in watch.reported(), watch)
         blocked, removed = sorted(play.state_home.glob("proxies/*/lds.json"))
         text = blocked.read_text()
         for path in (blocked, removed):
@@ -289,11 +289,11 @@ def test_a_file_that_cannot_be_repaired_is_reported_and_repaired_once_it_can_be(
         blocked.mkdir()
         watch.process.send_signal(signal.SIGHUP)
         becomes(removed.exists, watch)
-        becomes(lambda: f"{blocked} can't be" in watch.told(), watch)
+        becomes(lambda: f"{blocked} can't be" in watch.reported(), watch)
         assert all(answers(address, 8080, "web") for address in play.addresses().values())
         blocked.rmdir()
         becomes(lambda: blocked.read_text() == text, watch)
-        assert "Traceback" not in watch.told()
+        assert "Traceback" not in watch.reported()
 
 
 def test_a_new_spare_starts_by_itself_behind_whatever_changes(play: Stage, backend: Backends) -> None:
@@ -310,5 +310,5 @@ def test_a_new_spare_starts_by_itself_behind_whatever_changes(play: Stage, backe
             play.write("web.yaml", service("web", port(8080, web.port), port(number, web.port)))
             becomes(partial(answers, address, number, "web"), watch)
         becomes(partial(_runs, play, "/spare-2"), watch)
-        becomes(lambda: "updated spare-2" in watch.told(), watch)
-        assert watch.told().index("updated c/n/web") < watch.told().index("updated spare-2")
+        becomes(lambda: "updated spare-2" in watch.reported(), watch)
+        assert watch.reported().index("updated c/n/web") < watch.reported().index("updated spare-2")

@@ -26,7 +26,7 @@ import pytest
 
 from locallb.cli.arguments import parse
 from tests.e2e.support import CHECKOUT, Backend, Stage, node, port, service
-from tests.e2e.watching import PATIENCE, Watch, answers, becomes, get, is_alive, watching
+from tests.e2e.watching import TIMEOUT, Watch, answers, becomes, get, is_alive, watching
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 Backends = Callable[..., Backend]
@@ -42,16 +42,16 @@ def test_lines_metrics_and_health_and_a_stop_that_stops_nothing(play: Stage, bac
         becomes(lambda: 'locallb_services{state="serving"} 1.0' in get(watch, "/metrics")[1], watch)
         assert "locallb_proxies_answering 1.0" in get(watch, "/metrics")[1]
         address, pid = play.addresses()["n/web"], play.pids()["n/web"]
-        assert watch.stop() == 0, watch.told()
-    told = [line.split(" ", 1)[1] for line in watch.told().splitlines()]
-    heads = [head for head, _ in groupby(line.split()[0] for line in told if "warning" not in line)]
+        assert watch.stop() == 0, watch.reported()
+    reported = [line.split(" ", 1)[1] for line in watch.reported().splitlines()]
+    heads = [head for head, _ in groupby(line.split()[0] for line in reported if "warning" not in line)]
     assert heads[:4] == [  # it plans again where something comes during the first update
         "watching",
         "planned",
         "updated",
         "converged:",
     ]
-    assert told[-1] == "stopped; what serves goes on serving"
+    assert reported[-1] == "stopped; what serves goes on serving"
     assert answers(address, 8080, "web")
     assert is_alive(pid)
 
@@ -60,11 +60,11 @@ def test_json_lines_are_objects_with_stable_heads(play: Stage) -> None:
     """Each line is one object, also those about what can't be served and what can't be read."""
     play.write("base.yaml", node(), service("web", port(80, 31000)), service("sctp", port(7, 31001, "SCTP")))
     with watching(play, "--json") as watch:
-        becomes(lambda: '"converged"' in watch.told(), watch)
+        becomes(lambda: '"converged"' in watch.reported(), watch)
         (play.manifests / "broken.yaml").write_text("{ \x1b[31m\u202e broken")
-        becomes(lambda: '"complaint"' in watch.told(), watch)
+        becomes(lambda: '"complaint"' in watch.reported(), watch)
         watch.stop()
-    records = [json.loads(line) for line in watch.told().splitlines()]
+    records = [json.loads(line) for line in watch.reported().splitlines()]
     assert all({"time", "level", "event", "stack"} <= record.keys() for record in records)
     assert {"started", "planned", "service", "complaint", "stopped"} <= {record["event"] for record in records}
     rejected = {record["service"]: record["reason"] for record in records if record["event"] == "service"}
@@ -76,7 +76,7 @@ def supervisor(play: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.
     """Listen as systemd does."""
     place = play.root / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
-        listener.settimeout(PATIENCE)
+        listener.settimeout(TIMEOUT)
         listener.bind(str(place))
         monkeypatch.setenv("NOTIFY_SOCKET", str(place))
         monkeypatch.setenv("WATCHDOG_USEC", "400000")
@@ -115,7 +115,7 @@ def test_a_supervisor_hears_ready_reloading_and_stopping(
 PATIENT = """\
 import sys
 from locallb.watch.marks import silence
-silence.PATIENCE = silence.PATIENCE_AT_WORK = 3600.0
+silence.TIMEOUT = silence.BUSY_TIMEOUT = 3600.0
 from locallb.cli import main
 sys.exit(main())
 """
@@ -130,16 +130,16 @@ def test_a_stop_in_the_midst_of_slow_operations_leaves_a_valid_state(play: Stage
     address, pid = play.addresses()["n/keeper"], play.pids()["n/web"]
     for signals in ([signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]):
         with contextlib.closing(Watch(play, program=[sys.executable, "-c", PATIENT])) as watch:
-            becomes(lambda: "converged" in watch.told(), watch)
-            before = watch.told()
+            becomes(lambda: "converged" in watch.reported(), watch)
+            before = watch.reported()
             os.kill(pid, signal.SIGSTOP)
             try:
                 ports = [port(8080 + number, web.port) for number in range(1 + len(signals))]
                 play.write("base.yaml", node(), service("web", *ports), service("keeper", port(8080, web.port)))
-                becomes(partial(_is_told, watch, "1 to do", before), watch)
+                becomes(partial(_is_reported, watch, "1 to do", before), watch)
                 for sent in signals:
                     watch.process.send_signal(sent)
-                assert watch.process.wait(PATIENCE) in ({130} if len(signals) > 1 else {0, 130})
+                assert watch.process.wait(TIMEOUT) in ({130} if len(signals) > 1 else {0, 130})
             finally:
                 os.kill(pid, signal.SIGCONT)
         assert answers(address, 8080, "web")
@@ -149,8 +149,8 @@ def test_a_stop_in_the_midst_of_slow_operations_leaves_a_valid_state(play: Stage
         assert answers(play.addresses()["n/web"], 8080 + len(signals), "web")
 
 
-def _is_told(watch: Watch, words: str, before: str) -> bool:
-    return words in watch.told().removeprefix(before)
+def _is_reported(watch: Watch, terms: str, before: str) -> bool:
+    return terms in watch.reported().removeprefix(before)
 
 
 @pytest.mark.parametrize("place", ["0.0.0.0:9477", "192.0.2.1:9477", "localhost:9477"])
@@ -186,7 +186,7 @@ def test_a_reader_that_goes_away_ends_the_watch_and_nothing_else(play: Stage, ba
         process.stdout.close()
         play.write("more.yaml", service("more", port(8080, web.port)))
         assert "standard output was closed" in process.stderr.read()
-        assert process.wait(PATIENCE) == 1
+        assert process.wait(TIMEOUT) == 1
     assert answers(play.addresses()["n/web"], 8080, "web")
 
 
@@ -215,15 +215,15 @@ class Terminal:
         """Give the terminal another size, as a window does."""
         fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
-    def shows(self, words: str) -> None:
+    def shows(self, terms: str) -> None:
         """Wait until the words are drawn; what was drawn before is forgotten."""
-        deadline = time.monotonic() + PATIENCE
-        while words not in self.text:
+        deadline = time.monotonic() + TIMEOUT
+        while terms not in self.text:
             assert time.monotonic() < deadline, self.text
             if select.select([self.master], [], [], 0.1)[0]:
                 with contextlib.suppress(OSError):
                     self.text += os.read(self.master, 65536).decode(errors="replace")
-        self.text = self.text.partition(words)[2]
+        self.text = self.text.partition(terms)[2]
 
 
 @pytest.fixture
@@ -249,7 +249,7 @@ def test_on_a_terminal_there_is_a_table_that_follows_its_size_and_leaves_no_trac
     terminal.shows("1 Service: 1…")
     os.write(terminal.master, b"\x03")
     terminal.shows("\x1b[?1049l")
-    assert terminal.process.wait(PATIENCE) == 0
+    assert terminal.process.wait(TIMEOUT) == 0
     assert answers(play.addresses()["n/web"], 8080, "web")
 
 
@@ -257,7 +257,7 @@ def test_a_terminal_that_goes_away_takes_the_watch_with_it(play: Stage, terminal
     """SIGHUP means reload, but not from a window that was closed."""
     terminal.shows("1 serving")
     os.close(terminal.master)
-    assert terminal.process.wait(PATIENCE) in {0, 1}
+    assert terminal.process.wait(TIMEOUT) in {0, 1}
     assert answers(play.addresses()["n/web"], 8080, "web")
 
 
@@ -277,7 +277,7 @@ def test_the_unit_for_systemd_runs_a_command_that_exists() -> None:
     """Its options are ours, its reload is our signal, and it ends nothing but the loop."""
     unit = (CHECKOUT / "deploy/locallb-watch@.service").read_text()
     lines = dict(line.split("=", 1) for line in unit.splitlines() if "=" in line and not line.startswith("#"))
-    words = shlex.split(lines["ExecStart"])
-    arguments = parse(words[1:])
-    assert (words[0], arguments.command, arguments.stack) == ("%h/local-lb/.venv/bin/locallb", "watch", "%i")
+    terms = shlex.split(lines["ExecStart"])
+    arguments = parse(terms[1:])
+    assert (terms[0], arguments.command, arguments.stack) == ("%h/local-lb/.venv/bin/locallb", "watch", "%i")
     assert (lines["Type"], lines["KillMode"], lines["ExecReload"]) == ("notify", "process", "/bin/kill -HUP $MAINPID")

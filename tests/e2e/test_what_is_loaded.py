@@ -31,9 +31,9 @@ sys.stderr.write("\\n" + json.dumps([code, sorted(sys.modules)]))
 """
 
 
-def loaded_by(play: Stage, *words: str) -> set[str]:
+def loaded_by(play: Stage, *terms: str) -> set[str]:
     """Run a command in a process of its own and return the modules that it has loaded, and the packages they are of."""
-    command = [sys.executable, "-c", RUN, "-C", str(play.root), *words]
+    command = [sys.executable, "-c", RUN, "-C", str(play.root), *terms]
     done = subprocess.run(command, check=True, capture_output=True, text=True, timeout=120)
     code, modules = json.loads(done.stderr.splitlines()[-1])
     assert not code, done.stdout + done.stderr
@@ -41,7 +41,7 @@ def loaded_by(play: Stage, *words: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "words",
+    "terms",
     [
         ["status"],
         ["status", "--json"],
@@ -52,21 +52,21 @@ def loaded_by(play: Stage, *words: str) -> set[str]:
     ],
     ids=" ".join,
 )
-def test_read_only_commands_load_neither_engine_nor_sdk_nor_clients(play: Stage, words: list[str]) -> None:
+def test_read_only_commands_load_neither_engine_nor_sdk_nor_clients(play: Stage, terms: list[str]) -> None:
     """They plan and query the proxies without them."""
     play.write("web.yaml", node(), service("web", port(80, 30_080)))
-    assert sorted(loaded_by(play, *words) & LEAST) == []
+    assert sorted(loaded_by(play, *terms) & LEAST) == []
 
 
 @pytest.mark.envoy
-@pytest.mark.parametrize("words", [["up", "--yes"], ["refresh", "--yes"], ["destroy", "--yes"]], ids=" ".join)
-def test_up_refresh_and_destroy_load_no_sdk_and_no_client(play: Stage, words: list[str]) -> None:
+@pytest.mark.parametrize("terms", [["up", "--yes"], ["refresh", "--yes"], ["destroy", "--yes"]], ids=" ".join)
+def test_up_refresh_and_destroy_load_no_sdk_and_no_client(play: Stage, terms: list[str]) -> None:
     """The standard program isn't run, and the stack has only manifests and processes."""
     play.write("web.yaml", node(), service("web", port(8080, 30_080)))
     play.up()
-    loaded = loaded_by(play, *words)
+    loaded = loaded_by(play, *terms)
     assert "locallb.engine.engine" in loaded
-    clients = CLIENTS - ({"docker"} if "destroy" in words else set())  # it looks for what the state doesn't know of
+    clients = CLIENTS - ({"docker"} if "destroy" in terms else set())  # it looks for what the state doesn't know of
     assert sorted(loaded & (SDK | SCREEN | clients | REPORTS | {"components", "locallb.watch"})) == []
 
 
@@ -105,16 +105,16 @@ def test_tracing_is_loaded_where_a_trace_is_to_be_continued(monkeypatch: pytest.
 
 
 def _converged(watch: Watch) -> bool:
-    return "converged" in watch.told()
+    return "converged" in watch.reported()
 
 
 @pytest.mark.envoy
 @pytest.mark.slow
 def test_a_watch_loads_its_live_page_only_where_it_is_asked_for(play: Stage) -> None:
     """No part of the page's room otherwise."""
-    for words, loads in (([], False), (["--page", "127.0.0.1:0"], True)):
-        with closing(Watch(play, "--plain", *words, program=[sys.executable, "-c", RUN])) as watch:
+    for terms, loads in (([], False), (["--page", "127.0.0.1:0"], True)):
+        with closing(Watch(play, "--plain", *terms, program=[sys.executable, "-c", RUN])) as watch:
             becomes(partial(_converged, watch), watch)
             assert watch.stop() == 0
-        code, modules = json.loads(watch.told().splitlines()[-1])
+        code, modules = json.loads(watch.reported().splitlines()[-1])
         assert (code, any(module.startswith("locallb.cli.page") for module in modules)) == (0, loads)

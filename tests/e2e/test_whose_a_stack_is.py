@@ -165,8 +165,8 @@ def test_a_copied_project_is_refused_by_every_command(play: Stage, copy: Stage, 
 
 def test_copied_project_becomes_independent_by_the_suggested_command(play: Stage, copy: Stage) -> None:
     """The command is in the sentence of the refusal."""
-    told = " ".join(copy.run("up", "--yes").err.split())
-    command = told[told.index("`rm ") + 1 :].partition("`")[0]
+    reported = " ".join(copy.run("up", "--yes").err.split())
+    command = reported[reported.index("`rm ") + 1 :].partition("`")[0]
     subprocess.run(shlex.split(command), check=True)
     (copy.root / ".state").mkdir(exist_ok=True)
     copy.up()
@@ -178,7 +178,7 @@ def test_copied_project_becomes_independent_by_the_suggested_command(play: Stage
 def test_destroy_is_refused_while_a_watch_would_undo_it(play: Stage) -> None:
     """It names the process; `--stop-watch` ends that first, and then all is gone and stays so."""
     with watching(play, "--plain") as watch:
-        becomes(lambda: "converged" in watch.told(), watch)
+        becomes(lambda: "converged" in watch.reported(), watch)
         done = play.run("destroy", "--yes")
         assert done.code == 1
         assert f"(pid {watch.process.pid})" in done.err

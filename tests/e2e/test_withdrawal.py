@@ -33,9 +33,9 @@ from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.state.held import HeldByState
 from locallb.sources.workspace import Workspace
 from locallb.watch.events import Converged, LoopEvent
+from locallb.watch.failures import outages
 from locallb.watch.loop import Loop
 from locallb.watch.marks import hangs
-from locallb.watch.troubles import outages
 from tests.e2e.support import Backend, Stage, node, port, service
 from tests.e2e.watching import answers, becomes
 
@@ -77,7 +77,7 @@ class Api:
         version = str(int(before["metadata"]["resourceVersion"]) + 1)
         metadata = {**before["metadata"], **patch["metadata"], "resourceVersion": version}
         self.services[name] = {**before, **patch, "metadata": metadata}
-        self.reasons += [told["reason"] for told in patch.get("status", {}).get("conditions", ())]
+        self.reasons += [reported["reason"] for reported in patch.get("status", {}).get("conditions", ())]
         return self.services[name]
 
     def create_event(self, _namespace: str, _body: object) -> None:
@@ -90,8 +90,8 @@ class Api:
 
     def serving(self, name: str) -> tuple[str, str]:
         """Return status and reason of our condition."""
-        (told,) = self.services[name]["status"]["conditions"]
-        return told["status"], told["reason"]
+        (reported,) = self.services[name]["status"]["conditions"]
+        return reported["status"], reported["reason"]
 
 
 @pytest.fixture
@@ -118,28 +118,28 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
         snapshot = Snapshot(session.home, read.services, nodes=read.nodes, host=host, access=access)
 
         def reading(_changes: object) -> SnapshotResult:
-            said = parse_objects(CLUSTER, api.services.values()).observed_statuses
-            return SnapshotResult(snapshot, observed_statuses=dict(said))
+            stated = parse_objects(CLUSTER, api.services.values()).observed_statuses
+            return SnapshotResult(snapshot, observed_statuses=dict(stated))
 
         world = SimpleNamespace(
             read=reading,
             stale=dict,
-            again=dict,
+            retry=dict,
             unready=lambda: False,
             updated=lambda: None,
-            surprised=lambda: None,
+            invalidated=lambda: None,
             stop=lambda: None,
         )
-        told: list[LoopEvent] = []
+        reported: list[LoopEvent] = []
         engine = session.engine(lambda _event: None)
         stack = session.project.stack_file("dev")
-        loop = Loop(session.home, engine, lambda: settings, stack, told.append, observe=observe)
+        loop = Loop(session.home, engine, lambda: settings, stack, reported.append, observe=observe)
         loop._planner._workspace = Workspace(session.home, settings, cache=cast("SnapshotCache", world))
         loop._planner.triggers.follow(settings)
         thread = threading.Thread(target=loop.run, daemon=True)
         running.append((loop, thread))
         thread.start()
-        becomes(lambda: any(isinstance(event, Converged) for event in told))
+        becomes(lambda: any(isinstance(event, Converged) for event in reported))
         return loop
 
     yield start

@@ -34,9 +34,9 @@ def server() -> Iterator[Bind]:
 
 def zoned(play: Stage, server: Bind, *, owner: str = "", takes: str = "", **more: object) -> None:
     """Have the stack write into the server's zone, with an owner of its own if one is given."""
-    told = {"server": f"127.0.0.1:{server.port}", "tsig": str(server.key), **({"owner": owner} if owner else {})}
-    told |= {"takeOver": takes} if takes else {}
-    dns = {"zones": [{"zone": ZONE, "rfc2136": told}], "template": False}
+    reported = {"server": f"127.0.0.1:{server.port}", "tsig": str(server.key), **({"owner": owner} if owner else {})}
+    reported |= {"takeOver": takes} if takes else {}
+    dns = {"zones": [{"zone": ZONE, "rfc2136": reported}], "template": False}
     play.configure(dns=dns, **more)
 
 
@@ -115,8 +115,8 @@ def test_names_of_external_dns_are_taken_over(play: Stage, backend: Callable[...
     play.up()
     assert play.run("preview", "--expect-no-changes").code == 0
     assert play.run("destroy", "--yes").code == 0
-    left = {name: values for name, values in server.records().items() if "other" not in str(name)}
-    assert left == before
+    remaining = {name: values for name, values in server.records().items() if "other" not in str(name)}
+    assert remaining == before
 
 
 def test_a_name_of_another_owner_fails_alone(play: Stage, backend: Callable[..., Backend], server: Bind) -> None:
@@ -161,7 +161,7 @@ def test_watch_repairs_removed_and_missed_dns_records(
         becomes(lambda: server.names() == planned(play) != {}, watch)
         server.stop(signal.SIGKILL)
         play.write("more.yaml", named("late", to, "late"))
-        becomes(lambda: "doesn't answer" in watch.told(), watch)
+        becomes(lambda: "doesn't answer" in watch.reported(), watch)
         server.start()
         becomes(lambda: f"late.{ZONE}" in server.names(), watch)
         by_hand(server, f"web.{ZONE}.")
@@ -222,7 +222,7 @@ def test_hundreds_of_names_under_kills(play: Stage, backend: Callable[..., Backe
         becomes(lambda: len(planned(play)) == SERVICES * EACH, watch)
         with contextlib.suppress(AssertionError):  # the difference says more
             becomes(lambda: server.names() == planned(play), watch)
-        assert server.names() == planned(play), watch.told()
+        assert server.names() == planned(play), watch.reported()
     assert {name: server.records()[f"{name}.{ZONE}"] for name in foreign} == foreign
     assert server.serial() > serial
     play.write("all.yaml", node())

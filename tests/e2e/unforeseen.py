@@ -58,13 +58,13 @@ def _bound_at(listener: _Made, spec: Any) -> _Made:  # noqa: ANN401 - of the mod
 def mistakes() -> Iterator[None]:
     """Make mistakes as Envoy's configuration is rendered."""
 
-    def wrapped(name: str, change: Callable[..., _Made], *, asks: bool = False) -> Any:  # noqa: ANN401 - a patch
+    def wrapped(name: str, change: Callable[..., _Made], *, requires: bool = False) -> Any:  # noqa: ANN401 - a patch
         module, _, function = name.rpartition(".")
         original = getattr(sys.modules[module], function)
 
         def made(*given: Any, **named: Any) -> _Made:  # noqa: ANN401 - of any function
             result = original(*given, **named)
-            return change(result, given[0]) if asks else change(result)
+            return change(result, given[0]) if requires else change(result)
 
         return patch(name, made)
 
@@ -72,8 +72,8 @@ def mistakes() -> Iterator[None]:
         wrapped("locallb.envoy.http.routes._route", _route),
         wrapped("locallb.envoy.http.routes._host", _host),
         wrapped("locallb.envoy.http.tls._files", _files),
-        wrapped("locallb.envoy.clusters._backends", _backends, asks=True),
-        wrapped("locallb.envoy.listeners.bound_at", _bound_at, asks=True),
+        wrapped("locallb.envoy.clusters._backends", _backends, requires=True),
+        wrapped("locallb.envoy.listeners.bound_at", _bound_at, requires=True),
     ):
         yield
 

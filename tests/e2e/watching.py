@@ -15,17 +15,17 @@ from pathlib import Path
 
 from tests.e2e.support import Stage, ask
 
-PATIENCE = 300.0
+TIMEOUT = 300.0
 """Seconds until something hangs; most takes milliseconds, and a hundred Services a minute where many others compute."""
 
 
 class Watch:
     """The process, and what it prints."""
 
-    def __init__(self, play: Stage, *words: str, program: Sequence[str] = ()) -> None:
+    def __init__(self, play: Stage, *terms: str, program: Sequence[str] = ()) -> None:
         self.log = play.root / f"watch-{time.monotonic_ns()}.log"
         program = program or [str(Path(sys.executable).parent / "locallb")]
-        command = [*program, "-C", str(play.root), "watch", *words]
+        command = [*program, "-C", str(play.root), "watch", *terms]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 command,
@@ -35,7 +35,7 @@ class Watch:
                 env={**os.environ, "PYTHONFAULTHANDLER": "1"},
             )
 
-    def told(self) -> str:
+    def reported(self) -> str:
         """Return all that was printed so far."""
         return self.log.read_text()
 
@@ -43,11 +43,11 @@ class Watch:
         """End it by a signal and give its exit code."""
         self.process.send_signal(number)
         try:
-            return self.process.wait(PATIENCE)
+            return self.process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
             self.process.send_signal(signal.SIGABRT)  # it then tells where its threads stand
-            self.process.wait(PATIENCE)
-            raise AssertionError(f"it didn't end\n{self.told()}") from None
+            self.process.wait(TIMEOUT)
+            raise AssertionError(f"it didn't end\n{self.reported()}") from None
 
     def close(self) -> None:
         """End it in any case."""
@@ -59,9 +59,9 @@ class Watch:
 
 
 @contextlib.contextmanager
-def watching(play: Stage, *words: str) -> Iterator[Watch]:
+def watching(play: Stage, *terms: str) -> Iterator[Watch]:
     """Watch the stage's stack."""
-    watch = Watch(play, *words)
+    watch = Watch(play, *terms)
     try:
         yield watch
     finally:
@@ -70,23 +70,23 @@ def watching(play: Stage, *words: str) -> Iterator[Watch]:
 
 def becomes(fact: Callable[[], object], watch: Watch | None = None) -> None:
     """Wait until something is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while True:
         with contextlib.suppress(OSError, KeyError, IndexError, ValueError):
             if fact():
                 return
-        told = f"\n{watch.told()}" if watch else ""
-        assert time.monotonic() < deadline, f"it never became true{told}"
-        assert watch is None or watch.process.poll() is None, f"the loop ended{told}"
+        reported = f"\n{watch.reported()}" if watch else ""
+        assert time.monotonic() < deadline, f"it never became true{reported}"
+        assert watch is None or watch.process.poll() is None, f"the loop ended{reported}"
         time.sleep(0.02)
 
 
 def get(watch: Watch, path: str) -> tuple[int, str]:
     """Ask the watch's server, whose port its first line tells."""
-    match = re.search(r"http://(127\.0\.0\.1):(\d+)/metrics", watch.told())
+    match = re.search(r"http://(127\.0\.0\.1):(\d+)/metrics", watch.reported())
     if not match:
         raise OSError("it doesn't listen yet")
-    connection = http.client.HTTPConnection(match[1], int(match[2]), timeout=PATIENCE)
+    connection = http.client.HTTPConnection(match[1], int(match[2]), timeout=TIMEOUT)
     with contextlib.closing(connection):
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -95,7 +95,7 @@ def get(watch: Watch, path: str) -> tuple[int, str]:
 
 def page_of(watch: Watch) -> str:
     """Return the URL of the live page, which the first line tells."""
-    match = re.search(r"page at (http://\S+)", watch.told())
+    match = re.search(r"page at (http://\S+)", watch.reported())
     if not match:
         raise OSError("it doesn't listen yet")
     return match[1]

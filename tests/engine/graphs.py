@@ -62,9 +62,9 @@ Graph = tuple[Node, ...]
 
 
 @st.composite
-def graphs(draw: st.DrawFn, most: int = 6) -> Graph:
+def graphs(draw: st.DrawFn, maximum: int = 6) -> Graph:
     """Draw a graph whose roots depend on earlier roots only."""
-    size = draw(st.integers(1, most))
+    size = draw(st.integers(1, maximum))
     roots = sorted(draw(st.lists(st.integers(0, 2), min_size=size, max_size=size)))
     return tuple(_node(draw, number, root) for number, root in enumerate(roots))
 
@@ -78,18 +78,18 @@ def _node(draw: st.DrawFn, number: int, root: int) -> Node:
 @st.composite
 def changed(draw: st.DrawFn, graph: Graph) -> Graph:
     """Draw a graph that differs from another one: nodes gone, changed, new."""
-    gone = draw(st.sets(st.sampled_from([node.number for node in graph]), max_size=2))
-    kept = [node for node in graph if node.number not in gone]
-    after = [_change(draw, node, gone) for node in kept]
+    removed = draw(st.sets(st.sampled_from([node.number for node in graph]), max_size=2))
+    retained = [node for node in graph if node.number not in removed]
+    after = [_change(draw, node, removed) for node in retained]
     if draw(st.booleans()):
         number = max(node.number for node in graph) + 1
         after.append(Node(number, 2, tuple(node.number for node in after[-1:])))
     return tuple(after)
 
 
-def _change(draw: st.DrawFn, node: Node, gone: set[int]) -> Node:
-    uses = tuple(number for number in node.uses if number not in gone)
-    waits = tuple(number for number in node.waits if number not in gone)
+def _change(draw: st.DrawFn, node: Node, removed: set[int]) -> Node:
+    uses = tuple(number for number in node.uses if number not in removed)
+    waits = tuple(number for number in node.waits if number not in removed)
     value, key = draw(st.integers(0, 1)), draw(st.integers(0, 1))
     return replace(node, uses=uses, waits=waits, value=value, key=key)
 
@@ -110,11 +110,11 @@ class Books:
 
 
 def _outputs(inputs: dict[str, PropertyValue]) -> dict[str, PropertyValue]:
-    known = {key: value for key, value in inputs.items() if key != "out"}
-    if any(value.value == UNKNOWN for value in known.values()):
-        return {**known, "out": PropertyValue(UNKNOWN)}
-    text = ";".join(f"{key}={value.value}" for key, value in sorted(known.items()))
-    return {**known, "out": PropertyValue(str(hash(text) % 1_000_003))}
+    existing = {key: value for key, value in inputs.items() if key != "out"}
+    if any(value.value == UNKNOWN for value in existing.values()):
+        return {**existing, "out": PropertyValue(UNKNOWN)}
+    text = ";".join(f"{key}={value.value}" for key, value in sorted(existing.items()))
+    return {**existing, "out": PropertyValue(str(hash(text) % 1_000_003))}
 
 
 def _changed_keys(old: dict[str, PropertyValue], new: dict[str, PropertyValue]) -> list[str]:
@@ -210,17 +210,17 @@ class Doom:
     """Dies at the nth write from now, half-way through it if it adds to the journal, and stays dead."""
 
     def __init__(self, after: int) -> None:
-        self.left = after
+        self.remaining = after
         self.dead = False
         self._lock = Lock()
 
     def __call__(self, _what: str) -> None:
         """Count a write."""
         with self._lock:
-            if self.dead or self.left == 0:
+            if self.dead or self.remaining == 0:
                 self.dead = True
                 raise CrashError
-            self.left -= 1
+            self.remaining -= 1
 
 
 class TornFiles(Files):

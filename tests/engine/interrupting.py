@@ -30,7 +30,7 @@ def interrupt(number: int = signal.SIGINT) -> None:
         assert heard.wait(SECONDS)
 
 
-def interrupt_twice(bench: Bench, program: Callable[[], object], who: str = "ProxyConfig::alpha") -> None:
+def interrupt_twice(bench: Bench, program: Callable[[], object], party: str = "ProxyConfig::alpha") -> None:
     """Break an update off in the middle of a creation, which ends after the update."""
     over = threading.Event()
 
@@ -39,7 +39,7 @@ def interrupt_twice(bench: Bench, program: Callable[[], object], who: str = "Pro
         signal.pthread_kill(threading.get_ident(), signal.SIGINT)
         over.wait(SECONDS)
 
-    bench.world.control = {"meanwhile": {who: twice}}
+    bench.world.control = {"meanwhile": {party: twice}}
     with pytest.raises(KeyboardInterrupt):
         bench.engine().up(program)
     bench.world.control = {}

@@ -51,9 +51,9 @@ class Folder(MutableMapping[str, Any]):
     def __setitem__(self, key: str, value: Any) -> None:  # noqa: ANN401 likewise
         """Make or change a thing."""
         time.sleep(0.001)
-        beside = self.folder.parent / f"{key}.new"
-        beside.write_text(json.dumps(from_property_values(value, key)))
-        beside.replace(self.folder / key)
+        sibling = self.folder.parent / f"{key}.new"
+        sibling.write_text(json.dumps(from_property_values(value, key)))
+        sibling.replace(self.folder / key)
         time.sleep(0.001)
 
     def __delitem__(self, key: str) -> None:

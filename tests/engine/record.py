@@ -91,7 +91,7 @@ def _changes(step: Path) -> dict[str, int] | None:
 def derive_step(step: Path) -> dict[str, Any]:
     """Keep of one step what tests compare."""
     given = json.loads((step / "step.json").read_text())
-    kept = {
+    retained = {
         "step": step.name,
         "command": given["command"][1:],
         "exit": given["exit"],
@@ -103,7 +103,7 @@ def derive_step(step: Path) -> dict[str, Any]:
         "before": _latest(step / "before.json"),
         "after": _latest(step / "after.json"),
     }
-    return {key: value for key, value in kept.items() if value not in (None, [], {})}
+    return {key: value for key, value in retained.items() if value not in (None, [], {})}
 
 
 def derive(recordings: Path) -> None:
@@ -189,11 +189,11 @@ def _flags(command: list[str], events: Path) -> list[str]:
 
 def _kill_in_time(process: "subprocess.Popen[str]", calls: Path, sleeping: dict[str, float]) -> None:
     """Wait until the provider sleeps in the call that is meant, and kill the command line with its children."""
-    who = next(iter(sleeping)).split("::")
+    party = next(iter(sleeping)).split("::")
     while process.poll() is None:
         time.sleep(0.1)
         lines = [line["request"] for line in _lines(calls) if line["method"] in {"Create", "Update", "Delete"}]
-        if any(line["type"].endswith(who[0]) and line["name"] == who[1] for line in lines):
+        if any(line["type"].endswith(party[0]) and line["name"] == party[1] for line in lines):
             os.killpg(process.pid, signal.SIGKILL)
             return
 

@@ -57,12 +57,12 @@ class World:
         """Return the calls of some methods, as (method, `Type::name`)."""
         return [call for call in self.calls if call[0] in methods]
 
-    def steer(self, part: str, who: str) -> Any:  # noqa: ANN401 whatever the test put there
+    def steer(self, part: str, party: str) -> Any:  # noqa: ANN401 whatever the test put there
         """Return what the test wants to happen to a resource."""
-        return self.control.get(part, {}).get(who)
+        return self.control.get(part, {}).get(party)
 
 
-def _who(request: Any) -> str:  # noqa: ANN401 any request of the provider SDK
+def _sources(request: Any) -> str:  # noqa: ANN401 any request of the provider SDK
     return f"{request.type.split(':')[-1]}::{request.name}"
 
 
@@ -77,9 +77,9 @@ def computed(kind: str, inputs: Mapping[str, PropertyValue]) -> dict[str, Proper
     return {name: PropertyValue(f"{name}-{sum(text.encode()) % 10007}")}
 
 
-def instance(who: str, properties: Mapping[str, PropertyValue]) -> str:
+def instance(party: str, properties: Mapping[str, PropertyValue]) -> str:
     """Tell apart the instances of one resource: by the inputs whose change replaces it."""
-    return "|".join([who, *(str(properties[key].value) for key in REPLACES.get(who.partition("::")[0], []))])
+    return "|".join([party, *(str(properties[key].value) for key in REPLACES.get(party.partition("::")[0], []))])
 
 
 def wrapped(properties: Mapping[str, Any]) -> dict[str, PropertyValue]:
@@ -94,12 +94,12 @@ class WorldProvider(Provider):
         self.world = world
 
     def _call(self, method: str, request: Any) -> str:  # noqa: ANN401 any request
-        who = _who(request)
+        party = _sources(request)
         with self.world.lock:
             if self.world.frozen():
                 raise RuntimeError("the world stands still")
-            self.world.calls.append((method, who))
-        return who
+            self.world.calls.append((method, party))
+        return party
 
     def planned(self, method: str, request: Any) -> None:  # noqa: ANN401 any request
         """Hear of a call in a preview, which makes nothing."""
@@ -137,26 +137,26 @@ class WorldProvider(Provider):
             self.planned("create", request)
             unknown = {key: PropertyValue(UNKNOWN) for key in computed(kind, properties)}
             return CreateResponse(resource_id="", properties={**properties, **unknown})
-        who = self._call("create", request)
-        await self._take_time(who)
-        if message := self.world.steer("fail", who):
+        party = self._call("create", request)
+        await self._take_time(party)
+        if message := self.world.steer("fail", party):
             raise RuntimeError(message)
-        self._make(who, properties)
+        self._make(party, properties)
         return CreateResponse(
             resource_id=f"{kind}/{request.name}", properties={**properties, **computed(kind, properties)}
         )
 
-    async def _take_time(self, who: str) -> None:
+    async def _take_time(self, party: str) -> None:
         """Take the time, and do meanwhile, what the test wants."""
-        await asyncio.sleep(self.world.steer("sleep", who) or 0)
-        if act := self.world.steer("meanwhile", who):
+        await asyncio.sleep(self.world.steer("sleep", party) or 0)
+        if act := self.world.steer("meanwhile", party):
             act()
 
-    def _make(self, who: str, properties: Mapping[str, PropertyValue]) -> None:
+    def _make(self, party: str, properties: Mapping[str, PropertyValue]) -> None:
         with self.world.lock:
             if self.world.frozen():
                 raise RuntimeError("the world stands still")
-            self.world.things[instance(who, properties)] = {key: value.value for key, value in properties.items()}
+            self.world.things[instance(party, properties)] = {key: value.value for key, value in properties.items()}
 
     async def update(self, request: UpdateRequest) -> UpdateResponse:
         """Change a thing."""
@@ -164,22 +164,22 @@ class WorldProvider(Provider):
         if request.preview:
             self.planned("update", request)
         else:
-            who = self._call("update", request)
-            await self._take_time(who)
-            if message := self.world.steer("fail_update", who):
+            party = self._call("update", request)
+            await self._take_time(party)
+            if message := self.world.steer("fail_update", party):
                 raise RuntimeError(message)
-            self._make(who, request.news)
+            self._make(party, request.news)
         return UpdateResponse(properties={**request.news, **computed(kind, request.news)})
 
     async def read(self, request: ReadRequest) -> ReadResponse:
         """Return what the test wants to be seen; a thing that isn't there is gone."""
-        who = self._call("read", request)
-        if message := self.world.steer("fail_read", who):
+        party = self._call("read", request)
+        if message := self.world.steer("fail_read", party):
             raise RuntimeError(message)
-        seen = self.world.steer("read", who)
-        if seen == "gone" or instance(who, request.properties) not in self.world.things:
+        observed = self.world.steer("read", party)
+        if observed == "gone" or instance(party, request.properties) not in self.world.things:
             return ReadResponse(resource_id="", properties={}, inputs={})
-        extra = seen or {}
+        extra = observed or {}
 
         def merged(part: str, values: Mapping[str, PropertyValue]) -> dict[str, PropertyValue]:
             return {**values, **{key: PropertyValue(value) for key, value in extra.get(part, {}).items()}}
@@ -190,22 +190,22 @@ class WorldProvider(Provider):
 
     async def delete(self, request: DeleteRequest) -> None:
         """Remove a thing; none is fine."""
-        who = self._call("delete", request)
-        await asyncio.sleep(self.world.steer("sleep_delete", who) or 0)
-        if message := self.world.steer("fail_delete", who):
+        party = self._call("delete", request)
+        await asyncio.sleep(self.world.steer("sleep_delete", party) or 0)
+        if message := self.world.steer("fail_delete", party):
             raise RuntimeError(message)
         with self.world.lock:
             if self.world.frozen():
                 raise RuntimeError("the world stands still")
-            self.world.things.pop(instance(who, request.properties), None)
+            self.world.things.pop(instance(party, request.properties), None)
 
 
 class Thing(pulumi.CustomResource):
     """A custom resource of the provider, with the output that it computes."""
 
     def __init__(self, kind: str, name: str, inputs: Inputs, options: pulumi.ResourceOptions | None = None) -> None:
-        known = {COMPUTED[kind]: None, **inputs} if kind in COMPUTED else inputs
-        super().__init__(f"locallb:index:{kind}", name, known, options)
+        existing = {COMPUTED[kind]: None, **inputs} if kind in COMPUTED else inputs
+        super().__init__(f"locallb:index:{kind}", name, existing, options)
 
 
 def output(thing: pulumi.Resource, name: str) -> Any:  # noqa: ANN401 an output of any type

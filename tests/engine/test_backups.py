@@ -5,7 +5,7 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.engine.backend.backups import NEWEST, Backups, kept
+from locallb.engine.backend.backups import NEWEST, Backups, retained
 from locallb.engine.state.files import Files
 
 SECOND = 1_000_000_000
@@ -16,7 +16,7 @@ MOMENTS = st.lists(st.integers(0, 40 * DAY), max_size=60, unique=True)
 @given(MOMENTS, st.integers(0, 5 * DAY))
 def test_the_newest_are_kept_and_nothing_is_made_up(times: list[int], later: int) -> None:
     """Whatever the time is."""
-    wanted = kept(times, max(times, default=0) + later)
+    wanted = retained(times, max(times, default=0) + later)
     assert wanted <= set(times)
     assert set(sorted(times)[-NEWEST:]) <= wanted
 
@@ -24,17 +24,17 @@ def test_the_newest_are_kept_and_nothing_is_made_up(times: list[int], later: int
 @given(MOMENTS)
 def test_thinning_at_every_backup_gives_what_thinning_once_would(times: list[int]) -> None:
     """So how often updates come doesn't decide what is left."""
-    left: set[int] = set()
+    remaining: set[int] = set()
     for time in sorted(times):
-        left = set(kept(left | {time}, time))
-    assert left == kept(times, max(times, default=0))
+        remaining = set(retained(remaining | {time}, time))
+    assert remaining == retained(times, max(times, default=0))
 
 
 @given(st.integers(1, 3600), st.integers(DAY, 30 * DAY))
 def test_a_loop_keeps_a_backup_of_each_of_the_last_hours_and_days(pace: int, now: int) -> None:
     """However fast it goes; and no more than 31."""
     times = range(max(0, now - 20 * DAY), now, max(pace, 60) * SECOND)
-    wanted = kept(times, now)
+    wanted = retained(times, now)
     assert len(wanted) <= NEWEST + 12 + 14
     for span, count in ((HOUR, 11), (DAY, 13)):
         for ago in range(1, count):
@@ -46,8 +46,8 @@ def test_a_loop_keeps_a_backup_of_each_of_the_last_hours_and_days(pace: int, now
 @given(MOMENTS, st.integers(0, 40 * DAY))
 def test_thinning_backups_twice_removes_no_more(times: list[int], now: int) -> None:
     """Once is enough, also when the clock was put back."""
-    wanted = kept(times, now)
-    assert kept(wanted, now) == wanted
+    wanted = retained(times, now)
+    assert retained(wanted, now) == wanted
 
 
 def test_only_backups_of_this_stack_are_removed(tmp_path: Path) -> None:

@@ -43,7 +43,7 @@ def graphs(draw: st.DrawFn) -> dict[int | str, ResourceState]:
     return {resource.urn: resource for resource in live} | dict(enumerate(old))
 
 
-def taken(doomed: dict[int | str, ResourceState]) -> list[int | str]:
+def claimed(doomed: dict[int | str, ResourceState]) -> list[int | str]:
     """Return the order in which all go, one at a time."""
     order = order_of(doomed)
     found: list[int | str] = []
@@ -56,7 +56,7 @@ def taken(doomed: dict[int | str, ResourceState]) -> list[int | str]:
 @given(graphs())
 def test_old_instances_are_deleted_before_what_they_refer_to(doomed: dict[int | str, ResourceState]) -> None:
     """Each once, and each live resource after everything that refers to it."""
-    order = taken(doomed)
+    order = claimed(doomed)
     assert sorted(order, key=str) == sorted(doomed, key=str)
     place = {key: number for number, key in enumerate(order)}
     for key, user in doomed.items():
@@ -66,7 +66,7 @@ def test_old_instances_are_deleted_before_what_they_refer_to(doomed: dict[int | 
 
 def test_an_old_instance_goes_after_those_that_may_use_it_where_that_is_possible() -> None:
     """A user whose update failed refers to the predecessor still."""
-    assert taken({URN + "a": resource("a"), 1: resource("a"), URN + "b": resource("b", "a")})[0] == URN + "b"
+    assert claimed({URN + "a": resource("a"), 1: resource("a"), URN + "b": resource("b", "a")})[0] == URN + "b"
 
 
 def test_a_circle_is_an_error() -> None:
@@ -79,18 +79,18 @@ def test_a_circle_is_an_error() -> None:
 def test_resources_in_a_circle_are_reported_and_nothing_is_deleted(bench: Bench) -> None:
     """Not even what could go: a state like that isn't one to work on."""
     engine = bench.engine()
-    said: list[str] = []
+    stated: list[str] = []
 
     class Refusing(Deleter):
         def _keep_what_others_use(self, doomed: dict[int | str, ResourceState]) -> None:
             doomed |= {URN + "a": resource("a", "b"), URN + "b": resource("b", "a")}
-            said.append("asked")
+            stated.append("asked")
 
     engine.up(lambda: Thing("Reachable", "c", {"address": "x"}))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("locallb.engine.deploy.run.Deleter", Refusing)
         result = engine.up(lambda: None)
-    assert said
+    assert stated
     assert not result.ok
     assert "refers to" in messages(result)[0]
     assert messages(result)[0].count(URN) == 3

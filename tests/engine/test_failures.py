@@ -46,25 +46,25 @@ def test_a_program_that_the_host_refuses_something_fails_with_a_remedy(bench: Be
     def refused() -> None:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), "/place")
 
-    (told,) = bench.engine().up(refused).diagnostics
-    assert told.message.startswith("the program failed: /place: Too many open files; raise the limit of open files")
-    assert "Traceback" in told.debug
+    (reported,) = bench.engine().up(refused).diagnostics
+    assert reported.message.startswith("the program failed: /place: Too many open files; raise the limit of open files")
+    assert "Traceback" in reported.debug
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (FileNotFoundError(errno.ENOENT, "No such file", "/x"), "FileNotFoundError: [Errno 2] No such file: '/x'"),
         (OSError(), "OSError"),
     ],
 )
-def test_a_mistake_of_a_program_is_reported_as_one(bench: Bench, error: OSError, told: str) -> None:
+def test_a_mistake_of_a_program_is_reported_as_one(bench: Bench, error: OSError, reported: str) -> None:
     """With the kind of error, and the place in the program, as any other mistake: the host refused nothing."""
 
     def mistaken() -> None:
         raise error
 
-    assert [d.message for d in bench.engine().up(mistaken).diagnostics] == [f"the program failed: {told}"]
+    assert [d.message for d in bench.engine().up(mistaken).diagnostics] == [f"the program failed: {reported}"]
 
 
 def test_a_run_error_is_reported_as_it_is(bench: Bench) -> None:
@@ -141,8 +141,8 @@ def test_a_deletion_that_fails_keeps_what_the_resource_refers_to(bench: Bench) -
     result = engine.up(lambda: declare(inputs))
     assert not result.ok
     assert [(short(d.urn), d.message) for d in result.diagnostics] == [("ProxyConfig::beta", "still in use")]
-    left = {short(r.urn) for r in bench.checkpoint().resources if r.urn.endswith("::beta")}
-    assert left == {"LoadBalancer::beta", "Proxy::beta", "LoopbackAddress::beta", "ProxyConfig::beta"}
+    remaining = {short(r.urn) for r in bench.checkpoint().resources if r.urn.endswith("::beta")}
+    assert remaining == {"LoadBalancer::beta", "Proxy::beta", "LoopbackAddress::beta", "ProxyConfig::beta"}
     bench.world.control = {}
     assert engine.up(lambda: declare(inputs)).changes == {Op.DELETE: 4, Op.SAME: 8}
 
@@ -206,5 +206,5 @@ def test_resources_of_a_provider_that_is_not_there_are_left_by_destroy(bench: Be
     assert not result.ok
     assert "the provider other of" in result.diagnostics[0].message
     assert bench.world.things == {}
-    kept = {short(r.urn) for r in engine.resources()}
-    assert kept == {"Stack::local-lb-dev", "LoadBalancer::beta", "other::default", "LoopbackAddress::lost"}
+    retained = {short(r.urn) for r in engine.resources()}
+    assert retained == {"Stack::local-lb-dev", "LoadBalancer::beta", "other::default", "LoopbackAddress::lost"}

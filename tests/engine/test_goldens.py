@@ -140,7 +140,7 @@ def test_a_recorded_step_has_the_recorded_effect(step: dict[str, Any], tmp_path:
     assert result.ok is (step["exit"] == 0), result.diagnostics
     assert {op.value: count for op, count in result.changes.items()} == step.get("changes", {})
     dry = step["command"][0] == "preview" or "--preview-only" in step["command"]
-    made, wanted = [f"{method} {who}" for method, who in bench.world.calls], step.get("calls", [])
+    made, wanted = [f"{method} {party}" for method, party in bench.world.calls], step.get("calls", [])
     assert dry or _effects(made) == _effects(wanted)
     assert set(made) <= set(wanted)  # what only asks is asked less often: docs/design/engine.md
     if dry:
@@ -157,5 +157,5 @@ def test_a_recorded_step_has_the_recorded_effect(step: dict[str, Any], tmp_path:
 def test_every_step_that_is_not_compared_exists() -> None:
     """The list of differences doesn't outlive the recordings."""
     scenarios = {name.split("/")[0] for name in DIFFERS}
-    known = {f"{scenario}/{step['step']}" for scenario in scenarios for step in read_golden(scenario)}
-    assert set(DIFFERS) <= known
+    existing = {f"{scenario}/{step['step']}" for scenario in scenarios for step in read_golden(scenario)}
+    assert set(DIFFERS) <= existing

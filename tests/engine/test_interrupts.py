@@ -23,7 +23,7 @@ def test_an_interrupt_finishes_what_runs_and_starts_nothing_more(bench: Bench) -
     result = engine.up(lambda: declare({"balancers": {"alpha": ALPHA}}))
     assert not result.ok
     assert messages(result) == [INTERRUPTED]
-    made = [who for _method, who in bench.world.called("create")]
+    made = [party for _method, party in bench.world.called("create")]
     assert made == ["LoopbackAddress::alpha", "ProxyConfig::alpha"]
     assert len([r for r in bench.checkpoint().resources if r.custom]) == 3
     assert bench.checkpoint().pending == ()
@@ -35,16 +35,16 @@ def test_an_interrupt_finishes_what_runs_and_starts_nothing_more(bench: Bench) -
 def test_other_signals_that_the_program_handles_interrupt_as_well(bench: Bench, number: signal.Signals) -> None:
     """The first finishes what runs; the handler that was there gets the next one, and is there again afterwards."""
     handled: list[int] = []
-    again = threading.Event()
+    retry = threading.Event()
 
     def handle(got: int, _frame: object) -> None:
         handled.append(got)
-        again.set()
+        retry.set()
 
     def twice() -> None:
         interrupt(number)
         signal.pthread_kill(threading.get_ident(), number)
-        assert again.wait(SECONDS)
+        assert retry.wait(SECONDS)
 
     before = signal.signal(number, handle)
     try:

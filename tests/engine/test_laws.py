@@ -16,9 +16,9 @@ FEW = settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck
 
 
 @st.composite
-def changes(draw: st.DrawFn, most: int = 6) -> tuple[Graph, Graph]:
+def changes(draw: st.DrawFn, maximum: int = 6) -> tuple[Graph, Graph]:
     """Draw a graph and what it becomes."""
-    before = draw(graphs(most))
+    before = draw(graphs(maximum))
     return before, draw(changed(before))
 
 
@@ -46,9 +46,9 @@ def test_an_update_makes_the_world_what_the_program_says(place: Path, change: tu
     assert result.ok
     assert preview.changes == result.changes
     assert set(site.books.things) == ids(after)
-    again = engine.up(lambda: declare(after), refresh=True)
-    assert again.ok
-    assert again.unchanged
+    retry = engine.up(lambda: declare(after), refresh=True)
+    assert retry.ok
+    assert retry.unchanged
     assert len(site.state()) == len(ids(after)) + len(roots_of([after])) + 1 + bool(after)
 
 
@@ -102,8 +102,8 @@ def test_a_scoped_update_leaves_everything_else_byte_for_byte(place: Path, chang
 
 def crash_everywhere(place: Path, site: Site, after: Graph, *, destroy: bool = False) -> int:
     """Die at every write of an update (or destroy), and run once more each time; gives the number of writes."""
-    calm = site.copy(fresh(place))
-    run(calm, after, destroy=destroy)
+    idle = site.copy(fresh(place))
+    run(idle, after, destroy=destroy)
     for at in count():
         victim = site.copy(fresh(place))
         doom = Doom(at)
@@ -114,8 +114,8 @@ def crash_everywhere(place: Path, site: Site, after: Graph, *, destroy: bool = F
         assert check_state(victim.state_path) == (), at
         assert not list(check_resources(victim.engine().resources())), at
         run(victim, after, destroy=destroy)
-        assert victim.state() == calm.state(), at
-        assert victim.books.things == calm.books.things, at
+        assert victim.state() == idle.state(), at
+        assert victim.books.things == idle.books.things, at
         made_since = victim.books.made[len(site.books.made) :]
         assert len(made_since) == len(set(made_since)), at
         assert not list((victim.folder / ".state" / ".pulumi" / "locks").rglob("*.json"))
@@ -157,7 +157,7 @@ def make_folder(place: Path) -> Path:
 
 
 @FEW
-@given(changes(most=4))
+@given(changes(maximum=4))
 def test_a_crash_at_any_write_is_healed_by_the_next_update(place: Path, change: tuple[Graph, Graph]) -> None:
     """Whatever the graph and the change."""
     before, after = change

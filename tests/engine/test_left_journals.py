@@ -62,11 +62,11 @@ def test_a_journal_of_unknown_form_is_refused_in_one_sentence_and_kept(name: str
         assert "run `locallb state restore`" in str(caught.value)
         assert "\n" not in str(caught.value)
     assert (path.read_text(), bench.state_path.read_bytes()) == (NONE[name], state)
-    told: list[str] = []
+    reported: list[str] = []
     store = Store(bench.project.backend, "local-lb", "dev")
     assert [text.partition(" ")[0] for text in store.unusable()] == [str(path)]
-    store.restore(told.append)
-    assert [Path(text.rpartition(" ")[2]).read_text() for text in told] == [NONE[name]]
+    store.restore(reported.append)
+    assert [Path(text.rpartition(" ")[2]).read_text() for text in reported] == [NONE[name]]
     assert (store.unusable(), bench.state_path.read_bytes()) == ((), state)
     assert bench.engine().up(lambda: declare(ONE)).unchanged
 
@@ -134,10 +134,10 @@ def test_a_journal_that_cannot_be_read_is_reported(
         return
     path.write_text(HEAD)
 
-    def forbidden(asked: Path, most: int) -> bytes:
-        if asked == path:
+    def forbidden(requested: Path, maximum: int) -> bytes:
+        if requested == path:
             raise PermissionError(13, "Permission denied")
-        return read(asked, most)
+        return read(requested, maximum)
 
     read = reader.read
     monkeypatch.setattr(reader, "read", forbidden)
@@ -176,15 +176,15 @@ def test_update_repairs_a_state_that_another_engine_changed_after_a_kill(
             break
         if bench.state_path.read_bytes() == state:  # the other engine starts from here, and knows no journal
             journal = bench.project.backend / ".pulumi/journals/local-lb/dev.jsonl"
-            left = journal.read_bytes() if journal.exists() else None
+            remaining = journal.read_bytes() if journal.exists() else None
             journal.unlink(missing_ok=True)
             other = bench.engine()
             assert (other.destroy() if wrote == "destroyed" else other.refresh()).ok
             whole = json.loads(bench.state_path.read_text())
             whole["checkpoint"]["latest"]["manifest"]["time"] = "2001-01-01T00:00:00Z"
             bench.state_path.write_text(json.dumps(whole))
-            if left is not None:
-                journal.write_bytes(left)
+            if remaining is not None:
+                journal.write_bytes(remaining)
         assert bench.engine().up(lambda: declare(wanted)).ok, at
         assert not bench.checkpoint().pending
         names = {key.partition("::")[2].partition("|")[0] for key in bench.world.things}

@@ -41,16 +41,16 @@ def dead_pid() -> int:
 
 def test_a_lock_is_held_during_an_update_and_never_while_idle(bench: Bench) -> None:
     """Its file is the official command line's, which passes over what it doesn't know."""
-    seen: list[dict[str, object]] = []
+    observed: list[dict[str, object]] = []
 
     def program() -> None:
         folder = bench.project.backend / ".pulumi" / "locks"
-        seen.extend(json.loads(path.read_text()) for path in folder.rglob("*.json"))
+        observed.extend(json.loads(path.read_text()) for path in folder.rglob("*.json"))
         declare(ONE)
 
     assert bench.engine().up(program).ok
-    assert [list(found) for found in seen] == [["pid", "username", "hostname", "timestamp", "kernel"]]
-    assert seen[0]["pid"] == os.getpid()
+    assert [list(found) for found in observed] == [["pid", "username", "hostname", "timestamp", "kernel"]]
+    assert observed[0]["pid"] == os.getpid()
     assert list((bench.project.backend / ".pulumi" / "locks").rglob("*.json")) == []
 
 

@@ -228,13 +228,13 @@ def test_second_configuration_of_one_provider_object_is_refused(tmp_path: Path) 
     assert "a second configuration of one provider object" in result.diagnostics[0].message
 
 
-@pytest.mark.parametrize("most", [1, 7, 1 << 20])
+@pytest.mark.parametrize("maximum", [1, 7, 1 << 20])
 def test_a_file_is_whole_however_many_bytes_the_kernel_takes_at_once(
-    most: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    maximum: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Linux takes a page less than 2 GiB per call, and file systems outside of it less."""
     write, path, data = os.write, tmp_path / "state.json", b"0123456789" * 1000
-    monkeypatch.setattr(os, "write", lambda descriptor, rest: write(descriptor, bytes(rest)[:most]))
+    monkeypatch.setattr(os, "write", lambda descriptor, rest: write(descriptor, bytes(rest)[:maximum]))
     Files().replace(path, data)
     assert path.read_bytes() == data
 

@@ -78,20 +78,20 @@ def test_a_broken_project_file_is_reported_in_one_sentence(text: str, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "stated"),
     [
         (b"config:\n  a: 1\n  a: 2\n", 'line 3, column 3: the key "a" is there twice; remove one'),
         (b"config:\n  pins: {x: [1], y: [2], x: [3]}\n", 'column 26: the key "x" is there twice; remove one'),
         (b"config: {} # caf\xe9\n", "isn't UTF-8 (byte 17); save it as UTF-8"),
     ],
 )
-def test_a_configuration_that_says_two_things_or_none_is_reported(text: bytes, said: str, tmp_path: Path) -> None:
+def test_a_configuration_that_says_two_things_or_none_is_reported(text: bytes, stated: str, tmp_path: Path) -> None:
     """No value counts silently, at no depth."""
     project = make_project(tmp_path)
     project.stack_file("dev").write_bytes(text)
     with pytest.raises(ProjectError) as caught:
         load_config(project, "dev")
-    assert str(caught.value).endswith(said)
+    assert str(caught.value).endswith(stated)
 
 
 def test_a_key_may_be_in_two_objects_and_stand_over_a_merged_one(tmp_path: Path) -> None:
@@ -139,17 +139,17 @@ def test_a_program_sees_its_configuration_and_surroundings(tmp_path: Path) -> No
     """Through the SDK, as under the official command line."""
     project = make_project(tmp_path)
     project.stack_file("dev").write_text("config:\n  local-lb:pools: [{name: a}]\n  other:n: 3\n")
-    seen: dict[str, object] = {}
+    observed: dict[str, object] = {}
 
     def program() -> None:
-        seen["pools"] = pulumi.Config("local-lb").get_object("pools")
-        seen["n"] = pulumi.Config("other").get_int("n")
-        seen["who"] = (pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack())
-        seen["root"] = pulumi.runtime.get_root_directory()
-        seen["dry"] = pulumi.runtime.is_dry_run()
+        observed["pools"] = pulumi.Config("local-lb").get_object("pools")
+        observed["n"] = pulumi.Config("other").get_int("n")
+        observed["who"] = (pulumi.get_organization(), pulumi.get_project(), pulumi.get_stack())
+        observed["root"] = pulumi.runtime.get_root_directory()
+        observed["dry"] = pulumi.runtime.is_dry_run()
 
     Bench(project, World()).engine().preview(program)
-    assert seen == {
+    assert observed == {
         "pools": [{"name": "a"}],
         "n": 3,
         "who": ("organization", "local-lb", "dev"),

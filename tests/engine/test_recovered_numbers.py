@@ -43,10 +43,10 @@ def resource(name: str, number: int | None = None) -> ResourceState:
     return ResourceState(f"{URN}a:b:C::{name}", "a:b:C", custom=True, id=own, provider=reference, parent=STACK.urn)
 
 
-def said(snapshot: Snapshot) -> tuple[Any, ...]:
+def stated(snapshot: Snapshot) -> tuple[Any, ...]:
     """Return all that a snapshot says, its own numbers aside."""
     pending = [(operation.kind, operation.resource.urn) for operation in snapshot.pending.values()]
-    live = {urn: known.id for urn, known in snapshot.live.items()}
+    live = {urn: existing.id for urn, existing in snapshot.live.items()}
     return live, [old.id for old in snapshot.condemned.values()], pending
 
 
@@ -81,18 +81,18 @@ def test_a_run_finds_what_the_last_one_had_noted(history: list[tuple[list[tuple[
         store = Store(Path(folder), "p", "dev")
         with store.session(lambda _notice: None) as recorder:
             recorder.apply(Put(STACK), Put(PROVIDER))
-        noted = said(store.peek())
+        noted = stated(store.peek())
         for actions, is_killed, is_same in history:
             store = store if is_same else Store(Path(folder), "p", "dev")
-            assert said(store.peek()) == noted
+            assert stated(store.peek()) == noted
             with suppress(KilledError), store.session(lambda _notice: None) as recorder:
-                assert said(recorder.snapshot) == noted
+                assert stated(recorder.snapshot) == noted
                 for action in actions:
                     do(recorder, *action)
-                noted = said(recorder.snapshot)
+                noted = stated(recorder.snapshot)
                 if is_killed:
                     raise KilledError
-        assert said(Store(Path(folder), "p", "dev").peek()) == noted
+        assert stated(Store(Path(folder), "p", "dev").peek()) == noted
 
 
 def test_an_interrupted_creation_is_not_forgotten_by_a_second_interruption() -> None:
@@ -105,5 +105,5 @@ def test_an_interrupted_creation_is_not_forgotten_by_a_second_interruption() -> 
                 for action in actions:
                     do(recorder, *action)
                 raise KilledError
-        left = Store(Path(folder), "p", "dev").peek().pending.values()
-        assert [operation.resource.name for operation in left] == ["c"]
+        remaining = Store(Path(folder), "p", "dev").peek().pending.values()
+        assert [operation.resource.name for operation in remaining] == ["c"]

@@ -124,14 +124,14 @@ PROGRAMS: list[tuple[Callable[[], object], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("program", "words"), PROGRAMS, ids=[words for _program, words in PROGRAMS])
-def test_an_unsupported_feature_is_refused_by_name(program: Callable[[], object], words: str, bench: Bench) -> None:
+@pytest.mark.parametrize(("program", "terms"), PROGRAMS, ids=[terms for _program, terms in PROGRAMS])
+def test_an_unsupported_feature_is_refused_by_name(program: Callable[[], object], terms: str, bench: Bench) -> None:
     """In one sentence that points to the official command line."""
     result = bench.engine().up(lambda: program())  # noqa: PLW0108 programs give nothing
     assert not result.ok
     errors = [d.message for d in result.diagnostics if d.severity is Severity.ERROR]
     assert len(errors) == 1
-    assert words in errors[0]
+    assert terms in errors[0]
     assert errors[0].endswith("isn't supported by the embedded engine; use `pulumi up`")
 
 

@@ -67,27 +67,27 @@ class Placed(pulumi.CustomResource):
         super().__init__("locallb:index:ProxyConfig", name, {"place": {"port": 80}})
 
 
-def _told(inputs: dict[str, Any]) -> None:
+def _reported(inputs: dict[str, Any]) -> None:
     Thing("ServiceStatus", "told", inputs)
 
 
 def _numbers_read_back() -> None:
     typed = Typed("typed", 7, {"a": [1, 2.5, {"b": 3}], "c": True, "d": None})
     deep = typed.deep.apply(lambda deep: f"{deep['a'][0]} {deep['a'][2]['b']} {deep['c']}")
-    _told({"as_int": typed.number.apply(str), "as_float": deep})
+    _reported({"as_int": typed.number.apply(str), "as_float": deep})
 
 
 def _outputs_inside() -> None:
     one = Thing("LoopbackAddress", "one", {"address": "127.77.0.1"})
     two = Thing("LoopbackAddress", "two", {"address": "127.77.0.2"})
-    _told({"list": [one.id, {"deep": two.id}], "joined": pulumi.Output.concat(one.id, "+", two.id), "none": None})
+    _reported({"list": [one.id, {"deep": two.id}], "joined": pulumi.Output.concat(one.id, "+", two.id), "none": None})
 
 
 def _awaited() -> None:
     async def later() -> str:
         return "late"
 
-    _told({"ip": later(), "output": pulumi.Output.from_input(later())})
+    _reported({"ip": later(), "output": pulumi.Output.from_input(later())})
 
 
 @pytest.mark.parametrize(
@@ -102,13 +102,13 @@ def _awaited() -> None:
             },
         ),
         (_awaited, {"ip": "late", "output": "late"}),
-        (lambda: _told({"ip": Placed("placed").place.apply(lambda place: str(place.port))}), {"ip": "80"}),
+        (lambda: _reported({"ip": Placed("placed").place.apply(lambda place: str(place.port))}), {"ip": "80"}),
         (
-            lambda: _told({"ip": Colour.RED, Colour.RED: {Colour.RED: [Colour.RED, Size.LARGE]}}),
+            lambda: _reported({"ip": Colour.RED, Colour.RED: {Colour.RED: [Colour.RED, Size.LARGE]}}),
             {"ip": "red", "red": {"red": ["red", 3]}},
         ),
-        (lambda: _told({"ip": "grün \U0001f600"}), {"ip": "grün \U0001f600"}),
-        (lambda: _told({"ip": 2**60 + 1, "deep": [2**53 + 1]}), {"deep": [2**53], "ip": float(2**60)}),
+        (lambda: _reported({"ip": "grün \U0001f600"}), {"ip": "grün \U0001f600"}),
+        (lambda: _reported({"ip": 2**60 + 1, "deep": [2**53 + 1]}), {"deep": [2**53], "ip": float(2**60)}),
     ],
 )
 def test_values_of_a_program_are_plain_data_in_the_state(
@@ -117,8 +117,8 @@ def test_values_of_a_program_are_plain_data_in_the_state(
     """Whatever they were in the program."""
     result = bench.engine().up(program)
     assert result.ok, messages(result)
-    (told,) = (resource for resource in bench.checkpoint().resources if resource.urn.endswith("::told"))
-    assert dict(told.inputs) == expected
+    (reported,) = (resource for resource in bench.checkpoint().resources if resource.urn.endswith("::told"))
+    assert dict(reported.inputs) == expected
 
 
 def test_a_component_has_its_inputs_and_what_it_made_of_its_children(bench: Bench) -> None:
@@ -140,12 +140,12 @@ def _breaks() -> None:
     def fail(_claim: str) -> str:
         raise ValueError("not like this")
 
-    _told({"ip": output(Thing("LoopbackAddress", "one", {"address": "127.77.0.1"}), "claim").apply(fail)})
+    _reported({"ip": output(Thing("LoopbackAddress", "one", {"address": "127.77.0.1"}), "claim").apply(fail)})
 
 
 def _twice() -> None:
-    _told({"ip": "x"})
-    _told({"ip": "y"})
+    _reported({"ip": "x"})
+    _reported({"ip": "y"})
 
 
 _OF_TOLD = "while processing resource: 'told', type: 'locallb:index:ServiceStatus'"
@@ -156,11 +156,11 @@ _OF_TOLD = "while processing resource: 'told', type: 'locallb:index:ServiceStatu
     [
         (_breaks, f"the program failed: ValueError: not like this, {_OF_TOLD}"),
         (
-            lambda: _told({"ip": 1j}),
+            lambda: _reported({"ip": 1j}),
             f"the program failed: ValueError: unexpected input of type complex for ip in Thing, {_OF_TOLD}",
         ),
         (
-            lambda: _told({"ip": "\ud800"}),
+            lambda: _reported({"ip": "\ud800"}),
             (
                 "the program failed: ValueError: 'utf-8' codec can't encode character '\\ud800' in position 0:"
                 f" surrogates not allowed, {_OF_TOLD}"
@@ -174,7 +174,7 @@ _OF_TOLD = "while processing resource: 'told', type: 'locallb:index:ServiceStatu
             ),
         ),
         (
-            lambda: _told({"ip": float("inf")}),
+            lambda: _reported({"ip": float("inf")}),
             "the number inf isn't supported by the embedded engine; use `pulumi up`",
         ),
     ],

@@ -94,9 +94,9 @@ def test_a_project_that_always_refreshes_does_so(tmp_path: Path) -> None:
     assert len(bench.world.called("read")) == 30
 
 
-def unreadable(_self: object, part: str, who: str) -> object:
+def unreadable(_self: object, part: str, party: str) -> object:
     """Let one resource be out of reach for who reads it."""
-    if part == "read" and who == "ProxyConfig::alpha":
+    if part == "read" and party == "ProxyConfig::alpha":
         raise RuntimeError("can't be reached")
     return None
 
@@ -115,7 +115,7 @@ FILES = ["locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"]
 
 
 @pytest.mark.parametrize(
-    ("seen", "drifted"),
+    ("observed", "drifted"),
     [
         ({}, []),
         ({"LoopbackAddress::alpha": "gone"}, ["LoadBalancer::alpha"]),
@@ -126,13 +126,13 @@ FILES = ["locallb:index:LoopbackAddress", "locallb:index:ProxyConfig"]
 )
 @pytest.mark.parametrize("at_once", [1, 3, 16])
 def test_drifted_names_changed_roots_and_leaves_the_state(
-    bench: Bench, seen: dict[str, Any], drifted: list[str], at_once: int
+    bench: Bench, observed: dict[str, Any], drifted: list[str], at_once: int
 ) -> None:
     """Only resources of the types in question are read, each once, by few threads or many; the state stays."""
     engine = bench.engine(parallel=at_once)
     engine.up(lambda: declare(BOTH))
     before, events = bench.raw(), len(bench.events)
-    bench.world.control = {"read": seen}
+    bench.world.control = {"read": observed}
     assert sorted(map(short, engine.drifted(FILES))) == drifted
     assert sorted(bench.world.called("read")) == sorted(
         ("read", f"{kind}::{name}") for kind in ("LoopbackAddress", "ProxyConfig") for name in ("alpha", "beta")
@@ -147,12 +147,12 @@ def test_a_provider_knows_when_many_resources_are_only_read(
     """From before the first is read until the last one was; the reads of an update belong to no such look."""
 
     @contextmanager
-    def one_look(provider: WorldProvider) -> Iterator[None]:
+    def one_pass(provider: WorldProvider) -> Iterator[None]:
         provider.world.calls.append(("begin", ""))
         yield
         provider.world.calls.append(("end", ""))
 
-    monkeypatch.setattr(WorldProvider, "one_look", one_look, raising=False)
+    monkeypatch.setattr(WorldProvider, "one_pass", one_pass, raising=False)
     monkeypatch.setattr(core_reads, "_MANY", many)
     engine = bench.engine()
     engine.up(lambda: declare(BOTH), refresh=True)
@@ -165,27 +165,27 @@ def test_a_provider_knows_when_many_resources_are_only_read(
     assert methods == (["begin", *reads, "end"] if many == 1 else reads)
 
 
-@pytest.mark.parametrize("seen", [{}, {"Reachable::alpha": "gone"}, {"EnvoyProcess::alpha": "gone"}])
-def test_a_scope_is_looked_at_as_a_whole_and_nothing_else_is(bench: Bench, seen: dict[str, Any]) -> None:
+@pytest.mark.parametrize("observed", [{}, {"Reachable::alpha": "gone"}, {"EnvoyProcess::alpha": "gone"}])
+def test_a_scope_is_looked_at_as_a_whole_and_nothing_else_is(bench: Bench, observed: dict[str, Any]) -> None:
     """Every resource below its roots is read, of whatever type; what engine and state know stays as it is.
 
     The root whose proof refers to a process that is gone counts as changed too: its reference would go with it.
     """
     engine = bench.engine()
     engine.up(lambda: declare(BOTH))
-    before, resources, stamp = bench.raw(), engine.resources(), engine.known_stamp()
+    before, resources, stamp = bench.raw(), engine.resources(), engine.read_stamp()
     roots = {urn for item in resources if (urn := item.urn).endswith(("LoadBalancer::alpha", "Proxy::alpha"))}
-    bench.world.control = {"read": seen}
+    bench.world.control = {"read": observed}
     found = engine.drifted(scope=only(roots))
     changed = {
         "Reachable::alpha": {"LoadBalancer::alpha"},
         "EnvoyProcess::alpha": {"Proxy::alpha", "LoadBalancer::alpha"},
     }
-    assert {short(urn) for urn in found} == set().union(*(changed[name] for name in seen))
+    assert {short(urn) for urn in found} == set().union(*(changed[name] for name in observed))
     assert {name for _, name in bench.world.called("read")} == {
         short(item.urn) for item in resources if item.custom and item.id and item.name == "alpha"
     }
-    assert (bench.raw(), engine.resources(), engine.known_stamp()) == (before, resources, stamp)
+    assert (bench.raw(), engine.resources(), engine.read_stamp()) == (before, resources, stamp)
 
 
 def test_interrupted_resources_in_a_scope_count_as_changed(bench: Bench) -> None:
@@ -218,8 +218,8 @@ def test_events_come_as_they_happen_and_messages_too(bench: Bench) -> None:
         declare({"balancers": {"alpha": ALPHA}})
 
     bench.engine().up(program)
-    said = [event.diagnostic.message for event in bench.events if isinstance(event, DiagnosticEvent)]
-    assert said == ["reading"]
+    stated = [event.diagnostic.message for event in bench.events if isinstance(event, DiagnosticEvent)]
+    assert stated == ["reading"]
     done = [short(event.subject.urn) for event in bench.events if isinstance(event, StepDone)]
     assert done.index("LoopbackAddress::alpha") < done.index("ProxyConfig::alpha") < done.index("Reachable::alpha")
 
@@ -264,11 +264,11 @@ def test_timeouts_are_given_to_the_provider_and_kept_in_the_state(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In seconds, as the official command line does; a text that is no duration is refused."""
-    seen: dict[str, float] = {}
+    observed: dict[str, float] = {}
     call = WorldProvider._call
 
     def note(self: WorldProvider, method: str, request: Any) -> str:  # noqa: ANN401 any request
-        seen[method] = getattr(request, "timeout", -1.0)
+        observed[method] = getattr(request, "timeout", -1.0)
         return call(self, method, request)
 
     monkeypatch.setattr(WorldProvider, "_call", note)
@@ -285,7 +285,7 @@ def test_timeouts_are_given_to_the_provider_and_kept_in_the_state(
     result = engine.up(lambda: program("y", "soon"))
     assert "the delete timeout is 'soon', which is no duration" in messages(result)[0]
     engine.destroy()
-    assert (seen["create"], seen["update"], seen["delete"]) == (10.0, 90.0, 3600.0)
+    assert (observed["create"], observed["update"], observed["delete"]) == (10.0, 90.0, 3600.0)
 
 
 def test_a_display_that_breaks_does_not_stop_the_run(bench: Bench) -> None:

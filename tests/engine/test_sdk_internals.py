@@ -37,10 +37,10 @@ def private_uses(text: str) -> list[str]:
     """Return the private names of the SDK that a module imports, or takes from what it imports."""
     tree = ast.parse(text)
     of_sdk = set(names_of_the_sdk(tree))
-    taken = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_private(node.attr)]
+    claimed = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and _is_private(node.attr)]
     return sorted(
         [name for name in of_sdk if _is_private(name)]
-        + [node.attr for node in taken if (_first_name(node) in of_sdk) or node.attr == "_data"]
+        + [node.attr for node in claimed if (_first_name(node) in of_sdk) or node.attr == "_data"]
     )
 
 

@@ -47,12 +47,12 @@ def test_an_update_that_gets_few_descriptors_is_reported_and_finished_by_the_nex
     engine = bench.engine()
     with few_files(spare):
         try:
-            told = [told.message for told in engine.up(lambda: declare(spec())).diagnostics]
+            reported = [reported.message for reported in engine.up(lambda: declare(spec())).diagnostics]
         except EngineError as error:
-            told = [str(error)]
-    assert all(REMEDY in sentence for sentence in told)
-    assert told or spare >= SOME
-    assert not told or spare < ENOUGH
+            reported = [str(error)]
+    assert all(REMEDY in sentence for sentence in reported)
+    assert reported or spare >= SOME
+    assert not reported or spare < ENOUGH
     assert capfd.readouterr().err == ""
     assert check_state(bench.state_path) == ()
     assert bench.engine().up(lambda: declare(spec())).ok
@@ -62,17 +62,17 @@ def test_an_update_that_gets_few_descriptors_is_reported_and_finished_by_the_nex
 def test_a_state_that_cannot_be_opened_is_as_good_as_ever(bench: Bench) -> None:
     """Nobody is told to go back to an earlier one, and `restore` puts nothing aside."""
     assert bench.engine().up(lambda: declare(ONE)).ok
-    kept, engine = bench.state_path.read_bytes(), bench.engine()
+    retained, engine = bench.state_path.read_bytes(), bench.engine()
     with few_files(0), pytest.raises(StateBroken, match=REMEDY) as caught:
         engine.resources()
     assert not isinstance(caught.value, StateUnusable)
     assert "restore" not in str(caught.value)
     for spare in range(6):
-        told: list[str] = []
+        reported: list[str] = []
         with few_files(spare), suppress(EngineError, OSError):
-            Store(bench.project.backend, "local-lb", "dev").restore(told.append)
-        assert told == []
-    assert bench.state_path.read_bytes() == kept
+            Store(bench.project.backend, "local-lb", "dev").restore(reported.append)
+        assert reported == []
+    assert bench.state_path.read_bytes() == retained
 
 
 def test_a_living_holder_that_cannot_be_looked_at_keeps_its_lock(bench: Bench) -> None:
@@ -82,10 +82,10 @@ def test_a_living_holder_that_cannot_be_looked_at_keeps_its_lock(bench: Bench) -
         path = lock(bench, process.pid, when=timestamp())
         holder = Holder(path, process.pid, "me", os.uname().nodename, timestamp())
         with few_files(0):
-            assert not holder.is_gone()
+            assert not holder.is_removed()
     finally:
         process.communicate(b"\n")
-    assert holder.is_gone()
+    assert holder.is_removed()
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_unwritable_state_is_reported_with_the_remedy_for_its_cause(tmp_path: Pa
 
 def test_obstacle_to_writing_the_state_is_named_with_the_remedy(tmp_path: Path) -> None:
     """Running again doesn't help where a directory or a file blocks the path."""
-    state, beside = tmp_path / "dev.json", tmp_path / ".dev.json.new"
-    beside.mkdir()
+    state, sibling = tmp_path / "dev.json", tmp_path / ".dev.json.new"
+    sibling.mkdir()
     with pytest.raises(StateUnwritable) as caught:
         Files().replace(state, b"x")
     way_out = "Is a directory; move that directory elsewhere, then run again"
-    assert str(caught.value) == f"{state} can't be written: {beside}: {way_out}"
-    beside.rmdir()
+    assert str(caught.value) == f"{state} can't be written: {sibling}: {way_out}"
+    sibling.rmdir()
     state.mkdir()
     with pytest.raises(StateUnwritable) as caught:
         Files().replace(state, b"x")

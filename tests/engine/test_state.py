@@ -105,14 +105,14 @@ ACCEPTED: dict[str, Tamper] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_a_state_that_breaks_a_rule_is_refused_in_one_sentence_and_kept(name: str, bench: Bench) -> None:
     """The sentence names the file, the fault and the way out; nothing is written or called."""
-    tamper, words = REFUSED[name]
+    tamper, terms = REFUSED[name]
     calls = len(bench.world.calls)
-    with pytest.raises(StateBroken, match=words) as caught:
+    with pytest.raises(StateBroken, match=terms) as caught:
         tampered(bench, tamper)
     assert str(bench.state_path) in str(caught.value)
     assert "\n" not in str(caught.value)
     assert len(bench.world.calls) == calls
-    assert any(words in complaint or "can't be read" in complaint for complaint in check_state(bench.state_path))
+    assert any(terms in complaint or "can't be read" in complaint for complaint in check_state(bench.state_path))
 
 
 @pytest.mark.parametrize("name", ACCEPTED)
@@ -150,7 +150,7 @@ def test_a_compressed_state_is_refused_by_name(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tamper", "words"),
+    ("tamper", "terms"),
     [
         (lambda w: find(w, "Reachable").update(external=True), "only read"),
         (
@@ -159,9 +159,9 @@ def test_a_compressed_state_is_refused_by_name(bench: Bench) -> None:
         ),
     ],
 )
-def test_a_state_with_what_the_engine_cannot_keep_is_refused_by_name(tamper: Tamper, words: str, bench: Bench) -> None:
+def test_a_state_with_what_the_engine_cannot_keep_is_refused_by_name(tamper: Tamper, terms: str, bench: Bench) -> None:
     """Pointing to the official command line."""
-    with pytest.raises(Unsupported, match=words) as caught:
+    with pytest.raises(Unsupported, match=terms) as caught:
         tampered(bench, tamper)
     assert "use `pulumi up`" in str(caught.value)
 
@@ -175,8 +175,8 @@ def test_a_resource_with_an_option_against_deletion_is_not_deleted(field: str, o
     result = bench.engine().destroy()
     assert not result.ok
     assert option in result.diagnostics[0].message
-    left = {short(resource.urn).split("::")[0] for resource in bench.checkpoint().resources}
-    assert left == {"Stack", "LoadBalancer", "Proxy", "LoopbackAddress", "ProxyConfig", "locallb"}
+    remaining = {short(resource.urn).split("::")[0] for resource in bench.checkpoint().resources}
+    assert remaining == {"Stack", "LoadBalancer", "Proxy", "LoopbackAddress", "ProxyConfig", "locallb"}
 
 
 def test_the_state_is_written_as_the_official_command_line_does(bench: Bench) -> None:

@@ -116,6 +116,6 @@ def test_a_narrow_stop_leaves_the_wide_one_alone() -> None:
     wide = Stop()
     narrow, other = Stop(wide), Stop(wide)
     narrow.ask()
-    assert (narrow.is_asked(), other.is_asked(), wide.is_asked()) == (True, False, False)
+    assert (narrow.is_requested(), other.is_requested(), wide.is_requested()) == (True, False, False)
     wide.ask()
-    assert (other.is_asked(), wide.is_asked()) == (True, True)
+    assert (other.is_requested(), wide.is_requested()) == (True, True)

@@ -25,7 +25,7 @@ def test_a_replacement_broken_off_anywhere_and_taken_back_deletes_nothing_that_i
 ) -> None:
     """Also where the old thing waits for its deletion already, and its successor is the old thing again."""
     site = started(tmp_path / "start")
-    calm = site.state()
+    idle = site.state()
     for at in count():
         victim = site.copy(tmp_path / str(at))
         doom = Doom(at)
@@ -35,7 +35,7 @@ def test_a_replacement_broken_off_anywhere_and_taken_back_deletes_nothing_that_i
             break
         assert victim.engine().up(lambda: declare(WAS)).ok
         assert set(victim.books.things) == {"n0#0.0", "n1#0.0"}, at
-        assert victim.state() == calm, at
+        assert victim.state() == idle, at
         assert victim.engine().up(lambda: declare(WAS), refresh=True).unchanged, at
     assert at > 5
 

@@ -69,8 +69,8 @@ def test_both_engines_alternate_through_replacements_and_failures(folder: Path) 
     def nothing_to_do() -> bool:
         return run_cli(folder, ["preview", "--expect-no-changes"], spec)[0] == 0
 
-    def cli_finishes(words: str) -> None:
-        assert words in run_cli(folder, ["preview"], spec)[1]
+    def cli_finishes(terms: str) -> None:
+        assert terms in run_cli(folder, ["preview"], spec)[1]
         assert run_cli(folder, ["up", "--yes", "--skip-preview"], spec)[0] == 0
         assert engine_of(folder).up(lambda: declare(spec)).unchanged
 

@@ -15,13 +15,13 @@ from tests.engine.support import Bench
 def test_a_shift_ends_without_the_threads() -> None:
     """What it began is waited for, and the next shift has the same threads."""
     with ThreadPoolExecutor(1) as crew:
-        seen = []
+        observed = []
         for _ in range(2):
             shift = Shift(crew)
-            shift.submit(lambda: seen.append(threading.get_ident()))
+            shift.submit(lambda: observed.append(threading.get_ident()))
             shift.shutdown()
-        assert len(seen) == 2
-        assert len(set(seen)) == 1
+        assert len(observed) == 2
+        assert len(set(observed)) == 1
 
 
 def test_runs_of_an_engine_share_its_threads(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -120,7 +120,7 @@ def test_unsettled_creation_is_not_repeated(bench: Bench, killer: Killer) -> Non
         Thing("Reachable", "apart", {"address": "x"})
 
     result = engine.up(more)
-    assert [who for _, who in bench.world.called("create")[before:]] == ["LoopbackAddress::a", "Reachable::apart"]
+    assert [party for _, party in bench.world.called("create")[before:]] == ["LoopbackAddress::a", "Reachable::apart"]
     assert len([text for text in messages(result) if "::a " in text]) == 1
     assert {short(urn) for urn in result.broken} == {"LoopbackAddress::a", "ProxyConfig::b"}
     bench.world.control = {}
@@ -147,17 +147,17 @@ def test_a_creation_of_which_nothing_is_left_is_forgotten(
     engine = killed(bench, killer)
     bench.world.things.clear()
     bench.world.control = {"fail": {"LoopbackAddress::a": "taken by another"}}
-    seen: list[tuple[str, str]] = []
+    observed: list[tuple[str, str]] = []
 
     def leaves_nothing(_self: WorldProvider, kind: str, inputs: Mapping[str, object]) -> bool:
-        seen.append((kind, str(inputs["address"])))
+        observed.append((kind, str(inputs["address"])))
         return True
 
     monkeypatch.setattr(WorldProvider, "leaves_nothing", leaves_nothing, raising=False)
     result = engine.up(nothing)
     assert result.ok
     assert "nothing is left of the interrupted creation" in messages(result)[-1]
-    assert seen == [("locallb:index:LoopbackAddress", "127.77.0.1")]
+    assert observed == [("locallb:index:LoopbackAddress", "127.77.0.1")]
     assert pending(bench) == []
 
 

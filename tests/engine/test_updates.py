@@ -14,9 +14,9 @@ def test_a_first_update_creates_everything_in_order(bench: Bench) -> None:
     assert result.ok
     assert result.changes == {Op.CREATE: 15}
     assert result.outputs["addresses"] == {"alpha": "claim-8887", "beta": "claim-8888"}
-    made = [who for method, who in bench.world.called("create")]
+    made = [party for method, party in bench.world.called("create")]
     for name in ("alpha", "beta"):
-        kinds = [who.split("::")[0] for who in made if who.endswith(name)]
+        kinds = [party.split("::")[0] for party in made if party.endswith(name)]
         assert kinds == ["LoopbackAddress", "ProxyConfig", "EnvoyProcess", "Reachable", "ServiceStatus"]
     assert len(bench.checkpoint().resources) == 16
 
@@ -40,7 +40,7 @@ def test_an_update_touches_only_what_changed(bench: Bench) -> None:
     engine.up(lambda: declare(spec()))
     result = engine.up(lambda: declare(spec(alpha={"port": 8080, "digest": "d2"})))
     assert result.changes == {Op.UPDATE: 6, Op.SAME: 9}
-    updated = [who for _method, who in bench.world.called("update")]
+    updated = [party for _method, party in bench.world.called("update")]
     assert updated == [f"{kind}::alpha" for kind in ("ProxyConfig", "EnvoyProcess", "Reachable", "ServiceStatus")]
 
 
@@ -66,7 +66,7 @@ def test_a_removed_balancer_is_deleted_in_reverse_order(bench: Bench) -> None:
     engine.up(lambda: declare(spec()))
     result = engine.up(lambda: declare({"balancers": {"alpha": ALPHA}}))
     assert result.changes == {Op.DELETE: 7, Op.SAME: 8}
-    deleted = [who for _method, who in bench.world.called("delete")]
+    deleted = [party for _method, party in bench.world.called("delete")]
     order = ("ServiceStatus", "Reachable", "EnvoyProcess", "ProxyConfig", "LoopbackAddress")
     assert deleted == [f"{kind}::beta" for kind in order]
 

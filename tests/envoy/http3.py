@@ -14,7 +14,7 @@ from aioquic.h3.events import DataReceived, H3Event, HeadersReceived
 from aioquic.quic.configuration import QuicConfiguration
 from aioquic.quic.events import ConnectionTerminated, QuicEvent
 
-from tests.envoy.traffic import PATIENCE
+from tests.envoy.traffic import TIMEOUT
 
 
 @dataclass
@@ -31,7 +31,7 @@ class _Client(QuicConnectionProtocol):
     def __init__(self, *given: object, **more: object) -> None:
         super().__init__(*given, **more)  # type: ignore[arg-type]  # whatever the library gives
         self._http = H3Connection(self._quic)
-        self._told = Told()
+        self._reported = Told()
         self._whole: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
 
     def quic_event_received(self, event: QuicEvent) -> None:
@@ -43,11 +43,11 @@ class _Client(QuicConnectionProtocol):
 
     def _take(self, event: H3Event) -> None:
         if isinstance(event, HeadersReceived):
-            self._told.headers |= {name.decode(): value.decode() for name, value in event.headers}
+            self._reported.headers |= {name.decode(): value.decode() for name, value in event.headers}
         elif isinstance(event, DataReceived):
-            self._told.body += event.data
+            self._reported.body += event.data
         if getattr(event, "stream_ended", False) and not self._whole.done():
-            self._whole.set_result(self._told)
+            self._whole.set_result(self._reported)
 
     async def ask(self, host: str, path: str) -> Told:
         """Send a request and wait for all of the answer."""
@@ -67,7 +67,7 @@ def asked_by_http3(address: str, port: int, host: str, authorities: Path, path: 
         configuration = QuicConfiguration(alpn_protocols=H3_ALPN, server_name=host, verify_mode=ssl.CERT_REQUIRED)
         configuration.load_verify_locations(cafile=str(authorities))
         async with (
-            asyncio.timeout(PATIENCE),
+            asyncio.timeout(TIMEOUT),
             connect(address, port, configuration=configuration, create_protocol=_Client) as client,
         ):
             assert isinstance(client, _Client)

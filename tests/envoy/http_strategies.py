@@ -54,8 +54,8 @@ def accepted(make: type, **fields: st.SearchStrategy[object]) -> st.SearchStrate
     return st.fixed_dictionaries(fields).map(attempt).filter(lambda value: value is not None)
 
 
-def _many(of: st.SearchStrategy[object], most: int = 3) -> st.SearchStrategy[tuple[object, ...]]:
-    return st.lists(of, max_size=most).map(tuple)
+def _many(of: st.SearchStrategy[object], maximum: int = 3) -> st.SearchStrategy[tuple[object, ...]]:
+    return st.lists(of, max_size=maximum).map(tuple)
 
 
 _pieces = st.sampled_from(

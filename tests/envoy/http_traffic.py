@@ -25,7 +25,7 @@ from locallb.model.http.serving import ANY, Chain, HttpListener, HttpRoutes, Vir
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Proxy, Upstream
-from tests.envoy.traffic import PATIENCE
+from tests.envoy.traffic import TIMEOUT
 
 
 class Echo:
@@ -37,7 +37,7 @@ class Echo:
 
     def __init__(self, name: str, address: str, context: ssl.SSLContext | None = None) -> None:
         self.name = name
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self._server = _EchoServer((address, 0), _Handler)
         self._server.echo = self
         if context:
@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer."""
         echo = cast("_EchoServer", self.server).echo
-        echo.asked.append(self.path)
+        echo.requested.append(self.path)
         self.rfile.read(int(self.headers.get("content-length", 0)))
         if self.headers.get("upgrade") == "websocket":
             self._upgrade()
@@ -85,8 +85,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._go_on()
             return
         time.sleep(0.6 if self.path == "/slow" else 0)
-        told = {"by": echo.name, "method": self.command, "path": self.path, "headers": self._headers()}
-        body = json.dumps(told).encode()
+        reported = {"by": echo.name, "method": self.command, "path": self.path, "headers": self._headers()}
+        body = json.dumps(reported).encode()
         self.send_response(self._status(echo))
         for header, value in (("content-length", str(len(body))), ("x-from", echo.name)):
             self.send_header(header, value)
@@ -102,7 +102,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _status(self, echo: Echo) -> int:
         kind, _, number = self.path[1:].partition("/")
         if kind == "fails":
-            return 503 if echo.asked.count(self.path) <= int(number) else 200
+            return 503 if echo.requested.count(self.path) <= int(number) else 200
         return int(number) if kind == "status" else 200
 
     def _go_on(self) -> None:
@@ -134,7 +134,7 @@ class Answer:
     body: str
 
     @property
-    def seen(self) -> Any:  # noqa: ANN401 - JSON of `Echo`
+    def observed(self) -> Any:  # noqa: ANN401 - JSON of `Echo`
         """Return what the backend was asked."""
         return json.loads(self.body)
 
@@ -161,16 +161,16 @@ class Client:
             connection.putheader(name, value)
         connection.endheaders()
         response = connection.getresponse()
-        told = Answer(
+        reported = Answer(
             response.status, {name.lower(): value for name, value in response.getheaders()}, response.read().decode()
         )
         if response.will_close:
             connection.close()
             self._connection = None
-        return told
+        return reported
 
     def _connected(self, host: str) -> http.client.HTTPConnection:
-        connection = http.client.HTTPConnection(*self._place, timeout=PATIENCE)
+        connection = http.client.HTTPConnection(*self._place, timeout=TIMEOUT)
         connection.connect()
         if self._context:
             connection.sock = self._context.wrap_socket(connection.sock, server_hostname=host)

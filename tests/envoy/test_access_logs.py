@@ -72,24 +72,24 @@ def test_a_log_comes_and_goes_without_a_cut_connection_and_tells_of_each_new_one
     """The connection that was open before stays on a chain that isn't touched; each later one is a line."""
     servers = nodes("A")
     envoy = start(logged(block, servers, "", fault, sources))
-    with socket.create_connection((block[9], 8080), 10) as kept, kept.makefile("rb") as answers:
-        kept.sendall(b"x\n")
+    with socket.create_connection((block[9], 8080), 10) as retained, retained.makefile("rb") as answers:
+        retained.sendall(b"x\n")
         first = answers.readline()
         envoy.apply(logged(block, servers, fault=fault, sources=sources))
         with reading(envoy.directory) as reader:
             eventually(lambda: is_heard(reader, block[9]), "a line")
             mine = [speak(block[9]) for _ in range(100)]
             eventually(lambda: set(mine) <= set(reader.clients()), "all of them")
-            told = [line for line in reader.lines if line.client in mine]
-            assert len(told) == len(mine)
-            assert {line.backend for line in told} == {str(servers[0].backend)}
-            assert {line.listener for line in told} == {f"{block[9]}:8080/TCP"}
-            assert {line.received for line in told} == {2}
-        kept.sendall(b"x\n")
+            reported = [line for line in reader.lines if line.client in mine]
+            assert len(reported) == len(mine)
+            assert {line.backend for line in reported} == {str(servers[0].backend)}
+            assert {line.listener for line in reported} == {f"{block[9]}:8080/TCP"}
+            assert {line.received for line in reported} == {2}
+        retained.sendall(b"x\n")
         assert answers.readline() == first
         envoy.apply(logged(block, servers, "", fault, sources))
         assert ask_tcp(block[9], 8080) == "A"
-        kept.sendall(b"x\n")
+        retained.sendall(b"x\n")
         assert answers.readline() == first
 
 
@@ -121,14 +121,14 @@ def test_an_access_log_tells_requests_that_an_ended_backend_cut_from_refused_one
         envoy = start(rendering((replace(listener, log=READER), upstream), logged_port(block, nodes("A", first=2))))
         reader = opened.enter_context(reading(envoy.directory))
         eventually(lambda: is_heard(reader, block[9]), "a line")
-        taken = [begin(block[9], opened) for _ in range(5)]
-        for stream in [backend.accept()[0] for _ in taken]:
+        claimed = [begin(block[9], opened) for _ in range(5)]
+        for stream in [backend.accept()[0] for _ in claimed]:
             assert stream.recv(1, 0 if read else socket.MSG_PEEK) == b"x"
             stream.close()
         backend.close()
         refused = [begin(block[9], opened) for _ in range(5)]
-        assert all(is_unanswered(client) for client, _ in taken + refused)
-        names = [{name for _, name in clients} for clients in (taken, refused)]
+        assert all(is_unanswered(client) for client, _ in claimed + refused)
+        names = [{name for _, name in clients} for clients in (claimed, refused)]
         eventually(lambda: set.union(*names) <= set(reader.clients()), "all of them")
         accepted = {line.client for line in reader.lines if was_accepted(line)}
     assert [name & accepted for name in names] == [names[0], set()]
@@ -155,11 +155,11 @@ def test_a_reader_that_does_not_go_on_gets_no_more_than_the_gate_lets_pass(
         envoy.put(GATE, gate(3))
         late = list[str]()
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             late.append(speak(block[9]))
             return bool({*late} & {*reader.clients()})
 
-        eventually(is_told, "a line after all of them")
+        eventually(is_reported, "a line after all of them")
         assert len(reader.lines) <= CLOSED + 21 + 3
 
 
@@ -234,10 +234,10 @@ WORDS = st.text(st.characters(codec="utf-8"), min_size=2)
 
 
 @given(st.lists(st.tuples(WORDS, WORDS, st.integers(0, 1 << 60))))
-def test_lines_are_read_as_they_were_written(told: list[tuple[str, str, int]]) -> None:
+def test_lines_are_read_as_they_were_written(reported: list[tuple[str, str, int]]) -> None:
     """Whatever clients put into paths."""
-    records = [{"client": client, "path": path, "in": str(count), "flags": "-"} for client, path, count in told]
-    assert [(line.client, line.path, line.received) for line in lines(message(*records))] == told
+    records = [{"client": client, "path": path, "in": str(count), "flags": "-"} for client, path, count in reported]
+    assert [(line.client, line.path, line.received) for line in lines(message(*records))] == reported
 
 
 @given(st.binary(max_size=200))

@@ -75,10 +75,10 @@ def test_a_path_of_any_length_is_reached(tmp_path: Path) -> None:
 def test_subscriptions_are_read_from_the_statistics(tmp_path: Path) -> None:
     """Versions, and whether the last attempt has an outcome."""
     with answering(tmp_path, http(STATS)) as admin:
-        taken = admin.versions()
-    assert taken.cds == Subscription("c1", 2, 2, 0)
-    assert taken.lds == Subscription("", 3, 0, 2)
-    assert (taken.cds.settled, taken.lds.settled) == (True, False)
+        claimed = admin.versions()
+    assert claimed.cds == Subscription("c1", 2, 2, 0)
+    assert claimed.lds == Subscription("", 3, 0, 2)
+    assert (claimed.cds.settled, claimed.lds.settled) == (True, False)
 
 
 def test_failures_are_those_with_an_error(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ def test_an_odd_answer_is_reported(
 
 def test_silence_ends_the_wait(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody listens and never answers."""
-    monkeypatch.setattr(admin, "PATIENCE", 0.05)
+    monkeypatch.setattr(admin, "TIMEOUT", 0.05)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "admin.sock"))
         server.listen()

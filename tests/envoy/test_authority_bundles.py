@@ -30,7 +30,7 @@ def changed(pem: str, change: tuple[int, int]) -> str:
     return f"-----BEGIN CERTIFICATE-----\n{base64.b64encode(der).decode()}\n-----END CERTIFICATE-----\n"
 
 
-def taken(text: str) -> str:
+def claimed(text: str) -> str:
     """Return the authorities in a bundle; nothing where it is refused."""
     try:
         return authorities_in(text)
@@ -73,7 +73,7 @@ def test_envoy_takes_what_is_left_of_any_bundle(tmp_path: Path) -> None:
     @settings(max_examples=4, phases=_PHASES, suppress_health_check=list(HealthCheck), deadline=None)
     @given(st.lists(change, min_size=50, max_size=200))
     def law(changes: list[tuple[int, int]]) -> None:
-        bundles = [bundle for each in changes if (bundle := taken(pem + changed(pem, each)))]
+        bundles = [bundle for each in changes if (bundle := claimed(pem + changed(pem, each)))]
         assert said_of(bundles, pair, tmp_path) == ""
 
     law()

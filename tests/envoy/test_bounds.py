@@ -138,14 +138,14 @@ def test_stalled_uploads_of_clients_that_are_gone_are_ended_before_memory_ends(
     soon = _changed(rendered, "bootstrap.json", lambda text: text.replace(overload.STALLED, "5s"))
     start(_changed(soon, "bootstrap.json", lambda text: text.replace(str(overload.MAX_HEAP), str(32 * MIB))))
     begin = b"POST / HTTP/1.1\r\nhost: a.test\r\ncontent-length: 1000000000\r\n\r\n"
-    with ExitStack() as gone:
+    with ExitStack() as removed:
         for _ in range(STALLED):
-            upload = gone.enter_context(socket.create_connection((block[9], 8080)))
+            upload = removed.enter_context(socket.create_connection((block[9], 8080)))
             upload.settimeout(0.05)
             _send_until_it_stalls(upload, begin)
-            if not _is_taken(block[9], accepted):
+            if not _is_claimed(block[9], accepted):
                 break  # the heap is full; on a slow machine the first ones are ended before it is
-    eventually(lambda: _is_taken(block[9], accepted), "requests reach the backend again")
+    eventually(lambda: _is_claimed(block[9], accepted), "requests reach the backend again")
 
 
 def _send_until_it_stalls(upload: socket.socket, begin: bytes) -> None:
@@ -154,7 +154,7 @@ def _send_until_it_stalls(upload: socket.socket, begin: bytes) -> None:
         piece = b"x" * 65_536
 
 
-def _is_taken(address: str, accepted: Sequence[socket.socket]) -> bool:
+def _is_claimed(address: str, accepted: Sequence[socket.socket]) -> bool:
     """Return whether a request gets to the backend, which never answers, instead of being refused."""
     before = len(accepted)
     with socket.create_connection((address, 8080)) as client:
@@ -237,8 +237,8 @@ def test_many_and_large_headers_pass(size: tuple[int, int], start: Start, block:
     heads = []
 
     def answer() -> None:
-        with server.accept()[0] as connection, connection.makefile("rb") as asked:
-            heads.append(sum(line.startswith(b"x-") and b"aaa" in line for line in iter(asked.readline, b"\r\n")))
+        with server.accept()[0] as connection, connection.makefile("rb") as requested:
+            heads.append(sum(line.startswith(b"x-") and b"aaa" in line for line in iter(requested.readline, b"\r\n")))
             connection.sendall(f"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n{fields}\r\n".encode())
 
     threading.Thread(target=answer, daemon=True).start()
@@ -254,10 +254,10 @@ def test_requests_that_are_rejected_by_their_form_are_counted(
 ) -> None:
     """By HTTP/1 and HTTP/2, with too many headers, too large ones, or no HTTP at all; no backend hears of them."""
     envoy = start(http_traffic.rendering(block[9], [EVERYTHING], [upstream("web", echoes["a"])]))
-    asked = EnvoyAdmin(envoy.directory)
+    requested = EnvoyAdmin(envoy.directory)
 
     def count() -> int | None:
-        return rejected(asked.statistics(STATISTICS))
+        return rejected(requested.statistics(STATISTICS))
 
     def is_counted(number: int) -> bool:
         return count() == number
@@ -274,4 +274,4 @@ def test_requests_that_are_rejected_by_their_form_are_counted(
         client.sendall(b"no HTTP\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 400")
     assert count() == 4
-    assert by_upstream(asked.clusters(), ())["web"].total.requests == 0
+    assert by_upstream(requested.clusters(), ())["web"].total.requests == 0

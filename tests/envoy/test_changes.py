@@ -101,20 +101,20 @@ def test_what_came_to_a_udp_port_while_it_was_not_served_is_delivered_to_nobody(
 ) -> None:
     """Also where it was changed before it was given up, and is given up twice; what comes afterwards arrives."""
     [server] = nodes("A")
-    kept, port = (serve(block[100], [server], UDP, number) for number in (8080, 8081))
+    retained, port = (serve(block[100], [server], UDP, number) for number in (8080, 8081))
     changed = serve(block[100], [server], UDP, 8081, sources=["127.0.0.0/8"])
-    with_port, without = (rendering(*ports, discovery=discovery) for ports in ((kept, port), (kept,)))
+    with_port, without = (rendering(*ports, discovery=discovery) for ports in ((retained, port), (retained,)))
     envoy = start(with_port)
-    _roll_out(envoy, rendering(kept, changed, discovery=discovery))
+    _roll_out(envoy, rendering(retained, changed, discovery=discovery))
     for _ in range(2):
         _roll_out(envoy, without)
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
             for _ in range(100):
                 client.sendto(b"late", (block[100], 8081))
-        seen = server.datagrams
+        observed = server.datagrams
         _roll_out(envoy, with_port)
         assert ask_udp(block[100], 8081) == "A"
-        assert server.datagrams == seen + 1
+        assert server.datagrams == observed + 1
 
 
 @DISCOVERY
@@ -123,10 +123,10 @@ def test_a_proxy_of_udp_alone_frees_ports_at_once_and_loses_no_datagram_of_other
 ) -> None:
     """Ports come and go while another one serves at a constant rate."""
     servers = nodes("A")
-    kept, port = (serve(block[100], servers, UDP, number) for number in (8080, 8081))
-    envoy = start(rendering(kept, discovery=discovery, udp_only=True))
+    retained, port = (serve(block[100], servers, UDP, number) for number in (8080, 8081))
+    envoy = start(rendering(retained, discovery=discovery, udp_only=True))
     with Load(lambda: ask_udp(block[100], 8080)) as load:
-        for served in ((kept, port), (kept,)) * 2:
+        for served in ((retained, port), (retained,)) * 2:
             time.sleep(0.1)
             envoy.apply(rendering(*served, discovery=discovery, udp_only=True))
             if port not in served:
@@ -140,10 +140,10 @@ def test_a_port_of_a_proxy_of_udp_alone_is_never_unbound_while_it_changes(
     discovery: Discovery, start: Start, nodes: Serve, block: Block
 ) -> None:
     """Nobody else gets it meanwhile, and it serves afterwards; an answer that is on its way may be lost."""
-    kept, changed = (serve(block[100], nodes("A"), UDP, 8080, sources=each) for each in ([], ["127.0.0.0/8"]))
-    envoy = start(rendering(kept, discovery=discovery, udp_only=True))
+    retained, changed = (serve(block[100], nodes("A"), UDP, 8080, sources=each) for each in ([], ["127.0.0.0/8"]))
+    envoy = start(rendering(retained, discovery=discovery, udp_only=True))
     with Load(lambda: "free" if _can_bind(block[100], 8080, socket.SOCK_DGRAM) else "B") as load:
-        for served in (changed, kept) * 2:
+        for served in (changed, retained) * 2:
             time.sleep(0.1)
             envoy.apply(rendering(served, discovery=discovery, udp_only=True))
             eventually(lambda: ask_udp(block[100], 8080) == "A", "it serves")
@@ -173,8 +173,8 @@ def test_port_changes_fail_no_request_on_other_ports(
 ) -> None:
     """Ports are added, changed and removed, TCP and UDP, while another port serves at a constant rate."""
     three = nodes("ABC")
-    kept = serve(block[100], three, health=ConnectCheck())
-    envoy = start(rendering(kept, discovery=discovery))
+    retained = serve(block[100], three, health=ConnectCheck())
+    envoy = start(rendering(retained, discovery=discovery))
     with Load(lambda: ask_tcp(block[100], 8080)) as load:
         for more in (
             [serve(block[100], three, port=8081)],
@@ -183,7 +183,7 @@ def test_port_changes_fail_no_request_on_other_ports(
             [],
         ):
             time.sleep(0.2)
-            envoy.apply(rendering(kept, *more, discovery=discovery))
+            envoy.apply(rendering(retained, *more, discovery=discovery))
         time.sleep(0.2)
     assert load.failures("ABC") == []
 
@@ -275,8 +275,8 @@ def test_a_second_envoy_on_the_same_address_takes_no_clients(
     for name in ("eds-" + clash_name(protocol), "cds.json", "lds.json"):
         second.put(name, clash.files[name])
     eventually(lambda: "Address already in use" in second.log(), "the bind fails")
-    asks = [ask_udp(block[100], 8080) if protocol is UDP else ask_tcp(block[100], 8080) for _ in range(20)]
-    assert (set(asks), second.listeners()) == ({"A"}, set())
+    requires = [ask_udp(block[100], 8080) if protocol is UDP else ask_tcp(block[100], 8080) for _ in range(20)]
+    assert (set(requires), second.listeners()) == ({"A"}, set())
 
 
 def clash_name(protocol: Protocol) -> str:

@@ -49,27 +49,27 @@ def test_no_client_commands_envoy(
     """Also none of this host or of a private network: a request goes once, within its time, without these headers."""
     client = serve(Route(Match(), Forward(WEB.targets, timeout=200)), discovery=discovery)
     assert client.ask("/status/500", method="POST", headers=(*COMMANDS, *forwarded)).status == 500
-    assert echoes["a"].asked == ["/status/500"]
+    assert echoes["a"].requested == ["/status/500"]
     assert client.ask("/slow", headers=COMMANDS).status == 504
-    assert not [name for name in client.ask(headers=COMMANDS).seen["headers"] if name.startswith("x-envoy")]
+    assert not [name for name in client.ask(headers=COMMANDS).observed["headers"] if name.startswith("x-envoy")]
 
 
 @pytest.mark.parametrize(
-    ("sent", "seen"), [((), "127.0.0.1"), ((("x-forwarded-for", "1.2.3.4"),), r"1\.2\.3\.4, ?127\.0\.0\.1")]
+    ("sent", "observed"), [((), "127.0.0.1"), ((("x-forwarded-for", "1.2.3.4"),), r"1\.2\.3\.4, ?127\.0\.0\.1")]
 )
 def test_backends_get_the_client_as_it_connected(
-    sent: tuple[tuple[str, str], ...], seen: str, serve: ServeHttp
+    sent: tuple[tuple[str, str], ...], observed: str, serve: ServeHttp
 ) -> None:
     """Last in X-Forwarded-For, also one of loopback; before it is what the client says itself."""
-    headers = serve(Route(Match(), WEB)).ask(headers=(*sent, ("x_forwarded_for", "9.9.9.9"))).seen["headers"]
-    assert re.fullmatch(seen, headers["x-forwarded-for"])
+    headers = serve(Route(Match(), WEB)).ask(headers=(*sent, ("x_forwarded_for", "9.9.9.9"))).observed["headers"]
+    assert re.fullmatch(observed, headers["x-forwarded-for"])
     assert not [name for name in headers if "_" in name]
 
 
 def test_client_does_not_say_by_which_scheme_it_came(serve: ServeHttp) -> None:
     """X-Forwarded-Proto is what Envoy has seen, whatever the client says in any spelling."""
     sent = [("x-forwarded-proto", "https"), ("x_forwarded_proto", "https"), ("x-forwarded_proto", "https")]
-    headers = serve(Route(Match(), WEB)).ask(headers=sent).seen["headers"]
+    headers = serve(Route(Match(), WEB)).ask(headers=sent).observed["headers"]
     assert {name: value for name, value in headers.items() if "proto" in name} == {"x-forwarded-proto": "http"}
 
 
@@ -81,7 +81,7 @@ def test_header_that_a_route_decides_has_no_double(by_share: bool, serve: ServeH
     client = serve(Route(Match(), shared) if by_share else Route(Match(), WEB, request=changes))
     spoofed = [f"x{first}user{second}id" for first, second in product("-_", "-_")]
     sent = [(name, "client") for name in (*spoofed, "X_ROLE", "x-role", "x_also", "api_key")]
-    headers = client.ask(headers=sent).seen["headers"]
+    headers = client.ask(headers=sent).observed["headers"]
     assert {name: value for name, value in headers.items() if name.startswith(("x-user", "x-al", "x-ro", "api"))} == {
         "x-user-id": "route",
         "x-also": "route",

@@ -110,7 +110,7 @@ def test_what_is_taken_is_taken_by_re2_and_each_refusal_says_why(pattern: str) -
             ValueError, match=rf"^the regular expression .* ({_OURS}|looks around|is refused by RE2: .)"
         ):
             checked(pattern)
-        assert compiled is None or any(words in refusal for words in _OURS.split("|"))
+        assert compiled is None or any(terms in refusal for terms in _OURS.split("|"))
 
 
 @pytest.mark.parametrize(

@@ -132,8 +132,8 @@ def test_clients_with_affinity_move_only_to_added_backends(start: Start, nodes: 
         return [ask_tcp(block[100], 8080, client) for client in clients]
 
     envoy = start(rendering(serve(block[100], four[:2], affinity=True)))
-    first, more, again = (answered(four[:count]) for count in (2, 4, 2))
+    first, more, retry = (answered(four[:count]) for count in (2, 4, 2))
     moved = [new for old, new in zip(first, more, strict=True) if new != old]
     assert 0.45 < len(moved) / len(clients) < 0.55
     assert len([new for new in moved if new in "AB"]) / len(clients) < 0.02
-    assert again == first
+    assert retry == first

@@ -21,7 +21,7 @@ NODES = tuple(Backend.at(ip_address(f"127.0.0.{n}"), 30080) for n in (1, 2, 3))
 NODES6 = (Backend.at(ip_address("fd00::1"), 30080), Backend.at(ip_address("fd00::2"), 30080))
 ELSEWHERE = Backend.at(ip_address("fd00::1"), 30080, ip_address("127.0.0.1"))
 PODS = tuple(Backend.at(ip_address(f"127.0.1.{n}"), 8080) for n in (1, 2))
-ASKED = tuple(Backend.at(backend.address, backend.port, None, 10256) for backend in NODES)
+QUERIED = tuple(Backend.at(backend.address, backend.port, None, 10256) for backend in NODES)
 ASKED_PODS = (
     Backend.at(ip_address("127.0.1.1"), 5353, ip_address("127.0.0.1"), 10256),
     Backend.at(ip_address("127.0.1.2"), 5353, None, None),
@@ -106,7 +106,7 @@ CASES = {
     "straight": _proxy(
         (
             Listener(V4, 8080, TCP, UpstreamName("tcp-8080-ipv4")),
-            Upstream(UpstreamName("tcp-8080-ipv4"), TCP, PODS, health=ConnectCheck(), standby=ASKED),
+            Upstream(UpstreamName("tcp-8080-ipv4"), TCP, PODS, health=ConnectCheck(), standby=QUERIED),
         ),
         (
             Listener(V4, 5353, UDP, UpstreamName("udp-5353-ipv4")),

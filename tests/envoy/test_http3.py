@@ -36,7 +36,7 @@ from tests.envoy.http3 import asked_by_http3
 from tests.envoy.http_traffic import Client, Echo, upstream
 from tests.envoy.support import Envoy
 from tests.envoy.test_http_protocols import WEB
-from tests.envoy.traffic import PATIENCE, Block, eventually
+from tests.envoy.traffic import TIMEOUT, Block, eventually
 
 pytestmark = pytest.mark.envoy
 REDIRECT = Chain(HttpRoutes((VirtualHost((ANY,), (Route(Match(), Redirect(scheme="https")),)),)))
@@ -74,17 +74,17 @@ def test_http3_serves_what_https_serves(
             envoy.wait(rendered)
             bound = {split_listener(name) for name in EnvoyAdmin(tmp_path / "envoy").listeners()}
             assert bound == {(listener.address, 8443, Protocol.TCP), (listener.address, 8443, Protocol.UDP)}
-            told = asked_by_http3(block[9], 8443, "a.test", authority.own.chain, "/x")
-            assert told.headers[":status"] == "200"
-            assert b'"path": "/x"' in told.body
+            reported = asked_by_http3(block[9], 8443, "a.test", authority.own.chain, "/x")
+            assert reported.headers[":status"] == "200"
+            assert b'"path": "/x"' in reported.body
             other = asked_by_http3(block[9], 8443, "b.test", authority.own.chain)
             assert other.body == b"b"
             with closing(Client(block[9], 8443, str(authority.own.chain))) as client:
                 assert client.ask(host="a.test").headers["alt-svc"] == 'h3=":8443"; ma=86400'
             changed = secure("b.test", pairs["b.test"], Route(Match(), Answer(200, "changed")))
-            again = render(proxy(replace(listener, chains=(chains[0], changed)), discovery, echo))
-            envoy.apply(again)
-            envoy.wait(again)
+            retry = render(proxy(replace(listener, chains=(chains[0], changed)), discovery, echo))
+            envoy.apply(retry)
+            envoy.wait(retry)
             last = asked_by_http3(block[9], 8443, "b.test", authority.own.chain)
             assert last.body == b"changed"
 
@@ -100,9 +100,9 @@ def test_http3_admits_the_same_clients_as_https(discovery: Discovery, tmp_path: 
     tcp, quic = json.loads(rendered.files["lds.json"])["resources"][::-1]
     assert (tcp["name"], quic["name"]) == ("127.77.0.5:443/TCP", "127.77.0.5:443/QUIC")
     assert quic["address"] == {"socket_address": {"address": "127.77.0.5", "port_value": 443, "protocol": "UDP"}}
-    told = [(each["filter_chain_match"], routes_of(each)) for each in quic["filter_chains"]]
-    assert told == [(each["filter_chain_match"], routes_of(each)) for each in tcp["filter_chains"][:2]]
-    assert all(match["source_prefix_ranges"] and match["server_names"] for match, _ in told)
+    reported = [(each["filter_chain_match"], routes_of(each)) for each in quic["filter_chains"]]
+    assert reported == [(each["filter_chain_match"], routes_of(each)) for each in tcp["filter_chains"][:2]]
+    assert all(match["source_prefix_ranges"] and match["server_names"] for match, _ in reported)
 
 
 @pytest.mark.parametrize("discovery", list(Discovery))
@@ -137,7 +137,7 @@ def shows(address: str, authority: Authority, pair: Pair) -> bool:
     """Return whether clients of HTTPS are shown this certificate."""
     context = ssl.create_default_context(cafile=str(authority.own.chain))
     with (
-        socket.create_connection((address, 8443), PATIENCE) as plain,
+        socket.create_connection((address, 8443), TIMEOUT) as plain,
         context.wrap_socket(plain, server_hostname="a.test") as client,
     ):
         return client.getpeercert(binary_form=True) == ssl.PEM_cert_to_DER_cert(pair.pem)

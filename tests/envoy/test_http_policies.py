@@ -21,7 +21,7 @@ from locallb.model.http.routes import (
 from locallb.model.identities import UpstreamName
 from tests.envoy.conftest import ServeHttp, Start
 from tests.envoy.http_traffic import Client, Echo, rendering, upstream
-from tests.envoy.traffic import PATIENCE, Block, eventually
+from tests.envoy.traffic import TIMEOUT, Block, eventually
 
 pytestmark = pytest.mark.envoy
 ENDED_BY_THE_SERVER = (18, 92)
@@ -31,7 +31,7 @@ WEB = Forward((Target(UpstreamName("web")),))
 
 def endless(address: str, *options: str) -> subprocess.CompletedProcess[str]:
     """Read a response that goes on until the proxy ends it."""
-    limit = ["--max-time", str(PATIENCE), "--silent", "--write-out", "%{response_code}"]
+    limit = ["--max-time", str(TIMEOUT), "--silent", "--write-out", "%{response_code}"]
     command = ["curl", *limit, *options, f"http://{address}:8080/endless"]
     return subprocess.run(command, check=False, capture_output=True, text=True)
 
@@ -51,7 +51,7 @@ def test_requests_are_split_by_weight(serve: ServeHttp) -> None:
         Route(Match(prefix("/none")), Forward(())),
         Route(Match(prefix("/zero")), Forward((Target(UpstreamName("web"), 0),))),
     )
-    by = [client.ask("/shares").seen["by"] for _ in range(500)]
+    by = [client.ask("/shares").observed["by"] for _ in range(500)]
     assert 20 < by.count("b") < 90  # 50 are expected, 4.5 standard deviations either way
     assert {client.ask("/invalid").status for _ in range(60)} == {200, 500}
     assert {client.ask("/empty").status for _ in range(60)} == {200, 503}
@@ -68,9 +68,9 @@ def test_mirrored_requests_reach_another_backend_too(serve: ServeHttp, echoes: d
         ),
         Route(Match(prefix("/half")), Forward((Target(UpstreamName("web")),), mirrors=half)),
     )
-    assert {client.ask(path).seen["by"] for path in ["/all"] * 20 + ["/half"] * 100} == {"a"}
-    eventually(lambda: echoes["b"].asked.count("/all") == 20, "all copies arrived")
-    assert 25 < echoes["b"].asked.count("/half") < 75
+    assert {client.ask(path).observed["by"] for path in ["/all"] * 20 + ["/half"] * 100} == {"a"}
+    eventually(lambda: echoes["b"].requested.count("/all") == 20, "all copies arrived")
+    assert 25 < echoes["b"].requested.count("/half") < 75
 
 
 def test_timeouts_answer_504_and_named_statuses_are_retried(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
@@ -94,8 +94,8 @@ def test_timeouts_answer_504_and_named_statuses_are_retried(serve: ServeHttp, ec
     assert client.ask("/fails/3", headers=(("x", "again"),)).status == 200
     assert client.ask("/fails/9", headers=(("x", "again"),)).status == 503
     assert client.ask("/fails/1").status == 503
-    asked = echoes["a"].asked
-    assert [asked.count(path) for path in ("/slow", "/fails/3", "/fails/9", "/fails/1")] == [3, 4, 4, 1]
+    requested = echoes["a"].requested
+    assert [requested.count(path) for path in ("/slow", "/fails/3", "/fails/9", "/fails/1")] == [3, 4, 4, 1]
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_response_that_goes_on_ends_with_its_time(
     ended = endless(block[9], protocol)
     assert ended.returncode in ENDED_BY_THE_SERVER
     assert re.fullmatch(r"\.+200", ended.stdout)
-    assert echoes["a"].asked == ["/endless"]
+    assert echoes["a"].requested == ["/endless"]
 
 
 @pytest.mark.parametrize("header", ["upgrade: 0", "upgrade: websocket", "x-envoy-upstream-stream-duration-ms: 600000"])
@@ -128,19 +128,19 @@ def test_no_client_lengthens_the_time_of_an_attempt(header: str, serve: ServeHtt
 
 def test_no_backend_gets_the_command_that_ends_an_attempt(serve: ServeHttp) -> None:
     """Neither the first nor one that is asked again."""
-    again = Forward((Target(UpstreamName("web")),), attempt_timeout=5000, retry=Retry((503,), 3, 10))
-    answer = serve(Route(Match(), again)).ask("/fails/1")
+    retry = Forward((Target(UpstreamName("web")),), attempt_timeout=5000, retry=Retry((503,), 3, 10))
+    answer = serve(Route(Match(), retry)).ask("/fails/1")
     assert answer.status == 200
-    assert not [name for name in answer.seen["headers"] if name.startswith("x-envoy")]
+    assert not [name for name in answer.observed["headers"] if name.startswith("x-envoy")]
 
 
 def test_a_backend_that_takes_nothing_is_passed_over(start: Start, block: Block, echoes: dict[str, Echo]) -> None:
     """Nobody listens on one of two: every request is answered by the other, with no retry asked for."""
-    gone = Echo("gone", block[3])
-    gone._server.server_close()
-    start(rendering(block[9], [Route(Match(), WEB)], [upstream("web", gone, echoes["a"])]))
+    removed = Echo("gone", block[3])
+    removed._server.server_close()
+    start(rendering(block[9], [Route(Match(), WEB)], [upstream("web", removed, echoes["a"])]))
     client = Client(block[9])
-    assert {client.ask().seen["by"] for _ in range(20)} == {"a"}
+    assert {client.ask().observed["by"] for _ in range(20)} == {"a"}
     client.close()
 
 
@@ -149,11 +149,11 @@ def test_session_persistence_keeps_a_client_at_its_backend(serve: ServeHttp, kin
     """A client that says what it was told stays with its backend; others are spread."""
     client = serve(Route(Match(), Forward((Target(UpstreamName("both")),), session=Session("s", kind, 60_000))))
     first = client.ask()
-    told = first.headers["set-cookie"] if kind is SessionKind.COOKIE else first.headers["s"]
-    assert kind is SessionKind.HEADER or "Max-Age=60" in told
-    back = ("cookie", told.partition(";")[0]) if kind is SessionKind.COOKIE else ("s", told)
-    assert {client.ask(headers=(back,)).seen["by"] for _ in range(20)} == {first.seen["by"]}
-    assert {client.ask().seen["by"] for _ in range(20)} == {"a", "b"}
+    reported = first.headers["set-cookie"] if kind is SessionKind.COOKIE else first.headers["s"]
+    assert kind is SessionKind.HEADER or "Max-Age=60" in reported
+    back = ("cookie", reported.partition(";")[0]) if kind is SessionKind.COOKIE else ("s", reported)
+    assert {client.ask(headers=(back,)).observed["by"] for _ in range(20)} == {first.observed["by"]}
+    assert {client.ask().observed["by"] for _ in range(20)} == {"a", "b"}
 
 
 def test_cors_preflights_are_answered_by_the_proxy(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
@@ -169,8 +169,8 @@ def test_cors_preflights_are_answered_by_the_proxy(serve: ServeHttp, echoes: dic
 
     def preflight(path: str, origin: str) -> dict[str, str]:
         head = "access-control-request"
-        asked = (("origin", origin), (f"{head}-method", "PUT"), (f"{head}-headers", "x-a, x-b"))
-        answer = client.ask(path, method="OPTIONS", headers=asked)
+        requested = (("origin", origin), (f"{head}-method", "PUT"), (f"{head}-headers", "x-a, x-b"))
+        answer = client.ask(path, method="OPTIONS", headers=requested)
         assert answer.status == 200
         return {name: value for name, value in answer.headers.items() if name.startswith("access-control")}
 
@@ -193,7 +193,7 @@ def test_cors_preflights_are_answered_by_the_proxy(serve: ServeHttp, echoes: dic
         "PUT",
         "x-a, x-b",
     )
-    assert not echoes["a"].asked
+    assert not echoes["a"].requested
     answer = client.ask(headers=(("origin", "http://b.test"),))
     assert answer.headers["access-control-allow-origin"] == "http://b.test"
 
@@ -216,26 +216,26 @@ def test_a_preflight_is_answered_for_the_method_that_its_route_matches(
         Route(Match(prefix("/behind")), Forward((Target(UpstreamName("other")),))),
     )
 
-    def asked(path: str, method: str = "", origin: str | None = "http://a.test") -> tuple[int, str, str]:
+    def requested(path: str, method: str = "", origin: str | None = "http://a.test") -> tuple[int, str, str]:
         headers = [("origin", origin)] if origin is not None else []
         headers += [("access-control-request-method", method)] if method else []
         answer = client.ask(path, method="OPTIONS", headers=headers)
         permitted = (answer.headers.get(f"access-control-allow-{name}", "") for name in ("origin", "methods"))
         return answer.status, *permitted  # type: ignore[return-value]
 
-    assert asked("/x", "GET") == (200, "http://a.test", "GET")
-    assert asked("/x/y", "PUT") == (200, "http://a.test", "PUT")
-    assert asked("/x", "GET", "http://evil.test")[:2] == (200, "")
+    assert requested("/x", "GET") == (200, "http://a.test", "GET")
+    assert requested("/x/y", "PUT") == (200, "http://a.test", "PUT")
+    assert requested("/x", "GET", "http://evil.test")[:2] == (200, "")
     refused = [
-        asked("/x", "DELETE"),
-        asked("/x"),
-        asked("/x", "GET", None),
-        asked("/x", "GET", ""),
-        asked("/plain", "GET"),
+        requested("/x", "DELETE"),
+        requested("/x"),
+        requested("/x", "GET", None),
+        requested("/x", "GET", ""),
+        requested("/plain", "GET"),
     ]
     assert {status for status, *_ in refused} == {404}
-    assert not echoes["a"].asked
-    assert asked("/own", "GET")[0] == 200
-    assert echoes["a"].asked == ["/own"]
-    assert asked("/behind", "GET")[0] == 200
-    assert echoes["b"].asked == ["/behind"]
+    assert not echoes["a"].requested
+    assert requested("/own", "GET")[0] == 200
+    assert echoes["a"].requested == ["/own"]
+    assert requested("/behind", "GET")[0] == 200
+    assert echoes["b"].requested == ["/behind"]

@@ -25,7 +25,7 @@ from locallb.model.serving import Upstream
 from tests.envoy.certificates import Authority, Pair
 from tests.envoy.http_traffic import Echo, grpc_server, rendering, upstream
 from tests.envoy.support import Envoy
-from tests.envoy.traffic import PATIENCE, Block
+from tests.envoy.traffic import TIMEOUT, Block
 
 pytestmark = pytest.mark.envoy
 WEB = Forward((Target(UpstreamName("web")),))
@@ -66,11 +66,11 @@ CUT = {"RemoteDisconnected", "ConnectionResetError", "SSLEOFError"}
 """A connection that ends without an answer: after the request, in the midst of it, and before it."""
 
 
-def asked(address: str, name: str, context: ssl.SSLContext) -> str:
+def requested(address: str, name: str, context: ssl.SSLContext) -> str:
     """Ask by HTTPS for a name; return what is answered, or the error's name."""
     try:
         with (
-            socket.create_connection((address, 8080), PATIENCE) as plain,
+            socket.create_connection((address, 8080), TIMEOUT) as plain,
             context.wrap_socket(plain, server_hostname=name) as client,
         ):
             client.sendall(f"GET / HTTP/1.1\r\nhost: {name}\r\nconnection: close\r\n\r\n".encode())
@@ -97,8 +97,8 @@ def test_name_without_a_backend_gets_no_certificate_of_another(
     chains = [answering("a", "*.a.test", pair=pair), Chain(TcpForward(()), ("closed.a.test",), by_tls=True)]
     start(running, tmp_path, rendering(block[9], chains), pair)
     context = trusting(authority)
-    assert asked(block[9], "open.a.test", context) == "a"
-    assert asked(block[9], "closed.a.test", context) in CUT
+    assert requested(block[9], "open.a.test", context) == "a"
+    assert requested(block[9], "closed.a.test", context) in CUT
 
 
 @pytest.mark.parametrize("discovery", list(Discovery))
@@ -135,16 +135,16 @@ def test_names_choose_certificates_and_routes(
     start(running, tmp_path, rendering(block[9], chains, tcp, discovery), a, b)
     trusted, anyone = trusting(authority), ssl.create_default_context()
     anyone.check_hostname, anyone.verify_mode = False, ssl.CERT_NONE
-    assert {name: asked(block[9], name, trusted) for name in ("a.test", "x.b.test", "y.x.b.test")} == {
+    assert {name: requested(block[9], name, trusted) for name in ("a.test", "x.b.test", "y.x.b.test")} == {
         "a.test": "a",
         "x.b.test": "b",
         "y.x.b.test": "SSLCertVerificationError",
     }
-    assert '"by": "secure"' in asked(block[9], "x.through.test", trusted)
-    assert '"by": "plain"' in asked(block[9], "tcp.a.test", anyone)
-    assert '"by": "secure"' in asked(block[9], "again.test", anyone)
-    assert asked(block[9], "wrong.test", anyone) in CUT
-    refused = {name: asked(block[9], name, anyone) for name in ("nobody.test", "c.test")}
+    assert '"by": "secure"' in requested(block[9], "x.through.test", trusted)
+    assert '"by": "plain"' in requested(block[9], "tcp.a.test", anyone)
+    assert '"by": "secure"' in requested(block[9], "again.test", anyone)
+    assert requested(block[9], "wrong.test", anyone) in CUT
+    refused = {name: requested(block[9], name, anyone) for name in ("nobody.test", "c.test")}
     assert set(refused.values()) <= {"SSLEOFError", "ConnectionResetError", "SSLZeroReturnError"}, refused
 
 
@@ -159,7 +159,7 @@ def test_client_certificates_are_required_or_optional(
     start(running, tmp_path, rendering(block[9], chains, (), discovery), pair)
     shown = (authority.sign("DNS:client"), stranger.sign("DNS:client"), None)
     by_name = {
-        name: [asked(block[9], name, trusting(authority, own)) for own in shown] for name in ("a.test", "b.test")
+        name: [requested(block[9], name, trusting(authority, own)) for own in shown] for name in ("a.test", "b.test")
     }
     assert by_name["b.test"] == ["b", "b", "b"]
     assert by_name["a.test"][0] == "a"
@@ -196,7 +196,7 @@ def test_backend_certificates_are_verified(  # noqa: PLR0913, PLR0917 - a table 
     tls = BackendTls(server_name, authority.own.pem, names, client=mine.reference("mine"))
     web = upstream("web", echo, speaks=HttpBackends(tls=tls))
     start(running, tmp_path, rendering(block[9], [Route(Match(), WEB)], [web], discovery), ("mine", mine))
-    with closing(http.client.HTTPConnection(block[9], 8080, timeout=PATIENCE)) as client:
+    with closing(http.client.HTTPConnection(block[9], 8080, timeout=TIMEOUT)) as client:
         client.request("GET", "/")
         assert client.getresponse().status == status
 
@@ -216,8 +216,8 @@ def test_a_served_certificate_is_served_whatever_its_dates(  # noqa: PLR0913, PL
     start(running, tmp_path, rendering(block[9], [answering("a", "a.test", pair=pair)]), pair)
     careless = ssl.create_default_context()
     careless.check_hostname, careless.verify_mode = False, ssl.CERT_NONE
-    assert asked(block[9], "a.test", careless) == "a"
-    assert asked(block[9], "a.test", trusting(authority)) == "SSLCertVerificationError"
+    assert requested(block[9], "a.test", careless) == "a"
+    assert requested(block[9], "a.test", trusting(authority)) == "SSLCertVerificationError"
 
 
 @dated
@@ -229,9 +229,9 @@ def test_dates_of_clients_certificates_are_checked_where_one_is_demanded(  # noq
     must, may = (ClientValidation(authority.own.pem, optional=optional) for optional in (False, True))
     chains = [answering("a", "a.test", pair=pair, clients=must), answering("b", "b.test", pair=pair, clients=may)]
     start(running, tmp_path, rendering(block[9], chains), pair)
-    assert asked(block[9], "a.test", trusting(authority, authority.sign("DNS:client"))) == "a"
-    assert asked(block[9], "a.test", trusting(authority, shown)) not in {"a", "SSLCertVerificationError"}
-    assert asked(block[9], "b.test", trusting(authority, shown)) == "b"
+    assert requested(block[9], "a.test", trusting(authority, authority.sign("DNS:client"))) == "a"
+    assert requested(block[9], "a.test", trusting(authority, shown)) not in {"a", "SSLCertVerificationError"}
+    assert requested(block[9], "b.test", trusting(authority, shown)) == "b"
 
 
 @dated
@@ -250,7 +250,7 @@ def test_dates_of_backends_certificates_are_checked(  # noqa: PLR0913, PLR0917 -
         directory = tmp_path / str(number)
         directory.mkdir()
         start(running, directory, rendering(block[8 + number], [Route(Match(), WEB)], [web]))
-        with closing(http.client.HTTPConnection(block[8 + number], 8080, timeout=PATIENCE)) as client:
+        with closing(http.client.HTTPConnection(block[8 + number], 8080, timeout=TIMEOUT)) as client:
             client.request("GET", "/")
             answers.append(client.getresponse().status)
     assert answers == [200, 503]
@@ -260,7 +260,7 @@ def test_websocket_upgrades_pass_both_ways(running: ExitStack, tmp_path: Path, b
     """An upgrade reaches the backend, and then bytes go both ways."""
     echo = running.enter_context(Echo("a", block[1]))
     start(running, tmp_path, rendering(block[9], [Route(Match(), WEB)], [upstream("web", echo)]))
-    with socket.create_connection((block[9], 8080), PATIENCE) as client:
+    with socket.create_connection((block[9], 8080), TIMEOUT) as client:
         client.sendall(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
         head = client.recv(4096)
         assert head.startswith(b"HTTP/1.1 101")
@@ -275,7 +275,7 @@ def test_a_websocket_outlives_the_timeouts_of_its_request(
     """HTTPRouteTimeouts: the specification leaves open what ends upgraded connections; here, neither of them does."""
     echo = running.enter_context(Echo("a", block[1]))
     start(running, tmp_path, rendering(block[9], [Route(Match(), limited)], [upstream("web", echo)]))
-    with socket.create_connection((block[9], 8080), PATIENCE) as client:
+    with socket.create_connection((block[9], 8080), TIMEOUT) as client:
         client.sendall(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
         assert client.recv(4096).startswith(b"HTTP/1.1 101")
         time.sleep(2.5)
@@ -292,8 +292,8 @@ def test_clients_may_use_http2_with_and_without_tls(
     chains: Sequence[Chain | Route] = [Route(Match(), WEB)] if scheme == "http" else [forwarding("a.test", pair=pair)]
     start(running, tmp_path, rendering(block[9], chains, [upstream("web", echo)]), pair)  # type: ignore[arg-type]
     how = ["--http2-prior-knowledge"] if scheme == "http" else ["--http2", "--cacert", str(authority.own.chain)]
-    told = ["--silent", "--show-error", "--output", "/dev/null", "--write-out", "%{http_version} %{response_code}"]
-    command = ["curl", *how, *told, "--resolve", f"a.test:8080:{block[9]}", f"{scheme}://a.test:8080/"]
+    reported = ["--silent", "--show-error", "--output", "/dev/null", "--write-out", "%{http_version} %{response_code}"]
+    command = ["curl", *how, *reported, "--resolve", f"a.test:8080:{block[9]}", f"{scheme}://a.test:8080/"]
     assert subprocess.run(command, check=True, capture_output=True, text=True).stdout == "2 200"
 
 
@@ -312,12 +312,12 @@ def test_grpc_calls_are_routed_by_service_and_method(running: ExitStack, tmp_pat
     ]
     start(running, tmp_path, rendering(block[9], routes, upstreams))
     with grpc.insecure_channel(f"{block[9]}:8080") as channel:
-        assert channel.unary_unary("/test.Echo/Say", None, None)(b"x", timeout=PATIENCE) == b"x"
-        assert list(channel.unary_stream("/test.Echo/Stream", None, None)(b"x", timeout=PATIENCE)) == [b"x"] * 3
+        assert channel.unary_unary("/test.Echo/Say", None, None)(b"x", timeout=TIMEOUT) == b"x"
+        assert list(channel.unary_stream("/test.Echo/Stream", None, None)(b"x", timeout=TIMEOUT)) == [b"x"] * 3
         codes = {}
         for method in ("/test.Empty/Say", "/test.Other/Say"):
             with pytest.raises(grpc.RpcError) as caught:
-                channel.unary_unary(method, None, None)(b"x", timeout=PATIENCE)
+                channel.unary_unary(method, None, None)(b"x", timeout=TIMEOUT)
             codes[method] = caught.value.code()
     assert codes == {
         "/test.Empty/Say": grpc.StatusCode.UNAVAILABLE,

@@ -65,7 +65,7 @@ def test_the_first_route_that_matches_is_taken(serve: ServeHttp, discovery: Disc
         discovery=discovery,
     )
     yes, headers = (("x-rest", "yes"),), (("x-a", "1"), ("x-b", "bbb"), ("x-rest", "yes"))
-    taken = {
+    claimed = {
         ("/exact", "GET", yes): "exact",
         ("/exact/", "GET", yes): "rest",
         ("/exact?x=1", "GET", yes): "exact",
@@ -89,7 +89,7 @@ def test_the_first_route_that_matches_is_taken(serve: ServeHttp, discovery: Disc
         ("/x/../a/b", "GET", yes): "ab",
         ("/x%2F..%2Fa", "GET", yes): "rest",
     }
-    assert {(path, how, with_): client.ask(path, "a.test", how, with_).body for path, how, with_ in taken} == taken
+    assert {(path, how, with_): client.ask(path, "a.test", how, with_).body for path, how, with_ in claimed} == claimed
     assert client.ask("/nowhere").status == 404
     assert client.made == 1
 
@@ -98,13 +98,13 @@ def test_the_most_specific_host_is_taken(serve: ServeHttp) -> None:
     """Names before wildcards, longer ones before shorter, whatever the case, the port and the dot at the end."""
     names = ("a.test", "*.a.test", "*.b.a.test", "*")
     client = serve(*(VirtualHost((name,), (on(None, name),)) for name in names))
-    asked = {
+    requested = {
         **dict.fromkeys(("a.test", "A.Test", "a.test:8080", "a.test."), "a.test"),
         **dict.fromkeys(("x.a.test", "x.y.a.test"), "*.a.test"),
         "x.b.a.test": "*.b.a.test",
         **dict.fromkeys(("b.test", "127.0.0.1"), "*"),
     }
-    assert {host: client.ask("/", host).body for host in asked} == asked
+    assert {host: client.ask("/", host).body for host in requested} == requested
 
 
 REWRITES = (
@@ -138,10 +138,10 @@ def test_path_rewrites_follow_the_specifications_table(serve: ServeHttp) -> None
             for number, (match, path, _, _) in enumerate(REWRITES)
         )
     )
-    for number, (_, _, asked, reached) in enumerate(REWRITES):
-        seen = client.ask(asked, f"{number}.test").seen
-        assert (asked, seen["path"], seen["headers"]["host"]) == (asked, reached, "b.test")
-        answer = client.ask(asked, f"{number}.test", headers=(("x-to", "client"),))
+    for number, (_, _, requested, reached) in enumerate(REWRITES):
+        observed = client.ask(requested, f"{number}.test").observed
+        assert (requested, observed["path"], observed["headers"]["host"]) == (requested, reached, "b.test")
+        answer = client.ask(requested, f"{number}.test", headers=(("x-to", "client"),))
         assert answer.headers["location"] == f"http://{number}.test:8080{reached}"
 
 
@@ -205,9 +205,9 @@ def test_headers_are_set_added_and_removed(serve: ServeHttp) -> None:
     )
     answer = client.ask(headers=sent)
     wanted = {"x-set": "%START_TIME%", "x-add": "1, 2", "x-target": "a", "host": "a.test", "x-forwarded-proto": "http"}
-    assert {name: answer.seen["headers"].get(name) for name in wanted} == wanted
-    assert answer.seen["headers"]["x-forwarded-for"].startswith("1.2.3.4,")
-    assert set(answer.seen["headers"]) == {*wanted, "x-forwarded-for"}
+    assert {name: answer.observed["headers"].get(name) for name in wanted} == wanted
+    assert answer.observed["headers"]["x-forwarded-for"].startswith("1.2.3.4,")
+    assert set(answer.observed["headers"]) == {*wanted, "x-forwarded-for"}
     assert set(answer.headers) == {"content-length", "server", "date", "x-set", "x-add"}
     assert answer.headers["server"] == "echo"
     assert client.ask("/answer").headers["x-set"] == "%START_TIME%"

@@ -48,9 +48,9 @@ def within(count: int, share: int, clients: int) -> bool:
 def test_shares_of_connections_fail_as_ordered(start: Start, nodes: Serve, block: Block, fault: Fault) -> None:
     """All others are served. A client sees a reset or an end, whichever comes before what it sends."""
     start(served(block, nodes("A"), fault))
-    told = Counter(ask_tcp(block[9], 8080) for _ in range(CLIENTS))
-    assert told.keys() <= {"A", *ENDED}
-    assert within(CLIENTS - told["A"], fault.refuse + fault.reset, CLIENTS), told
+    reported = Counter(ask_tcp(block[9], 8080) for _ in range(CLIENTS))
+    assert reported.keys() <= {"A", *ENDED}
+    assert within(CLIENTS - reported["A"], fault.refuse + fault.reset, CLIENTS), reported
 
 
 @pytest.mark.envoy

@@ -30,8 +30,8 @@ class _Reader(socketserver.StreamRequestHandler):
         head = self.rfile.readline()
         if not head:
             return  # a health check
-        told = _version_2(head + self.rfile.read(14), self.rfile.read) if head == b"\r\n" else head.decode()
-        self.wfile.write(f"{told.strip()} then {self.rfile.readline().decode()}".encode())
+        reported = _version_2(head + self.rfile.read(14), self.rfile.read) if head == b"\r\n" else head.decode()
+        self.wfile.write(f"{reported.strip()} then {self.rfile.readline().decode()}".encode())
 
 
 def _version_2(head: bytes, read: Callable[[int], bytes]) -> str:
@@ -73,10 +73,10 @@ def test_proxy_protocol_sends_the_clients_address_to_backends(  # noqa: PLR0913 
     """Address and port of the client, in either version; a health port, which knows nothing of it, answers."""
     (health,) = nodes("H", first=31)
     with reading(block[1]) as backend:
-        asked = replace(backend, checked_at=health.backend.address)
+        requested = replace(backend, checked_at=health.backend.address)
         chosen = HttpCheck(health.port) if check == "http" else check
         listener, upstream = serve(block[100], [])
-        wanted = replace(upstream, backends=(asked,), proxy_protocol=version, health=chosen)  # a parameter
+        wanted = replace(upstream, backends=(requested,), proxy_protocol=version, health=chosen)  # a parameter
         envoy = start(rendering((listener, wanted), discovery=discovery))
         eventually(lambda: "membership_healthy: 1" in envoy.get("/stats?filter=membership_healthy"), "it is healthy")
         answer, port = ask(block[100], block[150])

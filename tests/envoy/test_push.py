@@ -22,47 +22,47 @@ class SlowEnvoy:
 
     def __init__(self, directory: Path, later: int = 0) -> None:
         self.directory, self.later = directory, later
-        self.asked: list[str] = []
+        self.requested: list[str] = []
         self.at_first: frozenset[str] | None = None
         """The files that lay there when it was asked for routes first."""
         self.not_ready: list[frozenset[str]] = []
         """Its clusters that aren't, at each of the next questions."""
-        self._left = dict[str, int]()
+        self._remaining = dict[str, int]()
         self._runs = dict[str, str]()
         self._refused = dict[str, set[str]]()
 
     def attempts(self) -> Subscriptions:
         """Return how often it has refused listeners and clusters."""
-        self.asked.append("attempts")
-        self._look()
+        self.requested.append("attempts")
+        self._inspect()
         lds, cds = (len(self._refused.get(name, ())) for name in (LISTENERS, CLUSTERS))
         return Subscriptions(Subscription(rejected=lds), Subscription(rejected=cds))
 
     def active(self) -> Subscriptions:
         """Return the versions of listeners and clusters."""
-        self.asked.append("active")
-        self._look()
+        self.requested.append("active")
+        self._inspect()
         return Subscriptions(*(Subscription(self._runs.get(name, "")) for name in (LISTENERS, CLUSTERS)))
 
     def routes(self) -> frozenset[str]:
         """Return the versions of routes."""
-        self.asked.append("routes")
+        self.requested.append("routes")
         self.at_first = self.at_first or frozenset(path.name for path in self.directory.glob("rds-*.json"))
-        self._look()
+        self._inspect()
         return frozenset(self._runs.values())
 
     def warming(self) -> frozenset[str]:
         """Return the names of clusters that aren't ready."""
-        self.asked.append("warming")
+        self.requested.append("warming")
         return self.not_ready.pop(0) if self.not_ready else frozenset()
 
-    def _look(self) -> None:
+    def _inspect(self) -> None:
         for path in self.directory.glob("*.json"):
             version = json.loads(path.read_text())["version"]
             if version.startswith("wrong"):
                 self._refused.setdefault(path.name, set()).add(version)
-            elif self._left.setdefault(version, self.later):
-                self._left[version] -= 1
+            elif self._remaining.setdefault(version, self.later):
+                self._remaining[version] -= 1
             else:
                 self._runs[path.name] = version
 
@@ -121,13 +121,13 @@ def test_routes_of_all_listeners_are_written_before_the_first_is_waited_for(envo
     series(envoy).put_routes([put(name, f"v{name}") for name in TABLES])
     assert envoy.at_first == frozenset(TABLES)
     assert {f"v{name}" for name in TABLES} <= envoy.routes()
-    assert envoy.asked == ["routes"] * (later + 2)
+    assert envoy.requested == ["routes"] * (later + 2)
 
 
 def test_routes_of_new_listeners_are_not_waited_for(envoy: SlowEnvoy) -> None:
     """Their listener comes afterwards."""
     series(envoy).put_routes([Write(TABLES[0], json.dumps({"version": "v"}))])
-    assert envoy.asked == []
+    assert envoy.requested == []
 
 
 def test_accepted_push_asks_for_rejections_once(envoy: SlowEnvoy) -> None:
@@ -136,7 +136,7 @@ def test_accepted_push_asks_for_rejections_once(envoy: SlowEnvoy) -> None:
     for name, version in ((CLUSTERS, "c1"), (LISTENERS, "l1"), (CLUSTERS, "c2")):
         files.put(put(name, version))
         assert version in {envoy.active().lds.version, envoy.active().cds.version}
-    assert envoy.asked.count("attempts") == 1
+    assert envoy.requested.count("attempts") == 1
 
 
 def test_earlier_rejection_is_not_taken_for_one_of_the_next_file(envoy: SlowEnvoy) -> None:
@@ -154,7 +154,7 @@ def test_new_clusters_are_ready_before_anything_leads_to_them(envoy: SlowEnvoy) 
     files = series(envoy)
     files.put(replace(put(CLUSTERS, "c1"), clusters=frozenset("a")))
     assert envoy.not_ready == []
-    assert envoy.asked == ["attempts", "active", *["warming"] * 3]
+    assert envoy.requested == ["attempts", "active", *["warming"] * 3]
 
 
 def test_a_change_without_new_clusters_does_not_ask_whether_all_are_ready(envoy: SlowEnvoy) -> None:
@@ -162,4 +162,4 @@ def test_a_change_without_new_clusters_does_not_ask_whether_all_are_ready(envoy:
     files = series(envoy)
     files.put(put(CLUSTERS, "c1"))
     files.put(replace(put(CLUSTERS, "wrong"), clusters=frozenset("a")))
-    assert "warming" not in envoy.asked
+    assert "warming" not in envoy.requested

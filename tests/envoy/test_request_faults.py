@@ -51,7 +51,7 @@ def served(
     return render(Proxy(name, identity, discovery, (), upstreams, http=(listener,), may_serve_http=True))
 
 
-def asked(client: http.client.HTTPConnection, path: str = "/mine") -> int:
+def requested(client: http.client.HTTPConnection, path: str = "/mine") -> int:
     """Ask on the one connection; return the status."""
     client.request("GET", path)
     answer = client.getresponse()
@@ -73,10 +73,10 @@ def test_a_share_of_requests_is_answered_as_ordered(start: Start, block: Block, 
     fault = Fault(LATER, status=Failure(503, 1000))
     start(served(block[9], fault, discovery=discovery))
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
-        told = Counter(asked(client) for _ in range(REQUESTS))
-        assert told.keys() == {200, 503}
-        assert within(told[503], 1000, REQUESTS), told
-        assert {asked(client, "/nobodys") for _ in range(100)} == {404}
+        reported = Counter(requested(client) for _ in range(REQUESTS))
+        assert reported.keys() == {200, 503}
+        assert within(reported[503], 1000, REQUESTS), reported
+        assert {requested(client, "/nobodys") for _ in range(100)} == {404}
 
 
 @pytest.mark.envoy
@@ -104,10 +104,10 @@ def test_a_delay_is_as_long_as_ordered_and_the_answer_is_the_backends(start: Sta
     """Or longer, where the machine is busy; with a status both happen. Clocks may differ by some milliseconds."""
     start(served(block[9], Fault(LATER, delay=Delay(300), status=Failure(429, 5000))))
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
-        told = set[int]()
-        while told < {200, 429}:
+        reported = set[int]()
+        while reported < {200, 429}:
             began = time.monotonic()
-            told.add(asked(client))
+            reported.add(requested(client))
             assert time.monotonic() - began >= 0.25
 
 
@@ -117,11 +117,11 @@ def test_a_fault_of_requests_ends_by_itself_on_an_open_connection(start: Start, 
     end = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
     start(served(block[9], Fault(f"{end:%Y-%m-%dT%H:%M:%SZ}", status=Failure(503))))
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
-        if asked(client) == 200:
+        if requested(client) == 200:
             assert datetime.now(UTC) >= end
-        eventually(lambda: asked(client) == 200, "the fault has ended")
+        eventually(lambda: requested(client) == 200, "the fault has ended")
         assert datetime.now(UTC) >= end
-        assert {asked(client) for _ in range(50)} == {200}
+        assert {requested(client) for _ in range(50)} == {200}
 
 
 @pytest.mark.envoy
@@ -130,15 +130,15 @@ def test_open_connections_meet_a_fault_that_comes_and_goes(start: Start, block: 
     plain = served(block[9], None)
     envoy = start(plain)
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
-        assert asked(client) == 200
+        assert requested(client) == 200
         mine = client.sock
         for code in (503, 418):
             changed = served(block[9], Fault(LATER, status=Failure(code)))
             assert changed.files["lds.json"] == plain.files["lds.json"]
             envoy.apply(changed)
-            eventually(lambda code=code: asked(client) == code, "the fault is there")  # type: ignore[misc]
+            eventually(lambda code=code: requested(client) == code, "the fault is there")  # type: ignore[misc]
             envoy.apply(plain)
-            eventually(lambda: asked(client) == 200, "the fault is gone")
+            eventually(lambda: requested(client) == 200, "the fault is gone")
         assert client.sock is mine
 
 
@@ -149,10 +149,10 @@ def test_a_route_has_a_fault_of_its_own_unless_all_have_one(start: Start, block:
     failing = Route(Match(PathMatch(PathKind.EXACT, "/other")), Answer(200, "other"), fault=late)
     envoy = start(served(block[9], None, MINE, failing))
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
-        assert [asked(client, path) for path in ("/mine", "/other")] == [200, 418]
+        assert [requested(client, path) for path in ("/mine", "/other")] == [200, 418]
         envoy.apply(served(block[9], Fault(LATER, status=Failure(503)), MINE, failing))
-        eventually(lambda: asked(client) == 503, "the fault of all is there")
-        assert asked(client, "/other") == 503
+        eventually(lambda: requested(client) == 503, "the fault of all is there")
+        assert requested(client, "/other") == 503
 
 
 @pytest.mark.envoy

@@ -138,6 +138,6 @@ def test_standbys_of_an_earlier_version_are_taken_over_without_failures(
     with Load(lambda: ask_tcp(block[100], 8080)) as load:
         for text, stands_behind in ((json.dumps(document), True), (now.files[name], False)):
             envoy.put(name, text)
-            eventually(lambda seen=stands_behind: ("priority::1" in envoy.get("/clusters")) is seen, "heard")  # type: ignore[misc]
+            eventually(lambda observed=stands_behind: ("priority::1" in envoy.get("/clusters")) is observed, "heard")  # type: ignore[misc]
             time.sleep(0.3)
     assert load.failures("A") == []

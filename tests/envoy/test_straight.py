@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import time
 from contextlib import ExitStack
+from functools import partial
 from ipaddress import ip_address
 
 import pytest
@@ -22,6 +23,10 @@ pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 Port = tuple[Listener, Upstream]
 
 
+def _answer_alone(address: str, remaining: set[str]) -> bool:
+    return {ask_udp(address, 8080) for _ in range(9)} == remaining
+
+
 def checked_elsewhere(server: Server, kube_proxy: Server) -> Backend:
     """Make the backend that is a server, and as healthy as kube-proxy of its Node."""
     address = server.backend.address
@@ -34,7 +39,7 @@ def end(pod: Server) -> float:
     return time.perf_counter()
 
 
-def ways(block: Block, pods: list[Server], nodes: list[Server], kube_proxy: Server) -> tuple[Port, Port]:
+def pod_paths(block: Block, pods: list[Server], nodes: list[Server], kube_proxy: Server) -> tuple[Port, Port]:
     """Describe a port that goes straight to pods, and the same port when it goes to NodePorts."""
     listener, upstream = serve(block[100], pods, health=ConnectCheck())
     by_nodes = tuple(checked_elsewhere(server, kube_proxy) for server in nodes)
@@ -48,7 +53,7 @@ def test_going_over_to_pods_and_back_fails_no_request(
 ) -> None:
     """Under a constant rate; with EDS only endpoints change, but where no pod at all was reached before."""
     pods, others = nodes("ABC"), nodes("XY", first=51)
-    straight, by_nodes = ways(block, pods, others, others[0])
+    straight, by_nodes = pod_paths(block, pods, others, others[0])
     if not checked:
         by_nodes = by_nodes[0], replace(by_nodes[1], health=HttpCheck(others[0].port))
     one, two = rendering(by_nodes, discovery=discovery), rendering(straight, discovery=discovery)
@@ -72,7 +77,7 @@ def test_pods_that_refuse_this_host_cost_at_most_a_retry(
 ) -> None:
     """A NetworkPolicy drops, an ended pod refuses: NodePorts take all of it, one client after the other."""
     pods, others = nodes("ABCDEFGH"[:count]), nodes("XY", first=51)
-    straight, by_nodes = ways(block, pods, others, others[0])
+    straight, by_nodes = pod_paths(block, pods, others, others[0])
     for pod in pods:
         pod.die() if silent else pod.close()
     envoy = start(rendering(by_nodes))
@@ -85,7 +90,7 @@ def test_pods_that_refuse_this_host_cost_at_most_a_retry(
 def test_a_pod_that_ends_at_once_is_passed_over(start: Start, nodes: Serve, block: Block) -> None:
     """The only pod known refuses until Envoy hears of its successor: the NodePort has what comes meanwhile."""
     (old, new), others = nodes("AB"), nodes("X", first=51)
-    (listener, before), _ = ways(block, [old], others, others[0])
+    (listener, before), _ = pod_paths(block, [old], others, others[0])
     envoy = start(rendering((listener, before)))
     eventually(lambda: ask_tcp(block[100], 8080) == "A", "A answers")
     with Load(lambda: ask_tcp(block[100], 8080)) as load:
@@ -141,15 +146,15 @@ def test_udp_goes_to_pods_whose_node_lives(start: Start, nodes: Serve, block: Bl
     """Their Nodes' kube-proxy tells; where it falls silent the others have all of it, NodePorts if there are none."""
     a, b, x = nodes("ABX")
     first, second = Server("H", block[11]), Server("H", block[12])
-    asked = [checked_elsewhere(a, first), checked_elsewhere(b, second)]
+    requested = [checked_elsewhere(a, first), checked_elsewhere(b, second)]
     listener, upstream = serve(block[100], [], Protocol.UDP, health=HttpCheck(x.port))
-    start(rendering((listener, replace(upstream, backends=tuple(asked), standby=(x.backend,)))))
+    start(rendering((listener, replace(upstream, backends=tuple(requested), standby=(x.backend,)))))
     try:
         answers = {ask_udp(block[100], 8080) for _ in range(20)}
         assert answers == {"A", "B"}
-        for health, left in ((first, {"B"}), (second, {"X"})):
+        for health, remaining in ((first, {"B"}), (second, {"X"})):
             health.close()
-            eventually(lambda left=left: {ask_udp(block[100], 8080) for _ in range(9)} == left, f"{left} alone")  # type: ignore[misc]
+            eventually(partial(_answer_alone, block[100], remaining), f"{remaining} alone")
     finally:
         first.close()
         second.close()
@@ -178,17 +183,17 @@ def test_a_rolling_update_of_twenty_pods_fails_no_request(
         standby = stack.enter_context(Server("N", home or block[99])).backend
         place, port = home or block[100], free_port(home or block[100])
 
-        def told(serving: list[Server]) -> Rendered:
+        def reported(serving: list[Server]) -> Rendered:
             listener, upstream = serve(place, serving, port=port, health=ConnectCheck())
             return rendering((listener, replace(upstream, standby=(standby,))))
 
-        envoy, ended = start(told(old)), list[float]()
+        envoy, ended = start(reported(old)), list[float]()
         with Load(lambda: ask_tcp(place, port)) as load:
             for count, pod in enumerate(old, 1):
                 if at_once:
                     ended.append(end(pod))
                     time.sleep(0.03)
-                envoy.apply(told([*old[count:], *new[:count]]))
+                envoy.apply(reported([*old[count:], *new[:count]]))
                 load.await_more(20)
                 pod.close()
     assert [each for each in load.failures("PN") if not any(under_way(each, moment) for moment in ended)] == []

@@ -12,7 +12,7 @@ import pytest
 
 from locallb.envoy import render, validation
 from locallb.envoy.binary import EnvoyBinary
-from locallb.envoy.validation import NoVerdictError, told_refused, why_refused
+from locallb.envoy.validation import NoVerdictError, reported_refused, why_refused
 from locallb.model.http.backends import BackendTls, HttpBackends
 from locallb.model.http.routes import Forward, Match, Route, Target
 from locallb.model.http.serving import (
@@ -121,18 +121,18 @@ def test_the_same_files_are_asked_about_once(
     good = rendered(pair, authority, Discovery.EDS)
     bad = changed(good, "cds", {"dns_refresh_rate": "0s"})
     cause = why_refused(bad, tmp_path)
-    assert told_refused(lambda: bad, tmp_path) == cause != ""
-    assert told_refused(lambda: good, tmp_path) == ""
+    assert reported_refused(lambda: bad, tmp_path) == cause != ""
+    assert reported_refused(lambda: good, tmp_path) == ""
     assert why_refused(good, tmp_path) == ""
-    asked = list[Path]()
+    requested = list[Path]()
 
     def ended(_configuration: str, directory: Path, _patience: float) -> Ended:
-        asked.append(directory)
+        requested.append(directory)
         return Ended(0, b"", b"")
 
     monkeypatch.setattr(validation, "_ended", ended)
     assert (why_refused(bad, tmp_path), why_refused(good, tmp_path)) == (cause, "")
-    assert asked == []
+    assert requested == []
     pair.put(tmp_path, "web")
     assert why_refused(bad, tmp_path) == ""
-    assert asked == [tmp_path]
+    assert requested == [tmp_path]

@@ -21,7 +21,7 @@ from locallb.model.identities import Protocol
 from locallb.model.serving import Backend
 from tests.e2e.support import free_prefix
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds until something that must happen is given up; far more than it takes, for busy machines."""
 _STOP, _DIE = b"s", b"d"
 _FILLERS = 4
@@ -32,8 +32,8 @@ def eventually(true: Callable[[], bool], what: str) -> float:
     """Wait until something is true. Returns the seconds it took."""
     start = time.perf_counter()
     while not true():
-        if time.perf_counter() - start > PATIENCE:
-            raise AssertionError(f"Not within {PATIENCE:g} s: {what}")
+        if time.perf_counter() - start > TIMEOUT:
+            raise AssertionError(f"Not within {TIMEOUT:g} s: {what}")
         time.sleep(0.001)
     return time.perf_counter() - start
 
@@ -145,7 +145,7 @@ class Server:
         return self.name.encode() + data[1:]
 
 
-def ask_tcp(address: str, port: int, source: str = "", timeout: float = PATIENCE) -> str:
+def ask_tcp(address: str, port: int, source: str = "", timeout: float = TIMEOUT) -> str:
     """Connect, send a byte and read one. Returns the server's name, or the name of the error; `Closed` for an end."""
     try:
         local = (source, 0) if source else None

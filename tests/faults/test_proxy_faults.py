@@ -90,10 +90,10 @@ FAULTS = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_of_one_proxy_is_reported_and_repaired_under_the_same_address(pair: Pair, fault: str) -> None:
     """`doctor` tells it with a remedy, `up` repairs it, a second has nothing to do, the neighbour notices nothing."""
-    provoke, words = FAULTS[fault]
+    provoke, terms = FAULTS[fault]
     provoke(pair)
     doctor = pair.doctor()
-    assert words in doctor.problems
+    assert terms in doctor.problems
     assert "locallb up" in doctor.problems
     assert doctor.code == 1
     done = pair.up()
@@ -119,9 +119,9 @@ def test_a_port_taken_while_the_proxy_is_down_is_reported_with_its_holder_and_re
     kill(pair)
     with listening(pair.address, 8080):
         done = pair.up()
-        told = done.out + done.err
-        assert f"({os.getpid()})" in told
-        assert "PortInUse" in told or "in use" in told
+        reported = done.out + done.err
+        assert f"({os.getpid()})" in reported
+        assert "PortInUse" in reported or "in use" in reported
         assert pair.stage.status()[VICTIM]["state"] != "serving"
         assert pair.neighbour_is_undisturbed()
     assert pair.up().code == 0

@@ -112,7 +112,7 @@ def test_a_copied_project_takes_nothing_from_the_original(pair: Pair, copy: Stag
 
 def test_stacks_with_overlapping_pools_share_no_address(pair: Pair) -> None:
     """The second stack's pool lies within the first one's; when it is full the reason is told."""
-    taken = {pair.address, pair.neighbour}
+    claimed = {pair.address, pair.neighbour}
     pair.stage.configure("other", pools=[{"name": "small", "addresses": [f"{pair.address}-{pair.address}"]}])
     done = pair.stage.run("--stack", "other", "up", "--yes")
     assert done.code == 0
@@ -121,7 +121,7 @@ def test_stacks_with_overlapping_pools_share_no_address(pair: Pair) -> None:
     pair.stage.configure("other", pools=[{"name": "all", "addresses": [f"{pair.stage.at(0)}/26"]}])
     assert pair.stage.run("--stack", "other", "up", "--yes").code == 0
     rows = pair.stage.run("--stack", "other", "status", "--json").json
-    assert not taken & {row["addresses"][0] for row in rows}
+    assert not claimed & {row["addresses"][0] for row in rows}
     assert {row["state"] for row in rows} == {"serving"}
     assert pair.serves()
     assert pair.neighbour_is_undisturbed()

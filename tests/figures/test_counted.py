@@ -23,7 +23,7 @@ REQUESTS, CLIENTS, SEED = 10_000, 4, 20261122
 CONNECTIONS, DATAGRAMS = 200, 50
 
 
-def told(play: Stage, name: str) -> dict[str, Any]:
+def reported(play: Stage, name: str) -> dict[str, Any]:
     """Return what is told of one Service's only row."""
     (row,) = play.run("top", "--once", "--json", name).json["services"]
     return dict(row)
@@ -31,7 +31,7 @@ def told(play: Stage, name: str) -> dict[str, Any]:
 
 def has_converged(watch: Watch) -> bool:
     """Return whether the loop has said so."""
-    return "converged" in watch.told()
+    return "converged" in watch.reported()
 
 
 def flood(address: str, failing: list[bool]) -> None:
@@ -69,9 +69,9 @@ def test_requests_and_failures_are_those_of_the_clients() -> None:
                 watch.stop(signal.SIGKILL)
             for load in loads:
                 load.result()
-        row = told(play, "web")
+        row = reported(play, "web")
         assert (row["requests"], row["failed"]) == (REQUESTS, sum(map(sum, shares)))
-        assert len(echo.asked) == REQUESTS
+        assert len(echo.requested) == REQUESTS
         assert row["refused"] == 0
         assert 0 <= row["latencies"]["p50"] <= row["latencies"]["p99"]
         assert row["backends"][0]["requests"] == REQUESTS
@@ -86,7 +86,7 @@ def test_connections_and_bytes_are_those_of_the_clients(proxies: str) -> None:
         ports = port(8080, backend.port), port(8081, backend.port, "UDP")
         play.write("s.yaml", node(), service("web", *ports), service("other", port(8080, backend.port)))
         play.up()
-        address, other = play.addresses()["n/web"], told(play, "n/other")
+        address, other = play.addresses()["n/web"], reported(play, "n/other")
         probes = play.run("top", "--once", "--json", "n/web").json["services"][0]["connections"]
         answered = [speak(address, 2 + number % 900) for number in range(CONNECTIONS)]
         heard = [len(ask(address, 8081, "UDP", "x" * 9)) for _ in range(DATAGRAMS)]
@@ -96,7 +96,7 @@ def test_connections_and_bytes_are_those_of_the_clients(proxies: str) -> None:
         assert (tcp["connections"] - probes, tcp["bytesOut"]) == (CONNECTIONS, sum(answered))
         assert tcp["bytesIn"] == sum(2 + number % 900 for number in range(CONNECTIONS))
         assert (udp["bytesIn"], udp["bytesOut"]) == (DATAGRAMS * 9, sum(heard))
-        assert told(play, "n/other") == other
+        assert reported(play, "n/other") == other
 
 
 def test_without_details_connections_are_counted_all_the_same_and_details_come_without_a_cut_connection() -> None:
@@ -105,21 +105,21 @@ def test_without_details_connections_are_counted_all_the_same_and_details_come_w
         play.write("s.yaml", node(), service("web", port(8080, make("b").port)))
         play.up()
         address, pids = play.addresses()["n/web"], play.pids()
-        probes = told(play, "web")["connections"]
+        probes = reported(play, "web")["connections"]
         assert [speak(address, 9) for _ in range(3)] == [12] * 3
-        row = told(play, "web")
+        row = reported(play, "web")
         assert (row["connections"] - probes, row["bytesIn"], row["latencies"]) == (3, None, None)
         assert "local-lb:trafficDetails" in play.run("top", "--once").out
-        with socket.create_connection((address, 8080), 10) as kept, kept.makefile("rb") as lines:
-            kept.sendall(b"one\n")
+        with socket.create_connection((address, 8080), 10) as retained, retained.makefile("rb") as lines:
+            retained.sendall(b"one\n")
             assert lines.readline() == b"b: one\n"
             play.configure(trafficDetails=True)
             play.up()
-            kept.sendall(b"two\n")
+            retained.sendall(b"two\n")
             assert lines.readline() == b"b: two\n"
         assert play.pids() == pids
         assert speak(address, 9) == 12
-        assert told(play, "web")["bytesIn"] == 9
+        assert reported(play, "web")["bytesIn"] == 9
         assert "8080/TCP" in play.run("status", "--traffic").out
 
 
@@ -127,6 +127,6 @@ def test_a_proxy_that_is_gone_is_reported_and_counts_nothing() -> None:
     """Its Service is still there, as a row without figures."""
     with stage() as play, backends() as make:
         play.write("s.yaml", node(), service("web", port(8080, make("b").port)))
-        assert told(play, "web")["answers"] is False
+        assert reported(play, "web")["answers"] is False
         assert "c/n/web has no proxy that answers" in play.run("top", "--once").out
         assert "none of that name" in play.run("top", "--once", "nobody").out

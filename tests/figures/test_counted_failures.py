@@ -13,7 +13,7 @@ from locallb.envoy.listeners import CONNECT_ATTEMPTS
 from tests.e2e.support import node, port, service, stage
 from tests.e2e.test_gateways import service as node_port_service
 from tests.envoy.http_traffic import grpc_server
-from tests.figures.test_counted import told
+from tests.figures.test_counted import reported
 from tests.gateway.api import gateway, gateway_class, listener, route, rule
 
 pytestmark = pytest.mark.envoy
@@ -24,9 +24,9 @@ PORT = 8080
 
 def closed_port() -> socket.socket:
     """Take a port at which nobody listens, and keep it."""
-    kept = socket.socket()
-    kept.bind(("127.0.0.1", 0))
-    return kept
+    retained = socket.socket()
+    retained.bind(("127.0.0.1", 0))
+    return retained
 
 
 def is_cut(address: str) -> bool:
@@ -42,9 +42,9 @@ def test_connections_that_no_backend_takes_are_counted_attempt_by_attempt() -> N
     with stage() as play, closed_port() as dead:
         play.write("s.yaml", node(), service("web", port(8080, dead.getsockname()[1])))
         play.up()
-        address, before = play.addresses()["n/web"], told(play, "web")
+        address, before = play.addresses()["n/web"], reported(play, "web")
         assert {is_cut(address) for _ in range(COUNT)} == {True}
-        after = told(play, "web")
+        after = reported(play, "web")
         assert after["refused"] - before["refused"] == COUNT * CONNECT_ATTEMPTS
         assert (after["connections"], after["open"]) == (before["connections"], 0)
 
@@ -60,17 +60,17 @@ def test_calls_over_http2_are_counted_one_by_one_and_those_without_an_answer_as_
             play.up()
             (address,) = play.addresses().values()
             channel = grpc.insecure_channel(f"{address}:{PORT}")
-            say = channel.unary_unary("/test.Echo/Say", bytes, bytes)
+            log = channel.unary_unary("/test.Echo/Say", bytes, bytes)
             with ThreadPoolExecutor(4) as callers:
-                answers = list(callers.map(say, [b"hello"] * COUNT))
+                answers = list(callers.map(log, [b"hello"] * COUNT))
             assert answers == [b"hello"] * COUNT
-            row = told(play, "web")
+            row = reported(play, "web")
             assert (row["requests"], row["failed"]) == (COUNT, 0)
             assert row["connections"] < COUNT
         for _ in range(COUNT):
             with pytest.raises(grpc.RpcError):
-                say(b"hello")
+                log(b"hello")
         channel.close()
-        gone = told(play, "web")
-        assert gone["refused"] > row["refused"]
-        assert gone["requests"] - gone["failed"] == COUNT
+        removed = reported(play, "web")
+        assert removed["refused"] > row["refused"]
+        assert removed["requests"] - removed["failed"] == COUNT

@@ -58,9 +58,9 @@ def test_percentiles_are_those_of_all_requests_together(proxies: list[list[int]]
     times = sorted(each for proxy in proxies for each in proxy)
     for percent in (1, 50, 90, 99, 100):
         rank = max(0, -(-len(times) * percent // 100) - 1)
-        told = merged.percentile(percent)
-        assert told is not None
-        assert times[rank] <= told <= times[rank] + 1
+        reported = merged.percentile(percent)
+        assert reported is not None
+        assert times[rank] <= reported <= times[rank] + 1
 
 
 def test_no_request_has_no_percentile() -> None:
@@ -76,9 +76,9 @@ def host(address: dict[str, Any], **values: int) -> dict[str, Any]:
 
 def test_attempts_are_taken_apart_and_a_backend_without_an_address_is_passed_over() -> None:
     """What Envoy counts as a connection includes those that nobody took."""
-    there = {"socket_address": {"address": "127.0.0.1", "port_value": 80}}
+    present = {"socket_address": {"address": "127.0.0.1", "port_value": 80}}
     hosts = [
-        host(there, cx_total=7, cx_connect_fail=2, cx_active=1, rq_success=4, rq_error=3, rq_total=9),
+        host(present, cx_total=7, cx_connect_fail=2, cx_active=1, rq_success=4, rq_error=3, rq_total=9),
         host({"pipe": {"path": "x"}}, cx_total=1),
     ]
     read = by_upstream([{"name": "web", "host_statuses": hosts}, {"name": "empty"}], [])
@@ -88,12 +88,12 @@ def test_attempts_are_taken_apart_and_a_backend_without_an_address_is_passed_ove
 
 def test_details_are_those_of_their_cluster() -> None:
     """Statistics come in one list, histograms last."""
-    said = json.loads(
+    stated = json.loads(
         '[{"name":"cluster.web.upstream_cx_rx_bytes_total","value":5},'
         '{"name":"cluster.web.upstream_cx_tx_bytes_total","value":3},'
         '{"histograms":{"details":[{"name":"cluster.web.upstream_rq_time",'
         '"totals":[{"lower_bound":1,"width":0.1,"count":4}]}]}}]'
     )
-    read = by_upstream([{"name": "web"}, {"name": "api"}], said)
+    read = by_upstream([{"name": "web"}, {"name": "api"}], stated)
     assert read["web"].details == Details(3, 5, Latencies({Bin(1.0, 0.1): 4}))
     assert read["api"].details is None

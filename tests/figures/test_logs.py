@@ -33,9 +33,9 @@ SCHEMA = json.loads((CHECKOUT / "docs/schemas/logs.schema.json").read_text())
 class Logs:
     """The command, and what it printed."""
 
-    def __init__(self, play: Stage, *words: str) -> None:
+    def __init__(self, play: Stage, *terms: str) -> None:
         self.file = play.root / "said"
-        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "logs", "-f", *words]
+        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "logs", "-f", *terms]
         with self.file.open("wb") as file:
             self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
 
@@ -50,9 +50,9 @@ class Logs:
 
 
 @contextmanager
-def logs(play: Stage, *words: str) -> Iterator[Logs]:
+def logs(play: Stage, *terms: str) -> Iterator[Logs]:
     """Run the command, and end it in any case."""
-    running = Logs(play, *words)
+    running = Logs(play, *terms)
     try:
         yield running
     finally:
@@ -85,9 +85,9 @@ def check(play: Stage, addresses: dict[str, str], number: int) -> None:
         becomes(lambda: {*mine} <= {line["client"] for line in running.lines()})
         refused = play.spawn("logs", "n/web")
         assert (refused.code, "reads the proxy in" in refused.err) == (1, True)
-        told = [line for line in running.lines() if line["client"] in mine]
-        assert len(told) == COUNT
-        assert {(line["name"], line["bytesIn"], line["bytesOut"]) for line in told} == {("web", 4, 7)}
+        reported = [line for line in running.lines() if line["client"] in mine]
+        assert len(reported) == COUNT
+        assert {(line["name"], line["bytesIn"], line["bytesOut"]) for line in reported} == {("web", 4, 7)}
         assert {line["name"] for line in running.lines()} == {"web"}
         assert running.end(number) == (0 if number == signal.SIGTERM else -number)
 
@@ -101,7 +101,7 @@ def test_each_connection_is_a_line_and_none_is_cut(proxies: str) -> None:
         play.write("s.yaml", node(), *(service(name, port(8080, backend.port)) for name in ("web", "other")))
         play.up()
         addresses, pids = play.addresses(), play.pids()
-        with socket.create_connection((addresses["n/web"], 8080), 10) as kept, kept.makefile("rb") as answers:
+        with socket.create_connection((addresses["n/web"], 8080), 10) as retained, retained.makefile("rb") as answers:
             assert "local-lb:accessLogs" in play.run("logs").err
             play.configure(proxies=proxies, accessLogs=True)
             play.up()
@@ -109,7 +109,7 @@ def test_each_connection_is_a_line_and_none_is_cut(proxies: str) -> None:
                 check(play, addresses, number)
             (directory,) = {path.parent for path in (play.state_home / "proxies").glob(f"*/{GATE}") if _read(path)}
             assert not (directory / SOCKET).exists()
-            kept.sendall(b"two\n")
+            retained.sendall(b"two\n")
             assert answers.readline() == b"b: two\n"
         assert play.pids() == pids
         assert play.run("up", "--yes", "--expect-no-changes").code == 0
@@ -134,13 +134,13 @@ def test_each_request_is_a_line() -> None:
             paths = [f"/status/{503 if number % 3 else 404}?token=secret" for number in range(COUNT)]
             answers = Counter(client.ask(path).status for path in paths)
 
-            def told() -> Counter[int]:
+            def reported() -> Counter[int]:
                 return Counter(
                     line["request"]["status"] for line in running.lines() if line["request"]["path"] != "/before"
                 )
 
-            becomes(lambda: told().total() >= COUNT)
-            assert told() == answers
+            becomes(lambda: reported().total() >= COUNT)
+            assert reported() == answers
             assert not [wrong for line in running.lines() for wrong in mistakes(line, SCHEMA, SCHEMA)]
             assert "secret" not in running.file.read_text()
             last = running.lines()[-1]

@@ -41,7 +41,7 @@ def row(figures: UpstreamFigures, *, http: bool = True) -> TrafficRow:
     return TrafficRow(KEY, ("80/TCP", "443/TCP"), http, answers=True, figures=figures)
 
 
-def told(metrics: Iterator[Metric]) -> Samples:
+def reported(metrics: Iterator[Metric]) -> Samples:
     """Return values by name, those of a histogram by their bound as well; all have the labels of `KEY`."""
     values = {}
     for metric in metrics:
@@ -57,7 +57,7 @@ def test_traffic_metrics_sum_all_backends() -> None:
     """Of all backends together."""
     latencies = Latencies({Bin(1.0, 0.1): 3, Bin(10.0, 1.0): 2, Bin(20000.0, 1000.0): 1})
     backends = {"127.0.0.1:1": Counts(5, 1, 2, 6, 1), "127.0.0.1:2": Counts(1, 0, 0, 0, 0)}
-    values = told(families([row(UpstreamFigures(backends, Details(10, 20, latencies)))]))
+    values = reported(families([row(UpstreamFigures(backends, Details(10, 20, latencies)))]))
     assert values["locallb_traffic_connections_total"] == 6
     assert values["locallb_traffic_refused_connections_total"] == 1
     assert values["locallb_traffic_open_connections"] == 2
@@ -72,7 +72,7 @@ def test_traffic_metrics_sum_all_backends() -> None:
 
 def test_uncounted_figures_have_no_metric() -> None:
     """Neither requests of bytes, nor bytes where nobody asked for them."""
-    values = told(families([row(UpstreamFigures({"127.0.0.1:1": Counts(5)}), http=False)]))
+    values = reported(families([row(UpstreamFigures({"127.0.0.1:1": Counts(5)}), http=False)]))
     assert values.keys() == {
         f"locallb_traffic_{name}" for name in ("connections_total", "refused_connections_total", "open_connections")
     }
@@ -81,7 +81,7 @@ def test_uncounted_figures_have_no_metric() -> None:
 @pytest.mark.parametrize("rejected", [None, 0, 3])
 def test_rejected_requests_are_a_metric_where_the_proxy_counts_them(rejected: int | None) -> None:
     """They reached no backend, so that no other count has them."""
-    values = told(families([replace(row(UpstreamFigures()), rejected=rejected)]))
+    values = reported(families([replace(row(UpstreamFigures()), rejected=rejected)]))
     assert values.get("locallb_traffic_rejected_requests_total") == rejected
 
 
@@ -91,7 +91,7 @@ BINS = st.builds(Bin, st.sampled_from((0.0, 0.9, 1.0, 4.9, 9.9, 99.0, 240.0, 990
 @given(st.dictionaries(BINS, st.integers(0, 1000)))
 def test_a_histogram_counts_each_request_once(counts: Mapping[Bin, int]) -> None:
     """Bound by bound, and never fewer with a higher bound."""
-    values = told(families([row(UpstreamFigures({}, Details(latencies=Latencies(counts))))]))
+    values = reported(families([row(UpstreamFigures({}, Details(latencies=Latencies(counts))))]))
     buckets = [value for name, value in values.items() if "_bucket " in name]
     assert buckets == sorted(buckets)
     assert (len(buckets), buckets[-1]) == (len(BOUNDS) + 1, sum(counts.values()))
@@ -103,13 +103,13 @@ def plan_of(*names: str) -> Plan:
 
 
 @given(st.integers(0, 6))
-def test_series_are_bounded_and_what_is_left_out_is_reported(most: int) -> None:
+def test_series_are_bounded_and_what_is_left_out_is_reported(maximum: int) -> None:
     """Whole Services, the first ones; their proxies alone are asked."""
     plan = plan_of("a", "b", "c", "d")
-    chosen, left_out = first(plan, most)
-    assert [placement.key.name for placement in chosen.placements] == list("abcd")[:most]
+    chosen, left_out = first(plan, maximum)
+    assert [placement.key.name for placement in chosen.placements] == list("abcd")[:maximum]
     assert {proxy.proxy.name for proxy in chosen.proxies} == {placement.proxy for placement in chosen.placements}
-    assert left_out == max(0, 4 - most)
+    assert left_out == max(0, 4 - maximum)
 
 
 def plan_with(counts: list[int]) -> Plan:
@@ -124,15 +124,15 @@ def plan_with(counts: list[int]) -> Plan:
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=4), st.integers(0, 12))
-def test_traffic_metrics_keep_the_bound_and_omit_only_services_that_do_not_fit(counts: list[int], most: int) -> None:
+def test_traffic_metrics_keep_the_bound_and_omit_only_services_that_do_not_fit(counts: list[int], maximum: int) -> None:
     """A Service with more ports than the bound hides none that come after it."""
     plan = plan_with(counts)
-    chosen, left_out = first(plan, most)
+    chosen, left_out = first(plan, maximum)
     rows = Counter(row.key for row in traffic_rows(chosen, {}))
-    assert rows.total() <= most
+    assert rows.total() <= maximum
     assert rows.total() + left_out == sum(counts)
     absent = [count for placement, count in zip(plan.placements, counts, strict=True) if not rows[placement.key]]
-    assert all(count > most - rows.total() for count in absent)
+    assert all(count > maximum - rows.total() for count in absent)
 
 
 def test_proxies_are_not_queried_without_the_traffic_key() -> None:
@@ -161,11 +161,11 @@ def test_silent_proxies_do_not_delay_figures(monkeypatch: pytest.MonkeyPatch) ->
     assert [(row.key.name, row.answers) for row in rows] == [("a", False), ("b", True)]
 
 
-@pytest.mark.parametrize(("value", "most"), [(True, 100), (False, 0), (7, 7), (1000, 1000)])
-def test_the_key_is_a_flag_or_a_bound(value: object, most: int) -> None:
+@pytest.mark.parametrize(("value", "maximum"), [(True, 100), (False, 0), (7, 7), (1000, 1000)])
+def test_the_key_is_a_flag_or_a_bound(value: object, maximum: int) -> None:
     """Off by default."""
     sources = [{"manifests": "m", "name": "c"}]
-    assert parse_settings({"sources": sources, "trafficMetrics": value}).traffic_metrics == most
+    assert parse_settings({"sources": sources, "trafficMetrics": value}).traffic_metrics == maximum
     assert parse_settings({"sources": sources}).traffic_metrics == 0
 
 
@@ -212,21 +212,21 @@ def expressions(node: Any) -> Iterator[tuple[str, str]]:  # noqa: ANN401 - JSON
 
 def test_the_dashboard_asks_for_metrics_and_labels_that_there_are() -> None:
     """Each name in an expression is a sample's, and each label one of those."""
-    there = exposed()
-    asked = list(expressions(json.loads(DASHBOARD.read_text())))
-    assert len(asked) > 10
-    for expression, legend in asked:
+    present = exposed()
+    requested = list(expressions(json.loads(DASHBOARD.read_text())))
+    assert len(requested) > 10
+    for expression, legend in requested:
         names = re.findall(r"locallb_\w+", expression)
         assert names
         for name in names:
-            assert name in there, expression
+            assert name in present, expression
             labels = {
                 *re.findall(r"(\w+)=~?\"", expression),
                 *re.findall(r"\{\{(\w+)\}\}", legend),
-                *(word for words in re.findall(r"by \(([^)]*)\)", expression) for word in words.split(", ")),
+                *(word for terms in re.findall(r"by \(([^)]*)\)", expression) for word in terms.split(", ")),
                 *re.findall(r"label_values\(\w+, (\w+)\)", expression),
             }
-            assert labels <= there[name], expression
+            assert labels <= present[name], expression
 
 
 def test_every_metric_of_traffic_is_in_the_dashboard_and_in_the_docs() -> None:

@@ -40,9 +40,9 @@ def test_plan_is_reused_until_the_state_is_written(play: Stage, monkeypatch: pyt
     play.write("t.yaml", service("other", port(8081, 30001)))
     assert plans.now() is first
     stamp = object()
-    again = plans.now()
-    assert names(again) == {"web", "other"}
-    assert plans.now() is again
+    retry = plans.now()
+    assert names(retry) == {"web", "other"}
+    assert plans.now() is retry
 
 
 def test_outdated_plan_is_made_again(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,7 @@ def row(connections: int, *, answers: bool = True) -> TrafficRow:
 
 def test_missed_look_gives_no_rate() -> None:
     """The total of a month isn't shown as what came in the last second."""
-    looks = [row(10**6), row(0, answers=False), row(10**6 + 3), row(10**6 + 5)]
-    gained = [since([now], [before])[0].figures.total.connections for before, now in pairwise(looks)]
+    checks = [row(10**6), row(0, answers=False), row(10**6 + 3), row(10**6 + 5)]
+    gained = [since([now], [before])[0].figures.total.connections for before, now in pairwise(checks)]
     assert gained == [0, 0, 2]
     assert since([row(7)], [])[0].figures.total.connections == 0

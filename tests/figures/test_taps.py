@@ -117,8 +117,8 @@ def test_a_beginning_that_fails_is_one_sentence_and_holds_nothing(
     hinder(directory, monkeypatch)
     before = open_files()
     for _ in range(3):
-        (told,) = reading.follow([directory])
-        assert ("can't be" in told, "\n" in told, reading.taps) == (True, False, {})
+        (reported,) = reading.follow([directory])
+        assert ("can't be" in reported, "\n" in reported, reading.taps) == (True, False, {})
     assert open_files() <= before
     assert not (directory / SOCKET).is_socket()
 

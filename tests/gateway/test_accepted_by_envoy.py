@@ -62,8 +62,8 @@ def _law(pair: Pair, authority: Authority, examples: int) -> Callable[[], None]:
         documents = [gateway_class(), gateway(*listeners, tls=tls), service(), service("secure"), trusting, node()]
         documents += [*routes, bundle(text=authorities), bundle("more", OTHER_PEM)]
         read = parse_objects(DEMO, documents)
-        seen = Snapshot(HOME, read.services, nodes=read.nodes, gateway_api=(*read.gateway_api, secret))
-        plan = make_plan(replace(seen, host=host), SETTINGS)
+        observed = Snapshot(HOME, read.services, nodes=read.nodes, gateway_api=(*read.gateway_api, secret))
+        plan = make_plan(replace(observed, host=host), SETTINGS)
         assert len(plan.placements) + len(plan.rejections) == 1
         for planned in plan.proxies:
             with TemporaryDirectory() as made:

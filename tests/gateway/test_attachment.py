@@ -36,10 +36,10 @@ def _takes(hostname: str, request: str) -> bool:
     """Return whether a hostname takes a request, label by label."""
     if not hostname:
         return True
-    labels, asked = hostname.split("."), request.split(".")
+    labels, requested = hostname.split("."), request.split(".")
     if labels[0] != "*":
-        return labels == asked
-    return len(asked) >= len(labels) and asked[1 - len(labels) :] == labels[1:]
+        return labels == requested
+    return len(requested) >= len(labels) and requested[1 - len(labels) :] == labels[1:]
 
 
 @given(_hostnames, _hostnames, _requests)

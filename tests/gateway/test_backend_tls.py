@@ -46,7 +46,7 @@ def cluster(*documents: object) -> GatewayObjects:
     return objects(gateway_class(), service(), gateway(), route(), *documents)
 
 
-def told(read: GatewayObjects) -> dict[str, list[Mapping[str, Any]]]:
+def reported(read: GatewayObjects) -> dict[str, list[Mapping[str, Any]]]:
     """Return the ancestors of each policy that is told something."""
     policies = Policies(read)
     return {
@@ -55,9 +55,9 @@ def told(read: GatewayObjects) -> dict[str, list[Mapping[str, Any]]]:
     }
 
 
-def said(*documents: object, name: str = "tls") -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
+def stated(*documents: object, name: str = "tls") -> tuple[tuple[str, str] | None, tuple[str, str] | None]:
     """Return what the only ancestor of a policy says of being accepted, and of its references."""
-    (ancestor,) = told(cluster(*documents))[name]
+    (ancestor,) = reported(cluster(*documents))[name]
     conditions = {one["type"]: (one["status"], one["reason"]) for one in ancestor["conditions"]}
     return conditions.get("Accepted"), conditions.get("ResolvedRefs")
 
@@ -128,7 +128,7 @@ def test_a_policy_is_kept_or_says_why_not(case: str) -> None:
     """Where it can't be kept no backend gets clear text instead."""
     validation, accepted, resolved, tls = POLICIES[case]
     documents = policy(**validation), bundle(), bundle("more", OTHER_PEM), bundle("odd", "rubbish")
-    assert said(*documents) == (accepted, resolved)
+    assert stated(*documents) == (accepted, resolved)
     assert believed(*documents) == tls
 
 
@@ -160,26 +160,26 @@ def test_bytes_whose_tls_ends_here_go_on_by_tls() -> None:
 def test_a_bundle_with_anything_but_certificates_is_none(text: str) -> None:
     """Nothing of what is in it is told."""
     documents = policy(), bundle(text=text)
-    assert said(*documents) == NO_AUTHORITY
+    assert stated(*documents) == NO_AUTHORITY
     assert believed(*documents) == "500"
-    assert KEY.splitlines()[1] not in str(told(cluster(*documents)))
+    assert KEY.splitlines()[1] not in str(reported(cluster(*documents)))
 
 
 def test_a_policy_with_options_is_not_kept_by_halves() -> None:
     """What they ask for isn't known here."""
     odd = policy()
     odd["spec"]["options"] = {"example.com/ciphers": "best"}
-    assert said(odd, bundle()) == (INVALID, None)
+    assert stated(odd, bundle()) == (INVALID, None)
     assert believed(odd, bundle()) == "500"
 
 
 def test_a_policy_that_cannot_be_kept_is_reported_once_and_by_the_status_of_each_route() -> None:
     """One sentence, however many routes and Gateways lead there; ResolvedRefs of routes "MUST" be False."""
     read = cluster(policy(), gateway(name="second"), route(name="b", parentRefs=[parent(), parent("second")]))
-    assert [one["ancestorRef"] for one in told(read)["tls"]] == [
+    assert [one["ancestorRef"] for one in reported(read)["tls"]] == [
         {"group": GROUP, "kind": "Gateway", "namespace": "shop", "name": name} for name in ("second", "web")
     ]
-    assert {one["controllerName"] for one in told(read)["tls"]} == {CONTROLLER}
+    assert {one["controllerName"] for one in reported(read)["tls"]} == {CONTROLLER}
     (sentence,) = sentences(read, bind(read))
     assert sentence.startswith(
         "demo: BackendTLSPolicy shop/tls: NoValidCACertificate: caCertificateRefs names ConfigMap"
@@ -194,14 +194,14 @@ def test_a_policy_that_cannot_be_kept_is_reported_once_and_by_the_status_of_each
 )
 def test_policy_for_another_kind_of_target_gets_no_status(target: JsonObject) -> None:
     """Somebody else answers for it."""
-    assert told(cluster(policy(target=target), bundle(), service("other"))) == {}
+    assert reported(cluster(policy(target=target), bundle(), service("other"))) == {}
     assert believed(policy(target=target), bundle(), service("other")) is None
 
 
 def test_a_policy_for_a_port_that_is_not_there_says_so() -> None:
     """The others aren't concerned."""
     absent = policy(target={"sectionName": "https"})
-    assert said(absent, bundle()) == (("False", "TargetNotFound"), ("True", "ResolvedRefs"))
+    assert stated(absent, bundle()) == (("False", "TargetNotFound"), ("True", "ResolvedRefs"))
     assert believed(absent, bundle()) is None
 
 
@@ -223,8 +223,8 @@ def test_the_oldest_of_a_target_counts_and_all_others_say_so(made: list[tuple[st
     first: dict[str, int] = {}
     for _age, number, section in sorted((age, number, section) for number, (age, section, _) in enumerate(made)):
         first.setdefault(section, number)
-    assert len(told(read)) == len(made)
-    for name, (ancestor,) in told(read).items():
+    assert len(reported(read)) == len(made)
+    for name, (ancestor,) in reported(read).items():
         _, section, fine = made[int(name[1:])]
         reason = "Conflicted" if first[section] != int(name[1:]) else "Accepted" if fine else "Invalid"
         assert next(one["reason"] for one in ancestor["conditions"] if one["type"] == "Accepted") == reason

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.listeners.capacity import MOST_AUTHORITIES, MOST_ENTRIES
+from locallb.gateway.listeners.capacity import MAX_ENTRIES, MAX_GATEWAY_AUTHORITIES
 from locallb.gateway.routes import attachment
 from locallb.gateway.texts import sentences
 from locallb.gateway.translation import BoundGateway, bind
@@ -66,7 +66,7 @@ def test_no_routes_come_to_more_than_the_bound(routes: list[tuple[list[str], int
     """Whatever their hostnames and those of listeners have in common."""
     listeners = [listener(f"l{number}", hostname=name) for number, name in enumerate(names)]
     made = [aged(number, *those, matches=matches) for number, (those, matches) in enumerate(routes)]
-    with mock.patch.object(attachment, "MOST_ENTRIES", FEW):
+    with mock.patch.object(attachment, "MAX_ENTRIES", FEW):
         one = only(gateway(*listeners), service(), *made)
     assert entries(one) <= FEW
 
@@ -75,17 +75,17 @@ def test_no_routes_come_to_more_than_the_bound(routes: list[tuple[list[str], int
 def test_a_route_is_refused_where_it_would_exceed_the_bound_and_only_there(routes: list[tuple[str, int]]) -> None:
     """In the order of age; smaller ones after it still have what is left, but for hosts that refuse requests."""
     made = [aged(number, name, matches=matches) for number, (name, matches) in enumerate(routes)]
-    with mock.patch.object(attachment, "MOST_ENTRIES", FEW):
+    with mock.patch.object(attachment, "MAX_ENTRIES", FEW):
         one = only(gateway(), service(), *made)
-    left, too_much = FEW, set()
+    remaining, too_much = FEW, set()
     for number, (_name, matches) in enumerate(routes):
-        if matches > left:
+        if matches > remaining:
             too_much.add(f"r{number}")
         else:
-            left -= matches
+            remaining -= matches
     assert refused(one) == dict.fromkeys(too_much, "UnsupportedValue")
-    assert entries(one) <= FEW - left
-    assert too_much or entries(one) == FEW - left
+    assert entries(one) <= FEW - remaining
+    assert too_much or entries(one) == FEW - remaining
     refusing = {name for name, table in hosts(one).items() if table and table[-1].action == Answer(500)}
     assert refusing == {name for number, (name, _) in enumerate(routes) if f"r{number}" in too_much}
 
@@ -105,7 +105,7 @@ def test_hostile_routes_cannot_exhaust_a_gateways_proxy() -> None:
     assert {"r0", "r100"}.isdisjoint(refused(one))
     assert set(refused(one).values()) == {"UnsupportedValue"}
     assert {"old.test", "new.test"} <= hosts(one).keys()
-    assert entries(one) <= MOST_ENTRIES
+    assert entries(one) <= MAX_ENTRIES
 
 
 _OF_ROUTE = ("RequestHeaderModifier", "requestHeaderModifier"), ("ResponseHeaderModifier", "responseHeaderModifier")
@@ -168,9 +168,9 @@ def test_large_expressions_count_as_what_they_take() -> None:
         return made
 
     one = only(gateway(), service(), aged(0, "old.test"), *map(large, range(1, 99)), aged(100, "new.test"))
-    told = refused(one)
-    assert {"r0", "r1", "r100"}.isdisjoint(told)
-    assert set(told) == {f"r{number}" for number in range(52, 99)}
+    reported = refused(one)
+    assert {"r0", "r1", "r100"}.isdisjoint(reported)
+    assert set(reported) == {f"r{number}" for number in range(52, 99)}
     assert {"h1.test", "new.test"} <= hosts(one).keys()
 
 
@@ -203,11 +203,12 @@ def test_authorities_of_backends_have_one_bound_in_a_proxy() -> None:
     one = only(gateway(), *documents)
     spoken_to = {target.service.name: target.tls for target in one.targets.values()}
     assert all(spoken_to.values())
-    taken = MOST_AUTHORITIES // len(large["spec"]["authorities"])
-    assert spoken_to.keys() == {*(f"s{number:02}" for number in range(taken)), "last"}
-    assert len(one.without_room) == count - taken
+    claimed = MAX_GATEWAY_AUTHORITIES // len(large["spec"]["authorities"])
+    assert spoken_to.keys() == {*(f"s{number:02}" for number in range(claimed)), "last"}
+    assert len(one.without_room) == count - claimed
     assert one.without_room[0] == (
-        f"Service shop/s{taken} isn't spoken to: with its authorities those of all backends of this proxy would be more"
+        f"Service shop/s{claimed} isn't spoken to: with its authorities those of all backends of this proxy would "
+        f"be more"
         " than 16 MiB; name smaller bundles in caCertificateRefs"
     )
     assert f"{one.key}: {one.without_room[0]}" in set(sentences(objects(gateway_class(), gateway(), *documents), [one]))

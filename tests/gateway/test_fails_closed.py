@@ -376,13 +376,13 @@ def test_a_refused_route_takes_no_request_of_an_older_one_of_another_namespace(
         at = at[key]
     texts = _TEXTS.get(at if path[-1] == "value" else str(path[-1]), [])
     changed = broken([late], (0, *path), data.draw(st.sampled_from([*RUBBISH[type(at)], *texts])))
-    beside = [
+    sibling = [
         gateway(listener(allowedRoutes={"namespaces": {"from": "All"}})),
         *(service(name, namespace=name) for name in ("first", "late")),
     ]
-    alone, refused = only(*beside, old_route), only(*beside, old_route, *changed)
-    wanted = [only(*beside, old_route, each) for each in (late, prefix, expression)]
-    too_large = _without_room(*beside, old_route, late)
+    alone, refused = only(*sibling, old_route), only(*sibling, old_route, *changed)
+    wanted = [only(*sibling, old_route, each) for each in (late, prefix, expression)]
+    too_large = _without_room(*sibling, old_route, late)
     for request in REQUESTS:
         was = answered(alone, *request)
         if was == "first":
@@ -400,7 +400,7 @@ def _of_namespace(name: str, rules: list[JsonObject], hostname: str, created: st
 def _without_room(*documents: JsonObject) -> BoundGateway:
     """Bind a Gateway of which the older route takes all the room."""
     size = sum(len(rule["matches"]) for rule in documents[-2]["spec"]["rules"])
-    with mock.patch.object(attachment, "MOST_ENTRIES", size):
+    with mock.patch.object(attachment, "MAX_ENTRIES", size):
         return only(*documents)
 
 

@@ -75,10 +75,10 @@ def test_with_and_without_what_was_made_before_it_is_the_same(history: Sequence[
     for now in history:
         plain = gathered(now)
         for cluster, routes in by_parent.items():
-            there = plain.get(cluster, GatewayObjects(cluster)).routes
-            again, asked = RoutesByParent(), PARENTS[len(there) % 2]
-            assert routes.of(there) == again.of(there)
-            assert routes.each(asked) == again.each(asked)
+            present = plain.get(cluster, GatewayObjects(cluster)).routes
+            retry, requested = RoutesByParent(), PARENTS[len(present) % 2]
+            assert routes.of(present) == retry.of(present)
+            assert routes.each(requested) == retry.each(requested)
 
 
 def test_a_changed_route_is_put_in_its_place() -> None:

@@ -50,14 +50,14 @@ def cluster(to: str) -> list[ObjectOfCluster]:
 def test_each_kind_is_as_it_is_known_or_as_it_was(kinds: set[str]) -> None:
     """While classes or Gateways aren't known, all is as it was; else kind by kind."""
     now, last = cluster("now"), cluster("last")
-    known = {kind: some for kind, some in by_kind(now, EVERYTHING).items() if kind in kinds}
-    told = GATEWAYS.known_or_last(KINDS, known, last)
+    existing = {kind: some for kind, some in by_kind(now, EVERYTHING).items() if kind in kinds}
+    reported = GATEWAYS.current_or_last(KINDS, existing, last)
     if not {"GatewayClass", "Gateway"} <= kinds:
-        assert told == tuple(last)
+        assert reported == tuple(last)
         return
     for kind in EVERYTHING:
         source = now if kind in kinds else last
-        assert [one for one in told if kind_of(one.object) == kind] == [
+        assert [one for one in reported if kind_of(one.object) == kind] == [
             one for one in source if kind_of(one.object) == kind
         ]
 
@@ -65,9 +65,9 @@ def test_each_kind_is_as_it_is_known_or_as_it_was(kinds: set[str]) -> None:
 def test_kinds_not_asked_yet_count_as_last_read_and_absent_kinds_as_gone() -> None:
     """A cluster that was asked and has no Gateway API has nothing, whatever was read before."""
     last = cluster("last")
-    assert GATEWAYS.known_or_last(None, {}, last) == tuple(last)
-    assert GATEWAYS.known_or_last((), {}, last) == ()
-    assert GATEWAYS.known_or_last(KINDS, {"GatewayClass": []}, last) == ()
+    assert GATEWAYS.current_or_last(None, {}, last) == tuple(last)
+    assert GATEWAYS.current_or_last((), {}, last) == ()
+    assert GATEWAYS.current_or_last(KINDS, {"GatewayClass": []}, last) == ()
     assert wanted_kinds(KINDS, {}) == ("GatewayClass",)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.gateway.status.observed import ObservedRouteStatus, observed_statuses
-from locallb.gateway.status.patch import says, status_patch
+from locallb.gateway.status.patch import contains, status_patch
 from locallb.model.gateway.objects import CONTROLLER
 from locallb.model.identities import ObjectKey, ObjectKind
 from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, namespace, route
@@ -44,44 +44,44 @@ THEIRS_OF: Mapping[str, JsonObject] = {
 }
 
 
-def live(document: JsonObject, wanted: JsonObject, said: JsonObject) -> JsonObject:
-    """Return an object on which our status was written over `said`, which others wrote."""
-    before = {**document, "metadata": {**document["metadata"], "resourceVersion": "1"}, "status": said}
+def live(document: JsonObject, wanted: JsonObject, stated: JsonObject) -> JsonObject:
+    """Return an object on which our status was written over `stated`, which others wrote."""
+    before = {**document, "metadata": {**document["metadata"], "resourceVersion": "1"}, "status": stated}
     patch = status_patch(before, wanted, 3, NOW)
     assert patch
     status: Any = patch["status"]
-    return {**before, "status": deepcopy({**said, **status})}
+    return {**before, "status": deepcopy({**stated, **status})}
 
 
 def observed_status(document: JsonObject) -> ObservedRouteStatus:
     """Return what an object says."""
-    ((_key, said),) = observed_statuses(DEMO, document)
-    return said
+    ((_key, stated),) = observed_statuses(DEMO, document)
+    return stated
 
 
-def _nothing(_said: JsonObject) -> None:
+def _nothing(_stated: JsonObject) -> None:
     pass
 
 
 TAMPERINGS: Mapping[str, tuple[str, Callable[[JsonObject], object], tuple[str, ...]]] = {
     "nothing": ("gateway", _nothing, ()),
-    "an address": ("gateway", lambda said: said["addresses"].clear(), ("addresses",)),
-    "a condition": ("gateway", lambda said: said["conditions"][1].update(status="False"), ("conditions",)),
-    "a condition's time": ("gateway", lambda said: said["conditions"][1].update(lastTransitionTime="x"), ()),
-    "another's condition": ("gateway", lambda said: said["conditions"].remove(THEIRS), ()),
-    "a count of routes": ("gateway", lambda said: said["listeners"][0].update(attachedRoutes=7), ("listeners",)),
+    "an address": ("gateway", lambda stated: stated["addresses"].clear(), ("addresses",)),
+    "a condition": ("gateway", lambda stated: stated["conditions"][1].update(status="False"), ("conditions",)),
+    "a condition's time": ("gateway", lambda stated: stated["conditions"][1].update(lastTransitionTime="x"), ()),
+    "another's condition": ("gateway", lambda stated: stated["conditions"].remove(THEIRS), ()),
+    "a count of routes": ("gateway", lambda stated: stated["listeners"][0].update(attachedRoutes=7), ("listeners",)),
     "everything": ("gateway", dict.clear, ("conditions", "addresses", "listeners")),
-    "listeners that are none": ("gateway", lambda said: said.update(listeners=["x", {"name": []}]), ("listeners",)),
-    "conditions that are none": ("gateway", lambda said: said.update(conditions={"a": 1}), ("conditions",)),
-    "our parent": ("route", lambda said: said["parents"].pop(), ("parents",)),
-    "our parent's reference": ("route", lambda said: said["parents"][-1].update(parentRef=[{}]), ("parents",)),
-    "another's parent": ("route", lambda said: said["parents"].pop(0), ()),
-    "our ancestor": ("policy", lambda said: said["ancestors"].pop(), ("ancestors",)),
-    "another's ancestor": ("policy", lambda said: said["ancestors"].pop(0), ()),
-    "ancestors that are none": ("policy", lambda said: said.update(ancestors=7), ("ancestors",)),
+    "listeners that are none": ("gateway", lambda stated: stated.update(listeners=["x", {"name": []}]), ("listeners",)),
+    "conditions that are none": ("gateway", lambda stated: stated.update(conditions={"a": 1}), ("conditions",)),
+    "our parent": ("route", lambda stated: stated["parents"].pop(), ("parents",)),
+    "our parent's reference": ("route", lambda stated: stated["parents"][-1].update(parentRef=[{}]), ("parents",)),
+    "another's parent": ("route", lambda stated: stated["parents"].pop(0), ()),
+    "our ancestor": ("policy", lambda stated: stated["ancestors"].pop(), ("ancestors",)),
+    "another's ancestor": ("policy", lambda stated: stated["ancestors"].pop(0), ()),
+    "ancestors that are none": ("policy", lambda stated: stated.update(ancestors=7), ("ancestors",)),
     "a word of a newer generation": (
         "route",
-        lambda said: said["parents"][-1].update(conditions=[{**FINE, "status": "False", "observedGeneration": 4}]),
+        lambda stated: stated["parents"][-1].update(conditions=[{**FINE, "status": "False", "observedGeneration": 4}]),
         (),
     ),
 }
@@ -154,4 +154,4 @@ def test_the_loop_and_the_update_decide_alike(messages: list[str], generation: i
     own = (made["status"][entries[which]][0] if which in entries else made["status"])["conditions"]
     for condition, message in zip(own, messages, strict=False):
         condition.update(message=message, observedGeneration=generation)
-    assert says(made, wanted, 3) == (observed_status(made).differences(wanted, 3) == ())
+    assert contains(made, wanted, 3) == (observed_status(made).differences(wanted, 3) == ())

@@ -51,10 +51,10 @@ def test_backends_are_shown_the_certificate_of_the_gateway(case: str) -> None:
         api_object("BackendTLSPolicy", "secure", spec=spec),
         route(rule("/", backends=[backend(), backend("secure")])),
     )
-    said = conditions(gateway_status(one, SERVING).status)
-    assert said == {**{kind: OK[kind] for kind in ("Accepted", "Programmed")}, "ResolvedRefs": expected}
+    stated = conditions(gateway_status(one, SERVING).status)
+    assert stated == {**{kind: OK[kind] for kind in ("Accepted", "Programmed")}, "ResolvedRefs": expected}
     shown = {target.service.name: target.tls and target.tls.client for target in one.targets.values()}
     pair = Certificate(DEMO, "shop", "cert", Digest("ab" * 32))
     assert shown == {"api": None, "secure": pair if case == "a Secret" else None}
-    told = [sentence for sentence in sentences(objects(gateway_class()), [one]) if str(one.key) in sentence]
-    assert [f": {expected[1]}: " in sentence for sentence in told] == [True] * (expected[0] == "False")
+    reported = [sentence for sentence in sentences(objects(gateway_class()), [one]) if str(one.key) in sentence]
+    assert [f": {expected[1]}: " in sentence for sentence in reported] == [True] * (expected[0] == "False")

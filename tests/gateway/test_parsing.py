@@ -14,24 +14,24 @@ from locallb.gateway.translation import bind
 from locallb.model.gateway.objects import GROUP, Route
 from tests.gateway.api import JsonObject, api_object, backend, bound, gateway, gateway_class, objects, route, rule
 
-_words = st.sampled_from(
+_terms = st.sampled_from(
     ["spec", "rules", "matches", "path", "value", "type", "filters", "backendRefs", "name", "listeners", "port", "from"]
 )
 rubbish: st.SearchStrategy[Any] = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | _words,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_words | st.text(max_size=3), inner, max_size=4),
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5) | _terms,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_terms | st.text(max_size=3), inner, max_size=4),
     max_leaves=20,
 )
 _names = st.just({"name": "web", "namespace": "shop"}) | rubbish
 
 
 @given(st.sampled_from(sorted(KINDS)), _names, rubbish, rubbish)
-def test_rubbish_is_reported_and_never_raised(kind: str, metadata: object, spec: object, beside: object) -> None:
+def test_rubbish_is_reported_and_never_raised(kind: str, metadata: object, spec: object, sibling: object) -> None:
     """Whatever an object has, it is understood somehow, and so is what it is bound to."""
     document = {"apiVersion": f"{GROUP}/v1", "kind": kind, "metadata": metadata, "spec": spec}
     parse_api_object(document)
     whole = {"rules": spec, "listeners": spec, "parentRefs": [{"name": "web"}], "gatewayClassName": "local"}
-    bind(objects(gateway_class(), gateway(), {**document, "spec": whole}, beside))
+    bind(objects(gateway_class(), gateway(), {**document, "spec": whole}, sibling))
 
 
 @given(rubbish, rubbish)

@@ -37,8 +37,8 @@ from tests.gateway.evaluation import answered
 
 
 def _condition(entry: Mapping[str, Any], kind: str) -> tuple[str, str]:
-    (said,) = (each for each in entry["conditions"] if each["type"] == kind)
-    return said["status"], said["reason"]
+    (stated,) = (each for each in entry["conditions"] if each["type"] == kind)
+    return stated["status"], stated["reason"]
 
 
 def _resolved(*documents: JsonObject) -> tuple[str, str]:
@@ -78,8 +78,8 @@ def test_a_policy_for_bytes_that_pass_as_they_come_is_reported() -> None:
             policy(),
             bundle(),
         )
-        told = [sentence for sentence in sentences(read, bind(read)) if "gets bytes as they come" in sentence]
-        assert len(told) == 1, kind
+        reported = [sentence for sentence in sentences(read, bind(read)) if "gets bytes as they come" in sentence]
+        assert len(reported) == 1, kind
 
 
 @pytest.mark.parametrize(

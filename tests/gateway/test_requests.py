@@ -122,12 +122,12 @@ def test_with_tls_a_request_for_a_host_of_another_listener_is_misdirected(
     _, *others = _documents(hostnames, routes)
     secret = {**SECRET_REFERENCE, "metadata": {"name": "cert", "namespace": "shop"}, "spec": {"digest": "ab" * 32}}
     (one,) = bound(gateway(*listeners), *others, secret)
-    taking, asked = (
+    taking, requested = (
         min((name for name in hostnames if covers(name, host)), key=specificity, default=None)
         for host in (sni, request[0])
     )
     if taking is not None:
-        expected = _expected(hostnames, routes, *request) if asked in {taking, None} else 421
+        expected = _expected(hostnames, routes, *request) if requested in {taking, None} else 421
         assert _served(one, *request, sni) == expected
 
 

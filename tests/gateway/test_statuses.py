@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.conditions import Trouble
+from locallb.gateway.conditions import Failure
 from locallb.gateway.routes.backends import Backends
-from locallb.gateway.status.patch import says, status_patch, withdrawn
+from locallb.gateway.status.patch import contains, status_patch, withdrawn
 from locallb.gateway.status.statuses import (
     ApiStatus,
     Outcome,
@@ -58,13 +58,13 @@ def of_gateway(*documents: object, outcome: Outcome = SERVING) -> ApiStatus:
 
 def routes_told(read: GatewayObjects) -> Iterator[ApiStatus]:
     """Return the status of each route."""
-    return (route_status(said, Backends(read)) for _, said in verdicts_by_route(bind(read)))
+    return (route_status(stated, Backends(read)) for _, stated in verdicts_by_route(bind(read)))
 
 
 def of_routes(*documents: object) -> list[list[dict[str, tuple[str, str]]]]:
     """Return each route's parents' conditions."""
     read = objects(gateway_class(), service(), *documents)
-    return [[conditions(parent) for parent in told.status["parents"]] for told in routes_told(read)]
+    return [[conditions(parent) for parent in reported.status["parents"]] for reported in routes_told(read)]
 
 
 def test_a_gateway_that_serves_says_so() -> None:
@@ -140,7 +140,7 @@ GATEWAYS: dict[str, tuple[JsonObject, Outcome, str, str]] = {
         "Accepted",
         "Invalid",
     ),
-    "no address": ({}, Outcome(trouble=Trouble("AddressNotAssigned", "none")), "Programmed", "AddressNotAssigned"),
+    "no address": ({}, Outcome(failure=Failure("AddressNotAssigned", "none")), "Programmed", "AddressNotAssigned"),
 }
 
 
@@ -148,14 +148,14 @@ GATEWAYS: dict[str, tuple[JsonObject, Outcome, str, str]] = {
 def test_a_gateway_says_what_is_wrong(case: str) -> None:
     """With the specification's condition and reason, and is never programmed then."""
     spec, outcome, kind, reason = GATEWAYS[case]
-    said = conditions(of_gateway(gateway(**spec), outcome=outcome).status)
-    assert said[kind] == ("False", reason)
-    assert said["Programmed"][0] == "False"
+    stated = conditions(of_gateway(gateway(**spec), outcome=outcome).status)
+    assert stated[kind] == ("False", reason)
+    assert stated["Programmed"][0] == "False"
 
 
 def test_a_port_that_is_taken_is_its_listeners_trouble() -> None:
     """The others go on."""
-    outcome = Outcome((ADDRESS,), ports={(80, Protocol.TCP): Trouble("PortUnavailable", "taken")})
+    outcome = Outcome((ADDRESS,), ports={(80, Protocol.TCP): Failure("PortUnavailable", "taken")})
     status = of_gateway(gateway(listener("a"), listener("b", 81)), outcome=outcome).status
     first, second = map(conditions, status["listeners"])
     assert first["Accepted"] == ("False", "PortUnavailable")
@@ -203,11 +203,11 @@ def of_sets(*documents: object) -> dict[str, tuple[tuple[str, str], list[tuple[s
     read = objects(gateway_class(), service(), *documents)
     bound = bind(read)
     return {
-        told.meta.key.name: (
-            conditions(told.status)["Accepted"],
-            [conditions(one)["Conflicted"] for one in told.status.get("listeners", ())],
+        reported.meta.key.name: (
+            conditions(reported.status)["Accepted"],
+            [conditions(one)["Conflicted"] for one in reported.status.get("listeners", ())],
         )
-        for told in (
+        for reported in (
             listener_set_status(one, gateway_of, SERVING, read)
             for gateway_of in bound
             for one in read.listener_sets
@@ -289,16 +289,16 @@ def _wanted_of_a_route() -> Mapping[str, Any]:
 
 @given(_conditions, _parents, st.sampled_from([*_STATUSES, _wanted_of_a_route()]))
 def test_a_patch_says_it_all_at_once_and_leaves_others_alone(
-    said: list[JsonObject], parents: list[JsonObject], wanted: Mapping[str, Any]
+    stated: list[JsonObject], parents: list[JsonObject], wanted: Mapping[str, Any]
 ) -> None:
     """After one patch there is nothing to patch, and what others wrote is as it was, in its order."""
-    live = _live({"conditions": said, "parents": parents, "theirs": 1})
+    live = _live({"conditions": stated, "parents": parents, "theirs": 1})
     patch = status_patch(live, wanted, 1, NOW)
     after = {**live["status"], **(patch["status"] if patch else {})}  # type: ignore[dict-item]
-    assert says(_live(after), wanted, 1)
+    assert contains(_live(after), wanted, 1)
     theirs = [one for one in parents if one["controllerName"] != CONTROLLER]
     assert [one for one in after["parents"] if one["controllerName"] != CONTROLLER] == theirs
-    foreign = [one for one in said if "/" in one["type"]]
+    foreign = [one for one in stated if "/" in one["type"]]
     assert [one for one in after["conditions"] if "/" in one["type"]] == foreign
     if not wanted:
         assert after["parents"] == theirs
@@ -320,16 +320,16 @@ _ancestors = st.lists(
 
 @given(_ancestors, _ancestors)
 def test_a_policy_says_what_it_has_room_for_and_leaves_others_alone(
-    said: list[JsonObject], mine: list[JsonObject]
+    stated: list[JsonObject], mine: list[JsonObject]
 ) -> None:
     """The API takes 16 entries; one that hasn't room isn't tried again and again, and taken back all are gone."""
     own = {str(one["ancestorRef"]): {**one, "controllerName": CONTROLLER, "conditions": [_FINE]} for one in mine}
     wanted = {"ancestors": list(own.values())}
-    live = _live({"ancestors": said})
+    live = _live({"ancestors": stated})
     patch = status_patch(live, wanted, 1, NOW)
     after = {**live["status"], **(patch["status"] if patch else {})}  # type: ignore[dict-item]
-    assert says(_live(after), wanted, 1)
-    theirs = [one for one in said if one["controllerName"] != CONTROLLER]
+    assert contains(_live(after), wanted, 1)
+    theirs = [one for one in stated if one["controllerName"] != CONTROLLER]
     assert [one for one in after["ancestors"] if one["controllerName"] != CONTROLLER] == theirs
     assert len(after["ancestors"]) == min(16, len(theirs) + len(own))
     back = status_patch(_live(after), withdrawn(wanted), 1, NOW)
@@ -363,7 +363,7 @@ def test_a_certificate_that_is_there_is_used() -> None:
     (one,) = bind(
         type(read)(read.cluster, read.classes, read.gateways, secrets={key: TlsSecret(key, problem="it is empty")})
     )
-    assert one.listeners[0].resolved == Trouble("InvalidCertificateRef", "Secret shop/cert can't be used: it is empty")
+    assert one.listeners[0].resolved == Failure("InvalidCertificateRef", "Secret shop/cert can't be used: it is empty")
 
 
 def test_a_field_that_the_api_does_not_keep_is_not_written_again() -> None:
@@ -372,8 +372,8 @@ def test_a_field_that_the_api_does_not_keep_is_not_written_again() -> None:
     live: JsonObject = {"metadata": {"resourceVersion": "1"}}
     patch = status_patch(live, wanted, 1, NOW)
     assert isinstance(patch, dict)
-    kept = {key: value for key, value in patch["status"].items() if key != "attachedListenerSets"}
-    assert says({**live, "status": kept}, wanted, 1)
+    retained = {key: value for key, value in patch["status"].items() if key != "attachedListenerSets"}
+    assert contains({**live, "status": retained}, wanted, 1)
 
 
 def test_a_class_says_what_it_supports() -> None:
@@ -386,7 +386,7 @@ def test_a_class_says_what_it_supports() -> None:
     patch = status_patch(live, wanted, 1, NOW)
     assert isinstance(patch, dict)
     assert patch["status"]["supportedFeatures"] == wanted["supportedFeatures"]
-    kept = {key: value for key, value in patch["status"].items() if key != "supportedFeatures"}
-    assert says({**live, "status": kept}, wanted, 1)
-    assert not says({**live, "status": {**kept, "supportedFeatures": []}}, wanted, 1)
+    retained = {key: value for key, value in patch["status"].items() if key != "supportedFeatures"}
+    assert contains({**live, "status": retained}, wanted, 1)
+    assert not contains({**live, "status": {**retained, "supportedFeatures": []}}, wanted, 1)
     assert withdrawn(wanted)["supportedFeatures"] == []

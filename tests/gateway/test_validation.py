@@ -80,7 +80,7 @@ def world(pems: tuple[str, str], *listeners: JsonObject, **frontend: object) -> 
     ]
 
 
-def asked(one: Any, port: int = 443) -> tuple[str, bool] | None:  # noqa: ANN401 - a bound Gateway
+def requested(one: Any, port: int = 443) -> tuple[str, bool] | None:  # noqa: ANN401 - a bound Gateway
     """Return the authorities of clients at a port, and whether others are let in too."""
     (chain,) = one.chains[port]
     clients = chain.termination.clients
@@ -92,11 +92,13 @@ def test_ports_have_their_own_validation_and_all_others_the_default(pems: tuple[
     ports = [at(8443, asking(named("other"))), at(9443, {}), at(80, asking(named("gone")))]
     listeners = [https(), https("b", 8443), https("c", 9443), listener()]
     one = only(*world(pems, *listeners, default=asking(named()), perPort=ports))
-    assert [asked(one, port) for port in (443, 8443, 9443)] == [(pems[0], False), (pems[1], False), None]
+    assert [requested(one, port) for port in (443, 8443, 9443)] == [(pems[0], False), (pems[1], False), None]
     assert one.chains[80][0].termination is None
-    assert all(conditions(told).items() >= OK.items() for told in gateway_status(one, SERVING).status["listeners"])
-    told = [each for each in sentences(objects(), [one]) if "perPort" in each]
-    assert [": spec.tls.frontend.perPort asks clients at port 80 " in each for each in told] == [True]
+    assert all(
+        conditions(reported).items() >= OK.items() for reported in gateway_status(one, SERVING).status["listeners"]
+    )
+    reported = [each for each in sentences(objects(), [one]) if "perPort" in each]
+    assert [": spec.tls.frontend.perPort asks clients at port 80 " in each for each in reported] == [True]
 
 
 NONE = ("False", "NoValidCACertificate")
@@ -124,19 +126,19 @@ def test_authorities_that_cannot_be_used_say_so_at_the_listeners_that_need_them(
     assert [first[kind] for kind in KINDS] == [accepted, resolved, OK["Programmed"] if serves else ("False", "Invalid")]
     assert OK.items() <= second.items()
     assert (443 in one.chains) == serves
-    assert asked(one, 8443) == (pems[0], False)
+    assert requested(one, 8443) == (pems[0], False)
     if serves:
-        assert asked(one) == (pems[0] + (pems[1] if case == "both" else ""), False)
+        assert requested(one) == (pems[0] + (pems[1] if case == "both" else ""), False)
     else:
-        told = sentences(objects(gateway_class(), service(), *documents), [one])
-        assert any("listener https: NoValidCACertificate" in sentence for sentence in told)
+        reported = sentences(objects(gateway_class(), service(), *documents), [one])
+        assert any("listener https: NoValidCACertificate" in sentence for sentence in reported)
 
 
 def test_a_grant_lets_a_gateway_name_authorities_elsewhere(pems: tuple[str, str]) -> None:
     """A grant for Gateways, to ConfigMaps."""
     allowed = grant("theirs", kind="Gateway", what="ConfigMap")
     one = only(*world(pems, https(), default=asking(named(namespace="theirs"))), allowed)
-    assert asked(one) == (pems[1], False)
+    assert requested(one) == (pems[1], False)
 
 
 def test_listeners_of_sets_ask_as_the_gateway_does(pems: tuple[str, str]) -> None:
@@ -153,14 +155,14 @@ def test_listeners_of_sets_ask_as_the_gateway_does(pems: tuple[str, str]) -> Non
 def test_an_insecure_mode_is_said_at_the_gateway_for_as_long_as_it_is_there(pems: tuple[str, str]) -> None:
     """Whoever is let in; the condition goes with it, and with us."""
     insecure = only(*world(pems, https(), default=asking(named(), mode="AllowInsecureFallback")))
-    assert asked(insecure) == (pems[0], True)
-    told = gateway_status(insecure, SERVING).status
-    assert conditions(told)["InsecureFrontendValidationMode"] == ("True", "ConfigurationChanged")
+    assert requested(insecure) == (pems[0], True)
+    reported = gateway_status(insecure, SERVING).status
+    assert conditions(reported)["InsecureFrontendValidationMode"] == ("True", "ConfigurationChanged")
     assert route_lines(insecure) == ("443: */* → shop/api:8080, clients may show a certificate",)
-    live = {"metadata": {"resourceVersion": "1"}, "status": told}
+    live = {"metadata": {"resourceVersion": "1"}, "status": reported}
     secure = only(*world(pems, https(), default=asking(named())))
     assert route_lines(secure) == ("443: */* → shop/api:8080, clients must show a certificate",)
-    for wanted in (gateway_status(secure, SERVING).status, withdrawn(told)):
+    for wanted in (gateway_status(secure, SERVING).status, withdrawn(reported)):
         patch = status_patch(live, wanted, 1, "2026-11-22T20:00:00Z")
         assert patch
         status = patch["status"]
@@ -180,8 +182,8 @@ def test_invalid_client_validation_serves_no_client(frontend: JsonObject, proble
     """Rather than let anybody in."""
     one = only(*world(pems, https(), **frontend))
     assert one.chains == {}
-    assert one.trouble
-    assert problem in one.trouble.message
+    assert one.failure
+    assert problem in one.failure.message
 
 
 @pytest.mark.parametrize(
@@ -213,9 +215,9 @@ def test_authorities_are_bounded_for_each_listener_and_all_of_a_gateway(pems: tu
     large = [stand_in(f"large-{number}", BUNDLE_REFERENCE, authorities=many) for number in range(2)]
     both = asking(named("large-0"), named("large-1"))
     one = only(*world(pems, https(), default=both), *large)
-    assert asked(one) == (many, False)
-    (told,) = gateway_status(one, SERVING).status["listeners"]
-    assert conditions(told)["ResolvedRefs"] == ("False", "InvalidCACertificateRef")
+    assert requested(one) == (many, False)
+    (reported,) = gateway_status(one, SERVING).status["listeners"]
+    assert conditions(reported)["ResolvedRefs"] == ("False", "InvalidCACertificateRef")
     listeners = [https(f"l{number}", 1000 + number) for number in range(7)]
     one = only(*world(pems, *listeners, default=asking(named("large-0"))), *large)
     assert sorted(one.chains) == [1000, 1001, 1002, 1003, 1004]
@@ -225,10 +227,10 @@ def test_authorities_are_bounded_for_each_listener_and_all_of_a_gateway(pems: tu
 
 _modes = st.sampled_from(["AllowValidOnly", "AllowInsecureFallback"])
 _names = st.sampled_from(["ca", "other", "odd", "gone"])
-_asked = st.none() | st.tuples(st.lists(_names, min_size=1, max_size=3), _modes)
+_requested = st.none() | st.tuples(st.lists(_names, min_size=1, max_size=3), _modes)
 
 
-@given(_asked, st.dictionaries(st.sampled_from([443, 8443]), _asked))
+@given(_requested, st.dictionaries(st.sampled_from([443, 8443]), _requested))
 def test_no_listener_serves_without_the_authorities_that_its_port_asks_for(
     pems: tuple[str, str],
     default: Any,  # noqa: ANN401 - drawn
@@ -247,4 +249,4 @@ def test_no_listener_serves_without_the_authorities_that_its_port_asks_for(
         if drawn and not wanted:
             assert port not in one.chains
         else:
-            assert asked(one, port) == ((wanted, drawn[1] == "AllowInsecureFallback") if drawn else None)
+            assert requested(one, port) == ((wanted, drawn[1] == "AllowInsecureFallback") if drawn else None)

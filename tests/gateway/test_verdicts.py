@@ -28,9 +28,9 @@ def test_each_object_of_a_plan_is_counted_by_its_status() -> None:
     assert sample(metrics, "locallb_told_objects", kind="gateways", told="partly") is None
     metrics.listen(Planned(plan, (), 0.0, ()))
     counts = {
-        (kind, told.value): sample(metrics, "locallb_told_objects", kind=kind, told=told.value)
+        (kind, reported.value): sample(metrics, "locallb_told_objects", kind=kind, told=reported.value)
         for kind in ("gateways", "gatewayclasses", "listenersets", "httproutes", "backendtlspolicies")
-        for told in Verdict
+        for reported in Verdict
     }
     assert {place: count for place, count in counts.items() if count} == {
         ("gateways", "partly"): 1,
@@ -66,7 +66,7 @@ def test_refusal_is_sent_as_an_event_once() -> None:
 
 
 _reasons = st.sampled_from(["Invalid", "Conflicted"])
-_said = st.lists(
+_stated = st.lists(
     st.builds(
         lambda kind, status, reason: {"type": kind, "status": status, "reason": reason, "message": "why"},
         st.sampled_from(["Accepted", "ResolvedRefs", "PartiallyInvalid", "Conflicted", "example.com/Fine"]),
@@ -85,10 +85,10 @@ _statuses = st.builds(
         ],
         "listeners": [{"name": "http", "conditions": listener}],
     },
-    _said,
-    _said,
-    _said,
-    _said,
+    _stated,
+    _stated,
+    _stated,
+    _stated,
 )
 
 
@@ -123,7 +123,7 @@ def condition(kind: str, status: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("stated", "reported"),
     [
         ({"parents": []}, Verdict.ACCEPTED),
         ({"loadBalancer": {"ingress": []}}, Verdict.ACCEPTED),
@@ -135,6 +135,6 @@ def condition(kind: str, status: str) -> dict[str, str]:
         ({"parents": [{"conditions": []}, {"conditions": [condition("Accepted", "False")]}]}, Verdict.REFUSED),
     ],
 )
-def test_status_is_summed_up_by_its_worst_condition(said: object, told: Verdict) -> None:
+def test_status_is_summed_up_by_its_worst_condition(stated: object, reported: Verdict) -> None:
     """The worst of what it says."""
-    assert verdict_of(json.dumps(said)) is told
+    assert verdict_of(json.dumps(stated)) is reported

@@ -191,20 +191,20 @@ bundles = st.one_of(
 )
 
 
-_GONE = {**REF, "name": "gone"}
-_asked = st.builds(
+_REMOVED = {**REF, "name": "gone"}
+_requested = st.builds(
     lambda refs, mode: {"validation": {"caCertificateRefs": refs, **mode}},
-    st.sampled_from([[REF], [_MORE], [REF, _MORE], [_GONE, REF, REF], [_GONE], []]),
+    st.sampled_from([[REF], [_MORE], [REF, _MORE], [_REMOVED, REF, REF], [_REMOVED], []]),
     st.sampled_from([{}, {"mode": "AllowValidOnly"}, {"mode": "AllowInsecureFallback"}, {"mode": "Maybe"}]),
 )
 _frontends = st.fixed_dictionaries(
-    {"default": _asked | st.just({})},
-    optional={"perPort": st.lists(st.builds(lambda tls: {"port": 8445, "tls": tls}, _asked), max_size=1)},
+    {"default": _requested | st.just({})},
+    optional={"perPort": st.lists(st.builds(lambda tls: {"port": 8445, "tls": tls}, _requested), max_size=1)},
 )
 _shown = st.sampled_from([{"clientCertificateRef": {"name": name}} for name in ("cert", "cert", "gone")])
 tls_of_gateways = st.one_of(
     st.just({}),
     st.builds(lambda shown: {"backend": shown}, _shown),
-    st.builds(lambda asked: {"frontend": asked}, _frontends),
-    st.builds(lambda asked, shown: {"frontend": asked, "backend": shown}, _frontends, _shown),
+    st.builds(lambda requested: {"frontend": requested}, _frontends),
+    st.builds(lambda requested, shown: {"frontend": requested, "backend": shown}, _frontends, _shown),
 )

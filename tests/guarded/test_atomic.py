@@ -57,11 +57,11 @@ def test_only_what_is_called_so_goes(tmp_path: Path) -> None:
     place = tmp_path / "place"
     (elsewhere / "x").mkdir(parents=True)
     place.mkdir()
-    kept = [place / ".c.json.0123456.new", place / "c.json.01234567.new", elsewhere / ".a.01234567.new"]
-    for path in kept:
+    retained = [place / ".c.json.0123456.new", place / "c.json.01234567.new", elsewhere / ".a.01234567.new"]
+    for path in retained:
         path.touch()
     (place / ".dir.01234567.new").mkdir()
-    (place / ".link.01234567.new").symlink_to(kept[0])
+    (place / ".link.01234567.new").symlink_to(retained[0])
     (place / "linked").symlink_to(elsewhere)
     os.mkfifo(place / ".fifo.01234567.new")
     before = sorted(tmp_path.rglob("*"))
@@ -90,11 +90,11 @@ def test_unfinished_file_removed_before_it_is_locked_is_made_again(
 def test_the_next_run_of_a_stack_removes_what_a_killed_one_left(tmp_path: Path) -> None:
     """In the stack's own directory."""
     home = Home("p", "dev", str(tmp_path))
-    left = stack_directory(home) / ".c.json.01234567.new"
-    left.parent.mkdir(parents=True)
-    left.write_text("half")
+    remaining = stack_directory(home) / ".c.json.01234567.new"
+    remaining.parent.mkdir(parents=True)
+    remaining.write_text("half")
     stack_home.settle(home)
-    assert not left.exists()
+    assert not remaining.exists()
 
 
 def test_a_link_is_put_in_place_at_once_or_not_at_all(tmp_path: Path) -> None:
@@ -115,17 +115,17 @@ def test_a_link_is_put_in_place_at_once_or_not_at_all(tmp_path: Path) -> None:
 def test_unfinished_files_of_dead_writers_are_removed(tmp_path: Path) -> None:
     """Links too, once no living writer can be about to put them in place; nothing of other files, nothing fresh."""
     path = tmp_path / "a[b].service"
-    left = [tmp_path / ".a[b].service.01234567.new", tmp_path / ".a[b].service.89abcdef.new"]
+    remaining = [tmp_path / ".a[b].service.01234567.new", tmp_path / ".a[b].service.89abcdef.new"]
     names = [".a[b].service.76543210.new", ".ab.service.01234567.new", "a[b].service", ".a[b].service.d.01234567.new"]
-    kept = [tmp_path / name for name in names]
-    left[0].touch()
-    left[1].symlink_to("elsewhere")
-    os.utime(left[1], (0, 0), follow_symlinks=False)
-    kept[0].symlink_to("elsewhere")
-    for other in kept[1:]:
+    retained = [tmp_path / name for name in names]
+    remaining[0].touch()
+    remaining[1].symlink_to("elsewhere")
+    os.utime(remaining[1], (0, 0), follow_symlinks=False)
+    retained[0].symlink_to("elsewhere")
+    for other in retained[1:]:
         other.touch()
     atomic.remove_abandoned_of(path)
-    assert sorted(tmp_path.iterdir()) == sorted(kept)
+    assert sorted(tmp_path.iterdir()) == sorted(retained)
 
 
 @pytest.mark.parametrize("write", [files.write, atomic.put_link])

@@ -43,18 +43,18 @@ def test_a_small_file_takes_little_memory_to_be_read(reader: Callable[[Path], ob
 
 
 @given(st.binary(max_size=300), st.integers(0, 400), st.integers(1, 50))
-def test_no_more_than_the_bound_is_read_of_a_file_that_grows(content: bytes, most: int, grown: int) -> None:
+def test_no_more_than_the_bound_is_read_of_a_file_that_grows(content: bytes, maximum: int, grown: int) -> None:
     """Also what came after its size was looked at, and what a file system gives in small pieces."""
     reading, writing = os.pipe()
     with os.fdopen(writing, "wb") as stream:  # its size is 0, and it has more
         stream.write(content * grown)
     with os.fdopen(reading, "rb") as stream:
-        assert reader.read_up_to(stream.fileno(), most) == (content * grown)[:most]
+        assert reader.read_up_to(stream.fileno(), maximum) == (content * grown)[:maximum]
 
 
 @pytest.mark.parametrize(
     "reader",
-    [files.read, *READERS.values(), processes.last_words],
+    [files.read, *READERS.values(), processes.last_output],
     ids=["a file of ours", *READERS, "a log"],
 )
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo], ids=["directory", "pipe"])

@@ -163,9 +163,9 @@ def test_a_list_of_access_rights_lets_others_write(base: Path, monkeypatch: pyte
 def test_what_was_accepted_is_trusted_whoever_can_change_it(base: Path) -> None:
     """Its caller named the directory; what is beside it is as before."""
     give(base)
-    beside = base.parent / "beside"
-    beside.mkdir()
-    give(beside)
+    sibling = base.parent / "beside"
+    sibling.mkdir()
+    give(sibling)
     owners.accept(base)
     assert distrust(base / "file", base) is None
-    assert distrust(beside, beside)
+    assert distrust(sibling, sibling)

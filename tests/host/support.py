@@ -72,14 +72,14 @@ class Namespace:
         root: Path,
         prepare: str = PRIVATE,
         flags: Sequence[str] = ("-n", "-m"),
-        beside: Namespace | None = None,
+        sibling: Namespace | None = None,
     ) -> None:
         self.root = root
         exposed = _exposed(root) if "-m" in flags else ""
         script = f"set -e\n{exposed}{prepare.format(root=root)}echo ready\nexec sleep {SECONDS * 10}"
-        rights = [] if os.geteuid() == 0 or beside else ["-U", "-r"]
+        rights = [] if os.geteuid() == 0 or sibling else ["-U", "-r"]
         command = ["unshare", *rights, *flags, "--kill-child", "sh", "-c", script]
-        outer = beside.enter(*command) if beside else command
+        outer = sibling.enter(*command) if sibling else command
         self.holder = subprocess.Popen(outer, stdout=subprocess.PIPE, text=True)
         assert self.holder.stdout
         assert self.holder.stdout.readline() == "ready\n", "this machine allows no namespaces"
@@ -90,18 +90,18 @@ class Namespace:
         children = Path(f"/proc/{self.holder.pid}/task/{self.holder.pid}/children").read_text().split()
         return int(children[0]) if children else self.holder.pid
 
-    def enter(self, *words: str, user: int = 0) -> list[str]:
-        """Return the command line that runs `words` inside, as another user if wanted."""
+    def enter(self, *terms: str, user: int = 0) -> list[str]:
+        """Return the command line that runs `terms` inside, as another user if wanted."""
         if user and os.geteuid() != 0:
             pytest.skip("only root can act as other users")
         rights = [] if os.geteuid() == 0 else ["-U", "--preserve-credentials"]
         drop = ["setpriv", f"--reuid={user}", f"--regid={user}", "--clear-groups", "--inh-caps=-all"] if user else []
-        return ["nsenter", "-t", str(self.pid), "-n", "-m", *rights, *drop, "--", *words]
+        return ["nsenter", "-t", str(self.pid), "-n", "-m", *rights, *drop, "--", *terms]
 
-    def run(self, *words: str, user: int = 0, **environment: str) -> Done:
+    def run(self, *terms: str, user: int = 0, **environment: str) -> Done:
         """Run a command inside."""
         done = subprocess.run(
-            self.enter(*words, user=user),
+            self.enter(*terms, user=user),
             check=False,
             capture_output=True,
             text=True,
@@ -140,10 +140,10 @@ class Project:
         """Write a file of manifests."""
         (self.root / "manifests" / name).write_text(yaml.safe_dump_all(objects))
 
-    def locallb(self, *words: str, user: int = 0, **environment: str) -> Done:
+    def locallb(self, *terms: str, user: int = 0, **environment: str) -> Done:
         """Run a command of ours inside."""
         home = {"XDG_STATE_HOME": str(self.root / "s"), "HOME": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
-        return self.space.run(*LOCALLB, "-C", str(self.root), *words, user=user, **{**home, **environment})
+        return self.space.run(*LOCALLB, "-C", str(self.root), *terms, user=user, **{**home, **environment})
 
     def up(self, *, user: int = 0) -> Done:
         """Run `up` and expect it to succeed."""
@@ -186,12 +186,12 @@ def project(prepare: str = PRIVATE, owner: int = 0) -> Iterator[Project]:
 
 
 @contextmanager
-def background(space: Namespace, *words: str) -> Iterator[None]:
+def background(space: Namespace, *terms: str) -> Iterator[None]:
     """Run a server inside until the block ends; its first line of output says that it serves."""
-    server = subprocess.Popen(space.enter(*words), stdout=subprocess.PIPE, text=True)
+    server = subprocess.Popen(space.enter(*terms), stdout=subprocess.PIPE, text=True)
     try:
         assert server.stdout
-        assert server.stdout.readline(), shlex.join(words)
+        assert server.stdout.readline(), shlex.join(terms)
         yield
     finally:
         server.kill()
@@ -231,6 +231,6 @@ def served(space: Namespace, *places: str) -> AbstractContextManager[None]:
     return background(space, PYTHON, "-c", SERVER, *places)
 
 
-def asked(space: Namespace, *places: str) -> list[str]:
+def requested(space: Namespace, *places: str) -> list[str]:
     """Connect to each `<address>@<port>` from inside, and give what was answered, or the error."""
     return space.shell(shlex.join([PYTHON, "-c", CLIENT, *places])).splitlines()

@@ -48,10 +48,12 @@ def test_a_rootless_docker_will_do_for_ports_of_the_loopback_address_alone() -> 
 @pytest.mark.parametrize("mapped", [False, True])
 def test_docker_desktop_is_refused_with_what_to_use_beside_it(*, mapped: bool) -> None:
     """Neither its network nor the sockets of proxies are this host's; Docker Engine may be installed as well."""
-    told = shortcoming_of("docker", {**GOOD, "OperatingSystem": "Docker Desktop"}, HERE, mapped=mapped)
-    assert "in a machine of its own" in told
-    assert "`network: publish` with `portMapping: loopback` doesn't help; use Docker Engine on this Linux host" in told
-    assert "`docker context use default`" in told
+    reported = shortcoming_of("docker", {**GOOD, "OperatingSystem": "Docker Desktop"}, HERE, mapped=mapped)
+    assert "in a machine of its own" in reported
+    assert (
+        "`network: publish` with `portMapping: loopback` doesn't help; use Docker Engine on this Linux host" in reported
+    )
+    assert "`docker context use default`" in reported
 
 
 @pytest.mark.parametrize(

@@ -62,16 +62,16 @@ class Machines(Struct):
     @property
     def writes(self) -> list[object]:
         """All that was written there, dry or not."""
-        return [*self.api.patched, *self.api.told]
+        return [*self.api.patched, *self.api.reported]
 
-    def run(self, *words: str) -> Done:
+    def run(self, *terms: str) -> Done:
         """Run a command in the project, without a terminal."""
-        return self.play.locallb(*words, KUBECONFIG=str(self.kubeconfig), **self.homes)
+        return self.play.locallb(*terms, KUBECONFIG=str(self.kubeconfig), **self.homes)
 
-    def tool(self, *words: str) -> Done:
+    def tool(self, *terms: str) -> Done:
         """Run a command where there is no project."""
         home: dict[str, Any] = {"HOME": str(self.play.root), "KUBECONFIG": str(self.kubeconfig), **self.homes}
-        return self.play.space.run("sh", "-c", 'cd "$0" && exec "$@"', str(self.away), *LOCALLB, *words, **home)
+        return self.play.space.run("sh", "-c", 'cd "$0" && exec "$@"', str(self.away), *LOCALLB, *terms, **home)
 
     @property
     def homes(self) -> dict[str, Any]:
@@ -85,7 +85,7 @@ class Machines(Struct):
 def machines(link: str = LINK, address: str = OTHER) -> Iterator[Machines]:
     """Make both; the kubeconfig's current context leads to `address`."""
     with project() as play, tempfile.TemporaryDirectory() as root:
-        other = Namespace(Path(root), BESIDE.replace("{pid}", str(play.space.pid)), beside=play.space)
+        other = Namespace(Path(root), BESIDE.replace("{pid}", str(play.space.pid)), sibling=play.space)
         try:
             play.space.shell(link)
             with inside(other):
@@ -105,19 +105,19 @@ def test_without_a_yes_nothing_is_sent_there() -> None:
     """Whatever the command; each says in a sentence which cluster it is and how it is confirmed, or knows no stack."""
     with machines() as made:
         made.play.configure(sources=IMPLICIT)
-        for words in ("up --yes", "watch --plain", "up --json --yes"):
-            done = made.run(*words.split())
+        for terms in ("up --yes", "watch --plain", "up --json --yes"):
+            done = made.run(*terms.split())
             assert done.code == 1
             assert f"leads to http://{OTHER}:" in done.err
             assert f"`context: {CONTEXT}`" in done.err
-        for words in ("status", "preview", "refresh --yes", "gc --yes", "destroy --yes", "doctor"):
-            made.run(*words.split())
-        for words in ("up --yes", "watch --plain", "preview"):
-            done = made.tool(*words.split())
+        for terms in ("status", "preview", "refresh --yes", "gc --yes", "destroy --yes", "doctor"):
+            made.run(*terms.split())
+        for terms in ("up --yes", "watch --plain", "preview"):
+            done = made.tool(*terms.split())
             assert done.code == 1
             assert f"--context {CONTEXT} --yes` serves it" in done.err
-        for words in ("status", "init --stack next", "doctor", "gc --yes"):
-            made.tool(*words.split())
+        for terms in ("status", "init --stack next", "doctor", "gc --yes"):
+            made.tool(*terms.split())
         assert made.tool("gateway", "install-crds", "--yes").code == 1
         assert not (made.play.root / "data").exists()
         assert made.api.paths == []
@@ -156,7 +156,7 @@ def test_with_a_yes_services_of_the_other_controller_stay_as_they_are(how: str) 
         states = {row["name"]: (row["state"], row["reason"]) for row in run("status", "--json").json}
         assert made.api.services[:-1] == cloud
         assert {name for _, name, _ in made.api.patched} == {"ours"}
-        assert {each["regarding"]["name"] for each in made.api.told} <= {"ours"}
+        assert {each["regarding"]["name"] for each in made.api.reported} <= {"ours"}
         assert states.pop("ours")[0] != "rejected"
         assert set(states.values()) == {("rejected", "ServedByAnother")}
         assert len(states) == len(cloud)
@@ -178,11 +178,11 @@ def test_a_no_changes_nothing_and_is_asked_again() -> None:
         assert made.writes == []
 
 
-def answered(made: Machines, answer: str, *words: str) -> str:
+def answered(made: Machines, answer: str, *terms: str) -> str:
     """Run a command on a terminal where the user gives this answer to every question; return what is shown."""
     ours, theirs = pty.openpty()
     environment = {**os.environ, **made.homes, "KUBECONFIG": str(made.kubeconfig), "TERM": "dumb"}
-    command = made.play.space.enter(*LOCALLB, "-C", str(made.play.root), *words)
+    command = made.play.space.enter(*LOCALLB, "-C", str(made.play.root), *terms)
     with subprocess.Popen(
         command, stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment
     ) as run:
@@ -217,9 +217,9 @@ def test_a_network_of_this_hosts_own_needs_no_yes() -> None:
         made.play.space.shell("ip link add v5 type vxlan id 5 remote 198.51.100.9 dstport 4789 dev v0 || exit 77")
         made.play.space.shell("ip link set v5 master br0")
         made.run("destroy", "--yes")
-        seen = len(made.api.paths)
+        observed = len(made.api.paths)
         assert made.run("up", "--yes").code == 1
-        assert len(made.api.paths) == seen
+        assert len(made.api.paths) == observed
 
 
 def test_what_an_earlier_version_served_is_served_on() -> None:

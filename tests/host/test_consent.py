@@ -12,33 +12,33 @@ from locallb.host.macos.aliases import PoolAlias
 from locallb.host.setup.consent import Consent, on_behalf, unnamed
 from locallb.host.setup.plan import plan_setup
 from locallb.host.setup.resolver_plan import DNSMASQ_DIRECTORY
-from locallb.host.setup.steps import THERE, HostSeen
+from locallb.host.setup.steps import PRESENT, ObservedHost
 from locallb.model.identities import ZoneName
 from locallb.model.reasons import Problem, Reason
 from locallb.planning.addresses.pool_routes import PoolRoute
 
-BARE = HostSeen({}, (), "")
+BARE = ObservedHost({}, (), "")
 
 
-def routed(*prefixes: str) -> HostSeen:
+def routed(*prefixes: str) -> ObservedHost:
     """Return a host that lacks routes for these."""
     return replace(BARE, routes=tuple(PoolRoute("p", ip_network(prefix)) for prefix in prefixes))
 
 
-def with_zones(*names: str, texts: dict[str, str] | None = None) -> HostSeen:
+def with_zones(*names: str, texts: dict[str, str] | None = None) -> ObservedHost:
     """Return a host that would be told of these zones."""
     zones = tuple(Zone(ZoneName(name), Embedded(ip_address("127.0.0.77"), 5300)) for name in names)
-    return replace(BARE, zones=zones, texts={DNSMASQ_DIRECTORY: THERE} if texts is None else texts)
+    return replace(BARE, zones=zones, texts={DNSMASQ_DIRECTORY: PRESENT} if texts is None else texts)
 
 
-def with_names(zone: str, **names: str) -> HostSeen:
+def with_names(zone: str, **names: str) -> ObservedHost:
     """Return a host without a resolver for zones, and what a state says of names in one."""
     table = {f"{name}.{zone}": (ip_address(address),) for name, address in names.items()}
     return replace(with_zones(zone, texts={}), names=table)
 
 
 @pytest.mark.parametrize(
-    ("seen", "options"),
+    ("observed", "options"),
     [
         (routed("127.9.0.0/24", "10.0.0.0/24", "172.18.255.224/27", "192.168.7.0/29", "fd00:ff::e0/123"), []),
         (routed("1.1.1.1/32", "10.0.0.0/24"), ["--allow-network 1.1.1.1/32"]),
@@ -52,15 +52,15 @@ def with_names(zone: str, **names: str) -> HostSeen:
         (with_names("test", web="127.77.0.1", far="93.184.216.34"), ["--allow-network 93.184.216.34/32"]),
     ],
 )  # fmt: skip
-def test_public_addresses_and_names_have_to_be_named(seen: HostSeen, options: list[str]) -> None:
+def test_public_addresses_and_names_have_to_be_named(observed: ObservedHost, options: list[str]) -> None:
     """Each sentence has the option that names it."""
-    problems = list(unnamed(seen, Consent()))
+    problems = list(unnamed(observed, Consent()))
     assert [problem.message.split("`")[-2] for problem in problems] == options
     assert {problem.reason for problem in problems} <= {Reason.NOT_NAMED}
 
 
 @pytest.mark.parametrize(
-    ("seen", "consent", "missing"),
+    ("observed", "consent", "missing"),
     [
         (routed("93.184.216.0/24"), Consent(networks=(ip_network("93.184.0.0/16"),)), 0),
         (routed("93.184.216.0/24"), Consent(networks=(ip_network("93.184.216.0/25"),)), 1),
@@ -70,17 +70,17 @@ def test_public_addresses_and_names_have_to_be_named(seen: HostSeen, options: li
         (with_names("test", web="8.8.8.8"), Consent(networks=(ip_network("8.8.8.0/24"),)), 0),
     ],
 )
-def test_what_is_named_is_done(seen: HostSeen, consent: Consent, missing: int) -> None:
+def test_what_is_named_is_done(observed: ObservedHost, consent: Consent, missing: int) -> None:
     """A network covers its parts, a zone those below it, and neither anything else."""
-    assert len(list(unnamed(seen, consent))) == missing
+    assert len(list(unnamed(observed, consent))) == missing
 
 
 def test_what_is_there_already_needs_no_name() -> None:
     """Whoever made it; and what can't be done has its own sentence."""
-    there = PoolRoute("p", ip_network("1.1.1.1/32"), local=True)
+    present = PoolRoute("p", ip_network("1.1.1.1/32"), local=True)
     never = PoolRoute("p", ip_network("1.1.1.1/32"), problem=Problem(Reason.POOL_OVERLAPS, "no"))
     aliased = PoolAlias("p", ip_address("1.1.1.1"), present=True)
-    assert list(unnamed(replace(BARE, routes=(there, never), aliases=(aliased,)), Consent())) == []
+    assert list(unnamed(replace(BARE, routes=(present, never), aliases=(aliased,)), Consent())) == []
     assert len(list(unnamed(replace(BARE, aliases=(replace(aliased, present=False),)), Consent()))) == 1
     fresh = with_zones("github.com")
     written = {step.what: step.wanted for step in plan_setup(fresh, persist=False).steps}

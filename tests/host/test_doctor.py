@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from locallb.config.settings import Pool
 from locallb.host.doctor import examine
 from locallb.host.headroom import Limits, free_addresses, headroom
-from locallb.host.observation import HostInspection, Level, LockSeen, NameSeen, ProxySeen
+from locallb.host.observation import HostInspection, Level, ObservedLock, ObservedName, ObservedProxy
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol
 from locallb.model.network.host_addresses import HostAddresses, survey
 from locallb.model.network.ranges import AddressRange
@@ -23,7 +23,7 @@ PLENTY = Limits(500, 8192, 1 << 34, 10_000, 200, 65_536)
 POOL = Pool("p", (AddressRange(ip_address("127.77.0.0"), ip_address("127.77.0.31")),))
 GOOD = HostInspection(
     python=(3, 12), user="me", envoy="1.40.0", envoy_problem="", host=HostFacts(), limits=PLENTY, pools=(POOL,),
-    sources=1, services=2, proxies=(ProxySeen("c/n/a", alive=True, version="1.40.0"),), ledger="/l", claims=2,
+    sources=1, services=2, proxies=(ObservedProxy("c/n/a", alive=True, version="1.40.0"),), ledger="/l", claims=2,
     state="9 resources in /s",
 )  # fmt: skip
 FAR = PoolRoute("far", ip_network("10.0.0.0/24"))
@@ -44,7 +44,7 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
 
 
 @pytest.mark.parametrize(
-    ("changes", "level", "topic", "words", "remedy"),
+    ("changes", "level", "topic", "terms", "remedy"),
     [
         ({"python": (3, 10)}, Level.PROBLEM, "Python", "3.10", "3.11"),
         ({"envoy": "", "envoy_problem": "no Envoy: install it"}, Level.PROBLEM, "Envoy", "no Envoy", "install it"),
@@ -78,26 +78,27 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
         ({"host": listener(3000, "node (8)")}, Level.NOTE, "ports", "3000/TCP by node (8)", ""),
         ({"configuration_problems": ("bad key",)}, Level.PROBLEM, "stack", "bad key", "correct"),
         ({"source_problems": ("gone",)}, Level.PROBLEM, "sources", "gone", "repair"),
-        ({"proxies": (ProxySeen("a", alive=False),)}, Level.PROBLEM, "proxies", "is gone: a", "locallb up"),
+        ({"proxies": (ObservedProxy("a", alive=False),)}, Level.PROBLEM, "proxies", "is gone: a", "locallb up"),
         (
-            {"proxies": (ProxySeen("a", alive=True, answers=False),)},
+            {"proxies": (ObservedProxy("a", alive=True, answers=False),)},
             Level.PROBLEM, "proxies", "doesn't answer: a", "locallb up",
         ),
         (
-            {"proxies": (ProxySeen("a", alive=True, version="1.39.0"),)},
+            {"proxies": (ObservedProxy("a", alive=True, version="1.39.0"),)},
             Level.PROBLEM, "proxies", "another Envoy than 1.40.0: a", "locallb up",
         ),
         (
-            {"proxies": (ProxySeen("a", alive=True, config_kept=False),)},
+            {"proxies": (ObservedProxy("a", alive=True, config_intact=False),)},
             Level.PROBLEM, "proxies", "changed: a", "locallb up",
         ),
         (
-            {"proxies": tuple(ProxySeen(str(n), alive=False) for n in range(9))},
+            {"proxies": tuple(ObservedProxy(str(n), alive=False) for n in range(9))},
             Level.PROBLEM, "proxies", "0, 1, 2, 3, 4 and 4 more", "locallb up",
         ),
         ({"state_problems": ("cut short",)}, Level.PROBLEM, "state", "cut short", "state restore"),
-        ({"locks": (LockSeen("me@h (pid 1)", "/l.json", gone=True),)}, Level.NOTE, "lock", "next run removes", ""),
-        ({"locks": (LockSeen("me@h (pid 1)", "/l", gone=False),)}, Level.WARNING, "lock", "pid 1", "delete /l"),
+        ({"locks": (ObservedLock("me@h (pid 1)", "/l.json", removed=True),)}, Level.NOTE, "lock", "next run removes",
+        ""),
+        ({"locks": (ObservedLock("me@h (pid 1)", "/l", removed=False),)}, Level.WARNING, "lock", "pid 1", "delete /l"),
         ({"ledger_problems": ("damaged",)}, Level.PROBLEM, "ledger", "damaged", ""),
         ({"leftovers": ("address x",)}, Level.WARNING, "ledger", "address x", "locallb gc"),
         ({"ledger_keepers": (4711,)}, Level.WARNING, "ledger", "process 4711 keeps the lock", "ps -fp 4711"),
@@ -106,20 +107,20 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
     ],
 )  # fmt: skip
 def test_each_trouble_has_its_finding(
-    changes: dict[str, object], level: Level, topic: str, words: str, remedy: str
+    changes: dict[str, object], level: Level, topic: str, terms: str, remedy: str
 ) -> None:
     """With its level, its words and what to do about it."""
     findings = examine(replace(GOOD, **changes))  # the table's own fields
     found = [finding for finding in findings if finding.topic == topic and finding.level is level]
-    assert any(words in finding.text and remedy in finding.remedy for finding in found), findings
+    assert any(terms in finding.text and remedy in finding.remedy for finding in found), findings
 
 
 def test_the_smallest_budget_is_the_one_that_is_reported() -> None:
     """Each in turn."""
-    told = {
+    reported = {
         name: headroom(replace(PLENTY, **{name: 10})).limited_by for name in ("watches", "memory", "tasks", "addresses")
     }
-    assert told == {
+    assert reported == {
         "watches": "inotify instances",
         "memory": "memory",
         "tasks": "processes",
@@ -190,7 +191,7 @@ def test_a_pool_is_held_against_the_routes(
 
 
 @pytest.mark.parametrize(
-    ("there", "here", "level", "told"),
+    ("present", "here", "level", "reported"),
     [
         ({"127.77.0.1"}, {"127.77.0.1"}, Level.OK, "this host's resolver knows a.test: 127.77.0.1"),
         (
@@ -204,10 +205,14 @@ def test_a_pool_is_held_against_the_routes(
         (None, set(), Level.WARNING, "127.0.0.77:5300 doesn't answer for a.test"),
     ],
 )
-def test_where_a_question_for_a_name_ends(there: set[str] | None, here: set[str], level: Level, told: str) -> None:
+def test_where_a_question_for_a_name_ends(
+    present: set[str] | None, here: set[str], level: Level, reported: str
+) -> None:
     """At the server, or before it."""
-    seen = NameSeen("a.test", "127.0.0.77:5300", None if there is None else frozenset(there), frozenset(here))
-    (finding,) = [each for each in examine(replace(GOOD, names=(seen,))) if each.topic == "names"]
+    observed = ObservedName(
+        "a.test", "127.0.0.77:5300", None if present is None else frozenset(present), frozenset(here)
+    )
+    (finding,) = [each for each in examine(replace(GOOD, names=(observed,))) if each.topic == "names"]
     assert finding.level is level
-    assert told in finding.text
+    assert reported in finding.text
     assert bool(finding.remedy) == (level is not Level.OK)

@@ -56,7 +56,7 @@ def port_of(bound_socket: socket.socket) -> int:
     return int(bound_socket.getsockname()[1])
 
 
-def seen(port: int, *our_pids: int) -> list[Socket]:
+def observed(port: int, *our_pids: int) -> list[Socket]:
     """Return the foreign sockets at a port."""
     return [row for row in host_facts((), our_pids).sockets if row.port == port]
 
@@ -70,14 +70,14 @@ def test_a_socket_of_others_is_seen_with_its_process(kind: socket.SocketKind, pr
     """Listening TCP and bound UDP, in both families."""
     with closing(bound(kind, address)) as bound_socket:
         expected = Socket(ip_address(address), port_of(bound_socket), protocol, MY_NAME)
-        assert seen(port_of(bound_socket)) == [expected]
+        assert observed(port_of(bound_socket)) == [expected]
 
 
 def test_our_own_processes_are_not_in_the_way() -> None:
     """The proxies that a plan is made for hold the very ports that it plans."""
     with closing(bound(socket.SOCK_STREAM)) as bound_socket:
-        assert seen(port_of(bound_socket), ME) == []
-        assert seen(port_of(bound_socket), ME + 1) != []
+        assert observed(port_of(bound_socket), ME) == []
+        assert observed(port_of(bound_socket), ME + 1) != []
 
 
 SLEEP = "import socket, sys, time; s = socket.create_server((sys.argv[1], 0)); print(*s.getsockname(), flush=True)"
@@ -99,7 +99,7 @@ def listener(address: str, *command: str, **environment: str) -> Iterator[int]:
 
 def foreign(port: int, *our_pids: int) -> list[tuple[bool, bool]]:
     """Return what the sockets at a port count as: another user's, and the only one at its address."""
-    return [(found.foreign, found.alone) for found in seen(port, *our_pids)]
+    return [(found.foreign, found.alone) for found in observed(port, *our_pids)]
 
 
 def test_a_proxy_of_another_state_home_counts_as_another_users(tmp_path: Path) -> None:
@@ -131,8 +131,8 @@ def test_connections_are_not_in_the_way() -> None:
     with closing(bound(socket.SOCK_STREAM)) as server, socket.create_connection(server.getsockname()) as client:
         accepted, _ = server.accept()
         with accepted:
-            assert len(seen(port_of(server))) == 1
-            assert seen(int(client.getsockname()[1])) == []
+            assert len(observed(port_of(server))) == 1
+            assert observed(int(client.getsockname()[1])) == []
 
 
 @pytest.mark.parametrize(("kind", "protocol"), KINDS)
@@ -140,20 +140,20 @@ def test_a_wildcard_of_both_families_is_seen_in_both(kind: socket.SocketKind, pr
     """The kernel lists it once, as IPv6, but it holds the port of every IPv4 address as well."""
     with closing(bound(kind, "::", v6only=False)) as bound_socket:
         places = [Socket(ip_address(text), port_of(bound_socket), protocol, MY_NAME) for text in ("0.0.0.0", "::")]
-        assert seen(port_of(bound_socket)) == places
+        assert observed(port_of(bound_socket)) == places
 
 
 @pytest.mark.parametrize(("kind", "protocol"), KINDS)
 def test_a_wildcard_of_ipv6_only_leaves_ipv4_alone(kind: socket.SocketKind, protocol: Protocol) -> None:
     """IPV6_V6ONLY stands in no table; it is found out by trying."""
     with closing(bound(kind, "::", v6only=True)) as bound_socket:
-        assert seen(port_of(bound_socket)) == [Socket(ip_address("::"), port_of(bound_socket), protocol, MY_NAME)]
+        assert observed(port_of(bound_socket)) == [Socket(ip_address("::"), port_of(bound_socket), protocol, MY_NAME)]
 
 
 def test_a_mapped_address_is_an_ipv4_address() -> None:
     """A socket of IPv6 may be bound to ::ffff:127.90.0.1."""
     with closing(bound(socket.SOCK_STREAM, f"::ffff:{PLACE}", v6only=False)) as bound_socket:
-        assert [str(place.address) for place in seen(port_of(bound_socket))] == [PLACE]
+        assert [str(place.address) for place in observed(port_of(bound_socket))] == [PLACE]
 
 
 def test_sockets_come_in_a_fixed_order() -> None:
@@ -194,11 +194,11 @@ def test_more_instances_than_allowed_leave_none(instances: int, monkeypatch: pyt
 
 def test_processes_that_vanish_count_as_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Between the list of processes and a look at each, some end."""
-    gone = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
-    monkeypatch.setattr(descriptors, "_pids", lambda: [gone, ME])
+    removed = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1
+    monkeypatch.setattr(descriptors, "_pids", lambda: [removed, ME])
     with closing(bound(socket.SOCK_STREAM)) as bound_socket:
         inode = str(os.fstat(bound_socket.fileno()).st_ino)
-        assert socket_owners({inode}, [gone]).holders == {inode: MY_NAME}
+        assert socket_owners({inode}, [removed]).holders == {inode: MY_NAME}
 
 
 def pool(*ranges: tuple[str, str]) -> Pool:
@@ -266,7 +266,7 @@ def test_behind_a_local_route_ipv6_needs_freebind(monkeypatch: pytest.MonkeyPatc
 def test_the_default_route_is_no_route_to_anywhere_whole_or_in_halves(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor is what only rules ask for; routes that say "nobody" are known, as they keep others from counting."""
     node = ip_address("172.18.0.2")
-    kept = (
+    retained = (
         Route(ip_network("10.244.0.0/24"), "unicast", "br0", node),
         Route(ip_network("10.244.0.0/25"), "blackhole"),
         Route(ip_network("::/0"), "unicast", "eth0"),
@@ -279,9 +279,9 @@ def test_the_default_route_is_no_route_to_anywhere_whole_or_in_halves(monkeypatc
         Route(ip_network("10.9.0.0/16"), "unicast", "wg0", table=51820),
         Route(ip_network("ff00::/8"), "multicast", "br0", table=255),
     )
-    monkeypatch.setattr(facts, "routes", lambda: (*kept, *others))
+    monkeypatch.setattr(facts, "routes", lambda: (*retained, *others))
     seen_facts = host_facts((), ())
-    assert set(seen_facts.routes) == set(kept)
+    assert set(seen_facts.routes) == set(retained)
     assert seen_facts.routed == (ip_network("10.244.0.0/24"), ip_network("10.9.0.0/16"))
 
 
@@ -315,10 +315,10 @@ def test_a_list_that_changed_while_it_was_read_is_read_again(monkeypatch: pytest
     answers = chain([InterruptedError(errno.EINTR, "changed")], repeat(None))
     real = netlink.talk
 
-    def interrupted(*words: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401 - passed on
+    def interrupted(*terms: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401 - passed on
         if problem := next(answers):
             raise problem
-        return real(*words)
+        return real(*terms)
 
     monkeypatch.setattr(netlink, "talk", interrupted)
     assert here(host_facts((), ()), "127.0.0.1")
@@ -328,10 +328,10 @@ def test_a_kernel_without_rules_has_routes(monkeypatch: pytest.MonkeyPatch) -> N
     """As some sandboxes and small kernels are: nothing is led elsewhere then."""
     real = netlink.talk
 
-    def without(kind: int, *words: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401 - passed on
+    def without(kind: int, *terms: Any) -> Iterator[tuple[int, bytes]]:  # noqa: ANN401 - passed on
         if kind == netlink._GET_RULE:
             raise OSError(errno.EOPNOTSUPP, "not supported")
-        return real(kind, *words)
+        return real(kind, *terms)
 
     monkeypatch.setattr(netlink, "talk", without)
     facts = host_facts((), ())
@@ -397,10 +397,10 @@ def test_a_kernel_that_doesnt_tell_has_the_usual_limits(monkeypatch: pytest.Monk
     assert host_facts((), [ME]).watches == 128
 
 
-def said(look: Callable[[], object]) -> object:
+def stated(inspect: Callable[[], object]) -> object:
     """Return what a look tells, or why it tells nothing."""
     try:
-        return look()
+        return inspect()
     except ClientError as error:
         return str(error)
 
@@ -409,7 +409,7 @@ def said(look: Callable[[], object]) -> object:
 @pytest.mark.parametrize("path", [facts._PORT_START, facts._IPV6_ADDRESSES, facts._INSTANCES])
 def test_host_facts_without_descriptors_are_reported_and_never_wrong(path: str, spare: int) -> None:
     """Neither low ports nor IPv6 are given up, and no port of ours counts as another's, for lack of descriptors."""
-    looks: list[Callable[[], object]] = [
+    checks: list[Callable[[], object]] = [
         lambda: facts._number(path, -7),
         lambda: list(facts._bindable()),
         lambda: {row.inode for row in rows(Protocol.TCP, LISTEN)} >= {inode},
@@ -418,8 +418,8 @@ def test_host_facts_without_descriptors_are_reported_and_never_wrong(path: str, 
     ]
     with socket.create_server(("127.0.0.1", 0)) as server:
         inode, port = str(os.fstat(server.fileno()).st_ino), server.getsockname()[1]
-        for look in looks:
-            usual = look()
+        for inspect in checks:
+            usual = inspect()
             with few_files(spare):
-                now = said(look)
+                now = stated(inspect)
             assert now == usual or "raise the limit of open files" in str(now)

@@ -38,21 +38,21 @@ def public() -> Iterator[tuple[Project, Path]]:
     with project(owner=MINE) as made:
         directory = made.root / "public"
         made.space.shell(f"mkdir {directory}; chmod 1777 {directory}")
-        left = made.space.run(PYTHON, "-c", LEAVE, str(directory), user=THEIRS)
-        assert left.code == 0, left.err
+        remaining = made.space.run(PYTHON, "-c", LEAVE, str(directory), user=THEIRS)
+        assert remaining.code == 0, remaining.err
         yield made, directory
 
 
-@pytest.mark.parametrize("words", ["preview", "up --yes", "watch --plain", "status", "doctor", "gc"])
-def test_another_user_who_works_there_runs_nothing_of_it(public: tuple[Project, Path], words: str) -> None:
+@pytest.mark.parametrize("terms", ["preview", "up --yes", "watch --plain", "status", "doctor", "gc"])
+def test_another_user_who_works_there_runs_nothing_of_it(public: tuple[Project, Path], terms: str) -> None:
     """Though everything may be read, and the directory itself is root's."""
     made, directory = public
-    command = shlex.join([*LOCALLB, *words.split()])
+    command = shlex.join([*LOCALLB, *terms.split()])
     environment = {"HOME": str(made.root), "XDG_STATE_HOME": f"{made.root}/s", "XDG_DATA_HOME": f"{made.root}/data"}
     done = made.space.run("sh", "-c", f"cd {directory} && exec {command}", user=MINE, **environment)
     assert done.code == 1
     assert f"{directory}/Pulumi.yaml belongs to user {THEIRS}: nothing of this project was run" in done.err
-    assert f"-C {directory} {words.partition(' ')[0]}" in done.err
+    assert f"-C {directory} {terms.partition(' ')[0]}" in done.err
     assert [*directory.glob("ran-as-*")] == []
 
 

@@ -13,7 +13,7 @@ POOLS = [{"name": "outer", "addresses": ["172.18.255.224/27", "fd00:ff::e0/123"]
 SYSCTL = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
 DEVICE = "ip link add {device} type bridge && ip link set {device} addrgenmode none && ip link set {device} up"
 """Unlike a tap it needs no right to a file of /dev; without a link-local address, which would settle a second later."""
-LOOK = (
+INSPECT = (
     "ip -4 route show table all; ip -6 route show table all; ip -o address;"
     " sysctl -a 2>/dev/null | grep -E 'ip_unpriv'; cat /proc/sys/fs/inotify/max_user_instances;"
     " find /var/lib /etc/sysctl.d /etc/systemd/system -printf '%p %y %m %u %g %l\\n' | sort;"
@@ -32,10 +32,10 @@ def stage() -> Iterator[Project]:
 
 def test_without_apply_it_says_what_and_why_and_changes_nothing(stage: Project) -> None:
     """Each command that a person could type is there."""
-    before = stage.space.shell(LOOK)
+    before = stage.space.shell(INSPECT)
     done = stage.locallb("host", "setup", "--persist")
     assert done.code == 0, done.err
-    for words in (
+    for terms in (
         "sysctl -w net.ipv4.ip_unprivileged_port_start=0",
         "sysctl -w fs.inotify.max_user_instances=8192",
         "ip route add local 172.18.255.224/27 dev lo",
@@ -44,14 +44,14 @@ def test_without_apply_it_says_what_and_why_and_changes_nothing(stage: Project) 
         "/etc/sysctl.d/60-locallb.conf",
         "Nothing was changed",
     ):
-        assert words in done.out
-    assert stage.space.shell(LOOK) == before
+        assert terms in done.out
+    assert stage.space.shell(INSPECT) == before
 
 
 @pytest.mark.parametrize("persist", [(), ("--persist",)])
 def test_apply_does_exactly_that_and_teardown_leaves_the_host_as_before(stage: Project, persist: tuple[str]) -> None:
     """Compared byte for byte: routes, addresses, sysctls, files with their modes and owners."""
-    before = stage.space.shell(LOOK)
+    before = stage.space.shell(INSPECT)
     done = stage.locallb("host", "setup", "--yes", *persist)
     assert done.code == 0, done.err
     assert stage.space.shell(f"cat {SYSCTL} /proc/sys/fs/inotify/max_user_instances").split() == ["0", "8192"]
@@ -68,7 +68,7 @@ def test_apply_does_exactly_that_and_teardown_leaves_the_host_as_before(stage: P
     assert stage.locallb("host", "teardown").code == 0
     torn = stage.locallb("host", "teardown", "--yes")
     assert torn.code == 0, torn.err
-    assert stage.space.shell(LOOK) == before
+    assert stage.space.shell(INSPECT) == before
 
 
 def test_persisted_unit_and_sysctl_file_restore_the_setup(stage: Project) -> None:
@@ -91,14 +91,14 @@ def test_persisted_unit_and_sysctl_file_restore_the_setup(stage: Project) -> Non
 
 def test_teardown_restores_the_original_after_two_setups(stage: Project) -> None:
     """Also when a reboot undid some of it in between, and when a pool was added."""
-    before = stage.space.shell(LOOK)
+    before = stage.space.shell(INSPECT)
     assert stage.locallb("host", "setup", "--yes").code == 0
     stage.space.shell(f"ip route del local 172.18.255.224/27 dev lo; echo 1024 >{SYSCTL}")
     stage.configure(pools=[*POOLS, {"name": "more", "addresses": ["172.18.200.0/28"]}])
     assert stage.locallb("host", "setup", "--yes").code == 0
     assert "172.18.200.0/28" in stage.space.shell("ip route show table local")
     assert stage.locallb("host", "teardown", "--yes").code == 0
-    assert stage.space.shell(LOOK) == before
+    assert stage.space.shell(INSPECT) == before
 
 
 def test_teardown_keeps_and_reports_later_changes(stage: Project) -> None:
@@ -121,7 +121,7 @@ def test_a_ledger_with_claims_stays(stage: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("network", "addresses", "reason", "words"),
+    ("network", "addresses", "reason", "terms"),
     [
         ("ip address add fd00:ff::1/64 dev d0 nodad", ["fd00:ff::e0/123"], "PoolOnLink", ["fd00:ff::/64"]),
         ("ip address add 172.18.255.225/28 dev d0", ["172.18.255.224/27"], "PoolOverlaps", ["172.18.255.225 on d0"]),
@@ -132,19 +132,19 @@ def test_a_ledger_with_claims_stays(stage: Project) -> None:
     ],
 )  # fmt: skip
 def test_overlaps_are_reported_before_anything_is_made(
-    stage: Project, network: str, addresses: list[str], reason: str, words: list[str]
+    stage: Project, network: str, addresses: list[str], reason: str, terms: list[str]
 ) -> None:
     """On-link IPv6 prefixes, own addresses, VPNs, routers and Docker networks; nothing at all is applied."""
     for device in ("d0", "wg0", "docker7"):
         stage.space.shell(DEVICE.format(device=device))
     stage.space.shell(network)
     stage.configure(pools=[{"name": "outer", "addresses": addresses}])
-    before = stage.space.shell(LOOK)
+    before = stage.space.shell(INSPECT)
     done = stage.locallb("host", "setup", "--yes")
     assert done.code == 1
     assert reason in done.err
-    assert all(word in done.err for word in words), done.err
-    assert stage.space.shell(LOOK) == before
+    assert all(word in done.err for word in terms), done.err
+    assert stage.space.shell(INSPECT) == before
 
 
 def test_a_pool_within_a_docker_network_is_possible_and_reported(stage: Project) -> None:
@@ -186,43 +186,43 @@ def theirs(stage: Project) -> Project:
 @pytest.mark.root(only="can act as two other users")
 def test_setup_by_sudo_in_a_directory_of_another_user_is_refused(theirs: Project) -> None:
     """With the owner's name, and how to name it on purpose; for the user who called sudo alone it is no other's."""
-    before = theirs.space.shell(LOOK)
-    for words in (("host", "setup"), ("host", "setup", "--yes"), ("host", "status")):
+    before = theirs.space.shell(INSPECT)
+    for terms in (("host", "setup"), ("host", "setup", "--yes"), ("host", "status")):
         done = theirs.space.run(
-            "env", "-C", str(theirs.root), *LOCALLB, *words, SUDO_UID=str(CALLER), SUDO_GID=str(CALLER)
+            "env", "-C", str(theirs.root), *LOCALLB, *terms, SUDO_UID=str(CALLER), SUDO_GID=str(CALLER)
         )
         assert (done.code, done.out) == (1, "")
         assert f"belongs to user {OWNER}" in done.err
         assert "name it on purpose: `" in done.err
         assert f"-C {theirs.root}" in done.err
-    assert theirs.space.shell(LOOK) == before
+    assert theirs.space.shell(INSPECT) == before
 
 
 @pytest.mark.root(only="can act as two other users")
 def test_setup_for_another_user_is_done_once_everything_is_named(theirs: Project) -> None:
     """The project by -C, its owner, each public network: what lacks is printed, and nothing is done."""
-    before = theirs.space.shell(LOOK)
-    words = ("-C", str(theirs.root), "host", "setup", "--yes")
+    before = theirs.space.shell(INSPECT)
+    terms = ("-C", str(theirs.root), "host", "setup", "--yes")
     options = {
         f"--on-behalf-of {OWNER}": ("--on-behalf-of", str(OWNER)),
         "--allow-network 1.1.1.1/32": ("--allow-network", "1.1.1.1/32"),
     }
     for missing in options:
         given = [word for name, pair in options.items() if name != missing for word in pair]
-        done = theirs.locallb(*words, *given, SUDO_UID=str(CALLER), SUDO_GID=str(CALLER))
+        done = theirs.locallb(*terms, *given, SUDO_UID=str(CALLER), SUDO_GID=str(CALLER))
         assert done.code == 1, f"{missing}\n{done.out}{done.err}"
         assert "ip route add local 1.1.1.1/32 dev lo" in done.out
         assert [name for name in options if f"`{name}`" in done.err] == [missing]
-    assert theirs.space.shell(LOOK) == before
+    assert theirs.space.shell(INSPECT) == before
     done = theirs.locallb(
-        *words, *(word for pair in options.values() for word in pair), SUDO_UID=str(CALLER), SUDO_GID=str(CALLER)
+        *terms, *(word for pair in options.values() for word in pair), SUDO_UID=str(CALLER), SUDO_GID=str(CALLER)
     )
     assert done.code == 0, done.err
     assert "local 1.1.1.1 dev lo" in theirs.space.shell("ip -4 route show table local")
     own = theirs.locallb("host", "setup", SUDO_UID=str(OWNER), SUDO_GID=str(OWNER))
     assert "--on-behalf-of" not in own.err
     assert theirs.locallb("host", "teardown", "--yes").code == 0
-    assert theirs.space.shell(LOOK) == before
+    assert theirs.space.shell(INSPECT) == before
 
 
 @pytest.mark.root(only="can give directories away")
@@ -230,8 +230,8 @@ def test_a_record_that_another_user_can_write_is_not_followed_by_root(stage: Pro
     """It says what root writes where: whoever has its directory, as an image's user may, would decide that."""
     assert stage.locallb("host", "setup", "--yes").code == 0
     stage.space.shell(f"chown {OWNER} /var/lib/locallb")
-    for words in (("host", "teardown"), ("host", "teardown", "--yes")):
-        done = stage.locallb(*words)
+    for terms in (("host", "teardown"), ("host", "teardown", "--yes")):
+        done = stage.locallb(*terms)
         assert done.code == 1
         assert (
             f"/var/lib/locallb belongs to user {OWNER}, so root doesn't do what /var/lib/locallb/host.json" in done.err

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.dns.blocks import block_in, with_block
-from locallb.host.setup.hosts_file import read_names, tells, wanted_block
+from locallb.host.setup.hosts_file import applies_to, read_names, wanted_block
 
 NAMES = read_names(["web.test 127.77.0.1 ::1", "x.lab.example 127.77.0.2"])
 BLOCK, LAB = wanted_block("test", NAMES), wanted_block("lab.example", NAMES)
@@ -59,6 +59,6 @@ def test_wildcards_and_invalid_names_are_left_out_of_hosts_file(shown: str) -> N
 
 def test_hosts_file_text_answers_whole_names_only() -> None:
     """Names in a block, in the zone where they lie."""
-    assert tells(BLOCK, "web.test")
-    assert not tells(BLOCK, "eb.test")
-    assert not tells("127.77.0.1 web.test\n", "web.test")
+    assert applies_to(BLOCK, "web.test")
+    assert not applies_to(BLOCK, "eb.test")
+    assert not applies_to("127.77.0.1 web.test\n", "web.test")

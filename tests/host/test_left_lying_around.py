@@ -143,10 +143,10 @@ def test_a_proxy_listens_where_its_service_is_and_nowhere_else(deployed: Stage) 
 def test_destroy_leaves_no_file_of_ours(deployed: Stage) -> None:
     """But the state's own history, and the empty places."""
     assert deployed.run("destroy", "--yes").code == 0
-    left = [
+    remaining = [
         path
         for path, status in below(deployed.state_home, deployed.root / ".state/locallb")
         if stat.S_ISREG(status.st_mode)
     ]
-    assert left == []
+    assert remaining == []
     assert envoys(deployed.root) == []

@@ -14,9 +14,9 @@ from locallb.config.settings import Pool
 from locallb.host import facts
 from locallb.host.facts import HostError, host_facts
 from locallb.host.macos import ifconfig
-from locallb.host.macos.aliases import MOST, adding, alias_notes, parsed, pool_aliases, removing
+from locallb.host.macos.aliases import MAX, adding, alias_notes, parsed, pool_aliases, removing
 from locallb.host.setup.plan import plan_setup, plan_teardown
-from locallb.host.setup.steps import HostSeen, Kept, SetupRecord, StepKind
+from locallb.host.setup.steps import ObservedHost, Retained, SetupRecord, StepKind
 from locallb.model.network.ranges import AddressRange
 from locallb.programs import program
 from locallb.programs.program import ProgramError
@@ -48,13 +48,13 @@ def test_addresses_of_lo0_are_read() -> None:
 
 def test_each_address_of_a_pool_is_an_alias_of_its_own() -> None:
     """Those that are there are done; what a step does and undoes is what a person would type."""
-    seen = HostSeen({}, (), "", aliases=tuple(pool_aliases([pool("127.77.0.2-127.77.0.3")], parsed(SAID))))
-    steps = [step for step in plan_setup(seen, persist=False).steps if step.sort is StepKind.ALIAS]
+    observed = ObservedHost({}, (), "", aliases=tuple(pool_aliases([pool("127.77.0.2-127.77.0.3")], parsed(SAID))))
+    steps = [step for step in plan_setup(observed, persist=False).steps if step.sort is StepKind.ALIAS]
     assert [(step.what, step.done, step.command) for step in steps] == [
         ("127.77.0.2", False, "ifconfig lo0 inet alias 127.77.0.2 netmask 255.255.255.255"),
         ("127.77.0.3", True, "ifconfig lo0 inet alias 127.77.0.3 netmask 255.255.255.255"),
     ]
-    made = SetupRecord({(StepKind.ALIAS, "127.77.0.2"): Kept("", "lo0")})
+    made = SetupRecord({(StepKind.ALIAS, "127.77.0.2"): Retained("", "lo0")})
     (back,) = plan_teardown(made, {(StepKind.ALIAS, "127.77.0.2"): "lo0"}, 0).steps
     assert (back.wanted, back.command) == ("", "ifconfig lo0 inet -alias 127.77.0.2")
 
@@ -62,8 +62,8 @@ def test_each_address_of_a_pool_is_an_alias_of_its_own() -> None:
 def test_large_pool_gets_a_bounded_number_of_aliases() -> None:
     """A /64 is no list."""
     large = pool("fd00:77::/64")
-    assert len(list(pool_aliases([large], ()))) == MOST
-    assert f"only the first {MOST} addresses" in " ".join(alias_notes([large]))
+    assert len(list(pool_aliases([large], ()))) == MAX
+    assert f"only the first {MAX} addresses" in " ".join(alias_notes([large]))
     assert len(list(alias_notes([DEFAULT_POOL]))) == 1
     six = ip_address("fd00:77::5")
     assert " ".join(adding(six)) == "ifconfig lo0 inet6 alias fd00:77::5 prefixlen 128"
@@ -85,8 +85,8 @@ def test_ifconfig_is_read_and_changed(command: Path) -> None:
     assert THREE in ifconfig.aliases()
     ifconfig.change(THREE, wanted=True)
     ifconfig.change(THREE, wanted=False)
-    told = (command.parent / "told").read_text().splitlines()
-    assert told == [" ".join(adding(THREE)[1:]), " ".join(removing(THREE)[1:])]
+    reported = (command.parent / "told").read_text().splitlines()
+    assert reported == [" ".join(adding(THREE)[1:]), " ".join(removing(THREE)[1:])]
 
 
 @pytest.mark.parametrize("script", ["echo 'ioctl (SIOCAIFADDR): permission denied' >&2; exit 1", None])
@@ -97,8 +97,8 @@ def test_ifconfig_failure_is_reported_in_one_sentence(
     monkeypatch.setenv("PATH", str(command.parent))
     monkeypatch.setattr(program, "ADMINISTRATION", ())
     command.write_text(f"#!/bin/sh\n{script}\n") if script else command.unlink()
-    told = 'permission denied"; run this as root' if script else "ifconfig isn't installed"
-    with pytest.raises(ProgramError, match=told):
+    reported = 'permission denied"; run this as root' if script else "ifconfig isn't installed"
+    with pytest.raises(ProgramError, match=reported):
         ifconfig.change(THREE, wanted=True)
 
 
@@ -112,5 +112,5 @@ def test_on_macos_the_host_is_refused_with_what_helps(monkeypatch: pytest.Monkey
 
 def test_linux_needs_no_aliases() -> None:
     """Linux needs none."""
-    seen = replace(HostSeen({}, (), ""), alias_notes=())
-    assert not [step for step in plan_setup(seen, persist=True).steps if step.sort is StepKind.ALIAS]
+    observed = replace(ObservedHost({}, (), ""), alias_notes=())
+    assert not [step for step in plan_setup(observed, persist=True).steps if step.sort is StepKind.ALIAS]

@@ -88,8 +88,8 @@ def test_a_user_without_rights_over_proxies_learns_their_owner(play: Project) ->
     before = proxies(play)
     record = (play.root / ".state/locallb/dev/state-home").read_bytes()
     hand_over(play, SECOND)
-    for words in (("up", "--yes"), ("state", "adopt", "--yes")):
-        done = play.locallb(*words, user=SECOND, **home(play, SECOND))
+    for terms in (("up", "--yes"), ("state", "adopt", "--yes")):
+        done = play.locallb(*terms, user=SECOND, **home(play, SECOND))
         assert done.code == 1, done.out
         assert f"user {FIRST}" in " ".join(done.err.split())
         assert "Traceback" not in done.err

@@ -13,11 +13,11 @@ import pytest
 from locallb.host.namespace_routes import pod_routes_of
 
 pytestmark = pytest.mark.root(only="can make a network and be another user")
-NOBODY, METRIC = 65534, 4711
+NO_OWNER, METRIC = 65534, 4711
 ASK = f"""
 import codecs, os, sys
 from locallb.host.namespace_routes import pod_routes_of
-codecs.lookup("ascii"), os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
+codecs.lookup("ascii"), os.setgroups([]), os.setgid({NO_OWNER}), os.setuid({NO_OWNER})
 there = pod_routes_of(int(sys.argv[1]), {METRIC})
 print("unknown" if there is None else sorted(map(str, there)))
 """
@@ -26,9 +26,9 @@ ip route add 10.231.7.0/24 via 10.231.0.2 metric {METRIC} && echo ready && exec 
 
 
 @contextmanager
-def process(*words: str) -> Iterator[int]:
+def process(*terms: str) -> Iterator[int]:
     """Run a program of root's until it is told to end; it says first that it is ready."""
-    with subprocess.Popen(words, stdout=subprocess.PIPE) as made:
+    with subprocess.Popen(terms, stdout=subprocess.PIPE) as made:
         try:
             assert made.stdout
             assert made.stdout.readline() == b"ready\n"
@@ -40,9 +40,9 @@ def process(*words: str) -> Iterator[int]:
 def asked_by_nobody(pid: int, options: str = "") -> str:
     """Return what another user is told, with a /proc of these options."""
     root = str(Path(__file__).resolve().parents[2])
-    words = ["sh", "-c", 'mount -t proc -o "$0" proc /proc && exec "$@"', options or "rw", sys.executable, "-c", ASK]
+    terms = ["sh", "-c", 'mount -t proc -o "$0" proc /proc && exec "$@"', options or "rw", sys.executable, "-c", ASK]
     done = subprocess.run(
-        ["unshare", "--mount", *words, str(pid)], check=False, capture_output=True, text=True, cwd=root
+        ["unshare", "--mount", *terms, str(pid)], check=False, capture_output=True, text=True, cwd=root
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.strip()

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.host.support import LOCALLB, PYTHON, Namespace, Project, asked, background, project, served
+from tests.host.support import LOCALLB, PYTHON, Namespace, Project, background, project, requested, served
 from tests.host.test_routes_in_the_loop import SERVICE, SLICE
 from tests.watch.api import becomes
 
@@ -53,7 +53,7 @@ def pods_beside(
 ) -> Iterator[Project]:
     """Return a project on a host beside a Node that has the pod, which serves by `serve`."""
     with project() as made, tempfile.TemporaryDirectory() as root:
-        inside = Namespace(Path(root), INSIDE.replace("{pid}", str(made.space.pid)), beside=made.space)
+        inside = Namespace(Path(root), INSIDE.replace("{pid}", str(made.space.pid)), sibling=made.space)
         try:
             made.space.shell(OUTSIDE)
             made.write("web.yaml", SERVICE, SLICE)
@@ -84,7 +84,7 @@ BOTH = {f"10.244.1.0/24 via {NODE}", "fd44:1::/64 via fd30::2"}
 def answer(play: Project) -> list[str]:
     """Connect to the Service."""
     row = play.status()["web"]
-    return asked(play.space, f"{row['addresses'][0]}@8000")
+    return requested(play.space, f"{row['addresses'][0]}@8000")
 
 
 def test_up_creates_pod_routes_and_destroy_removes_them(play: Project) -> None:
@@ -95,8 +95,8 @@ def test_up_creates_pod_routes_and_destroy_removes_them(play: Project) -> None:
     play.up()
     assert ours(play) == BOTH
     assert answer(play) == ["hello from 8080"]
-    again = play.locallb("up", "--yes", "--json").json
-    assert not [step for step in again.get("steps", []) if step["op"] not in {"same", "refresh"}]
+    retry = play.locallb("up", "--yes", "--json").json
+    assert not [step for step in retry.get("steps", []) if step["op"] not in {"same", "refresh"}]
     play.locallb("destroy", "--yes")
     assert ours(play) == set()
 
@@ -121,7 +121,7 @@ def test_removed_pod_route_is_restored_by_up(play: Project) -> None:
 
 
 @pytest.mark.parametrize(
-    ("existing", "words"),
+    ("existing", "terms"),
     [
         ("ip route add 10.244.0.0/16 via 172.30.0.9", "10.244.0.0/16 is the route to 10.244.0.0/16 via 172.30.0.9"),
         ("ip route add 10.244.1.128/25 via 172.30.0.9", "10.244.1.128/25"),
@@ -133,15 +133,15 @@ def test_removed_pod_route_is_restored_by_up(play: Project) -> None:
         ),
     ],
 )
-def test_a_route_of_another_owner_is_never_touched(play: Project, existing: str, words: str) -> None:
+def test_a_route_of_another_owner_is_never_touched(play: Project, existing: str, terms: str) -> None:
     """It is told which one, of which cluster, and what to do; the other family is routed all the same."""
     play.space.shell(existing)
     before = play.space.shell("ip -4 route show table all")
     done = play.up()
-    told = done.out + done.err
-    assert words in told
-    assert "c: the route 10.244.1.0/24" in told
-    assert "local-lb:podRoutes container" in told
+    reported = done.out + done.err
+    assert terms in reported
+    assert "c: the route 10.244.1.0/24" in reported
+    assert "local-lb:podRoutes container" in reported
     assert play.space.shell("ip -4 route show table all") == before
     assert ours(play) == {"fd44:1::/64 via fd30::2"}
     play.locallb("destroy", "--yes")
@@ -271,8 +271,8 @@ def test_pod_route_stays_while_its_proxy_drains() -> None:
     with pods_beside(lambda inside: background(inside, PYTHON, "-c", ECHO, f"{POD}@8080")) as play:
         play.up()
         place = f"{play.status()['web']['addresses'][0]}@8000"
-        words = play.space.enter(PYTHON, "-c", TALKER, place)
-        talker = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        terms = play.space.enter(PYTHON, "-c", TALKER, place)
+        talker = subprocess.Popen(terms, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         assert talker.stdout
         assert talker.stdout.readline() == "talking\n"
         assert play.locallb("destroy", "--yes").code == 0

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.e2e.support import port, service
-from tests.host.support import Namespace, Project, asked, project, served
+from tests.host.support import Namespace, Project, project, requested, served
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
@@ -42,7 +42,7 @@ class World:
 def world() -> Iterator[World]:
     """Return a host with a stack and one node on which an application answers at its NodePort."""
     with project() as host:
-        node = Namespace(host.root, "ip link set lo up\n", flags=("-n",), beside=host.space)
+        node = Namespace(host.root, "ip link set lo up\n", flags=("-n",), sibling=host.space)
         try:
             host.space.shell(LINK.format(pid=node.pid))
             node.shell(NODE_LINK)
@@ -81,8 +81,8 @@ def test_both_families_are_served_to_the_host_and_to_a_node(world: World) -> Non
     assert len(rows["both"]["addresses"]) == 2
     places = [f"{address}@{row['ports'][0]['port']}" for row in rows.values() for address in row["addresses"]]
     assert len(places) == 4
-    assert asked(world.host.space, *places) == [f"hello from {NODE_PORT}"] * 4
-    assert asked(world.node, *places) == [f"hello from {NODE_PORT}"] * 4
+    assert requested(world.host.space, *places) == [f"hello from {NODE_PORT}"] * 4
+    assert requested(world.node, *places) == [f"hello from {NODE_PORT}"] * 4
     assert world.host.locallb("doctor").code == 0
 
 
@@ -103,7 +103,7 @@ def test_a_route_that_is_gone_is_reported_and_comes_back(world: World) -> None:
     assert world.host.locallb("host", "setup", "--yes").code == 0
     world.host.up()
     assert {name: row["addresses"] for name, row in world.host.status().items()} == at
-    assert asked(world.node, f"{at['four'][0]}@80") == [f"hello from {NODE_PORT}"]
+    assert requested(world.node, f"{at['four'][0]}@80") == [f"hello from {NODE_PORT}"]
 
 
 def test_an_ipv6_pool_in_a_connected_network_is_refused(world: World) -> None:
@@ -118,4 +118,4 @@ def test_an_ipv6_pool_in_a_connected_network_is_refused(world: World) -> None:
     rows = world.host.status()
     assert (rows["six"]["state"], rows["six"]["reason"]) == ("rejected", "PoolOnLink")
     assert "fd00:10::/64" in rows["six"]["message"]
-    assert asked(world.node, f"{rows['four']['addresses'][0]}@80") == [f"hello from {NODE_PORT}"]
+    assert requested(world.node, f"{rows['four']['addresses'][0]}@80") == [f"hello from {NODE_PORT}"]

@@ -25,7 +25,7 @@ mount -t tmpfs none /etc/systemd; mkdir /etc/systemd/system
 mount -t tmpfs none /usr/local/bin; printf '#!/bin/sh\\necho "$@" >>/var/lib/restarts\\n' >/usr/local/bin/systemctl
 chmod +x /usr/local/bin/systemctl
 """
-LOOK = "find /etc/systemd -printf '%p %y %m\\n' | sort; find /etc/systemd -type f | sort | xargs -r sha256sum"
+INSPECT = "find /etc/systemd -printf '%p %y %m\\n' | sort; find /etc/systemd -type f | sort | xargs -r sha256sum"
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def stage() -> Iterator[Project]:
 
 def test_resolver_setup_is_printed_applied_and_undone(stage: Project) -> None:
     """Printed first; then done, shown, read by the resolver, and undone byte for byte."""
-    before = stage.space.shell(LOOK)
+    before = stage.space.shell(INSPECT)
     printed = stage.locallb("host", "setup")
     assert "Domains=~test" in printed.out
     assert "systemctl try-restart systemd-resolved" in printed.out
-    assert stage.space.shell(LOOK) == before
+    assert stage.space.shell(INSPECT) == before
     path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     assert stage.locallb("host", "setup", "--yes", PATH=path).code == 0
     assert "DNS=127.0.0.77:5300\nDomains=~test\n" in stage.space.shell(f"cat {DROP_IN}")
@@ -51,7 +51,7 @@ def test_resolver_setup_is_printed_applied_and_undone(stage: Project) -> None:
     assert DROP_IN in stage.locallb("host", "status").out
     assert "Nothing to do." in stage.locallb("host", "setup", "--yes", PATH=path).out
     assert stage.locallb("host", "teardown", "--yes", PATH=path).code == 0
-    assert stage.space.shell(LOOK) == before
+    assert stage.space.shell(INSPECT) == before
     assert stage.space.shell("wc -l </var/lib/restarts").strip() == "2"
 
 
@@ -59,14 +59,14 @@ def test_a_zone_of_the_internet_is_set_up_by_name_only(stage: Project) -> None:
     """Printed, and refused with the option; a local zone beside it needs none."""
     zones = [{"zone": name, "embedded": "127.0.0.77:5300"} for name in ("test", "lb.github.com")]
     stage.configure(dns={"zones": zones})
-    before = stage.space.shell(LOOK)
+    before = stage.space.shell(INSPECT)
     path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     done = stage.locallb("host", "setup", "--yes", PATH=path)
     assert done.code == 1
     assert "Domains=~lb.github.com" in done.out
     assert "error: NotNamed: zone lb.github.com " in done.err
     assert done.err.count("`--allow-zone ") == 1
-    assert stage.space.shell(LOOK) == before
+    assert stage.space.shell(INSPECT) == before
     assert stage.locallb("host", "setup", "--yes", "--allow-zone", "GitHub.com.", PATH=path).code == 0
     assert "Domains=~lb.github.com\n" in stage.space.shell(f"cat {DROP_IN.replace('test', 'lb.github.com')}")
     assert "Nothing to do." in stage.locallb("host", "setup", PATH=path).out
@@ -94,14 +94,14 @@ def test_hosts_is_the_last_resort() -> None:
     with project(LONELY + PRIVATE) as made, served(made.space, "127.0.0.1@30080"):
         made.configure(dns={"zones": [{"zone": "test", "embedded": "127.0.0.77:5300"}]})
         made.write("all.yaml", node(), service("web", port(8080, 30080)))
-        look = "sha256sum /etc/hosts; stat -c '%a %u %g' /etc/hosts"
-        before = made.space.shell(look)
+        inspect = "sha256sum /etc/hosts; stat -c '%a %u %g' /etc/hosts"
+        before = made.space.shell(inspect)
         made.up()
         (address,) = made.status()["web"]["addresses"]
         printed = made.locallb("host", "setup")
         assert f"{address} web.n.c.test" in printed.out
         assert "/etc/hosts has the names of now, no wildcards; run `locallb" in printed.err
-        assert made.space.shell(look) == before
+        assert made.space.shell(inspect) == before
         assert made.locallb("host", "setup", "--yes").code == 0
         assert made.space.shell("getent hosts web.n.c.test").split()[0] == address
         assert "Nothing to do." in made.locallb("host", "setup", "--yes").out
@@ -111,7 +111,7 @@ def test_hosts_is_the_last_resort() -> None:
         assert made.space.shell("getent hosts late.n.c.test")
         assert made.locallb("up", "--yes").out.splitlines()[-1] == "Try: http://late.n.c.test:8081/"
         assert made.locallb("host", "teardown", "--yes").code == 0
-        assert made.space.shell(look) == before
+        assert made.space.shell(inspect) == before
 
 
 def test_macos_has_none_of_linux_routes(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,6 +120,6 @@ def test_macos_has_none_of_linux_routes(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(ifconfig, "aliases", frozenset)
     monkeypatch.delattr(socket, "AF_NETLINK")
     zone = Zone(ZoneName("test"), Embedded(ip_address("127.0.0.77"), 5300))
-    seen = setup.look((), 0, (zone,))
-    assert seen.routes == ()
-    assert setup.present(seen.record).keys() == seen.record.changes.keys()
+    observed = setup.inspect((), 0, (zone,))
+    assert observed.routes == ()
+    assert setup.present(observed.record).keys() == observed.record.changes.keys()

@@ -32,19 +32,19 @@ ip address add fd30::1/64 dev d0 nodad
 LISTENER = """
 import sys
 from locallb.host import route_events
-looks = 0
+checks = 0
 def routes(real=route_events.routes):
-    global looks
-    looks += 1
+    global checks
+    checks += 1
     return real()
 route_events.routes = routes
-def say(line):
-    sys.stdout.write(line + "\\n")  # whole: two threads say something
+def log(line):
+    sys.stdout.write(line + "\\n")  # whole: two threads log something
     sys.stdout.flush()
-events = route_events.RouteEvents(lambda: say("changed"))
-say("ready")
+events = route_events.RouteEvents(lambda: log("changed"))
+log("ready")
 for line in sys.stdin:
-    say(f"looks {looks}")
+    log(f"checks {checks}")
 events.stop()
 """
 
@@ -66,20 +66,20 @@ class Heard:
 
     def changes(self) -> int:
         """Count the changes since the last call; whatever the listener has heard so far is in it."""
-        return sum(line == "changed" for line in self._asked())
+        return sum(line == "changed" for line in self._requested())
 
-    def looks(self) -> int:
+    def checks(self) -> int:
         """Return how often it has read the routes."""
-        return int(self._asked()[-1].split()[1])
+        return int(self._requested()[-1].split()[1])
 
-    def _asked(self) -> list[str]:
+    def _requested(self) -> list[str]:
         assert self.process.stdin
         self.process.stdin.write("\n")
         self.process.stdin.flush()
-        said = [self.lines.get(timeout=20)]
-        while not said[-1].startswith("looks"):
-            said.append(self.lines.get(timeout=20))
-        return said
+        stated = [self.lines.get(timeout=20)]
+        while not stated[-1].startswith("checks"):
+            stated.append(self.lines.get(timeout=20))
+        return stated
 
 
 @contextmanager
@@ -122,13 +122,13 @@ def test_link_local_route_changes_report_no_event() -> None:
     with listening() as heard:
         heard.space.shell("ip route add 10.244.1.0/24 via 172.30.0.2")
         becomes(heard.changes)
-        before = heard.looks()
+        before = heard.checks()
         heard.space.shell("ip link add v0 type veth peer name v1; ip link set v0 up; ip link set v1 up")
-        becomes(lambda: heard.looks() > before)
+        becomes(lambda: heard.checks() > before)
         heard.space.shell("ip address add fe80::77/64 dev v0 nodad")
-        again = heard.looks()
+        retry = heard.checks()
         heard.space.shell("ip address add 127.9.9.9/8 dev lo")
-        becomes(lambda: heard.looks() > again)
+        becomes(lambda: heard.checks() > retry)
         assert heard.changes() == 0
 
 
@@ -144,13 +144,13 @@ def test_a_flood_is_bounded_and_its_end_is_not_missed() -> None:
     with listening() as heard:
         heard.space.shell("ip route add 10.244.1.0/24 via 172.30.0.2")
         becomes(heard.changes)
-        before = heard.looks()
+        before = heard.checks()
         heard.process.send_signal(19)  # SIGSTOP: the kernel has nowhere to put them
         _flood(heard, 5000)
         heard.process.send_signal(18)
         becomes(heard.changes)
-        _settled(heard.looks)
-        assert heard.looks() - before < 100
+        _settled(heard.checks)
+        assert heard.checks() - before < 100
         heard.changes()
         heard.space.shell("ip route add 10.245.0.0/16 via 172.30.0.2")
         becomes(heard.changes)
@@ -158,11 +158,11 @@ def test_a_flood_is_bounded_and_its_end_is_not_missed() -> None:
 
 def _settled(count: Callable[[], int]) -> None:
     """Wait until a number stays the same."""
-    seen = [-1]
+    observed = [-1]
 
     def same() -> bool:
         now = count()
-        before, seen[0] = seen[0], now
+        before, observed[0] = observed[0], now
         return before == now
 
     becomes(same)
@@ -173,12 +173,12 @@ def test_as_many_open_files_as_a_thousand_proxies_need_do_not_deafen_it() -> Non
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
     others = [os.eventfd(0) for _ in range(1024)]
-    looked = Event()
+    checked = Event()
     try:
-        events = RouteEvents(looked.set)
+        events = RouteEvents(checked.set)
         assert events._bell > 1023
         os.eventfd_write(events._bell, 1)
-        assert looked.wait(20)
+        assert checked.wait(20)
         events.stop()
     finally:
         for descriptor in others:

@@ -39,16 +39,16 @@ def test_the_loop_serves_pods_as_soon_as_their_route_exists() -> None:
         command = made.space.enter(*LOCALLB, "-C", str(made.root), "watch")
         watch = subprocess.Popen(command, stdout=subprocess.DEVNULL, env={**os.environ, **home})
         try:
-            becomes(lambda: _said(made) == "Unreachable")
+            becomes(lambda: _stated(made) == "Unreachable")
             made.space.shell("ip route add 10.244.1.0/24 via 172.30.0.2")
-            becomes(lambda: _said(made) == "BackendsDown", lambda: made.locallb("status").out)
+            becomes(lambda: _stated(made) == "BackendsDown", lambda: made.locallb("status").out)
             made.space.shell("ip route del 10.244.1.0/24")
-            becomes(lambda: _said(made) == "Unreachable")
+            becomes(lambda: _stated(made) == "Unreachable")
         finally:
             watch.terminate()
             watch.wait(60)
 
 
-def _said(made: Project) -> str:
+def _stated(made: Project) -> str:
     row = made.status().get("web", {})
     return str(row.get("reason") or row.get("state"))

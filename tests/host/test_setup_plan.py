@@ -21,21 +21,21 @@ from locallb.host.setup.plan import (
     plan_setup,
     plan_teardown,
 )
-from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, StepKind
+from locallb.host.setup.steps import PRESENT, ObservedHost, Retained, SetupRecord, StepKind
 from locallb.model.reasons import Problem, Reason
 from locallb.planning.addresses.pool_routes import PoolRoute
 
 ROUTE = PoolRoute("far", ip_network("172.18.255.224/27"))
-SYSTEMD = dict.fromkeys((SYSCTL_DIRECTORY, UNIT_DIRECTORY, WANTS_DIRECTORY), THERE)
-FRESH = HostSeen({PORT_START: 1024, INSTANCES: 128}, (ROUTE,), "", SYSTEMD, 7, "/sbin/ip")
-DONE = HostSeen(
+SYSTEMD = dict.fromkeys((SYSCTL_DIRECTORY, UNIT_DIRECTORY, WANTS_DIRECTORY), PRESENT)
+FRESH = ObservedHost({PORT_START: 1024, INSTANCES: 128}, (ROUTE,), "", SYSTEMD, 7, "/sbin/ip")
+DONE = ObservedHost(
     {PORT_START: 0, INSTANCES: 8192}, (replace(ROUTE, local=True),), describe_ledger(0o3775, 7), SYSTEMD, 7, "/sbin/ip"
 )
 
 
-def open_steps(seen: HostSeen, *, persist: bool = False) -> dict[str, str]:
+def open_steps(observed: ObservedHost, *, persist: bool = False) -> dict[str, str]:
     """Return what would be done, by name."""
-    return {step.what: step.wanted for step in plan_setup(seen, persist=persist).steps if not step.done}
+    return {step.what: step.wanted for step in plan_setup(observed, persist=persist).steps if not step.done}
 
 
 def test_a_fresh_host_needs_everything_and_a_done_one_nothing() -> None:
@@ -87,15 +87,15 @@ def test_files_for_the_next_boot_are_made_on_request_only() -> None:
 def test_a_status_tells_what_was_never_asked_for_from_what_is_missing() -> None:
     """Files for the next boot are optional until `--persist` made one of them; then what lacks is missing."""
 
-    def states(seen: HostSeen) -> dict[str, bool]:
+    def states(observed: ObservedHost) -> dict[str, bool]:
         return {
-            step.what: step.optional for step in plan_setup(seen, persist=False, status=True).steps if not step.done
+            step.what: step.optional for step in plan_setup(observed, persist=False, status=True).steps if not step.done
         }
 
     assert states(DONE) == {SYSCTL_FILE: True}
     assert states(FRESH) | {SYSCTL_FILE: True, UNIT_FILE: True, UNIT_LINK: True} == states(FRESH)
     assert not any(states(FRESH)[what] for what in (PORT_START, INSTANCES, LEDGER, "172.18.255.224/27"))
-    lasting = SetupRecord({(StepKind.FILE, SYSCTL_FILE): Kept("", "text")})
+    lasting = SetupRecord({(StepKind.FILE, SYSCTL_FILE): Retained("", "text")})
     assert states(replace(DONE, record=lasting)) == {SYSCTL_FILE: False}
     assert not plan_setup(replace(FRESH, texts={}), persist=False, status=True).notes
 
@@ -104,10 +104,10 @@ def test_a_route_of_another_owner_isnt_made_at_boot_but_our_own_is() -> None:
     """Ours is known by the record."""
     local = replace(FRESH, routes=(replace(ROUTE, local=True),))
     assert UNIT_FILE not in open_steps(local, persist=True)
-    ours = SetupRecord({(StepKind.ROUTE, "172.18.255.224/27"): Kept("", "local")})
+    ours = SetupRecord({(StepKind.ROUTE, "172.18.255.224/27"): Retained("", "local")})
     assert UNIT_FILE in open_steps(replace(local, record=ours), persist=True)
     both = open_steps(
-        replace(FRESH, record=SetupRecord({(StepKind.ROUTE, "10.9.0.0/24"): Kept("", "local")})), persist=True
+        replace(FRESH, record=SetupRecord({(StepKind.ROUTE, "10.9.0.0/24"): Retained("", "local")})), persist=True
     )
     assert all(f"replace local {prefix} dev lo" in both[UNIT_FILE] for prefix in ("10.9.0.0/24", "172.18.255.224/27"))
 
@@ -116,34 +116,34 @@ SYSCTL_KEY, LEDGER_KEY = (StepKind.SYSCTL, PORT_START), (StepKind.LEDGER, LEDGER
 
 
 @pytest.mark.parametrize(
-    ("kept", "now", "claims", "undone", "told"),
+    ("retained", "now", "claims", "undone", "reported"),
     [
-        ({SYSCTL_KEY: Kept("1024", "0")}, {SYSCTL_KEY: "0"}, 0, {PORT_START: "1024"}, ""),
-        ({SYSCTL_KEY: Kept("1024", "0")}, {SYSCTL_KEY: "1024"}, 0, {PORT_START: "1024"}, ""),
-        ({SYSCTL_KEY: Kept("1024", "0")}, {SYSCTL_KEY: "80"}, 0, {}, "stays 80"),
-        ({LEDGER_KEY: Kept("", "m")}, {LEDGER_KEY: "m"}, 0, {LEDGER: ""}, ""),
-        ({LEDGER_KEY: Kept("", "m")}, {LEDGER_KEY: "m"}, 3, {}, "3 addresses are claimed"),
-        ({LEDGER_KEY: Kept("old", "m")}, {LEDGER_KEY: "m"}, 3, {LEDGER: "old"}, ""),
-        ({LEDGER_KEY: Kept("", "m")}, {}, 0, {LEDGER: ""}, ""),
+        ({SYSCTL_KEY: Retained("1024", "0")}, {SYSCTL_KEY: "0"}, 0, {PORT_START: "1024"}, ""),
+        ({SYSCTL_KEY: Retained("1024", "0")}, {SYSCTL_KEY: "1024"}, 0, {PORT_START: "1024"}, ""),
+        ({SYSCTL_KEY: Retained("1024", "0")}, {SYSCTL_KEY: "80"}, 0, {}, "stays 80"),
+        ({LEDGER_KEY: Retained("", "m")}, {LEDGER_KEY: "m"}, 0, {LEDGER: ""}, ""),
+        ({LEDGER_KEY: Retained("", "m")}, {LEDGER_KEY: "m"}, 3, {}, "3 addresses are claimed"),
+        ({LEDGER_KEY: Retained("old", "m")}, {LEDGER_KEY: "m"}, 3, {LEDGER: "old"}, ""),
+        ({LEDGER_KEY: Retained("", "m")}, {}, 0, {LEDGER: ""}, ""),
         ({}, {}, 0, {}, ""),
     ],
 )
 def test_teardown_brings_back_what_was_found_and_leaves_what_others_changed(
-    kept: dict[tuple[StepKind, str], Kept],
+    retained: dict[tuple[StepKind, str], Retained],
     now: dict[tuple[StepKind, str], str],
     claims: int,
     undone: dict[str, str],
-    told: str,
+    reported: str,
 ) -> None:
     """What is as it was found already is only forgotten."""
-    plan = plan_teardown(SetupRecord(kept), now, claims)
+    plan = plan_teardown(SetupRecord(retained), now, claims)
     assert {step.what: step.wanted for step in plan.steps} == undone
-    assert told in " ".join(plan.notes)
-    assert bool(plan.notes) is bool(told)
+    assert reported in " ".join(plan.notes)
+    assert bool(plan.notes) is bool(reported)
 
 
 def test_teardown_goes_backwards() -> None:
     """The last change is undone first."""
-    changes = {(StepKind.ROUTE, f"10.0.{n}.0/24"): Kept("", "local") for n in range(3)}
+    changes = {(StepKind.ROUTE, f"10.0.{n}.0/24"): Retained("", "local") for n in range(3)}
     plan = plan_teardown(SetupRecord(changes), dict.fromkeys(changes, "local"), 0)
     assert [step.what for step in plan.steps] == ["10.0.2.0/24", "10.0.1.0/24", "10.0.0.0/24"]

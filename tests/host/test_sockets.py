@@ -26,8 +26,8 @@ def unused_port() -> int:
     On a host with tens of thousands of sockets most of those that it gives are somebody's in the other protocol.
     """
     first, last = map(int, RANGE.read_text(encoding="ascii").split())
-    taken = {row.port for protocol in (Protocol.TCP, Protocol.UDP) for row in sockets.rows(protocol)}
-    unused: list[int] = [port for port in (*range(10_000, first), *range(last + 1, 65_536)) if port not in taken]
+    claimed = {row.port for protocol in (Protocol.TCP, Protocol.UDP) for row in sockets.rows(protocol)}
+    unused: list[int] = [port for port in (*range(10_000, first), *range(last + 1, 65_536)) if port not in claimed]
     return random.choice(unused)
 
 
@@ -37,7 +37,7 @@ def serve(port: int) -> socket.socket:
 
 
 @pytest.mark.parametrize(
-    ("family", "bound", "asked"),
+    ("family", "bound", "requested"),
     [
         (socket.AF_INET, "127.0.0.1", "127.0.0.1"),
         (socket.AF_INET, "0.0.0.0", "127.0.0.9"),
@@ -46,15 +46,15 @@ def serve(port: int) -> socket.socket:
     ],
 )
 @pytest.mark.parametrize("protocol", [Protocol.TCP, Protocol.UDP])
-def test_the_holder_of_a_port_is_named(family: int, bound: str, asked: str, protocol: Protocol) -> None:
+def test_the_holder_of_a_port_is_named(family: int, bound: str, requested: str, protocol: Protocol) -> None:
     """Bound to the address itself or to every address, in both families and protocols."""
     kind = socket.SOCK_STREAM if protocol is Protocol.TCP else socket.SOCK_DGRAM
     with socket.socket(family, kind) as held:
         held.bind((bound, port := unused_port()))
         if protocol is Protocol.TCP:
             held.listen()
-        assert sockets.holder(ip_address(asked), port, protocol).endswith(f"({os.getpid()})")
-    assert sockets.holder(ip_address(asked), port, protocol) == ""
+        assert sockets.holder(ip_address(requested), port, protocol).endswith(f"({os.getpid()})")
+    assert sockets.holder(ip_address(requested), port, protocol) == ""
 
 
 def test_listener_holds_only_its_own_address_and_protocol() -> None:

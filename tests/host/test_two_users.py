@@ -50,10 +50,10 @@ class User:
         """The project."""
         return self.home / "local-lb"
 
-    def run(self, *words: str, given: str = "") -> Done:
+    def run(self, *terms: str, given: str = "") -> Done:
         """Run a command in the checkout, with nothing but a home."""
         script = f'cd {self.checkout}; exec env -u XDG_STATE_HOME -u LOCALLB_LEDGER HOME={self.home} "$@"'
-        command = [*("sh", "-c", script, "sh"), *words] if not given else ["sh", "-c", script, "sh", *words, given]
+        command = [*("sh", "-c", script, "sh"), *terms] if not given else ["sh", "-c", script, "sh", *terms, given]
         return self.space.run(*command, user=self.number, PYTHONDONTWRITEBYTECODE="1")
 
     def up(self) -> list[Done]:
@@ -117,11 +117,11 @@ def test_two_users_with_three_stacks_each_never_meet(users: tuple[User, User]) -
     for number, dones in enumerate(ran):
         other = users[1 - number % 2]
         for done in dones:
-            told = done.out + done.err
-            assert done.code == 0, told
+            reported = done.out + done.err
+            assert done.code == 0, reported
             for word in (str(other.home), str(other.number), "in use", "PortInUse", "another user", "warning"):
-                assert word not in told, told
-    taken: list[str] = []
+                assert word not in reported, reported
+    claimed: list[str] = []
     for user in users:
         for stack in STACKS:
             rows, server = user.rows(stack), user.server(stack)
@@ -131,17 +131,17 @@ def test_two_users_with_three_stacks_each_never_meet(users: tuple[User, User]) -
                 *[dict[str, object](url=f"http://{addresses[name]}:8080/") for name in ("web", "api")],
                 *[dict[str, object](name=f"{name}.shop.shop.test", server=server) for name in addresses],
             ]
-            answers = _asked(user, questions)
+            answers = _requested(user, questions)
             assert [answer.rpartition(" on ")[0] for answer in answers[:2]] == ["web http", "api http"]
             assert answers[2:] == [*addresses.values()]
-            taken += [*addresses.values(), server[0]]
-    assert len(taken) == len({*taken}) == len(users) * len(STACKS) * 4
+            claimed += [*addresses.values(), server[0]]
+    assert len(claimed) == len({*claimed}) == len(users) * len(STACKS) * 4
     nodes = [(user.checkout / "examples/shop/manifests/nodes.yaml").read_text() for user in users]
     assert nodes[0] != nodes[1], "each asks pods of their own"
-    assert all(ip_address(address).is_loopback for address in taken)
+    assert all(ip_address(address).is_loopback for address in claimed)
 
 
-def _asked(user: User, questions: list[dict[str, object]]) -> list[str]:
+def _requested(user: User, questions: list[dict[str, object]]) -> list[str]:
     script = f"echo '{json.dumps(questions)}' | {PYTHON} -c \"$1\""
     done = user.run("sh", "-c", script, "sh", given=ASK)
     assert done.code == 0, done.err

@@ -10,7 +10,7 @@ import pytest
 
 from locallb.host.facts import inotify_limit
 from tests.e2e.support import node, port, service
-from tests.host.support import PYTHON, Project, asked, background, project, served
+from tests.host.support import PYTHON, Project, background, project, requested, served
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
@@ -54,12 +54,12 @@ def test_low_ports_are_reported_and_serve_after_host_setup(stage: Project) -> No
         assert (rows["p22"]["state"], rows["p22"]["reason"]) == ("rejected", "PortInUse")
         assert "listens on every address at 22/TCP" in problems(stage)
         places = [f"{rows[f'p{number}']['addresses'][0]}@{number}" for number in LOW[1:]]
-        assert asked(stage.space, *places) == [f"hello from {NODE_PORT}"] * 3
+        assert requested(stage.space, *places) == [f"hello from {NODE_PORT}"] * 3
     stage.up(user=USER)
     rows = stage.status(user=USER)
     assert {row["state"] for row in rows.values()} == {"serving"}
     places = [f"{rows[f'p{number}']['addresses'][0]}@{number}" for number in LOW]
-    assert asked(stage.space, *places) == [f"hello from {NODE_PORT}"] * 4
+    assert requested(stage.space, *places) == [f"hello from {NODE_PORT}"] * 4
 
 
 def test_more_services_than_the_host_carries_are_rejected_one_by_one(stage: Project) -> None:
@@ -106,7 +106,7 @@ def test_three_hundred_services_serve_at_once(stage: Project) -> None:
     rows = stage.status(user=USER)
     assert {row["state"] for row in rows.values()} == {"serving"}
     places = [f"{row['addresses'][0]}@443" for row in rows.values()]
-    assert asked(stage.space, *places) == [f"hello from {NODE_PORT}"] * 300
+    assert requested(stage.space, *places) == [f"hello from {NODE_PORT}"] * 300
     pids = [
         int(path.parent.name)
         for path in Path("/proc").glob("[0-9]*/cwd")

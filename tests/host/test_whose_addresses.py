@@ -56,18 +56,18 @@ def test_addresses_outside_this_host_serve_no_service(lan: Project, addresses: s
 
 
 @pytest.mark.parametrize(
-    ("addresses", "words"),
+    ("addresses", "terms"),
     [
         ("0.0.0.0/0", "pool a: 0.0.0.0/0 is more than one host can have"),
         ("126.0.0.0/7", "126.0.0.0/8 of pool a isn't this host's"),
     ],
 )
-def test_oversized_pool_serves_only_addresses_of_this_host(lan: Project, addresses: str, words: str) -> None:
+def test_oversized_pool_serves_only_addresses_of_this_host(lan: Project, addresses: str, terms: str) -> None:
     """The same address for `preview` and `up`, and each reports what is left out, as the doctor does."""
     row, preview, doctor = answers(lan, addresses)
     assert_own(lan, row, preview)
-    assert words in " ".join(preview.split())
-    assert words in doctor
+    assert terms in " ".join(preview.split())
+    assert terms in doctor
 
 
 def test_an_interfaces_own_address_never_comes_out_of_a_range(lan: Project) -> None:
@@ -81,7 +81,7 @@ def test_an_interfaces_own_address_never_comes_out_of_a_range(lan: Project) -> N
     assert row["addresses"] == [OWN]
     assert_own(lan, row, preview)
     warned = f"pool a: {OWN} is this host's own address on d0"
-    assert all(warned in " ".join(said.split()) for said in (preview, doctor, lan.locallb("host", "setup").err))
+    assert all(warned in " ".join(stated.split()) for stated in (preview, doctor, lan.locallb("host", "setup").err))
 
 
 def test_a_public_prefix_is_reported_and_its_route_is_offered_by_name(lan: Project) -> None:

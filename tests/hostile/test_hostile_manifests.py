@@ -77,13 +77,13 @@ def outside(root: Path) -> set[str]:
     return {str(path) for place in (root.parent, Path("/etc")) for path in place.iterdir()}
 
 
-def assert_harmless(words: str) -> None:
+def assert_harmless(terms: str) -> None:
     """Check what was printed: no traceback, nothing that a terminal acts on, and of a long value its beginning."""
-    assert "Traceback" not in words
-    assert all(char.isprintable() or char == "\n" for char in words), [
-        char for char in words if not char.isprintable()
+    assert "Traceback" not in terms
+    assert all(char.isprintable() or char == "\n" for char in terms), [
+        char for char in terms if not char.isprintable()
     ][:5]
-    assert max(map(len, words.splitlines()), default=0) < 2_000
+    assert max(map(len, terms.splitlines()), default=0) < 2_000
 
 
 @pytest.mark.envoy
@@ -152,9 +152,9 @@ def read(directory: Path) -> tuple[str, float, int]:
         [sys.executable, "-c", READ, str(directory)], check=False, capture_output=True, text=True, timeout=600
     )
     assert done.returncode == 0, done.stderr[-2_000:]
-    *said, used = done.stdout.strip().splitlines()
+    *stated, used = done.stdout.strip().splitlines()
     seconds, peak = used.split()
-    return "\n".join(said), float(seconds), int(peak)
+    return "\n".join(stated), float(seconds), int(peak)
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ def test_hostile_files_cost_little_and_are_reported(tmp_path: Path, name: str, e
     """Bombs, aliases of themselves, depth, tags that run code: refused or harmless, in bounded time and memory."""
     (tmp_path / f"hostile.{ending}").write_text(TEXTS[name])
     (tmp_path / "good.yaml").write_text(yaml.safe_dump(service("good", port(8080, 30_000))))
-    said, seconds, peak = read(tmp_path)
-    assert said.startswith("1"), said
-    assert_harmless(said)
+    stated, seconds, peak = read(tmp_path)
+    assert stated.startswith("1"), stated
+    assert_harmless(stated)
     assert seconds < QUICK
     assert peak < ROOMY
     assert not Path("llb-owned").exists()
@@ -177,8 +177,8 @@ def test_hostile_files_cost_little_and_are_reported(tmp_path: Path, name: str, e
 def test_a_million_small_documents_are_read_in_bounded_time_and_memory(tmp_path: Path) -> None:
     """Linear, not worse; other kinds are passed over."""
     (tmp_path / "many.yaml").write_text("---\nkind: X\n" * 1_000_000)
-    said, seconds, peak = read(tmp_path)
-    assert said.startswith("0")
+    stated, seconds, peak = read(tmp_path)
+    assert stated.startswith("0")
     assert seconds < 90
     assert peak < 1_024
 
@@ -189,7 +189,7 @@ def test_cost_grows_with_the_number_of_documents_and_no_faster(tmp_path: Path) -
     for count in (500, 2_000):
         made = [yaml.safe_dump(service(f"s{number}", port(80, 30_000))) for number in range(count)]
         (tmp_path / "many.yaml").write_text("---\n".join(made))
-        said, seconds, _ = read(tmp_path)
-        assert said.startswith(str(count))
+        stated, seconds, _ = read(tmp_path)
+        assert stated.startswith(str(count))
         costs.append(seconds)
     assert costs[1] < 10 * costs[0]

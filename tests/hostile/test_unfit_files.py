@@ -120,16 +120,16 @@ def replaced(path: Path, fault: Callable[[Path], object]) -> None:
 def test_what_is_no_file_is_reported_at_once(project: Path, name: str, kind: str) -> None:
     """By every command that needs it, with its path."""
     replaced(project / name, FAULTS[kind])
-    for words in dict.fromkeys((*FILES[name], "status")):
+    for terms in dict.fromkeys((*FILES[name], "status")):
         with bounded():
-            done = run(*words.split())
-        told = f"{done.out}{done.err}"
-        assert "a mistake in local-lb" not in told, words
-        assert "MemoryError" not in told, words
-        assert "TimeoutError" not in told, words
-        if words in FILES[name] and not (kind == "sparse" and name.endswith(".lock")):  # which is emptied
-            assert done.code == Exit.FAILED, (words, told)
-            assert str(project / name) in told, words
+            done = run(*terms.split())
+        reported = f"{done.out}{done.err}"
+        assert "a mistake in local-lb" not in reported, terms
+        assert "MemoryError" not in reported, terms
+        assert "TimeoutError" not in reported, terms
+        if terms in FILES[name] and not (kind == "sparse" and name.endswith(".lock")):  # which is emptied
+            assert done.code == Exit.FAILED, (terms, reported)
+            assert str(project / name) in reported, terms
 
 
 @pytest.mark.parametrize("kind", [kind for kind in FAULTS if kind != "unreadable"])
@@ -137,9 +137,9 @@ def test_reading_says_what_it_found(tmp_path: Path, kind: str) -> None:
     """And nothing at all is the only thing that counts as no file."""
     FAULTS[kind](tmp_path / "file")
     with bounded(), pytest.raises(OSError, match="file") as raised:
-        reader.read_if_there(tmp_path / "file", MIB)
+        reader.read_if_present(tmp_path / "file", MIB)
     assert raised.value.strerror
-    assert reader.read_if_there(tmp_path / "other", MIB) is None
+    assert reader.read_if_present(tmp_path / "other", MIB) is None
     for flags in (os.O_WRONLY | os.O_CREAT | os.O_TRUNC, os.O_WRONLY | os.O_APPEND):
         if kind == "sparse":
             os.close(reader.open_to_write(tmp_path / "file", flags))

@@ -202,12 +202,12 @@ def test_a_directory_of_manifests_is_read_and_kept_beside_such_an_object(tmp_pat
     assert [malformed.key.name for malformed in read.parsed.malformed] == ["bad"]
     assert "metadata.uid has U+" in read.parsed.malformed[0].problem.message
     written(read.parsed)
-    kept = ReadCache(tmp_path / "readings").load(C)
-    assert kept is not None
-    json.dumps(kept, ensure_ascii=False).encode()
+    retained = ReadCache(tmp_path / "readings").load(C)
+    assert retained is not None
+    json.dumps(retained, ensure_ascii=False).encode()
     (tmp_path / "m/a.json").write_text("{")
-    again = read_manifests(source, tmp_path, tmp_path / "readings", keep=True)
-    assert [malformed.problem for malformed in again.parsed.malformed] == [
+    retry = read_manifests(source, tmp_path, tmp_path / "readings", keep=True)
+    assert [malformed.problem for malformed in retry.parsed.malformed] == [
         malformed.problem for malformed in read.parsed.malformed
     ]
 

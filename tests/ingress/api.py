@@ -65,17 +65,17 @@ def objects(*documents: Mapping[Any, Any]) -> GatewayObjects:
     return gathered([ObjectOfCluster(DEMO, one) for one in read if one]).get(DEMO, GatewayObjects(DEMO))
 
 
-def settings(**said: Any) -> Settings:  # noqa: ANN401 - of the key `ingress`
+def settings(**stated: Any) -> Settings:  # noqa: ANN401 - of the key `ingress`
     """Make settings with these fields of the key."""
-    return Settings((), (), ingress=IngressSettings(**said))
+    return Settings((), (), ingress=IngressSettings(**stated))
 
 
-def bound(*documents: Mapping[Any, Any], **said: Any) -> tuple[BoundIngresses, ...]:  # noqa: ANN401 - as above
+def bound(*documents: Mapping[Any, Any], **stated: Any) -> tuple[BoundIngresses, ...]:  # noqa: ANN401 - as above
     """Bind what one cluster has, beside the class `local` and the Service `api`."""
-    return bind_ingresses(objects(ingress_class(), service(), *documents), settings(**said))
+    return bind_ingresses(objects(ingress_class(), service(), *documents), settings(**stated))
 
 
-def only(*documents: Mapping[Any, Any], **said: Any) -> BoundIngresses:  # noqa: ANN401 - as above
+def only(*documents: Mapping[Any, Any], **stated: Any) -> BoundIngresses:  # noqa: ANN401 - as above
     """Bind what has one address."""
-    (one,) = bound(*documents, **said)
+    (one,) = bound(*documents, **stated)
     return one

@@ -23,9 +23,9 @@ BOTH = frozenset(Dialect)
 SPECIFIC = "ImplementationSpecific"
 
 
-def annotated(*paths: JsonObject, name: str = "web", prefix: str = nginx.PREFIX, **said: str) -> JsonObject:
+def annotated(*paths: JsonObject, name: str = "web", prefix: str = nginx.PREFIX, **stated: str) -> JsonObject:
     """Make an Ingress for a.test with annotations, `-` written as `_`."""
-    annotations = {f"{prefix}{key.replace('_', '-')}": text for key, text in said.items()}
+    annotations = {f"{prefix}{key.replace('_', '-')}": text for key, text in stated.items()}
     return ingress(
         rule(*(paths or (path(),)), host="a.test"), name=name, metadata={"name": name, "annotations": annotations}
     )
@@ -39,7 +39,7 @@ def served(bound: BoundIngresses, port: int = 80) -> list[Route]:
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("stated", "reported"),
     [
         ({"rewrite_target": "api"}, "isn't a path"),
         ({"rewrite_target": "/$host"}, 'rewrite-target is "/$host"; give a path such as /$2'),
@@ -68,17 +68,17 @@ def served(bound: BoundIngresses, port: int = 80) -> list[Route]:
         ({"whitelist_source_range": "1" * 5000}, "give at most 4096 characters"),
     ],
 )
-def test_invalid_annotation_values_answer_503_and_are_reported(said: dict[str, str], told: str) -> None:
+def test_invalid_annotation_values_answer_503_and_are_reported(stated: dict[str, str], reported: str) -> None:
     """In one sentence; the route isn't served without what the annotation asks for."""
-    one = only(annotated(**said), annotations=BOTH)
+    one = only(annotated(**stated), annotations=BOTH)
     assert [route.action for route in served(one)] == [Answer(503)]
     (notice,) = one.notices
     assert notice.startswith("demo: Ingress shop/web: ")
-    assert told in notice
+    assert reported in notice
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("stated", "reported"),
     [
         ({"app_root": "app"}, 'app-root: "app" isn\'t a path'),
         ({"ssl_redirect": "si"}, "use true or false"),
@@ -99,18 +99,18 @@ def test_invalid_annotation_values_answer_503_and_are_reported(said: dict[str, s
         ({"canary_weight": "-1", "x": ""}, "aren't understood, and nothing comes of them: x"),
     ],
 )
-def test_the_rest_is_reported_and_served_without_it(said: dict[str, str], told: str) -> None:
+def test_the_rest_is_reported_and_served_without_it(stated: dict[str, str], reported: str) -> None:
     """One sentence each, and the backend is asked."""
-    one = only(annotated(**said), annotations=BOTH)
+    one = only(annotated(**stated), annotations=BOTH)
     (notice,) = one.notices
-    assert told in notice
+    assert reported in notice
     (route,) = served(one)
     assert isinstance(route.action, Forward)
     assert route.cors is None
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("written", "reported"),
     [
         ("/a|/b", "put its choices in parentheses"),
         ("a/(.*)", "begin an expression with a slash"),
@@ -121,13 +121,13 @@ def test_the_rest_is_reported_and_served_without_it(said: dict[str, str], told: 
         ("/" + "a" * 1100, "1 to 1024 printable ASCII characters"),
     ],
 )
-def test_expressions_that_are_none(written: str, told: str) -> None:
+def test_expressions_that_are_none(written: str, reported: str) -> None:
     """Whatever begins as they do is refused, and nobody else has it; they are reported."""
     one = only(annotated(path(written, SPECIFIC), use_regex="true"), annotations=BOTH)
     (refused,) = served(one)
     assert refused.action == Answer(503)
     (notice,) = one.notices
-    assert told in notice
+    assert reported in notice
 
 
 def test_expressions_only_where_they_are_asked_for() -> None:
@@ -183,31 +183,31 @@ def test_a_canary_stays_in_its_namespace_and_gives_up_without_a_backend() -> Non
     assert [target.weight for target in route.action.targets] == [1]
 
 
-@pytest.mark.parametrize("said", [{"canary": "yes"}, {"canary": "true", "canary_weight": "half"}])
-def test_a_canary_that_makes_no_sense_takes_nothing(said: dict[str, str]) -> None:
+@pytest.mark.parametrize("stated", [{"canary": "yes"}, {"canary": "true", "canary_weight": "half"}])
+def test_a_canary_that_makes_no_sense_takes_nothing(stated: dict[str, str]) -> None:
     """Although it is the first by name, as the older one would be."""
-    one = only(annotated(), annotated(path(to=backend("gone")), name="a-canary", **said), annotations=BOTH)
+    one = only(annotated(), annotated(path(to=backend("gone")), name="a-canary", **stated), annotations=BOTH)
     (route,) = served(one)
     assert isinstance(route.action, Forward)
-    (told,) = one.notices
-    assert "Ingress shop/a-canary: nginx.ingress.kubernetes.io/canary" in told
+    (reported,) = one.notices
+    assert "Ingress shop/a-canary: nginx.ingress.kubernetes.io/canary" in reported
 
 
 def test_by_tls_alone_without_a_certificate_is_reported() -> None:
     """It is served nowhere, and for no other reason."""
     document = annotated(prefix=TRAEFIK, **{"router.tls": "true"})
-    (told,) = only(document, annotations=BOTH).notices
-    assert "a.test is served by TLS alone, as its annotations say, and has no certificate; name one in" in told
+    (reported,) = only(document, annotations=BOTH).notices
+    assert "a.test is served by TLS alone, as its annotations say, and has no certificate; name one in" in reported
     document["spec"]["tls"] = [{"hosts": ["a.test"], "secretName": "cert"}]
     assert not only(document, secret(), annotations=BOTH).notices
 
 
 _prefixes = st.sampled_from([nginx.PREFIX, TRAEFIK, ""])
-_WORDS = """rewrite-target use-regex permanent-redirect temporal-redirect permanent-redirect-code app-root canary
+_TERMS = """rewrite-target use-regex permanent-redirect temporal-redirect permanent-redirect-code app-root canary
 backend-protocol whitelist-source-range ssl-redirect force-ssl-redirect proxy-read-timeout enable-cors cors-max-age
 cors-allow-origin cors-allow-methods cors-allow-headers canary-weight canary-weight-total canary-by-header
 canary-by-header-value canary-by-header-pattern router.entrypoints router.tls"""
-_names = st.sampled_from(_WORDS.split()) | st.text(max_size=5)
+_names = st.sampled_from(_TERMS.split()) | st.text(max_size=5)
 _texts = st.sampled_from(
     [
         "true",
@@ -228,25 +228,25 @@ _annotations = st.dictionaries(st.builds(str.__add__, _prefixes, _names), _texts
 
 
 @given(_annotations, st.sampled_from([BOTH, frozenset[Dialect](), frozenset({Dialect.NGINX})]))
-def test_any_annotation_text_gives_short_sentences(said: dict[str, str], dialects: frozenset[Dialect]) -> None:
+def test_any_annotation_text_gives_short_sentences(stated: dict[str, str], dialects: frozenset[Dialect]) -> None:
     """Whatever stands there, each sentence is short and on one line; without a dialect there is none."""
-    policy = policy_of(Ingress(Meta(Named("shop", "web"), annotations=said)), dialects)
+    policy = policy_of(Ingress(Meta(Named("shop", "web"), annotations=stated)), dialects)
     assert all(len(line) < 700 and line.isprintable() for line in policy.problems)
     assert dialects or policy == NONE
 
 
 @given(_annotations, st.sampled_from(["/", "/a(b)", "/(x|y)/(.*)", "/a|b", "é"]))
-def test_each_path_has_a_route_or_a_reason(said: dict[str, str], written: str) -> None:
+def test_each_path_has_a_route_or_a_reason(stated: dict[str, str], written: str) -> None:
     """Each path has a route, or a sentence says why not."""
-    metadata = {"name": "web", "namespace": "shop", "annotations": said}
+    metadata = {"name": "web", "namespace": "shop", "annotations": stated}
     document = ingress(rule(path(written, SPECIFIC), host="a.test"), metadata=metadata)
     one = only(document, annotations=BOTH)
-    assert served(one) or one.notices or policy_is_elsewhere(said)
+    assert served(one) or one.notices or policy_is_elsewhere(stated)
 
 
-def policy_is_elsewhere(said: dict[str, str]) -> bool:
+def policy_is_elsewhere(stated: dict[str, str]) -> bool:
     """Return whether an Ingress is served by TLS alone."""
-    return f"{TRAEFIK}router.entrypoints" in said or f"{TRAEFIK}router.tls" in said
+    return f"{TRAEFIK}router.entrypoints" in stated or f"{TRAEFIK}router.tls" in stated
 
 
 def test_annotation_dialects_are_a_list_of_controllers() -> None:
@@ -267,9 +267,11 @@ def test_large_expressions_fill_no_proxy_and_affect_no_others() -> None:
     canary = annotated(*large, name="share", canary="true", canary_weight="10")
     usual = annotated(*(path(f"/{n}(/|$)(.*)", SPECIFIC) for n in range(500)), name="zz", use_regex="true")
     bound = only(evil, canary, usual, annotations=BOTH)
-    told = "with it its address would have more than 20000 routes of all hosts, of which a large expression counts as"
-    assert [why for _, why, _ in bound.troubles if told in why] == [
-        f"{told} several; name hosts in its rules, or use simpler expressions"
+    reported = (
+        "with it its address would have more than 20000 routes of all hosts, of which a large expression counts as"
+    )
+    assert [why for _, why, _ in bound.failures if reported in why] == [
+        f"{reported} several; name hosts in its rules, or use simpler expressions"
     ]
     assert len(served(bound)) == 650
 
@@ -321,4 +323,4 @@ def test_guards_of_traefik_close_an_ingress_too(name: str) -> None:
 def test_refusals_that_depend_on_the_ingress_alone_are_known(document: JsonObject, *, is_own: bool) -> None:
     """A Service, a Secret or another Ingress may come a moment later; the others wait for a change."""
     bound = only(document, annotations=BOTH)
-    assert {trouble.is_own for trouble in bound.troubles} == {is_own}
+    assert {failure.is_own for failure in bound.failures} == {is_own}

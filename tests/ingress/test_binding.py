@@ -14,8 +14,8 @@ from locallb.gateway.kinds import parse_api_object
 from locallb.ingress.classes import class_notices, grouped, left_out
 from locallb.ingress.kinds import INGRESS_KINDS
 from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION
-from locallb.ingress.statuses import ingress_statuses, served_in_words, serving_words
-from locallb.ingress.translation import MOST_TOLD, BoundIngresses
+from locallb.ingress.statuses import ingress_statuses, served_text, serving_text
+from locallb.ingress.translation import MAX_LISTED_IN_STATUS, BoundIngresses
 from locallb.model.gateway.ingresses import Ingress
 from locallb.model.http.routes import Answer, Forward
 from locallb.model.http.serving import HttpRoutes, VirtualHost
@@ -36,7 +36,7 @@ def annotated(name: str, class_name: str | None = None) -> JsonObject:
 
 
 @pytest.mark.parametrize(
-    ("documents", "said", "keys"),
+    ("documents", "stated", "keys"),
     [
         ([OURS, ingress(rule(path()))], {}, [CLASS_KEY]),
         ([OURS, ingress(rule(path()), class_name="nginx")], {}, []),
@@ -55,9 +55,9 @@ def annotated(name: str, class_name: str | None = None) -> JsonObject:
         ([OURS, ingress(rule(path()), metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})], {}, []),
     ],
 )
-def test_whose_an_ingress_is(documents: list[JsonObject], said: dict[str, object], keys: list[str]) -> None:
+def test_whose_an_ingress_is(documents: list[JsonObject], stated: dict[str, object], keys: list[str]) -> None:
     """By class, annotation or default class; only of our controller, or of the class that the stack names."""
-    found = grouped(objects(*documents), settings(**said))
+    found = grouped(objects(*documents), settings(**stated))
     assert [str(key) for key in found] == keys
     assert [ObjectKey.parse(key) for key in keys] == list(found)
 
@@ -75,12 +75,12 @@ def test_ingresses_of_a_class_share_an_address_within_selected_namespaces() -> N
 
 def test_class_of_another_controller_is_not_served_and_reported() -> None:
     """Also where the stack names it."""
-    (told,) = class_notices(objects(OTHERS), IngressSettings("nginx"))
-    assert "IngressClass nginx has the controller k8s.io/ingress-nginx" in told
+    (reported,) = class_notices(objects(OTHERS), IngressSettings("nginx"))
+    assert "IngressClass nginx has the controller k8s.io/ingress-nginx" in reported
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "stated"),
     [
         (ingress(), "spec has neither rules nor defaultBackend; give it one of both"),
         (ingress(rule(path("cart"))), '"cart" isn\'t a path'),
@@ -101,11 +101,11 @@ def test_class_of_another_controller_is_not_served_and_reported() -> None:
         (ingress(rule(path()), tls=[{"secretName": "../etc"}]), 'secretName is "../etc"'),
     ],
 )
-def test_each_unserved_part_of_an_ingress_is_reported(document: JsonObject, said: str) -> None:
+def test_each_unserved_part_of_an_ingress_is_reported(document: JsonObject, stated: str) -> None:
     """One sentence each, with the Ingress."""
-    (told,) = only(document).notices
-    assert told.startswith("demo: Ingress shop/web: ")
-    assert said in told
+    (reported,) = only(document).notices
+    assert reported.startswith("demo: Ingress shop/web: ")
+    assert stated in reported
 
 
 @pytest.mark.parametrize("junk", [None, 1, "x", [], {"rules": 1}, {"rules": [1]}, {"tls": [1]}, {"defaultBackend": 1}])
@@ -128,7 +128,7 @@ OTHER = {"hosts": ["b.test"], "secretName": "cert"}
 
 
 @pytest.mark.parametrize(
-    ("tls", "said", "names"),
+    ("tls", "stated", "names"),
     [
         ([1, OTHER], "spec.tls[0] is 1; give an object", ("b.test",)),
         ([{"hosts": ["a.test"], "secretName": "../etc"}, OTHER], 'secretName is "../etc"', ("b.test",)),
@@ -141,13 +141,13 @@ OTHER = {"hosts": ["b.test"], "secretName": "cert"}
     ],
 )
 def test_invalid_tls_entries_are_refused_and_valid_ones_serve(
-    tls: object, said: str, names: tuple[str, ...] | None
+    tls: object, stated: str, names: tuple[str, ...] | None
 ) -> None:
     """An entry with invalid hosts only doesn't count as one for every name."""
     served = only(ingress(rule(path()), tls=tls), secret())
-    (told,) = served.notices
-    assert told.startswith("demo: Ingress shop/web: spec.tls")
-    assert said in told
+    (reported,) = served.notices
+    assert reported.startswith("demo: Ingress shop/web: spec.tls")
+    assert stated in reported
     assert [chain.names for chain in served.chains.get(443, ())] == ([names] if names else [])
     assert len(plain(served)[0].routes) == 1
 
@@ -157,9 +157,9 @@ def test_reported_mistakes_of_one_ingress_are_limited_and_the_rest_counted() -> 
     bad = [path(f"/a//{number}") for number in range(900)]
     tls = [{"hosts": ["_"] * 1000, "secretName": "cert"} for _ in range(3)]
     served = only(ingress(rule(*bad), tls=tls), ingress(rule(path("b")), name="z"), secret())
-    mine, other = ([told for told in served.notices if f"shop/{name}:" in told] for name in ("web", "z"))
-    assert (len(mine), len(other)) == (MOST_TOLD + 1, 1)
-    assert mine[-1].endswith(f"{1900 - MOST_TOLD} more of its parts aren't served; correct these first")
+    mine, other = ([reported for reported in served.notices if f"shop/{name}:" in reported] for name in ("web", "z"))
+    assert (len(mine), len(other)) == (MAX_LISTED_IN_STATUS + 1, 1)
+    assert mine[-1].endswith(f"{1900 - MAX_LISTED_IN_STATUS} more of its parts aren't served; correct these first")
 
 
 @pytest.mark.parametrize("default", [1, {"service": {"name": "../etc"}}, {"service": {"name": "api", "port": {}}}])
@@ -167,8 +167,8 @@ def test_a_default_backend_that_is_wrong_is_refused_and_rules_serve(default: obj
     """What no rule takes is answered 503, as where a Service is missing, and goes to nobody else."""
     other = ingress(name="z-newer", defaultBackend=backend())
     served = only(ingress(rule(path("/a")), defaultBackend=default), other)
-    told, shadowed = served.notices
-    assert told.startswith("demo: Ingress shop/web: spec.defaultBackend")
+    reported, shadowed = served.notices
+    assert reported.startswith("demo: Ingress shop/web: spec.defaultBackend")
     assert shadowed.startswith("demo: Ingress shop/z-newer: its default backend: the older Ingress shop/web has that")
     actions = [route.action for route in plain(served)[0].routes]
     assert isinstance(actions[0], Forward)
@@ -183,8 +183,10 @@ def test_a_host_without_paths_goes_to_its_own_default() -> None:
     mine = ingress(rule(host="a.test"), defaultBackend=backend(), metadata=newer)
     hosts = {one.domains: one.routes for one in plain(only(older_one, longer, mine))}
     assert [isinstance(route.action, Forward) for route in hosts["a.test",]] == [False, True]
-    taken = only(ingress(rule(path(), host="a.test"), name="old", metadata=older), mine)
-    assert taken.notices == ("demo: Ingress shop/web: a.test/: the older Ingress shop/old has it; remove one of both",)
+    claimed = only(ingress(rule(path(), host="a.test"), name="old", metadata=older), mine)
+    assert claimed.notices == (
+        "demo: Ingress shop/web: a.test/: the older Ingress shop/old has it; remove one of both",
+    )
     assert only(ingress(rule(host="a.test"), rule(path(), host="a.test"), defaultBackend=backend())).notices == ()
 
 
@@ -201,15 +203,15 @@ def test_ports_of_the_stack_and_tls() -> None:
 def test_a_status_has_address_and_ports() -> None:
     """Of each Ingress that could be read."""
     mine = only(ingress(rule(path())), ingress(name="odd"))
-    (told,) = ingress_statuses(mine, [ip_address("127.0.0.9")], [ServicePort(80)], {})
-    assert told.of.key == ("shop", "web")
-    assert told.status == {
+    (reported,) = ingress_statuses(mine, [ip_address("127.0.0.9")], [ServicePort(80)], {})
+    assert reported.of.key == ("shop", "web")
+    assert reported.status == {
         "loadBalancer": {"ingress": [{"ip": "127.0.0.9", "ports": [{"port": 80, "protocol": "TCP"}]}]}
     }
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "stated"),
     [
         (1, "must be a mapping, not 1"),
         ({"klass": "x"}, "no such key; did you mean class?"),
@@ -220,11 +222,11 @@ def test_a_status_has_address_and_ports() -> None:
         ({"address": "host"}, '"host" is no choice; use class, namespace or ingress'),
     ],
 )
-def test_mistakes_in_the_key(value: object, said: str) -> None:
+def test_mistakes_in_the_key(value: object, stated: str) -> None:
     """Each with the remedy."""
     mistakes = Mistakes()
     parse_ingress(mistakes, value)
-    assert said in " ".join(mistakes.sentences)
+    assert stated in " ".join(mistakes.sentences)
 
 
 def test_ingress_key_selects_the_classes_that_are_served() -> None:
@@ -249,7 +251,7 @@ def test_keys_of_different_kinds_with_one_name_differ() -> None:
 def test_an_ingress_status_has_the_ports_that_clients_use() -> None:
     """On an address that all share they may be others than its own."""
     ports = [ServicePort(80, mapped=10080), ServicePort(443, mapped=443)]
-    assert serving_words(["a.test"], [ip_address("127.0.0.1")], ports) == "serves a.test on 10080, 443 at 127.0.0.1"
+    assert serving_text(["a.test"], [ip_address("127.0.0.1")], ports) == "serves a.test on 10080, 443 at 127.0.0.1"
 
 
 def test_a_default_backend_that_an_older_ingress_has_is_told_and_serves_nothing() -> None:
@@ -278,10 +280,8 @@ def test_an_event_names_the_port_for_tls_only_for_hosts_with_a_certificate() -> 
     mixed = ingress(rule(path(), host="d.test"), rule(path("/x"), host="a.test"), name="d")
     bound = only(certified, plain_one, mixed, secret())
     ports = [ServicePort(80), ServicePort(443)]
-    words = {
-        each.meta.key.name: served_in_words(bound, each, [ip_address("127.0.0.1")], ports) for each in bound.ingresses
-    }
-    assert words == {
+    terms = {each.meta.key.name: served_text(bound, each, [ip_address("127.0.0.1")], ports) for each in bound.ingresses}
+    assert terms == {
         "a": "serves a.test on 80, 443 at 127.0.0.1",
         "c": "serves c.test on 80 at 127.0.0.1",
         "d": "serves d.test, a.test on 80 at 127.0.0.1 (a.test also on 443)",

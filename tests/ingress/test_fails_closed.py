@@ -38,14 +38,14 @@ def documents(drawn: Drawn) -> list[JsonObject]:
     """Make Ingresses of which each path has a backend of its own, and these."""
     made: list[JsonObject] = []
     services: list[JsonObject] = []
-    for number, (rules, said) in enumerate(drawn):
+    for number, (rules, stated) in enumerate(drawn):
         entries = []
         for place, (host, paths) in enumerate(rules):
             names = [f"s{number}-{place}-{order}" for order in range(len(paths))]
             listed = [path(value, kind, name) for (value, kind), name in zip(paths, names, strict=True)]
             services += map(service, names)
             entries.append(rule(*listed, host=host))
-        metadata = {"annotations": {f"{PREFIX}{key}": value for key, value in said.items()}}
+        metadata = {"annotations": {f"{PREFIX}{key}": value for key, value in stated.items()}}
         made.append(ingress(*entries, name=f"i{number}", metadata=metadata))
     return [*made, *services]
 
@@ -69,9 +69,9 @@ def test_no_request_gets_past_a_path_that_is_not_understood(drawn: Drawn, data: 
     before = only(*found, annotations=frozenset(Dialect))
     after = only(*broken(found, where, rubbish), annotations=frozenset(Dialect))
     for host in HOSTS:
-        for asked in PATHS:
-            was, is_now = answered(before, host, asked), answered(after, host, asked)
-            assert is_now == was or is_now in {"503", "404"}, (host, asked)
+        for requested in PATHS:
+            was, is_now = answered(before, host, requested), answered(after, host, requested)
+            assert is_now == was or is_now in {"503", "404"}, (host, requested)
 
 
 ODD: dict[str, JsonObject] = {
@@ -118,7 +118,7 @@ def test_an_ingress_with_metadata_that_is_not_understood_does_not_vanish() -> No
 
 def test_hosts_of_an_ingress_for_which_there_is_no_room_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its rules can't be told apart then, so none of their requests goes elsewhere."""
-    monkeypatch.setattr(translation, "MOST_ENTRIES", 8)
+    monkeypatch.setattr(translation, "MAX_ENTRIES", 8)
     many = rule(*(path(f"/p{number}", to="guarded") for number in range(20)), host="a.test")
     one = only(ingress(many, name="z-late"), OPEN, *SERVICES)
     assert (answered(one, "a.test", "/p7"), answered(one, "b.test", "/p7")) == ("503", "open")
@@ -148,14 +148,14 @@ def test_a_refused_ingress_takes_no_request_of_an_older_one_of_another_namespace
     many = deepcopy(late)
     for entry in many["spec"]["rules"]:
         entry["http"]["paths"] *= 50
-    with mock.patch.object(translation, "MOST_ENTRIES", 50):
+    with mock.patch.object(translation, "MAX_ENTRIES", 50):
         too_large = only(first, many, *services)
     for host in HOSTS:
-        for asked in PATHS:
-            if answered(alone, host, asked) == "first" and answered(whole, host, asked) == "first":
-                assert answered(too_large, host, asked) == "first", (host, asked)
-                meant = {answered(before, host, asked), answered(widest, host, asked)}
-                assert "late" in meant or answered(refused, host, asked) == "first", asked
+        for requested in PATHS:
+            if answered(alone, host, requested) == "first" and answered(whole, host, requested) == "first":
+                assert answered(too_large, host, requested) == "first", (host, requested)
+                intended = {answered(before, host, requested), answered(widest, host, requested)}
+                assert "late" in intended or answered(refused, host, requested) == "first", requested
 
 
 _UNCLEAR = ["/((((", "/x((((", "Glob"]
@@ -163,7 +163,7 @@ _UNCLEAR = ["/((((", "/x((((", "Glob"]
 
 def _beginning_with(text: str) -> list[tuple[str, str]]:
     """Return the paths that another type than Exact and Prefix could take for a text, but for all of them."""
-    return [(asked, "Exact") for asked in PATHS if asked.startswith(text) and text != "/"]
+    return [(requested, "Exact") for requested in PATHS if requested.startswith(text) and text != "/"]
 
 
 def _of_namespace(name: str, rules: list[tuple[str, list[tuple[str, str]]]], created: str) -> JsonObject:
@@ -179,4 +179,4 @@ def test_a_refused_path_stops_its_own_namespace_beside_others(unclear: JsonObjec
     late["spec"]["rules"][0]["http"]["paths"].append(unclear)
     first = _of_namespace("first", [("a.test", [("/", "Prefix"), ("/xy", "Exact")])], "2026-01-01T00:00:00Z")
     one = only(first, late, *(service(name, namespace=name) for name in ("first", "late")))
-    assert [answered(one, "a.test", asked) for asked in ("/x/y", "/xy", "/z")] == ["503", "first", "first"]
+    assert [answered(one, "a.test", requested) for requested in ("/x/y", "/xy", "/z")] == ["503", "first", "first"]

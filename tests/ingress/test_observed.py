@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from locallb.gateway.status.observed import ObservedRouteStatus, observed_statuses, told_kind
+from locallb.gateway.status.observed import ObservedRouteStatus, observed_statuses, reported_kind
 from locallb.ingress.kinds import ROUTED_KINDS
 from locallb.model.identities import ObjectKey, ObjectKind
 from tests.gateway.api import DEMO
@@ -40,5 +40,5 @@ def test_ingress_classes_are_not_observed() -> None:
     """Neither is anybody woken for them, nor for Ingresses of a version that isn't read."""
     assert observed_statuses(DEMO, ingress_class(), ROUTED_KINDS) == ()
     assert observed_statuses(DEMO, {**ingress(), "apiVersion": "extensions/v1beta1"}, ROUTED_KINDS) == ()
-    assert (told_kind("IngressClass"), told_kind("Ingress")) == (None, ObjectKind.INGRESS)
+    assert (reported_kind("IngressClass"), reported_kind("Ingress")) == (None, ObjectKind.INGRESS)
     assert observed_statuses(DEMO, ingress(rule(path())), ROUTED_KINDS) == ((KEY, ObservedRouteStatus()),)

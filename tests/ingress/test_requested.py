@@ -44,11 +44,12 @@ def test_later_request_does_not_move_earlier_ingresses() -> None:
     older = asking("", "older")
     one = only(older, asking("fd00::5", "later", 2), address=AddressPer.NAMESPACE)
     assert (one.want.requested, one.want.families) == ((), (Family.IPV4,))
-    (told,) = one.notices
+    (reported,) = one.notices
     assert (
-        "shop/later: local-lb.dev/addresses asks for fd00::5, which only the oldest Ingress of the address may" in told
+        "shop/later: local-lb.dev/addresses asks for fd00::5, which only the oldest Ingress of the address may"
+        in reported
     )
-    assert "shop/older; annotate that one" in told
+    assert "shop/older; annotate that one" in reported
 
 
 def test_oldest_ingress_decides_the_requested_address() -> None:
@@ -60,15 +61,15 @@ def test_oldest_ingress_decides_the_requested_address() -> None:
         address=AddressPer.NAMESPACE,
     )
     assert list(map(str, one.want.requested)) == ["127.0.0.9"]
-    (told,) = one.notices
-    assert told == (
+    (reported,) = one.notices
+    assert reported == (
         "demo: Ingress shop/late: local-lb.dev/addresses asks for 127.0.0.8, and the older Ingress shop/web for"
         " 127.0.0.9, which they have together; ask for the same"
     )
 
 
 @pytest.mark.parametrize(
-    ("text", "per", "said"),
+    ("text", "per", "stated"),
     [
         ("127.0.0.9", AddressPer.CLASS, "isn't heard where all Ingresses of a class have one address"),
         ("localhost", AddressPer.INGRESS, 'is "localhost"; give an IPv4 or IPv6 address'),
@@ -76,9 +77,9 @@ def test_oldest_ingress_decides_the_requested_address() -> None:
         ("127.0.0.8,127.0.0.9", AddressPer.INGRESS, "asks for 127.0.0.8 and 127.0.0.9; ask for one IPv4 address"),
     ],
 )
-def test_refused_address_request_is_reported(text: str, per: AddressPer, said: str) -> None:
+def test_refused_address_request_is_reported(text: str, per: AddressPer, stated: str) -> None:
     """It is served at another address."""
     one = only(asking(text), address=per)
     assert one.want.requested == ()
-    (told,) = one.notices
-    assert said in told
+    (reported,) = one.notices
+    assert stated in reported

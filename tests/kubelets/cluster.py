@@ -59,9 +59,9 @@ class KubeletNode:
         """The networks of its pods."""
         return self.ranges.pods_of(self.number)
 
-    def run(self, *words: str) -> str:
+    def run(self, *terms: str) -> str:
         """Run a command in it."""
-        return docker("exec", self.name, *words)
+        return docker("exec", self.name, *terms)
 
     def log(self, name: str, lines: int = 40) -> str:
         """Return the end of the log of one of its programs."""
@@ -80,8 +80,8 @@ class KubeletNode:
 
 def on_host(script: str) -> None:
     """Change the network of this host, by a container: also who isn't root can, if Docker lets him."""
-    words = ("--network", "host", "--cap-drop", "ALL", "--cap-add", "NET_ADMIN")
-    docker("run", "--rm", *words, NODE_IMAGE, "bash", "-ec", script)
+    terms = ("--network", "host", "--cap-drop", "ALL", "--cap-add", "NET_ADMIN")
+    docker("run", "--rm", *terms, NODE_IMAGE, "bash", "-ec", script)
 
 
 @dataclass
@@ -132,7 +132,7 @@ class Cluster:
             *("--tmpfs", "/tmp", "--tmpfs", "/run", "--volume", "/var"),  # noqa: S108 - the container's own
             *(() if not Path("/dev/kmsg").exists() else ("--device", "/dev/kmsg")),
             *(word for label, value in labels.items() for word in ("--label", f"{label}={value}")),
-            *(word for here, there in mounts.items() for word in ("--volume", f"{here}:{there}:ro")),
+            *(word for here, present in mounts.items() for word in ("--volume", f"{here}:{present}:ro")),
             *(word for path in self.shared for word in ("--volume", f"{path}:{path}")),
             *(NODE_IMAGE, "bash", "/opt/entrypoint.sh"),
         ]
@@ -165,13 +165,13 @@ def _node_object(cluster: str, node: KubeletNode) -> dict[str, Any]:
 def kubelet_cluster(
     images: Path | None = None,
     mode: str = "iptables",
-    beside: Cluster | None = None,
+    sibling: Cluster | None = None,
     roles: Sequence[str] = ROLES,
     shared: Sequence[Path] = (),
 ) -> Iterator[Cluster]:
-    """Run a cluster; `mode` is kube-proxy's. `beside` another one it is on that one's network and has the same pods."""
+    """Run a cluster; `mode` is kube-proxy's. With a `sibling`, it is on that one's network and has the same pods."""
     remove_abandoned()
-    ranges = beside.plane.ranges.after(len(beside.nodes)) if beside else unused()
+    ranges = sibling.plane.ranges.after(len(sibling.nodes)) if sibling else unused()
     name = f"llb-{secrets.token_hex(3)}"
     root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
     with contextlib.ExitStack() as stack:
@@ -179,7 +179,7 @@ def kubelet_cluster(
         lock = stack.enter_context((root / "lock").open("w"))
         fcntl.flock(lock, fcntl.LOCK_EX)
         stack.callback(_remove, root)
-        network = beside.network if beside else _make_network(name, root, ranges)
+        network = sibling.network if sibling else _make_network(name, root, ranges)
         names = tuple(f"{name}-{role}" for role in roles)
         plane = KubeletControlPlane(name, root / "c", ranges.gateways[0], ranges=ranges, nodes=names)
         stack.enter_context(running(plane))
@@ -192,9 +192,9 @@ def kubelet_cluster(
 
 
 def _make_network(name: str, root: Path, ranges: Ranges) -> str:
-    words = [word for node in ranges.nodes for word in ("--subnet", node)]
-    words += [word for gateway in ranges.gateways for word in ("--gateway", gateway)]
-    docker("network", "create", "--ipv6", *words, "--label", f"{OWNER}={root}", name)
+    terms = [word for node in ranges.nodes for word in ("--subnet", node)]
+    terms += [word for gateway in ranges.gateways for word in ("--gateway", gateway)]
+    docker("network", "create", "--ipv6", *terms, "--label", f"{OWNER}={root}", name)
     return name
 
 

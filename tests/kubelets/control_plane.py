@@ -10,7 +10,7 @@ from tests.cluster.build import kubernetes
 from tests.cluster.controlplane import ControlPlane
 from tests.kubelets.node_files import GRACE
 from tests.kubelets.ranges import Ranges
-from tests.traffic.waiting import PATIENCE
+from tests.traffic.waiting import TIMEOUT
 
 
 @dataclass(kw_only=True)
@@ -19,7 +19,7 @@ class KubeletControlPlane(ControlPlane):
 
     ranges: Ranges
     nodes: tuple[str, ...]
-    patience: float = PATIENCE
+    timeout: float = TIMEOUT
     """Nobody takes this API away, but kubelets that begin keep a busy machine from answering."""
 
     @property

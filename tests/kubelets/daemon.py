@@ -9,12 +9,12 @@ class DockerError(Exception):
     """Docker didn't do what it was told, in its own words."""
 
 
-def docker(*words: str, seconds: float = 120) -> str:
+def docker(*terms: str, seconds: float = 120) -> str:
     """Run a command of Docker and return what it prints. Raises DockerError."""
     try:
-        done = subprocess.run(["docker", *words], check=False, capture_output=True, text=True, timeout=seconds)
+        done = subprocess.run(["docker", *terms], check=False, capture_output=True, text=True, timeout=seconds)
     except (FileNotFoundError, subprocess.TimeoutExpired) as error:
-        raise DockerError(f"docker {words[0]}: {error}") from error
+        raise DockerError(f"docker {terms[0]}: {error}") from error
     if done.returncode:
-        raise DockerError(f"docker {words[0]}: {done.stderr.strip()[-2000:]}")
+        raise DockerError(f"docker {terms[0]}: {done.stderr.strip()[-2000:]}")
     return done.stdout.strip()

@@ -73,9 +73,9 @@ class Deployments:
     def _complete(self, name: str) -> bool:
         deployment = self.client.get(DEPLOYMENT, name, namespace=self.namespace)
         wanted, status = deployment["spec"]["replicas"], deployment.get("status") or {}
-        seen = status.get("observedGeneration") == deployment["metadata"]["generation"]
+        observed = status.get("observedGeneration") == deployment["metadata"]["generation"]
         done = [status.get(key, 0) for key in ("replicas", "updatedReplicas", "readyReplicas")] == [wanted] * 3
-        return seen and done and len(self.pods(name)) == wanted
+        return observed and done and len(self.pods(name)) == wanted
 
     def pods(self, name: str) -> Mapping[str, str]:
         """Return the pods of a Deployment, those that end as well, with the Node of each."""

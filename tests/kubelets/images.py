@@ -49,8 +49,8 @@ def make_node_image() -> None:
     try:
         docker("image", "inspect", NODE_IMAGE)
     except DockerError:
-        words = ("-c", f"ENV {_PATH}", "-c", 'ENTRYPOINT ["/usr/bin/tini", "--"]')
-        docker("import", *words, str(make_root_file_system()), NODE_IMAGE, seconds=300)
+        terms = ("-c", f"ENV {_PATH}", "-c", 'ENTRYPOINT ["/usr/bin/tini", "--"]')
+        docker("import", *terms, str(make_root_file_system()), NODE_IMAGE, seconds=300)
 
 
 def make_root_file_system() -> Path:
@@ -66,8 +66,8 @@ def root_file_system(packages: Sequence[str]) -> Path:
             raise FileNotFoundError("mmdebstrap isn't installed (Debian: apt install mmdebstrap)")
         CACHE.mkdir(parents=True, exist_ok=True)
         fresh = made.with_name(f".new-{made.name}")  # mmdebstrap goes by the ending
-        words = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}", "", str(fresh)]
-        subprocess.run([*words, *_package_sources()], check=True, timeout=900)
+        terms = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}", "", str(fresh)]
+        subprocess.run([*terms, *_package_sources()], check=True, timeout=900)
         fresh.rename(made)
     return made
 

@@ -40,9 +40,9 @@ class Replicas:
         archive = directory / "image.tar"
         subprocess.run(["docker", "save", "--output", str(archive), image], check=True, timeout=60 * _MINUTES)
         for name in self.cluster.nodes:
-            words = ["docker", "exec", "--interactive", name, "ctr", "--namespace", "k8s.io", "images", "import", "-"]
+            terms = ["docker", "exec", "--interactive", name, "ctr", "--namespace", "k8s.io", "images", "import", "-"]
             with archive.open("rb") as packed:
-                subprocess.run(words, stdin=packed, check=True, capture_output=True, timeout=60 * _MINUTES)
+                subprocess.run(terms, stdin=packed, check=True, capture_output=True, timeout=60 * _MINUTES)
         archive.unlink()
 
     def apply(self, image: str, envoy: str, directory: Path) -> None:
@@ -54,12 +54,12 @@ class Replicas:
         self.kubectl("apply", "-k", str(overlay))
         self.kubectl("rollout", "status", "deployment/local-lb", f"--timeout={_MINUTES}m")
 
-    def kubectl(self, *words: str) -> str:
+    def kubectl(self, *terms: str) -> str:
         """Run kubectl as the cluster's owner, in the namespace of the pods."""
         owner = f"--kubeconfig={self.cluster.plane.root}/owner.kubeconfig"
-        command = [str(kubernetes("kubectl")), owner, "--namespace=kube-system", *words]
+        command = [str(kubernetes("kubectl")), owner, "--namespace=kube-system", *terms]
         done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60 * _MINUTES)
-        assert done.returncode == 0, f"kubectl {words[0]}: {done.stderr}"
+        assert done.returncode == 0, f"kubectl {terms[0]}: {done.stderr}"
         return done.stdout
 
     def pods(self) -> Mapping[str, str]:
@@ -80,8 +80,8 @@ class Replicas:
         """Kill what runs in a pod, as the kernel does for memory: without a word."""
         with self.cluster.plane.client() as client:
             node = str(client.get(POD, pod, namespace="kube-system")["spec"]["nodeName"])
-        words = ("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL")
-        self.cluster.nodes[node].run(*words, self.pods()[pod])
+        terms = ("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL")
+        self.cluster.nodes[node].run(*terms, self.pods()[pod])
 
     def log(self) -> str:
         """Return what they said last."""
@@ -90,14 +90,14 @@ class Replicas:
     def remove_proxies(self) -> None:
         """Remove the proxies, which outlive the cluster."""
         label = f"label=local-lb.dev/root={self.root}/local-lb"
-        if left := docker("ps", "--all", "--quiet", "--filter", label).split():
-            docker("rm", "--force", *left)
+        if remaining := docker("ps", "--all", "--quiet", "--filter", label).split():
+            docker("rm", "--force", *remaining)
 
     def _overlay(self, image: str, envoy: str) -> Mapping[str, object]:
         """Change what the test can't share with this machine's other users: the directory, addresses, images."""
         documents = yaml.safe_load_all((CHECKOUT / "deploy/in-cluster.yaml").read_text())
-        (told,) = (document["data"][STACK] for document in documents if document["kind"] == "ConfigMap")
-        stack = yaml.safe_load(told)
+        (reported,) = (document["data"][STACK] for document in documents if document["kind"] == "ConfigMap")
+        stack = yaml.safe_load(reported)
         stack["config"] |= {"local-lb:pools": own_pool(), "local-lb:image": envoy}
         places = {"HOME": "", "XDG_STATE_HOME": "", "XDG_DATA_HOME": "", "LOCALLB_LEDGER": "/ledger"}
         variables = [{"name": name, "value": f"{self.root}{below}"} for name, below in places.items()]

@@ -19,7 +19,7 @@ from tests.envoy.log_reading import Reader, reading, was_accepted
 from tests.kubelets.workloads import answer_on
 from tests.traffic.waiting import eventually
 
-PATIENCE = 60
+TIMEOUT = 60
 """Seconds for which a client waits: who gives up earlier says nothing of pods, but of the machine."""
 
 
@@ -32,7 +32,7 @@ class Clients:
 
     def ask(self) -> str:
         """Ask once. Returns the name of the pod that answered, or that of the error."""
-        with closing(http.client.HTTPConnection(self._address, timeout=PATIENCE)) as connection:
+        with closing(http.client.HTTPConnection(self._address, timeout=TIMEOUT)) as connection:
             try:
                 connection.connect()
             except OSError as error:

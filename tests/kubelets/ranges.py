@@ -55,10 +55,10 @@ class Ranges:
 
 def unused() -> Ranges:
     """Choose ranges that no route of this host leads to."""
-    taken = [ipaddress.ip_network(route) for route in _routes()]
+    claimed = [ipaddress.ip_network(route) for route in _routes()]
     while True:
         byte = 100 + secrets.randbelow(150)
-        if not any(ipaddress.ip_network(f"10.{byte}.0.0/16").overlaps(network) for network in taken):
+        if not any(ipaddress.ip_network(f"10.{byte}.0.0/16").overlaps(network) for network in claimed):
             return Ranges(byte)
 
 

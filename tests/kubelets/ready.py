@@ -19,8 +19,8 @@ def make_ready() -> None:
     """Make what isn't there. Raises FileNotFoundError or DockerError with the reason why that can't be."""
     docker("version")
     etcd()
-    with ThreadPoolExecutor(1) as beside:
-        image = beside.submit(make_node_image)
+    with ThreadPoolExecutor(1) as sibling:
+        image = sibling.submit(make_node_image)
         for name in KUBELETS:
             build(name)
         image.result()

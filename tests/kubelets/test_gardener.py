@@ -33,18 +33,18 @@ def seed_entry(cluster: Cluster, name: str = "seed") -> dict[str, object]:
 
 def serves(shoot: Shoot, machine: str, watch: Watch) -> str:
     """Wait until a shoot's Service has an address, at which this machine answers; return it."""
-    eventually(lambda: bool(shoot.served_at()), f"{shoot.name} is told an address\n{watch.told()}")
+    eventually(lambda: bool(shoot.served_at()), f"{shoot.name} is told an address\n{watch.reported()}")
     at = shoot.served_at()
-    eventually(lambda: answer(at) == machine, f"{machine} answers\n{watch.told()}")
+    eventually(lambda: answer(at) == machine, f"{machine} answers\n{watch.reported()}")
     return at
 
 
 def served(client: Client, namespace: str, name: str, port: int, watch: Watch) -> str:
     """Wait until a Service of the seed has an address, at which its pod answers with its name; return it."""
     where = f"{namespace}/{name}"
-    eventually(lambda: bool(entries(client, namespace, name)), f"{where} is told an address\n{watch.told()}")
+    eventually(lambda: bool(entries(client, namespace, name)), f"{where} is told an address\n{watch.reported()}")
     (address,) = entries(client, namespace, name)
-    eventually(lambda: answer(address, port) == name, f"{where} answers\n{watch.told()}")
+    eventually(lambda: answer(address, port) == name, f"{where} answers\n{watch.reported()}")
     return address
 
 
@@ -53,7 +53,7 @@ def test_shoots_are_served_by_their_own_machines(cluster: Cluster, tmp_path: Pat
     with shoots(cluster, tmp_path, "shoot--local--a", "shoot--local--b") as (a, b), stage() as play:
         configure(play, cluster)
         first, other = a.start_machine("worker"), b.start_machine("worker2")
-        ways = {
+        pod_paths = {
             (f"{shoot.address(name)}/32", cluster.node(role).addresses[0])
             for shoot, name, role in ((a, first, "worker"), (b, other, "worker2"))
         }
@@ -61,12 +61,14 @@ def test_shoots_are_served_by_their_own_machines(cluster: Cluster, tmp_path: Pat
         b.serve()
         with watching(play, "--plain") as watch:
             places = [serves(a, first, watch), serves(b, other, watch)]
-            assert {way for way in made(play) if ":" not in way[0]} == ways
+            assert {way for way in made(play) if ":" not in way[0]} == pod_paths
             a.end_machines()
             assert serves(a, a.start_machine("worker2"), watch) == places[0]
             b.hibernate(asleep=True)
             b.end_machines()
-            eventually(lambda: not ways & made(play), f"no route leads to machines that are gone\n{watch.told()}")
+            eventually(
+                lambda: not pod_paths & made(play), f"no route leads to machines that are gone\n{watch.reported()}"
+            )
             b.hibernate(asleep=False)
             assert serves(b, b.start_machine("worker"), watch) == places[1]
         assert play.run("destroy", "--yes").code == 0
@@ -105,14 +107,14 @@ def test_shoots_of_two_seeds_with_the_same_ranges_are_served_each_by_its_own_mac
 ) -> None:
     """One stack: each proxy has the routes to its own shoot's machines and no others, and this host has none."""
     with (
-        kubelet_cluster(beside=cluster, roles=ROLES[:2]) as beside,
+        kubelet_cluster(sibling=cluster, roles=ROLES[:2]) as sibling,
         shoots(cluster, tmp_path / "one", "shoot--local--d") as (one,),
-        shoots(beside, tmp_path / "two", "shoot--local--e") as (two,),
+        shoots(sibling, tmp_path / "two", "shoot--local--e") as (two,),
         stage() as play,
     ):
-        assert cluster.plane.ranges.pods == beside.plane.ranges.pods
+        assert cluster.plane.ranges.pods == sibling.plane.ranges.pods
         play.configure(
-            sources=[seed_entry(cluster), seed_entry(beside, "other")],
+            sources=[seed_entry(cluster), seed_entry(sibling, "other")],
             runtime="docker",
             image=make_image(Containers()),
             network={"publish": cluster.network},

@@ -286,11 +286,11 @@ def test_what_is_harmful_comes_and_goes_beside_requests_of_others(
         for name in tenants[:TENANTS]:
             world.client.create(INGRESS.from_dict(tenant(name)), namespace=name)
         becomes(lambda: address_of(play), watch)
-        eventually(lambda: bool(ingress_address(world, tenants[0])), watch.told())
+        eventually(lambda: bool(ingress_address(world, tenants[0])), watch.reported())
         places = [(address_of(play), f"{name}.test") for name in names]
         places += [(ingress_address(world, tenants[0]), f"{name}.test") for name in tenants[:TENANTS]]
         for at, host in places:
-            eventually(partial(is_served, at, host), f"{host} answers\n{watch.told()}")
+            eventually(partial(is_served, at, host), f"{host} answers\n{watch.reported()}")
         with closing(Traffic(places)) as traffic:
             for attack in ATTACKS:
                 put(world, play, attack)

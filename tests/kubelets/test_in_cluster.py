@@ -28,7 +28,7 @@ pytestmark = [
 ]
 RATE = 200
 """Requests a second, each on a connection of its own."""
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds that each may take on a machine that runs a cluster besides."""
 
 
@@ -53,8 +53,8 @@ def replicas(ready: None, tool: str, image: str, tmp_path: Path) -> Iterator[Rep
 
 def leader(replicas: Replicas, pod: str) -> str:
     """Return who leads, as the status names it in a pod."""
-    (told,) = (line for line in replicas.status(pod).splitlines() if line.startswith("Leader: "))
-    return told.removeprefix("Leader: ")
+    (reported,) = (line for line in replicas.status(pod).splitlines() if line.startswith("Leader: "))
+    return reported.removeprefix("Leader: ")
 
 
 def test_both_replicas_are_killed_in_turn_and_no_request_fails(replicas: Replicas) -> None:
@@ -69,7 +69,7 @@ def test_both_replicas_are_killed_in_turn_and_no_request_fails(replicas: Replica
         pods = sorted(replicas.pods(), key=lambda pod: not first.startswith(pod))
         assert first.startswith(pods[0])
         killed = set[str]()
-        with Load(lambda: answer(at, seconds=PATIENCE), RATE) as load:
+        with Load(lambda: answer(at, seconds=TIMEOUT), RATE) as load:
             for number, (pod, other) in enumerate(zip(pods, reversed(pods), strict=True)):
                 killed.add(leader(replicas, other))
                 replicas.kill(pod)

@@ -157,19 +157,19 @@ def address(world: Workloads, name: str) -> str:
     return next((str(each["ip"]) for each in (status.get("loadBalancer") or {}).get("ingress") or ()), "")
 
 
-def app(place: str, host: str, asked: str = "/", authorities: str = "") -> str | int:
+def app(place: str, host: str, requested: str = "/", authorities: str = "") -> str | int:
     """Return which Deployment answers, or the status."""
     with closing(Client(place, HTTPS if authorities else HTTP, authorities)) as client:
-        answer = client.ask(asked, host)
+        answer = client.ask(requested, host)
         return answer.body.split("-")[0] if answer.status == 200 else answer.status
 
 
 def test_a_table_of_requests(world: Workloads, watch: Watch, authority: Authority) -> None:
     """Hosts, wildcards of one label, paths, default backends, classes, all pods of a Service, certificates by SNI."""
-    eventually(lambda: all(address(world, name) for name in ("paths", "hosts", "rest", "old")), watch.told())
+    eventually(lambda: all(address(world, name) for name in ("paths", "hosts", "rest", "old")), watch.reported())
     place = address(world, "paths")
-    asked = [("old.test", "/"), ("paths.test", "/exact"), ("two.hosts.test", "/"), ("else.test", "/")]
-    eventually(lambda: [app(place, *each) for each in asked] == list(APPS), f"all pods answer\n{watch.told()}")
+    requested = [("old.test", "/"), ("paths.test", "/exact"), ("two.hosts.test", "/"), ("else.test", "/")]
+    eventually(lambda: [app(place, *each) for each in requested] == list(APPS), f"all pods answer\n{watch.reported()}")
     assert [(host, at, app(place, host, at)) for host, at, _ in TABLE] == TABLE
     assert {address(world, name) for name in ("others", "classless")} == {""}
     with closing(Client(place, HTTP)) as client:
@@ -180,5 +180,5 @@ def test_a_table_of_requests(world: Workloads, watch: Watch, authority: Authorit
     assert by_sni == ["web", "wild"]  # each with a certificate for the name, or the client would have gone
     mark = {"metadata": {"annotations": {DEFAULT_ANNOTATION: "true"}}}
     world.client.patch(CLASS, OURS, mark, patch_type=PatchType.MERGE)
-    eventually(lambda: app(place, "classless.test") == "web", f"the default class is served\n{watch.told()}")
-    eventually(lambda: address(world, "classless") == place, f"and told\n{watch.told()}")
+    eventually(lambda: app(place, "classless.test") == "web", f"the default class is served\n{watch.reported()}")
+    eventually(lambda: address(world, "classless") == place, f"and told\n{watch.reported()}")

@@ -40,12 +40,12 @@ def test_a_pod_that_moves(world: Workloads, play: Stage, watch: Watch) -> None:
     world.deploy("web", 1, nodeSelector=world.on("worker"))
     world.expose("web", **LOCAL)
     at = world.address("web")
-    eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.told()}")
+    eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
     with clients(play, at) as asking:
         with Load(asking.ask, RATE) as load:
             world.roll("web", nodeSelector=world.on("worker2"))
             (moved,) = world.pods("web")
-            eventually(lambda: answer(at) == moved, f"{moved} serves\n{watch.told()}")
+            eventually(lambda: answer(at) == moved, f"{moved} serves\n{watch.reported()}")
         check(world, load, asking)
 
 
@@ -55,12 +55,12 @@ def test_rolling_update_loses_no_request(world: Workloads, play: Stage, watch: W
     world.deploy("web", 4)
     world.expose("web")
     at = world.address("web")
-    eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.told()}")
+    eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
     with clients(play, at) as asking:
         with Load(asking.ask, RATE) as load:
             world.roll("web")
             fresh = set(world.pods("web"))
-            eventually(lambda: {answer(at) for _ in range(30)} == fresh, f"all new pods serve\n{watch.told()}")
+            eventually(lambda: {answer(at) for _ in range(30)} == fresh, f"all new pods serve\n{watch.reported()}")
         check(world, load, asking)
 
 

@@ -31,10 +31,10 @@ def to_pods(cluster: Cluster) -> str:
     """List this host's routes to the cluster's pods, whoever made them."""
     families = zip(("-4", "-6"), cluster.plane.ranges.pods, strict=True)
     shown = [("ip", family, "route", "show", "table", "all", "root", pods) for family, pods in families]
-    return "".join(subprocess.run(words, check=True, capture_output=True, text=True).stdout for words in shown)
+    return "".join(subprocess.run(terms, check=True, capture_output=True, text=True).stdout for terms in shown)
 
 
-def ways(cluster: Cluster) -> set[tuple[str, str]]:
+def pod_paths(cluster: Cluster) -> set[tuple[str, str]]:
     """Return the ways to the pods of all Nodes."""
     return {way for node in cluster.nodes.values() for way in zip(node.pod_cidrs, node.addresses, strict=True)}
 
@@ -52,8 +52,8 @@ def test_no_route_is_left_of_a_stack_that_is_removed(world: Workloads, play: Sta
     world.expose("web", **NO_NODE_PORTS)
     with watching(play, "--plain") as watch:
         at = world.address("web")
-        eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.told()}")
-        assert made(play) == ways(world.cluster)
+        eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
+        assert made(play) == pod_paths(world.cluster)
     assert answer(at) in world.pods("web")
     assert play.run("destroy", "--yes").code == 0
     assert to_pods(world.cluster) == ""
@@ -68,8 +68,8 @@ def proxies(play: Stage) -> list[str]:
 @contextmanager
 def two_worlds(cluster: Cluster) -> Iterator[tuple[Workloads, Workloads]]:
     """Return the owners of two clusters on one network, whose pods have the same addresses."""
-    with kubelet_cluster(beside=cluster, roles=ROLES[:2]) as beside, ExitStack() as stack:
-        worlds = [Workloads(plane, straight=True) for plane in (cluster, beside)]
+    with kubelet_cluster(sibling=cluster, roles=ROLES[:2]) as sibling, ExitStack() as stack:
+        worlds = [Workloads(plane, straight=True) for plane in (cluster, sibling)]
         for world in worlds:
             stack.enter_context(world.client)
             stack.callback(world.empty)
@@ -94,8 +94,8 @@ def test_two_clusters_with_the_same_pods_are_both_served_straight_to_them(cluste
         with watching(play, "--plain") as watch:
             for world in worlds:
                 pods, at = set(world.pods("web")), world.address("web")
-                eventually(lambda: {answer(at) for _ in range(20)} == pods, f"its pods answer\n{watch.told()}")  # noqa: B023
-        expected = {frozenset(ways(world.cluster)) for world in worlds}
+                eventually(lambda: {answer(at) for _ in range(20)} == pods, f"its pods answer\n{watch.reported()}")  # noqa: B023
+        expected = {frozenset(pod_paths(world.cluster)) for world in worlds}
         assert {frozenset(made(play, proxy)) for proxy in proxies(play)} == expected
         assert to_pods(cluster) == ""
         assert play.run("destroy", "--yes").code == 0

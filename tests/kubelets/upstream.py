@@ -35,14 +35,14 @@ MINUTES = 60
 _STATES = {"passed": "passed", "skipped": "skipped", "failed": "FAILED", "timedout": "FAILED", "panicked": "FAILED"}
 
 
-def arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--focus", default=FOCUS, help="which of upstream's tests (default: %(default)s)")
     parser.add_argument("--skip", default="", help="which of these not, likewise (default: none)")
     parser.add_argument("--settings", default="{}", help="of the stack, as a mapping (default: %(default)s)")
     parser.add_argument("--keep", default="", help="a directory that is there, for what upstream and the watch said")
-    return parser.parse_args(words)
+    return parser.parse_args(terms)
 
 
 def run(cluster: Cluster, args: argparse.Namespace, directory: Path) -> list[Element]:
@@ -100,7 +100,7 @@ def main() -> None:
             with watching(play, "--plain") as watch:
                 tests = run(cluster, args, directory)
             if args.keep:
-                (directory / "watch.log").write_text(watch.told())
+                (directory / "watch.log").write_text(watch.reported())
         finally:
             on_host("; ".join(f"ip route del local {place} dev lo" for place in places))
     sys.stdout.write("".join(f"{line(element)}\n" for element in sorted(tests, key=line)))

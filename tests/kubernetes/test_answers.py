@@ -144,11 +144,11 @@ def test_any_response_is_parsed_or_raises_answer_error(value: object) -> None:
 def test_lines_are_the_same_however_they_arrive(texts: list[str], sizes: list[int]) -> None:
     """Cut anywhere, also into nothing."""
     written = [text.encode() for text in texts]
-    left, chunks = b"".join(text + b"\n" for text in written), []
+    remaining, chunks = b"".join(text + b"\n" for text in written), []
     for size in sizes:
-        chunks.append(left[:size])
-        left = left[size:]
-    chunks.append(left)
+        chunks.append(remaining[:size])
+        remaining = remaining[size:]
+    chunks.append(remaining)
     assert [line for line in lines(chunks) if line is not None] == written
 
 

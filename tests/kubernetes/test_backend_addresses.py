@@ -96,12 +96,12 @@ def test_nodes_and_endpoints_keep_their_other_addresses(address: str) -> None:
 def test_nothing_but_addresses_is_left_out(addresses: list[Any]) -> None:
     """Objects without such addresses are the very same."""
     parsed = parse_objects(C, [service(), node("a", *map(str, addresses))])
-    kept = with_backends_of_cluster(C, parsed, loopback=False)
-    assert kept.services is parsed.services
-    assert kept.nodes[0].addresses == tuple(
+    retained = with_backends_of_cluster(C, parsed, loopback=False)
+    assert retained.services is parsed.services
+    assert retained.nodes[0].addresses == tuple(
         each for each in parsed.nodes[0].addresses if not refusal(each, loopback=False)
     )
-    assert (kept is parsed) == (kept.nodes[0].addresses == parsed.nodes[0].addresses)
+    assert (retained is parsed) == (retained.nodes[0].addresses == parsed.nodes[0].addresses)
 
 
 @pytest.mark.parametrize("loopback", [False, True])

@@ -20,7 +20,7 @@ from tests.servers import ANSWER_HEAD, dripping
 )
 def test_an_answer_that_drips_ends(begun: bytes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its bytes comes in time; whoever asks may hold the lock of a stack."""
-    monkeypatch.setattr(deadline, "PATIENCE", 0.2)
+    monkeypatch.setattr(deadline, "TIMEOUT", 0.2)
     kubeconfig = tmp_path / "config"
     with dripping(begun) as port:
         kubeconfig.write_text(yaml.safe_dump(_document(f"http://127.0.0.1:{port}")))

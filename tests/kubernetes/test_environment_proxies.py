@@ -25,11 +25,11 @@ NAME = "api.shop.test"
 class _Refusing(BaseHTTPRequestHandler):
     """A proxy that takes note of where it shall connect to, and doesn't."""
 
-    asked: list[str]
+    requested: list[str]
 
     def do_CONNECT(self) -> None:
         """Refuse."""
-        self.asked.append(self.path)
+        self.requested.append(self.path)
         self.send_error(403)
 
     def log_message(self, *_: object) -> None:
@@ -37,16 +37,16 @@ class _Refusing(BaseHTTPRequestHandler):
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+def requested(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Have the environment name a proxy; returns what it was asked for."""
-    asked: list[str] = []
-    server = QuietServer(("127.0.0.1", 0), type("Handler", (_Refusing,), {"asked": asked}))
+    requested: list[str] = []
+    server = QuietServer(("127.0.0.1", 0), type("Handler", (_Refusing,), {"requested": requested}))
     for word in ("http_proxy", "all_proxy", "no_proxy", "NO_PROXY", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.delenv(word, raising=False)
     with in_thread(server):
         for word in ("https_proxy", "HTTPS_PROXY"):
             monkeypatch.setenv(word, f"http://127.0.0.1:{server.server_port}")
-        yield asked
+        yield requested
 
 
 @pytest.fixture
@@ -65,7 +65,7 @@ def api(tmp_path: Path) -> Iterator[tuple[SeedApi, Access]]:
     [NAME, f".{NAME}", "shop.test", ".shop.test", "*.shop.test", "a.test, .shop.test", f"{NAME}:PORT", "*", "0.0.0.0"],
 )
 def test_no_proxy_names_a_server_also_where_it_is_dialled_at_an_address(
-    api: tuple[SeedApi, Access], asked: list[str], monkeypatch: pytest.MonkeyPatch, listed: str
+    api: tuple[SeedApi, Access], requested: list[str], monkeypatch: pytest.MonkeyPatch, listed: str
 ) -> None:
     """By requests and by what is followed: the kubeconfig has the name, which the user knows."""
     seed, access = api
@@ -73,12 +73,12 @@ def test_no_proxy_names_a_server_also_where_it_is_dialled_at_an_address(
     assert Cluster(access).slices() == []
     with closing(Feed(access, "Service")) as feed:
         assert feed.list() == ([], "1")
-    assert (len(seed.asked), asked) == (2, [])
+    assert (len(seed.requested), requested) == (2, [])
 
 
 @pytest.mark.parametrize("listed", ["", "127.0.0.1,localhost", "other.test", "hop.test", "pi.shop.test", f"{NAME}:1"])
 def test_server_not_in_no_proxy_is_reached_through_the_proxy(
-    api: tuple[SeedApi, Access], asked: list[str], monkeypatch: pytest.MonkeyPatch, listed: str
+    api: tuple[SeedApi, Access], requested: list[str], monkeypatch: pytest.MonkeyPatch, listed: str
 ) -> None:
     """Nothing reaches it directly."""
     monkeypatch.setenv("NO_PROXY", listed)
@@ -87,5 +87,5 @@ def test_server_not_in_no_proxy_is_reached_through_the_proxy(
         Cluster(access).slices()
     with closing(Feed(access, "Service")) as feed, pytest.raises(KubeError):
         feed.list()
-    assert seed.asked == []
-    assert asked
+    assert seed.requested == []
+    assert requested

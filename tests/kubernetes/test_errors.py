@@ -21,7 +21,7 @@ from locallb.kubernetes.access.errors import (
 )
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
-from locallb.kubernetes.api.refusals import refused, said
+from locallb.kubernetes.api.refusals import refused, stated
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.servers import QuietServer, in_thread
@@ -70,7 +70,7 @@ def test_no_answer_names_the_encoding_in_which_it_is_read(encoding: str) -> None
     headers = {"Content-Type": f"text/html; charset={encoding}"}
     response = httpx2.Response(404, headers=headers, content=b"caf-dma \\u0041 \xff")
     error = httpx2.HTTPStatusError("", request=httpx2.Request("GET", "http://127.0.0.1"), response=response)
-    assert said(error) == (404, "caf-dma \\u0041 \ufffd")
+    assert stated(error) == (404, "caf-dma \\u0041 \ufffd")
 
 
 @contextmanager

@@ -54,10 +54,10 @@ def test_changed_placement_sends_an_update_event() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 40)), max_size=40))
-def test_no_more_events_than_the_allowance(asked: list[tuple[int, int]]) -> None:
+def test_no_more_events_than_the_allowance(requested: list[tuple[int, int]]) -> None:
     """However they come: a burst, and one more for every five minutes that passed."""
     allowance, now, sent = Allowance(), 0, 0
-    for later, wanted in asked:
+    for later, wanted in requested:
         now += later
         allowed, allowance = spend(allowance, wanted, now)
         assert 0 <= allowed <= wanted
@@ -95,19 +95,19 @@ def test_a_placement_tells_what_serves_and_what_does_not() -> None:
     """One event for what serves, one for each cause of what doesn't, in upstream's words."""
     ports = [{"port": 80, "nodePort": 30080}, {"port": 7, "nodePort": 30007, "protocol": "SCTP"}]
     (placement,) = planned(service(ports=ports), node()).placements
-    told = placement_events(placement)
-    assert [(event.type, event.reason) for event in told] == [("Normal", ENSURED), ("Warning", FAILED)]
-    assert told[0].note == f"serves 80/TCP at {placement.addresses[0]}"
-    assert told[1].note.startswith("ProtocolNotSupported: demo/shop/web port 7/SCTP")
+    reported = placement_events(placement)
+    assert [(event.type, event.reason) for event in reported] == [("Normal", ENSURED), ("Warning", FAILED)]
+    assert reported[0].note == f"serves 80/TCP at {placement.addresses[0]}"
+    assert reported[1].note.startswith("ProtocolNotSupported: demo/shop/web port 7/SCTP")
 
 
 def test_an_event_of_many_ports_names_the_first_and_the_address() -> None:
     """What the API takes as a note would end before the address otherwise."""
     ports = [{"name": f"p{number}", "port": number, "nodePort": 30000 + number} for number in range(1, 601)]
     (placement,) = planned(service(ports=ports), node()).placements
-    (told,) = placement_events(placement)
-    assert told.note.startswith("serves 1/TCP, 2/TCP, ")
-    assert told.note.endswith(f"10/TCP and 590 more at {placement.addresses[0]}")
+    (reported,) = placement_events(placement)
+    assert reported.note.startswith("serves 1/TCP, 2/TCP, ")
+    assert reported.note.endswith(f"10/TCP and 590 more at {placement.addresses[0]}")
 
 
 def test_without_a_node_nothing_serves() -> None:
@@ -128,9 +128,9 @@ def test_a_rejection_is_reported_where_the_service_lives() -> None:
     (rejection,) = planned(service(meta={"uid": "u1"}, loadBalancerIP="1.2.3.4")).rejections
     assert rejection.owner is not None
     assert (rejection.owner.uid, rejection.access) == ("u1", Access("/kubeconfig", ContextName("demo")))
-    (told,) = rejection_events(rejection)
-    assert (told.type, told.reason) == ("Warning", FAILED)
-    assert told.note.startswith("OutOfPool: demo/shop/web asks for 1.2.3.4")
+    (reported,) = rejection_events(rejection)
+    assert (reported.type, reported.reason) == ("Warning", FAILED)
+    assert reported.note.startswith("OutOfPool: demo/shop/web asks for 1.2.3.4")
 
 
 def test_malformed_services_of_others_are_none_of_our_business() -> None:
@@ -161,20 +161,20 @@ def test_a_note_has_as_many_bytes_as_the_api_takes(letter: str, before: int) -> 
     home = Home(letter * LONGEST_WORD, "dev", "/")
     owner = Owner(home, ObjectKey(ClusterName("c"), "n", "web"), Uid("u"))
     body = event_body(Event("Warning", FAILED, text), owner, 1, "now")
-    for key, most in (("note", LONGEST_NOTE), ("reportingInstance", LONGEST_WORD)):
-        told = str(body[key])
-        assert most - len(letter.encode()) < len(told.encode()) <= most
+    for key, maximum in (("note", LONGEST_NOTE), ("reportingInstance", LONGEST_WORD)):
+        reported = str(body[key])
+        assert maximum - len(letter.encode()) < len(reported.encode()) <= maximum
     assert text.startswith(str(body["note"]))
 
 
 @given(st.text(st.characters()), st.integers(0, 40))
-def test_event_messages_are_clipped_at_any_text(text: str, most: int) -> None:
+def test_event_messages_are_clipped_at_any_text(text: str, maximum: int) -> None:
     """Even for half a character, which YAML may have."""
-    cut = shortened(text, most)
-    assert len(cut.encode()) <= most
+    cut = shortened(text, maximum)
+    assert len(cut.encode()) <= maximum
     whole = text.encode(errors="replace").decode()
     assert whole.startswith(cut)
-    assert (cut == whole) is (len(whole.encode()) <= most)
+    assert (cut == whole) is (len(whole.encode()) <= maximum)
 
 
 @pytest.mark.parametrize("name", ["web", "a" * 253, "a" * 220 + "." + "b" * 32, ("a" * 62 + ".") * 4])

@@ -32,7 +32,7 @@ SECRET = "s3cret"  # noqa: S105 - it is none
 @pytest.fixture(autouse=True)
 def strict(monkeypatch: pytest.MonkeyPatch) -> None:
     """Know no token of another test, and have little patience."""
-    monkeypatch.setattr(exec_plugin, "_KNOWN", {})
+    monkeypatch.setattr(exec_plugin, "_SUPPORTED", {})
     monkeypatch.setattr(exec_plugin, "DEADLINE", 1.0)
 
 
@@ -68,7 +68,7 @@ def until(done: Callable[[], bool]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "reported"),
     [
         ("exit 3", "it ended with 3"),
         (f"echo {SECRET}", "what it prints is no ExecCredential with a token"),
@@ -85,9 +85,9 @@ def until(done: Callable[[], bool]) -> None:
         ("cat /dev/zero", "it prints more than 1048576 bytes"),
     ],
 )
-def test_failed_exec_plugin_is_reported_without_its_output(tmp_path: Path, script: str, told: str) -> None:
+def test_failed_exec_plugin_is_reported_without_its_output(tmp_path: Path, script: str, reported: str) -> None:
     """With the command and the context, and nothing of what it printed."""
-    with pytest.raises(KubeError, match=told) as caught:
+    with pytest.raises(KubeError, match=reported) as caught:
         token(plugin(script, tmp_path))
     sentence = str(caught.value)
     assert sentence.startswith(f"the context here of {tmp_path}/config can't be used: its plugin sh gives no token: ")
@@ -183,29 +183,29 @@ def test_a_section_that_is_none_is_reported(section: dict[str, object], tmp_path
 @pytest.fixture
 def api() -> Iterator[tuple[str, list[str]]]:
     """Serve an API without objects, which refuses the token `revoked`; give its URL, and the tokens that it saw."""
-    seen: list[str] = []
+    observed: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         """Answers each request with an empty list."""
 
         def do_GET(self) -> None:
             """Note the token."""
-            seen.append(self.headers.get("Authorization", ""))
+            observed.append(self.headers.get("Authorization", ""))
             body = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
-            answer_json(self, 401 if seen[-1].endswith("revoked") else 200, body)
+            answer_json(self, 401 if observed[-1].endswith("revoked") else 200, body)
 
-        def log_message(self, *_words: object) -> None:
+        def log_message(self, *_terms: object) -> None:
             """Say nothing."""
 
     with in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
-        yield f"http://127.0.0.1:{server.server_port}", seen
+        yield f"http://127.0.0.1:{server.server_port}", observed
 
 
 def test_requests_and_feeds_share_the_token_and_a_refused_one_is_fetched_again(
     api: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One run for both; a token that is new isn't fetched again for being refused."""
-    url, seen = api
+    url, observed = api
     (tmp_path / "answer").write_text(answer("revoked"))
     script = f"cd {tmp_path}; echo x >> runs; cat answer"
     section = {"apiVersion": BETA, "command": "sh", "args": ["-c", script]}
@@ -221,7 +221,7 @@ def test_requests_and_feeds_share_the_token_and_a_refused_one_is_fetched_again(
     assert feed.list() == ([], "1")
     feed.close()
     assert runs(tmp_path) == 2
-    assert seen[-2:] == ["Bearer good"] * 2
+    assert observed[-2:] == ["Bearer good"] * 2
 
 
 def test_a_plugin_that_is_not_there_is_reported(tmp_path: Path) -> None:
@@ -237,12 +237,12 @@ def test_a_token_that_was_fetched_before_is_there_when_something_is_locked(
     api: tuple[str, list[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Signing in tells of no failure and asks no API; contexts without a plugin need none."""
-    url, seen = api
+    url, observed = api
     section = {"apiVersion": BETA, "command": "sh", "args": ["-c", f"echo '{answer('t')}'"]}
     access = written(tmp_path / "config", cluster={"server": url}, user={"exec": section})
     failing = written(tmp_path / "failing", user={"exec": {**section, "args": ["-c", "exit 1"]}})
     sign_in([failing, Access(str(tmp_path / "none"), ContextName("x")), written(tmp_path / "plain"), access])
-    assert seen == []
+    assert observed == []
     monkeypatch.setattr(exec_plugin, "_run", lambda _plugin: pytest.fail("it was asked again"))
     assert Cluster(access).objects() == []
 

@@ -19,11 +19,11 @@ from lightkube.models.meta_v1 import ObjectMeta, Status
 GIVEN = {"clusters": [{"name": "a", "cluster": {}}], "users": [{"name": "a", "user": {}}],
          "contexts": [{"name": "a", "context": {"cluster": "a"}}]}
 LIST = b'{"items": [{}], "metadata": {}}'
-seen = []
-sys.setprofile(lambda frame, event, _: seen.append(frame.f_code.co_name) if event == "call" else None)
+observed = []
+sys.setprofile(lambda frame, event, _: observed.append(frame.f_code.co_name) if event == "call" else None)
 USE
 sys.setprofile(None)
-print(seen.count("get_class_annotations"))
+print(observed.count("get_class_annotations"))
 """
 
 

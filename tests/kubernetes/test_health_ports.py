@@ -43,7 +43,7 @@ def serving() -> Iterator[Serving]:
         yield serve
 
 
-def asked(port: int, *addresses: str) -> set[Family]:
+def requested(port: int, *addresses: str) -> set[Family]:
     """Ask addresses."""
     return set(answering([ip_address(address) for address in addresses], port))
 
@@ -52,17 +52,17 @@ def asked(port: int, *addresses: str) -> set[Family]:
 def test_health_port_of_a_family_is_proven_by_any_answering_node(serving: Serving, answer: bytes) -> None:
     """Healthy or not; other Nodes may refuse, and each family counts separately."""
     port = serving("127.91.0.1", answer)
-    assert asked(port, "127.91.0.2", "127.91.0.1", "::1") == {Family.IPV4}
+    assert requested(port, "127.91.0.2", "127.91.0.1", "::1") == {Family.IPV4}
     serving("::1", OK)
-    assert asked(port, "127.91.0.1", "::1") == {Family.IPV4, Family.IPV6}
+    assert requested(port, "127.91.0.1", "::1") == {Family.IPV4, Family.IPV6}
 
 
 @pytest.mark.parametrize("answer", [OTHER, b"SSH-2.0-x\r\n", b""])
 def test_response_of_another_program_is_no_answer(serving: Serving, answer: bytes) -> None:
     """Another program at that port."""
-    assert asked(serving("127.91.0.3", answer), "127.91.0.3") == set()
+    assert requested(serving("127.91.0.3", answer), "127.91.0.3") == set()
 
 
 def test_cluster_without_nodes_has_no_health_port() -> None:
     """No request is made."""
-    assert asked(1) == set()
+    assert requested(1) == set()

@@ -80,21 +80,23 @@ def test_replicas_that_start_together_write_one_configuration(tmp_path: Path, mo
     assert (written.name, written.read_text(), others) == ("Pulumi.dev.yaml", "config: {}\n", [])
 
 
-@pytest.mark.parametrize("said", ["named", "KUBECONFIG", "home", "no token", "no variable"])
-def test_a_kubeconfig_comes_first_as_kubectl_has_it(account: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+@pytest.mark.parametrize("stated", ["named", "KUBECONFIG", "home", "no token", "no variable"])
+def test_a_kubeconfig_comes_first_as_kubectl_has_it(
+    account: Path, monkeypatch: pytest.MonkeyPatch, stated: str
+) -> None:
     """And what is no pod has none."""
     own, usual = account / "mine", account / "home/.kube/config"
-    if said == "KUBECONFIG":
+    if stated == "KUBECONFIG":
         monkeypatch.setenv("KUBECONFIG", str(own))
-    elif said == "home":
+    elif stated == "home":
         usual.parent.mkdir(parents=True)
         usual.write_text("")
-    elif said == "no token":
+    elif stated == "no token":
         (account / "token").unlink()
-    elif said == "no variable":
+    elif stated == "no variable":
         monkeypatch.delenv("KUBERNETES_SERVICE_HOST")
-    expected = own if said in {"named", "KUBECONFIG"} else usual
-    assert kubeconfig_path(str(own) if said == "named" else "", Path("/project")) == expected
+    expected = own if stated in {"named", "KUBECONFIG"} else usual
+    assert kubeconfig_path(str(own) if stated == "named" else "", Path("/project")) == expected
 
 
 @pytest.mark.parametrize(

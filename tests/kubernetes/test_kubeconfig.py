@@ -73,7 +73,7 @@ def test_the_first_file_of_the_environment_counts(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize(
-    ("text", "context", "fault", "told"),
+    ("text", "context", "fault", "reported"),
     [
         (None, "", KubeconfigError, "can't be read: No such file or directory"),
         ("{", "", KubeconfigError, "isn't a kubeconfig"),
@@ -103,19 +103,19 @@ def test_the_first_file_of_the_environment_counts(tmp_path: Path, monkeypatch: p
     ],
 )
 def test_invalid_kubeconfig_is_reported_by_file(
-    tmp_path: Path, text: str | None, context: str, fault: type[KubeError], told: str
+    tmp_path: Path, text: str | None, context: str, fault: type[KubeError], reported: str
 ) -> None:
     """One sentence that names the file."""
     if text is not None:
         (tmp_path / "config").write_text(text)
-    with pytest.raises(KubeError, match=told) as caught:
+    with pytest.raises(KubeError, match=reported) as caught:
         resolve("config", ContextName(context), tmp_path)
     assert type(caught.value) is fault
     assert str(tmp_path / "config") in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("cluster", "user", "told"),
+    ("cluster", "user", "reported"),
     [
         ({"server": ""}, None, "its server is missing; write a URL"),
         ({"server": "localhost"}, None, "its server is localhost; write a URL"),
@@ -138,11 +138,11 @@ def test_invalid_kubeconfig_is_reported_by_file(
     ],
 )
 def test_unsupported_kubeconfig_fields_are_refused(
-    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any] | None, told: str
+    tmp_path: Path, cluster: dict[str, Any], user: dict[str, Any] | None, reported: str
 ) -> None:
     """Before anything is sent, with the file, the context and the remedy."""
     access = written(tmp_path / "config", cluster=cluster, user=user)
-    with pytest.raises(KubeError, match=told) as caught:
+    with pytest.raises(KubeError, match=reported) as caught:
         Cluster(access)
     assert isinstance(caught.value, KubeconfigError)
     assert f"the context here of {tmp_path}/config can't be used" in str(caught.value)
@@ -224,14 +224,14 @@ def test_clusters_without_requests_are_released(tmp_path: Path) -> None:
     now = 0.0
     clusters = Clusters(lambda: now)
     first, other = written(tmp_path / "one"), written(tmp_path / "two")
-    kept = clusters.at(first)
+    retained = clusters.at(first)
     for now in (300.0, 800.0, 1300.0):  # noqa: B007 - the clock reads it
-        assert clusters.at(first) is kept
+        assert clusters.at(first) is retained
     clusters.at(other)
     for now in (1800.0, 2300.0):  # noqa: B007 - the clock reads it
         clusters.at(other)
-    assert list(clusters._known) == [other]
-    assert clusters.at(first) is not kept
+    assert list(clusters._existing) == [other]
+    assert clusters.at(first) is not retained
 
 
 @pytest.mark.parametrize("way", ["renewed in place", "replaced"])
@@ -296,21 +296,21 @@ def test_stacks_of_manifests_load_no_client() -> None:
 @pytest.mark.parametrize(
     "named", ["tokenFile", "client-key", "client-certificate", "certificate-authority", "proxy-url"]
 )
-@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("sibling", [False, True])
 def test_a_file_of_others_sends_nothing_of_this_user_anywhere(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, *, beside: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, named: str, *, sibling: bool
 ) -> None:
     """A file that it names may be this user's, also by a link beside it; that is refused before anything is read."""
     path, mine = tmp_path / "config", tmp_path / "mine"
-    secret = path.with_name("link") if beside else mine
-    value = "http://127.0.0.1:9" if named == "proxy-url" else secret.name if beside else str(secret)
+    secret = path.with_name("link") if sibling else mine
+    value = "http://127.0.0.1:9" if named == "proxy-url" else secret.name if sibling else str(secret)
     in_cluster = named in {"certificate-authority", "proxy-url"}
     access = written(path, **{"cluster" if in_cluster else "user": {named: value}})
     path.chmod(0o666)
     with pytest.raises(KubeconfigError, match=rf"isn't used, because it has {named}, as other users may write .*chmod"):
         connection(access)
     mine.write_text("t")
-    if beside:
+    if sibling:
         secret.symlink_to(mine)
     monkeypatch.setenv("KUBECONFIG", str(path))
     assert connection(access).beyond

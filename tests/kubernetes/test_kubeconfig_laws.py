@@ -56,7 +56,7 @@ def kubeconfigs(draw: st.DrawFn) -> tuple[str, str]:
     return text, draw(st.sampled_from(names))
 
 
-def said(data: bytes, context: str) -> type[KubeError] | None:
+def stated(data: bytes, context: str) -> type[KubeError] | None:
     """Return what a file with these bytes says of a context; None if it is there."""
     with tempfile.TemporaryDirectory() as directory:
         path = Path(directory) / "config"
@@ -74,9 +74,9 @@ def test_no_beginning_of_a_kubeconfig_says_that_a_context_is_gone(made: tuple[st
     """Whoever rewrites it in place, in whatever order, and wherever a reader looks meanwhile."""
     text, context = made
     whole = text.encode()
-    assert said(whole, context) is None
+    assert stated(whole, context) is None
     cut = data.draw(st.integers(0, len(whole)) | st.sampled_from(list(_line_ends(whole))))
-    assert said(whole[:cut], context) is not NoContextError
+    assert stated(whole[:cut], context) is not NoContextError
 
 
 def _line_ends(text: bytes) -> Iterator[int]:
@@ -91,8 +91,8 @@ def test_context_removed_from_a_complete_kubeconfig_is_gone(made: tuple[str, str
     text, context = made
     document = yaml.safe_load(text)
     document["contexts"] = [entry for entry in document["contexts"] if entry["name"] != context] or None
-    assert said(yaml.safe_dump(document).encode(), context) is NoContextError
-    assert said(json.dumps(document).encode(), context) is NoContextError
+    assert stated(yaml.safe_dump(document).encode(), context) is NoContextError
+    assert stated(json.dumps(document).encode(), context) is NoContextError
 
 
 @pytest.mark.parametrize("text", ["apiVersion: v1\nkind: Config\n", "apiVersion: v1\nkind: Config\npreferences: {}\n"])
@@ -130,4 +130,4 @@ def test_context_of_an_emptied_kubeconfig_is_gone_once_writing_has_ended(
 def test_incomplete_kubeconfig_never_proves_that_a_cluster_is_gone(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long ago it was written."""
     monkeypatch.setattr(kubeconfig_file, "EMPTIED", -1.0)
-    assert said(text.encode(), "here") is KubeconfigError
+    assert stated(text.encode(), "here") is KubeconfigError

@@ -31,28 +31,28 @@ def test_unheld_lease_is_taken_at_once() -> None:
 
 def test_candidates_wait_a_whole_lease_after_the_last_renewal_seen() -> None:
     """However long ago they saw it first: only their own clock counts."""
-    seen = observed(A, LeaseRecord("b", 3, "1"), 100)
-    assert wanted_term(seen, 114.9) is None
-    assert wanted_term(observed(seen, LeaseRecord("b", 3, "1"), 114.9), 115) == 4
-    assert wanted_term(observed(seen, LeaseRecord("b", 3, "2"), 114.9), 115) is None
+    last = observed(A, LeaseRecord("b", 3, "1"), 100)
+    assert wanted_term(last, 114.9) is None
+    assert wanted_term(observed(last, LeaseRecord("b", 3, "1"), 114.9), 115) == 4
+    assert wanted_term(observed(last, LeaseRecord("b", 3, "2"), 114.9), 115) is None
 
 
 def test_a_leader_counts_from_when_it_asked() -> None:
     """An answer that took long shortens the term, and the Lease of others lasts longer in any case."""
-    leader = won(A, LeaseRecord("a", 0, "1"), asked=10, now=14)
+    leader = won(A, LeaseRecord("a", 0, "1"), requested=10, now=14)
     assert leader.term == Term(0, 20)
     assert (leader.leads(19.9), leader.leads(20)) == (True, False)
 
 
 def test_a_leader_that_was_slow_renews_its_own_term() -> None:
     """Nobody else led meanwhile, so it is the same term."""
-    late = won(A, LeaseRecord("a", 3, "1"), asked=10, now=10)
+    late = won(A, LeaseRecord("a", 3, "1"), requested=10, now=10)
     assert wanted_term(late, 1000, least=9) == 3
 
 
 def test_leader_that_sees_another_holder_stops_leading() -> None:
     """At once, however long its own term would last."""
-    leader = won(A, LeaseRecord("a", 0, "1"), asked=10, now=10)
+    leader = won(A, LeaseRecord("a", 0, "1"), requested=10, now=10)
     assert not observed(leader, LeaseRecord("b", 1, "2"), 11).leads(11)
     assert not observed(leader, None, 11).leads(11)
 
@@ -98,42 +98,45 @@ class Trial:
     def __init__(self, clocks: list[float]) -> None:
         self.api, self.now, self.clocks = Api(), 0.0, clocks
         self.those = [Candidate(str(number)) for number in range(len(clocks))]
-        self.asked: dict[int, tuple[LeaseRecord | None, float]] = {}
+        self.requested: dict[int, tuple[LeaseRecord | None, float]] = {}
         self.recorded, self.led = -1, dict[int, str]()
 
-    def read(self, who: int, mine: float) -> None:
+    def read(self, party: int, mine: float) -> None:
         """See the Lease."""
-        self.those[who] = observed(self.those[who], self.api.lease, mine)
+        self.those[party] = observed(self.those[party], self.api.lease, mine)
 
-    def write(self, who: int, mine: float) -> None:
+    def write(self, party: int, mine: float) -> None:
         """Ask for what may be asked for; the answer comes later, or never."""
-        candidate = self.those[who]
+        candidate = self.those[party]
         if (term := wanted_term(candidate, mine, self.recorded + 1)) is not None:
-            self.asked[who] = (self.api.write(LeaseRecord(candidate.identity, term, ""), candidate.seen), mine)
+            self.requested[party] = (
+                self.api.write(LeaseRecord(candidate.identity, term, ""), candidate.observed),
+                mine,
+            )
 
-    def answer(self, who: int, mine: float) -> None:
+    def answer(self, party: int, mine: float) -> None:
         """Get the answer."""
-        record, asked = self.asked.pop(who, (None, 0.0))
+        record, requested = self.requested.pop(party, (None, 0.0))
         if record is not None:
-            self.those[who] = won(self.those[who], record, asked, mine)
+            self.those[party] = won(self.those[party], record, requested, mine)
 
-    def lose(self, who: int, _mine: float) -> None:
+    def lose(self, party: int, _mine: float) -> None:
         """Get no answer."""
-        self.asked.pop(who, None)
+        self.requested.pop(party, None)
 
-    def give_up(self, who: int, mine: float) -> None:
+    def give_up(self, party: int, mine: float) -> None:
         """Leave the Lease to others."""
-        candidate = self.those[who]
+        candidate = self.those[party]
         if (
             candidate.leads(mine)
-            and candidate.seen
-            and self.api.write(replace(candidate.seen, holder=""), candidate.seen)
+            and candidate.observed
+            and self.api.write(replace(candidate.observed, holder=""), candidate.observed)
         ):
-            self.those[who] = observed(candidate, None, mine)
+            self.those[party] = observed(candidate, None, mine)
 
-    def delete(self, _who: int, _mine: float) -> None:
+    def delete(self, _sources: int, _mine: float) -> None:
         """Let somebody delete the Lease while nobody leads."""
-        if not self.asked and not self.leaders():
+        if not self.requested and not self.leaders():
             self.api.lease = None
 
     def leaders(self) -> list[Candidate]:
@@ -160,7 +163,7 @@ class Trial:
 def test_never_two_leaders_and_terms_only_grow(steps: list[tuple[int, str, float]], clocks: list[float]) -> None:
     """Each reads, writes and gets its answer at any time, or never."""
     trial = Trial(clocks)
-    for who, deed, passed in steps:
+    for party, deed, passed in steps:
         trial.now += passed
-        getattr(trial, deed)(who, trial.now + clocks[who])
+        getattr(trial, deed)(party, trial.now + clocks[party])
         trial.check()

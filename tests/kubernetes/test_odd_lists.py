@@ -54,10 +54,10 @@ def test_a_list_that_goes_round_in_circles_is_reported_to_commands_as_well(
     )
     cluster = Cluster(access)
     for _ in range(2):
-        before = len(answers.asked)
+        before = len(answers.requested)
         with pytest.raises(KubeError, match="turns no page"):
             cluster.objects()
-        assert len(answers.asked) == before + 1 + len(tokens)
+        assert len(answers.requested) == before + 1 + len(tokens)
 
 
 def test_a_page_that_is_asked_for_with_another_credential_is_no_circle() -> None:
@@ -70,15 +70,15 @@ def test_a_page_that_is_asked_for_with_another_credential_is_no_circle() -> None
                 yield request
 
     answers = iter((401, 200, 200))
-    asked = httpx2.Client(
+    requested = httpx2.Client(
         auth=Renewing(),
         transport=httpx2.MockTransport(lambda _request: httpx2.Response(next(answers))),
-        event_hooks={"request": [PageGuard().look]},
+        event_hooks={"request": [PageGuard().inspect]},
     )
     page = "https://api.invalid/api/v1/services?limit=500&continue=x"
-    assert asked.get(page).status_code == httpx2.codes.OK
+    assert requested.get(page).status_code == httpx2.codes.OK
     with pytest.raises(AnswerError, match="turns no page"):
-        asked.get(page)
+        requested.get(page)
 
 
 def odd_page(token: str) -> bytes:

@@ -235,10 +235,10 @@ def test_the_order_of_the_objects_doesnt_matter(shuffler: random.Random) -> None
 
 def test_unknown_local_lb_annotation_is_reported() -> None:
     """Misspelt, it would have no effect without a word; the Service is served all the same."""
-    said = parsed(service(meta={"annotations": {"local-lb.dev/address": "127.77.0.5", "other.dev/address": "x"}}))
-    (notice,) = said.notices
+    stated = parsed(service(meta={"annotations": {"local-lb.dev/address": "127.77.0.5", "other.dev/address": "x"}}))
+    (notice,) = stated.notices
     assert notice.startswith("demo/shop/web: the annotation local-lb.dev/address is unknown; use local-lb.dev/")
-    assert len(said.services) == 1
+    assert len(stated.services) == 1
 
 
 SAME_AGAIN = [
@@ -260,7 +260,7 @@ SAME_AGAIN = [
 @example([[0, 5], [5, 5]])
 def test_the_very_same_objects_are_understood_as_before(history: list[list[int]]) -> None:
     """Whatever came and went between, and also where one object stands there twice."""
-    known = ParseMemory()
+    existing = ParseMemory()
     for numbers in history:
         objects = [SAME_AGAIN[number] for number in numbers]
-        assert parse_objects(DEMO, objects, known) == parse_objects(DEMO, objects)
+        assert parse_objects(DEMO, objects, existing) == parse_objects(DEMO, objects)

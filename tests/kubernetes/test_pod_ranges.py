@@ -65,7 +65,7 @@ def test_pod_ranges_of_a_cni_replace_those_of_nodes(objects: tuple[Any, ...], ex
 
 
 @pytest.mark.parametrize(
-    ("odd", "told"),
+    ("odd", "reported"),
     [
         (with_cidrs("n", podCIDR="10.0.0.0"), None),
         (with_cidrs("n", podCIDR="10.0.0.0/33"), 'Node n: spec.podCIDR is "10.0.0.0/33" and is left out'),
@@ -75,12 +75,12 @@ def test_pod_ranges_of_a_cni_replace_those_of_nodes(objects: tuple[Any, ...], ex
         (cilium("n", [], {"a": 1}), "CiliumNode n: spec.ipam.podCIDRs[1] is an object of 1 field and is left out"),
     ],
 )
-def test_an_odd_range_is_reported_and_its_node_stays(odd: JsonObject, told: str | None) -> None:
+def test_an_odd_range_is_reported_and_its_node_stays(odd: JsonObject, reported: str | None) -> None:
     """Its NodePorts serve, whatever became of its pods' range."""
     result = parsed(odd, with_cidrs("m"))
     assert "m" in {one.name for one in result.nodes}
     assert odd["kind"] != "Node" or "n" in {one.name for one in result.nodes}
-    assert [notice.partition(";")[0] for notice in result.notices] == ([f"demo: {told}"] if told else [])
+    assert [notice.partition(";")[0] for notice in result.notices] == ([f"demo: {reported}"] if reported else [])
 
 
 VALUES = st.recursive(

@@ -15,7 +15,7 @@ from locallb.model.snapshot import Access
 AT = Access("k", ContextName("c"))
 
 
-def told(version: object, uid: str = "u") -> dict[str, Any]:
+def reported(version: object, uid: str = "u") -> dict[str, Any]:
     """Make an object of a version."""
     return {"metadata": {"resourceVersion": version, "uid": uid}}
 
@@ -25,31 +25,31 @@ def test_newest_resource_version_wins_in_any_order(versions: list[int]) -> None:
     """The answer to a patch may come after the watch told what somebody wrote over it."""
     recent = Recent()
     for version in versions:
-        recent.note(AT, "n", "web", told(str(version)))
-    assert recent.find(AT, "n", "web") == told(str(max(versions)))
+        recent.note(AT, "n", "web", reported(str(version)))
+    assert recent.find(AT, "n", "web") == reported(str(max(versions)))
 
 
-@pytest.mark.parametrize("odd", [told("v1"), told(None), told(""), {"metadata": "x"}, {}])
+@pytest.mark.parametrize("odd", [reported("v1"), reported(None), reported(""), {"metadata": "x"}, {}])
 def test_incomparable_versions_use_the_last_received(odd: dict[str, Any]) -> None:
     """Whatever an odd server says, nothing raises."""
     recent = Recent()
-    for item in (told("7"), odd, told("5")):
+    for item in (reported("7"), odd, reported("5")):
         recent.note(AT, "n", "web", item)
-    assert recent.find(AT, "n", "web") == told("5")
+    assert recent.find(AT, "n", "web") == reported("5")
 
 
 def test_forgotten_object_accepts_older_versions() -> None:
     """A server that was restored counts from an earlier version on."""
     recent = Recent()
-    recent.note(AT, "n", "web", told("9"))
+    recent.note(AT, "n", "web", reported("9"))
     recent.forget(AT)
-    recent.note(AT, "n", "web", told("3"))
-    assert recent.find(AT, "n", "web") == told("3")
+    recent.note(AT, "n", "web", reported("3"))
+    assert recent.find(AT, "n", "web") == reported("3")
 
 
 def test_object_with_another_uid_counts_whatever_its_version() -> None:
     """A cluster that was made again under the same kubeconfig begins to count again."""
     recent = Recent()
-    recent.note(AT, "n", "web", told("900"))
-    recent.note(AT, "n", "web", told("3", "another"))
-    assert recent.find(AT, "n", "web") == told("3", "another")
+    recent.note(AT, "n", "web", reported("900"))
+    recent.note(AT, "n", "web", reported("3", "another"))
+    assert recent.find(AT, "n", "web") == reported("3", "another")

@@ -17,14 +17,14 @@ from tests.servers import QuietServer, in_thread
 @pytest.mark.parametrize("code", [301, 302, 304, 307])
 def test_a_redirect_is_one_sentence_with_its_place_and_without_its_secrets(tmp_path: Path, code: int) -> None:
     """Nobody follows it: credentials are for one server."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         """Leads elsewhere."""
 
         def do_GET(self) -> None:
             """Answer."""
-            asked.append(self.path)
+            requested.append(self.path)
             self.send_response(code)
             self.send_header("Location", "https://user:hush-hush@login.example/sign-in?token=hush-hush")
             self.send_header("Content-Length", "0")
@@ -41,8 +41,8 @@ def test_a_redirect_is_one_sentence_with_its_place_and_without_its_secrets(tmp_p
         )
         with pytest.raises(UnreachableError) as caught:
             Cluster(Access(str(file), ContextName("x"))).objects()
-    told = str(caught.value)
-    assert f"it leads to https://xxxxx@login.example/sign-in?xxxxx ({code})" in told
-    assert "hush-hush" not in told
-    assert "JSON" not in told
-    assert len(asked) == 1
+    reported = str(caught.value)
+    assert f"it leads to https://xxxxx@login.example/sign-in?xxxxx ({code})" in reported
+    assert "hush-hush" not in reported
+    assert "JSON" not in reported
+    assert len(requested) == 1

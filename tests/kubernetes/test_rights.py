@@ -118,9 +118,9 @@ def test_the_manifest_for_nodes_that_are_pods_gives_the_least_rights() -> None:
     """To list pods, and whether the namespace is there; in that one alone."""
     found = documents("rbac-machines.yaml")
     namespace = found["Role"]["metadata"]["namespace"]
-    pods, there = found["Role"]["rules"]
+    pods, present = found["Role"]["rules"]
     assert (pods["resources"], pods["verbs"]) == (["pods"], ["list"])
-    assert (there["resources"], there["verbs"], there["resourceNames"]) == (["namespaces"], ["get"], [namespace])
+    assert (present["resources"], present["verbs"], present["resourceNames"]) == (["namespaces"], ["get"], [namespace])
     assert found["RoleBinding"]["metadata"] == found["Role"]["metadata"]
     assert found["RoleBinding"]["roleRef"]["kind"] == "Role"
 

@@ -36,30 +36,30 @@ def access(directory: Path, port: int) -> Access:
 @pytest.fixture
 def refusing() -> Iterator[tuple[int, list[str]]]:
     """Run a server that can't answer just now; gives its port and what it was asked."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            asked.append(self.path)
+            requested.append(self.path)
             self.send_response(503)
             self.send_header("Retry-After", "3600")
             self.send_header("Content-Type", "text/plain")
             self.send_header("Content-Length", "0")
             self.end_headers()
 
-        def log_message(self, *_words: object) -> None:
+        def log_message(self, *_terms: object) -> None:
             """Say nothing."""
 
     with in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
-        yield server.server_port, asked
+        yield server.server_port, requested
 
 
 def test_an_event_that_is_refused_is_not_tried_again(tmp_path: Path, refusing: tuple[int, list[str]]) -> None:
     """Whatever the API wishes about another attempt."""
-    port, asked = refusing
+    port, requested = refusing
     with pytest.raises(KubeError, match="503"):
         Cluster(access(tmp_path, port)).create_event("n", BODY)
-    assert asked == ["/apis/events.k8s.io/v1/namespaces/n/events?fieldManager=local-lb"]
+    assert requested == ["/apis/events.k8s.io/v1/namespaces/n/events?fieldManager=local-lb"]
 
 
 def test_an_api_that_hangs_holds_up_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

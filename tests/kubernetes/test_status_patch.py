@@ -72,18 +72,18 @@ def test_entries_and_conditions_of_others_stay() -> None:
         },
     }
     after = live(ingress=[ENTRY, THEIRS], conditions=patch["status"]["conditions"])
-    gone = publishing(after, ["127.77.0.5"], NOTHING, NOW)
-    assert gone is not None
-    assert gone["status"] == {"loadBalancer": {"ingress": [THEIRS]}, "conditions": [OTHER]}
+    removed = publishing(after, ["127.77.0.5"], NOTHING, NOW)
+    assert removed is not None
+    assert removed["status"] == {"loadBalancer": {"ingress": [THEIRS]}, "conditions": [OTHER]}
 
 
 @pytest.mark.parametrize(
-    ("said", "wanted"),
+    ("stated", "wanted"),
     [(live(), NOTHING), (live(ingress=[ENTRY], conditions=[{**FINE, "lastTransitionTime": THEN}]), TOLD)],
 )
-def test_equal_status_needs_no_patch(said: dict[str, Any], wanted: Published) -> None:
+def test_equal_status_needs_no_patch(stated: dict[str, Any], wanted: Published) -> None:
     """The same entries and conditions: no patch, whatever the time is."""
-    assert publishing(said, (), wanted, NOW) is None
+    assert publishing(stated, (), wanted, NOW) is None
 
 
 def test_a_condition_is_dated_by_its_last_transition() -> None:
@@ -129,10 +129,10 @@ conditions = st.lists(
     max_size=2,
     unique_by=lambda condition: condition["type"],
 )
-lives = st.builds(lambda ingress, said: live(ingress=ingress, conditions=said), entries, conditions)
+lives = st.builds(lambda ingress, stated: live(ingress=ingress, conditions=stated), entries, conditions)
 wishes = st.builds(
-    lambda modes, port, said: Published(
-        tuple(Ingress(ip, mode, tuple(port)) for ip, mode in modes.items()), TOLD.conditions if said else ()
+    lambda modes, port, stated: Published(
+        tuple(Ingress(ip, mode, tuple(port)) for ip, mode in modes.items()), TOLD.conditions if stated else ()
     ),
     st.dictionaries(st.sampled_from(["127.77.0.5", "127.77.0.6"]), st.sampled_from(["VIP", "Proxy"])),
     st.lists(
@@ -168,9 +168,9 @@ rubbish = st.recursive(
 
 
 @given(rubbish, rubbish, rubbish, rubbish)
-def test_any_status_can_be_compared(metadata: Any, ingress: Any, said: Any, status: Any) -> None:  # noqa: ANN401 - anything
+def test_any_status_can_be_compared(metadata: Any, ingress: Any, stated: Any, status: Any) -> None:  # noqa: ANN401 - anything
     """What makes no sense says nothing."""
-    whole = {"metadata": metadata, "status": {"loadBalancer": {"ingress": ingress}, "conditions": said}}
+    whole = {"metadata": metadata, "status": {"loadBalancer": {"ingress": ingress}, "conditions": stated}}
     partly = {"metadata": {"finalizers": metadata}, "status": {"loadBalancer": ingress}}
     for answer in (whole, partly, {"status": status}, {}):
         assert isinstance(differences(observed_status(answer), (), TOLD), tuple)
@@ -179,8 +179,8 @@ def test_any_status_can_be_compared(metadata: Any, ingress: Any, said: Any, stat
 
 def test_order_of_foreign_status_entries_is_no_difference() -> None:
     """Whoever always puts its own entry first is no reason to write."""
-    said = live(ingress=[THEIRS, ENTRY], conditions=[{**FINE, "lastTransitionTime": THEN}])
-    assert publishing(said, (), TOLD, NOW) is None
+    stated = live(ingress=[THEIRS, ENTRY], conditions=[{**FINE, "lastTransitionTime": THEN}])
+    assert publishing(stated, (), TOLD, NOW) is None
 
 
 @pytest.mark.parametrize(
@@ -197,26 +197,26 @@ def test_order_of_foreign_status_entries_is_no_difference() -> None:
 )
 def test_changed_fields_of_our_entry_are_named(change: dict[str, Any], name: str) -> None:
     """Each field of it, and nothing else."""
-    said = live(ingress=[{**ENTRY, **change}], conditions=[FINE])
-    assert differences(observed_status(said), (), TOLD) == (name,)
+    stated = live(ingress=[{**ENTRY, **change}], conditions=[FINE])
+    assert differences(observed_status(stated), (), TOLD) == (name,)
 
 
 def test_a_hostname_is_in_the_status_beside_the_address() -> None:
     """In the same entry, which keeps its ipMode; without one the field is absent, and one that was told goes."""
     named = replace(WORD, named=EntryName("shop.test"))
     patch: Any = publishing(live(ingress=[ENTRY], conditions=[FINE]), (), replace(TOLD, ingress=(named,)), NOW)
-    told = {**ENTRY, "hostname": "shop.test"}
-    assert patch["status"]["loadBalancer"]["ingress"] == [told]
-    assert published(live(ingress=[told]), ["127.77.0.5"]).ingress == (named,)
-    back: Any = publishing(live(ingress=[told], conditions=[FINE]), (), TOLD, NOW)
+    reported = {**ENTRY, "hostname": "shop.test"}
+    assert patch["status"]["loadBalancer"]["ingress"] == [reported]
+    assert published(live(ingress=[reported]), ["127.77.0.5"]).ingress == (named,)
+    back: Any = publishing(live(ingress=[reported], conditions=[FINE]), (), TOLD, NOW)
     assert back["status"]["loadBalancer"]["ingress"] == [ENTRY]
 
 
 @pytest.mark.parametrize("field", ["status", "reason", "message"])
 def test_changed_fields_of_our_condition_are_named(field: str) -> None:
     """Each field of it, and nothing else."""
-    said = live(ingress=[ENTRY], conditions=[{**FINE, field: "changed"}])
-    assert differences(observed_status(said), (), TOLD) == ("conditions",)
+    stated = live(ingress=[ENTRY], conditions=[{**FINE, field: "changed"}])
+    assert differences(observed_status(stated), (), TOLD) == ("conditions",)
 
 
 @pytest.mark.parametrize(
@@ -224,25 +224,25 @@ def test_changed_fields_of_our_condition_are_named(field: str) -> None:
 )
 def test_a_service_is_claimed_by_our_finalizer(finalizers: list[str], claimed: bool) -> None:  # noqa: FBT001 - a case
     """As the watch sees it, and as the provider does."""
-    seen = live(finalizers=finalizers)
-    assert observed_status(seen).claimed is claimed
-    assert (claiming(seen) is None) is claimed
-    assert (releasing(seen) is not None) is claimed
+    observed = live(finalizers=finalizers)
+    assert observed_status(observed).claimed is claimed
+    assert (claiming(observed) is None) is claimed
+    assert (releasing(observed) is not None) is claimed
 
 
 def test_changed_error_of_a_port_is_a_difference() -> None:
     """The reason why a port isn't served is written again when it changes."""
-    said = {**ENTRY, "ports": [{**ENTRY_PORT, "error": "example.com/A"}]}
+    stated = {**ENTRY, "ports": [{**ENTRY_PORT, "error": "example.com/A"}]}
     wanted = replace(WORD, ports=(IngressPort(80, "TCP", "example.com/B"),))
-    assert differences(observed_status(live(ingress=[said])), (), Published((wanted,))) == ("ports",)
+    assert differences(observed_status(live(ingress=[stated])), (), Published((wanted,))) == ("ports",)
 
 
 def test_a_service_is_known_by_its_uid_and_its_end_by_the_date() -> None:
     """The same name with another uid is another Service."""
-    seen: Any = {"metadata": {"uid": "u1"}}
-    assert is_it(seen, Uid("u1"))
-    assert not is_it(seen, Uid("u2"))
-    assert not is_deleted(seen)
+    observed: Any = {"metadata": {"uid": "u1"}}
+    assert is_it(observed, Uid("u1"))
+    assert not is_it(observed, Uid("u2"))
+    assert not is_deleted(observed)
     assert is_deleted({"metadata": {"deletionTimestamp": NOW}})
 
 
@@ -253,10 +253,10 @@ def test_where_ports_are_found_is_said_by_an_annotation_as_well() -> None:
     wanted = Published((WORD,), (*TOLD.conditions, mapping))
     patch: Any = publishing(live(ingress=[ENTRY], conditions=[FINE]), (), wanted, NOW)
     assert patch["metadata"]["annotations"] == {PORTS_ANNOTATION: at}
-    said = live(ingress=[ENTRY], conditions=[FINE, asdict(mapping)])
-    assert differences(observed_status(said), (), wanted) == ("annotation",)
-    said["metadata"]["annotations"] = {PORTS_ANNOTATION: at, "theirs": "stays"}
-    assert publishing(said, (), wanted, NOW) is None
-    back: Any = publishing(said, ["127.77.0.5"], NOTHING, NOW)
+    stated = live(ingress=[ENTRY], conditions=[FINE, asdict(mapping)])
+    assert differences(observed_status(stated), (), wanted) == ("annotation",)
+    stated["metadata"]["annotations"] = {PORTS_ANNOTATION: at, "theirs": "stays"}
+    assert publishing(stated, (), wanted, NOW) is None
+    back: Any = publishing(stated, ["127.77.0.5"], NOTHING, NOW)
     assert back["metadata"]["annotations"] == {PORTS_ANNOTATION: None}
     assert "annotations" not in cast("Any", publishing(live(ingress=[ENTRY]), (), TOLD, NOW))["metadata"]

@@ -35,7 +35,7 @@ class Made:
         """Make them."""
         self.contexts = TlsContexts(lambda: self.now)
 
-    def make(self, *_args: object, **_words: object) -> ssl.SSLContext:
+    def make(self, *_args: object, **_terms: object) -> ssl.SSLContext:
         """Make one, in the place of the client's."""
         self.count += 1
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
@@ -156,7 +156,7 @@ def test_a_certificate_for_another_name_is_refused(api: tuple[SeedApi, Authority
         Cluster(access).slices()
     with pytest.raises(KubeError, match="certificate"):
         Feed(access, "Service").list()
-    assert seed.asked == []
+    assert seed.requested == []
 
 
 def _cluster(seed: SeedApi, authority: Authority, name: str) -> dict[str, Any]:

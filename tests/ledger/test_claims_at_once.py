@@ -42,15 +42,15 @@ wanted = st.builds(ClaimRequest, addresses, owners, st.sampled_from(["", "key", 
 
 def one_by_one(ledger: Ledger, claims: list[ClaimRequest]) -> list[str]:
     """Claim, and return why what fails does."""
-    said = []
+    stated = []
     for claim in claims:
         try:
             ledger.claim(claim.address, claim.owner, claim.sharing, claim.ports)
         except LedgerError as error:
-            said.append(str(error))
+            stated.append(str(error))
         else:
-            said.append("")
-    return said
+            stated.append("")
+    return stated
 
 
 def contents(ledger: Ledger) -> dict[str, str]:
@@ -66,9 +66,9 @@ def test_claims_at_once_are_those_made_one_by_one(before: list[ClaimRequest], no
         single, joined = Ledger(Path(directory) / "single"), Ledger(Path(directory) / "joined")
         for ledger in (single, joined):
             one_by_one(ledger, before)
-        said = one_by_one(single, now)
+        stated = one_by_one(single, now)
         answers = [str(problem or "").replace("/joined/", "/single/") for problem in joined.claim_all(now)]
-        assert answers == said
+        assert answers == stated
         assert bool(now or before) == joined.directory.exists() or not now
         assert not single.directory.exists() or contents(joined) == contents(single)
 
@@ -79,9 +79,9 @@ def test_port_claims_of_one_address_read_each_file_a_constant_number_of_times(
     """Each claim read by all others would be millions of files for a thousand Services at 127.0.0.1."""
     read = list[Path]()
 
-    def counted(path: Path, most: int) -> files.SharedFile | None:
+    def counted(path: Path, maximum: int) -> files.SharedFile | None:
         read.append(path)
-        return find_shared(path, most)
+        return find_shared(path, maximum)
 
     find_shared = files.find_shared
     monkeypatch.setattr(files, "find_shared", counted)
@@ -124,7 +124,7 @@ def test_port_change_is_undone_when_another_owner_claims_the_port_meanwhile(
 )
 def test_half_done_claim_blocks_only_its_own_ports(tmp_path: Path, text: str, *, hinders: bool) -> None:
     """Of another user who was killed meanwhile: only for a minute, but all Services are at that address."""
-    files.write_beside(tmp_path / entry_name(LOCALHOST, owner("other")), text)
+    files.write_sibling(tmp_path / entry_name(LOCALHOST, owner("other")), text)
     wanted = ClaimRequest(LOCALHOST, owner("web"), ports=(MappedPort(80, Protocol.TCP, 1),))
     assert [type(problem) for problem in publish(ClaimFiles(tmp_path), [wanted]).values()] == [ContendedError] * hinders
 
@@ -159,7 +159,7 @@ from locallb.ledger.ledger import Ledger
 from locallb.ledger.publishing import ClaimRequest
 from tests.ledger.test_ledger import owner
 
-lock.PATIENCE = 0.05
+lock.TIMEOUT = 0.05
 directory, signal, at = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 calls = 0
 
@@ -211,8 +211,8 @@ def test_a_writer_of_several_stopped_anywhere_while_another_claims_leaves_one_ho
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of each address, although the lock is in its hand, and although it goes on when the other is through."""
-    monkeypatch.setattr(lock, "PATIENCE", 0.05)
-    monkeypatch.setattr("locallb.ledger.ledger.PATIENCE", 0.1)
+    monkeypatch.setattr(lock, "TIMEOUT", 0.05)
+    monkeypatch.setattr("locallb.ledger.ledger.TIMEOUT", 0.1)
     at, stopped = 0, True
     while stopped:
         at += 1
@@ -222,12 +222,12 @@ def test_a_writer_of_several_stopped_anywhere_while_another_claims_leaves_one_ho
             stopped = os.WIFSTOPPED(os.waitpid(writer.pid, os.WUNTRACED)[1])
             if not stopped:
                 break
-            said = one_by_one(ledger, [ClaimRequest(address, owner("other")) for address in ADDRESSES])
+            stated = one_by_one(ledger, [ClaimRequest(address, owner("other")) for address in ADDRESSES])
             writer.send_signal(18)
             assert writer.stdout
             won = [word == "1" for word in writer.stdout.readline().split()]
-        for address, mine, problem in zip(ADDRESSES, won, said, strict=True):
-            holders = {who for who in ("stopped", "other") if ledger.holds(address, owner(who))}
+        for address, mine, problem in zip(ADDRESSES, won, stated, strict=True):
+            holders = {party for party in ("stopped", "other") if ledger.holds(address, owner(party))}
             assert {name for name, has in (("stopped", mine), ("other", not problem)) if has} <= holders
             assert len(holders) <= 1, f"{address} after a stop before call {at}"
     assert at > 20
@@ -237,6 +237,6 @@ def test_concurrent_threads_leave_each_address_one_holder(tmp_path: Path) -> Non
     """All claim all addresses at once."""
     claims = [ClaimRequest(address, owner(f"s{n}")) for n in range(6) for address in ADDRESSES]
     with ThreadPoolExecutor(len(claims)) as pool:
-        said = list(pool.map(lambda claim: one_by_one(Ledger(tmp_path), [claim])[0], claims))
-    assert said.count("") == len(ADDRESSES)
+        stated = list(pool.map(lambda claim: one_by_one(Ledger(tmp_path), [claim])[0], claims))
+    assert stated.count("") == len(ADDRESSES)
     assert sorted(claim.address.version for claim in Ledger(tmp_path).claims()) == [4, 4, 6]

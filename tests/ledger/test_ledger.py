@@ -119,7 +119,7 @@ def test_a_damaged_claim_is_somebodys_and_stays(ledger: Ledger, content: str) ->
     path.write_text(content)
     assert holders(ledger) == [(ADDRESS, UNKNOWN)]
     assert f"{path} holds it, but it" in ledger.problems()[0]
-    for attempt in (ledger.claim, lambda address, who: ledger.reown(address, who, owner("web", uid="u2"))):
+    for attempt in (ledger.claim, lambda address, party: ledger.reown(address, party, owner("web", uid="u2"))):
         with pytest.raises(LedgerError, match=r"127\.77\.0\.5 can't be claimed: .*remove the file if nobody uses"):
             attempt(ADDRESS, owner("web"))
     ledger.release(ADDRESS, owner("web"))
@@ -233,7 +233,7 @@ def test_a_writer_killed_anywhere_leaves_all_or_nothing(deed: str, tmp_path: Pat
     web, new = owner("web"), owner("web", uid="u2")
     before = () if deed == "claim" else (web,)
     after = {"claim": (web,), "release": (), "reown": (new,)}[deed]
-    again: Callable[[Ledger], None] = {
+    retry: Callable[[Ledger], None] = {
         "claim": lambda ledger: ledger.claim(ADDRESS, web),
         "release": lambda ledger: ledger.release(ADDRESS, web),
         "reown": lambda ledger: ledger.reown(ADDRESS, web, new),
@@ -242,16 +242,16 @@ def test_a_writer_killed_anywhere_leaves_all_or_nothing(deed: str, tmp_path: Pat
     while killed:
         at += 1
         ledger = Ledger(tmp_path / f"at{at}")
-        for who in before:
-            ledger.claim(ADDRESS, who)
+        for party in before:
+            ledger.claim(ADDRESS, party)
         command = [sys.executable, "-c", KILLED_AT, str(ledger.directory), deed, str(at)]
         done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=30, check=False)
         killed = done.returncode == -9
         assert killed or done.returncode == 0, done.stderr
         assert tuple(claim.owner for claim in ledger.claims()) in {before, after}
-        assert tuple(who for who in (web, new) if ledger.holds(ADDRESS, who)) in {before, after}
+        assert tuple(party for party in (web, new) if ledger.holds(ADDRESS, party)) in {before, after}
         assert ledger.problems() == ()
-        again(ledger)
+        retry(ledger)
         assert tuple(claim.owner for claim in ledger.claims()) == after
         assert len(files(ledger)) == len(after)
     assert at > 3
@@ -269,8 +269,8 @@ def test_an_address_never_has_two_holders(
     """Whatever is done in whatever order: a dictionary does the same."""
     ledger = Ledger(tmp_path_factory.mktemp("ledger"))
     model: dict[IPv4Address, Owner] = {}
-    for deed, number, who in deeds:
-        address, mine, next_one = IPv4Address("127.0.0.2") + number, owner(f"s{who}"), owner(f"s{(who + 1) % 4}")
+    for deed, number, party in deeds:
+        address, mine, next_one = IPv4Address("127.0.0.2") + number, owner(f"s{party}"), owner(f"s{(party + 1) % 4}")
         held = model.get(address)
         try:
             if deed == "claim":
@@ -363,8 +363,8 @@ def test_claims_read_with_a_memory_or_for_one_owner_equal_a_fresh_read(
                         path.write_text("{")
             claims = ledger.claims()
             assert ledger.claims(memory) == claims
-            for who in map(owner, "abc"):
-                assert ledger.holds(address, who) == (Claim(address, who) in claims)
+            for party in map(owner, "abc"):
+                assert ledger.holds(address, party) == (Claim(address, party) in claims)
             memory.evict_unused()
 
 
@@ -411,11 +411,11 @@ def test_a_claim_that_fails_for_want_of_descriptors_leaves_nothing(ledger: Ledge
         try:
             ledger.claim(OTHER, owner("web"))
         except LedgerError as error:
-            told = str(error)
+            reported = str(error)
         else:
-            told = ""
-    assert "raise the limit of open files" in told or ledger.holds(OTHER, owner("web"))
-    assert not told or files(ledger) == before
+            reported = ""
+    assert "raise the limit of open files" in reported or ledger.holds(OTHER, owner("web"))
+    assert not reported or files(ledger) == before
 
 
 def test_a_leader_whose_last_term_cannot_be_read_writes_nothing(ledger: Ledger) -> None:
@@ -450,12 +450,12 @@ def test_a_ledger_that_cannot_be_looked_at_is_not_an_empty_one(
 ) -> None:
     """Whatever Python makes of it: nobody's address is free, and no claim is gone."""
     ledger.claim(ADDRESS, owner("web"))
-    look = os.stat
+    inspect = os.stat
 
     def refused(path: object, *args: object, **options: object) -> os.stat_result:
         if str(path) == str(ledger.directory):
             raise OSError(number, os.strerror(number), str(path))
-        return look(path, *args, **options)  # type: ignore[arg-type]
+        return inspect(path, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "stat", refused)
     for question in every_question(ledger):

@@ -52,8 +52,8 @@ def ledger(tmp_path: Path) -> Ledger:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for a lock for a moment only."""
-    monkeypatch.setattr(lock, "PATIENCE", 0.2)
-    monkeypatch.setattr(lock, "READER_PATIENCE", 0.2)
+    monkeypatch.setattr(lock, "TIMEOUT", 0.2)
+    monkeypatch.setattr(lock, "READER_TIMEOUT", 0.2)
 
 
 def promptly(deed: Callable[[], Answer]) -> Answer:
@@ -285,9 +285,9 @@ def test_claimant_of_an_address_may_be_unknown_for_a_moment(
     assert (claim.address, claim.owner, claim.unread) == (ADDRESS, UNKNOWN, True)
     assert claim.problem.startswith(f"who is about to claim {ADDRESS} can't be told: {unfinished}: ")
     wanted = [ClaimRequest(address, owner("web")) for address in (ADDRESS, OTHER)]
-    told = publish(ClaimFiles(ledger.directory), wanted)
-    assert list(told) == [wanted[0]]
-    assert "can't be told" in str(told[wanted[0]])
+    reported = publish(ClaimFiles(ledger.directory), wanted)
+    assert list(reported) == [wanted[0]]
+    assert "can't be told" in str(reported[wanted[0]])
     assert ledger.holds(OTHER, owner("web"))
 
 
@@ -318,9 +318,9 @@ def test_a_claim_beside_an_unreadable_one_fails_alone(
     third = ClaimRequest(ADDRESS, owner("third"), ports=mapped(3))
     others = [ClaimRequest(ip_address(f"127.77.0.{number}"), owner("web")) for number in (7, 8, 9)]
     refuse(monkeypatch, errno.EIO, theirs)
-    told = ledger.claim_all([others[0], third, others[1]])
-    assert [problem is None for problem in told] == [True, False, True]
-    assert "look after that disk" in str(told[1])
+    reported = ledger.claim_all([others[0], third, others[1]])
+    assert [problem is None for problem in reported] == [True, False, True]
+    assert "look after that disk" in str(reported[1])
     assert list(publish(ClaimFiles(ledger.directory), [third, others[2]])) == [third]
     assert all(ledger.holds(claim.address, claim.owner) for claim in others)
 
@@ -413,11 +413,11 @@ def test_a_file_that_is_rewritten_in_place_is_its_owners_or_somebodys(ledger: Le
     writer = threading.Thread(target=rewrite)
     writer.start()
     try:
-        seen = {holder for _ in range(300) for holder in holders(ledger)}
+        observed = {holder for _ in range(300) for holder in holders(ledger)}
     finally:
         stop.set()
         writer.join()
-    assert seen <= {(ADDRESS, UNKNOWN), (ADDRESS, owner("web"))}
+    assert observed <= {(ADDRESS, UNKNOWN), (ADDRESS, owner("web"))}
     assert ledger.claims() == (Claim(ADDRESS, owner("web")),)
 
 
@@ -425,19 +425,19 @@ KEEP = """
 import fcntl, os, sys
 descriptor = os.open(sys.argv[1], os.O_RDONLY)
 fcntl.flock(descriptor, int(sys.argv[2]))
-print("kept", flush=True)
+print("retained", flush=True)
 sys.stdin.read()
 """
 
 
 @contextmanager
-def kept(directory: Path, how: int = fcntl.LOCK_EX) -> Iterator[int]:
+def retained(directory: Path, how: int = fcntl.LOCK_EX) -> Iterator[int]:
     """Have a process keep the ledger's lock; gives its pid."""
     command = [sys.executable, "-c", KEEP, str(directory), str(how)]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as keeper:
         assert keeper.stdout
-        assert keeper.stdout.readline() == "kept\n"
+        assert keeper.stdout.readline() == "retained\n"
         try:
             yield keeper.pid
         finally:
@@ -448,7 +448,7 @@ def kept(directory: Path, how: int = fcntl.LOCK_EX) -> Iterator[int]:
 def test_permanently_held_lock_stops_no_claim(ledger: Ledger, how: int) -> None:
     """Claims, handovers and releases go on as before, exclusively; the doctor can name the holder."""
     ledger.claim(OTHER, owner("old"))
-    with kept(ledger.directory, how) as keeper:
+    with retained(ledger.directory, how) as keeper:
         ledger.claim(ADDRESS, owner("web"))
         ledger.claim(ADDRESS, owner("web"))
         with pytest.raises(LedgerError, match="belongs to local/default/web"):
@@ -466,19 +466,19 @@ def test_ledger_waits_once_for_each_holder_of_its_lock(ledger: Ledger, monkeypat
     """The next holder is waited for again, for the full time."""
     pauses: list[float] = []
     monkeypatch.setattr("locallb.ledger.lock.time.sleep", pauses.append)
-    with kept(ledger.directory):
+    with retained(ledger.directory):
         ledger.claim(ADDRESS, owner("web"))
         waited = len(pauses)
         ledger.claim(OTHER, owner("web"))
         assert waited
         assert len(pauses) == waited
-    with kept(ledger.directory):
+    with retained(ledger.directory):
         ledger.claim(ip_address("127.77.0.7"), owner("web"))
     assert len(pauses) > waited
 
 
 def _race(directory: str, name: str) -> bool:
-    lock.PATIENCE = 0.1
+    lock.TIMEOUT = 0.1
     try:
         Ledger(Path(directory)).claim(ADDRESS, owner(name))
     except LedgerError:
@@ -488,7 +488,7 @@ def _race(directory: str, name: str) -> bool:
 
 def test_address_goes_to_one_process_while_another_keeps_the_lock(ledger: Ledger) -> None:
     """The lock only avoids collisions; claims are exclusive without it."""
-    with kept(ledger.directory), multiprocessing.get_context("spawn").Pool(4) as pool:
+    with retained(ledger.directory), multiprocessing.get_context("spawn").Pool(4) as pool:
         for _ in range(5):
             won = pool.starmap(_race, [(str(ledger.directory), f"s{n}") for n in range(12)], chunksize=1)
             assert won.count(True) == 1
@@ -504,7 +504,7 @@ from locallb.ledger import lock
 from locallb.ledger.ledger import Ledger
 from tests.ledger.test_shared_ledger import owner
 
-lock.PATIENCE = 0.05
+lock.TIMEOUT = 0.05
 
 def claim(directory, at):
     calls = 0
@@ -550,7 +550,7 @@ def test_a_writer_stopped_anywhere_while_another_claims_leaves_one_holder(
 
     Also with the lock in its hand, and also if it is stopped for so long that what it has written counts no more.
     """
-    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(module, "TIMEOUT", 0.1)
     if stale:
         monkeypatch.setattr(claims, "_STALE", -1.0)
     command, at = [sys.executable, "-c", STOPPED_AT], 0
@@ -587,7 +587,7 @@ def _claims(ledger: Ledger) -> bool:
 
 
 def _claims_beside(ledger: Ledger) -> bool:
-    with kept(ledger.directory, fcntl.LOCK_SH) if _is_free(ledger.directory) else _nothing():
+    with retained(ledger.directory, fcntl.LOCK_SH) if _is_free(ledger.directory) else _nothing():
         return _claims(ledger)
 
 
@@ -619,23 +619,23 @@ directory, name, stop = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 address = ip_address("127.77.0.5")
 descriptor = os.open(directory, os.O_RDONLY)
 fcntl.flock(descriptor, fcntl.LOCK_EX)
-if any(there.startswith("127.77.0.5~") for there in os.listdir(directory)):
+if any(present.startswith("127.77.0.5~") for present in os.listdir(directory)):
     sys.exit(1)
 path = directory / entry_name(address, owner(name))
-beside = files.write_beside(path, entry_text(address, owner(name), ""), mode=0o644, durable=True)
+sibling = files.write_sibling(path, entry_text(address, owner(name), ""), mode=0o644, durable=True)
 if stop == "stop":
     os.kill(os.getpid(), signal.SIGSTOP)
 try:
-    os.link(beside, path)
+    os.link(sibling, path)
 finally:
-    beside.unlink(missing_ok=True)
+    sibling.unlink(missing_ok=True)
 """
 """How versions before this one claim: under the lock, and nothing but that."""
 
 
 def test_a_slow_writer_of_an_earlier_version_is_given_way(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """It holds the lock for longer than anybody waits, and doesn't look again before it links its claim."""
-    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(module, "TIMEOUT", 0.1)
     command = [sys.executable, "-c", EARLIER, str(ledger.directory), "earlier", "stop"]
     with subprocess.Popen(command, cwd=ROOT) as child:
         os.waitpid(child.pid, os.WUNTRACED)

@@ -23,7 +23,7 @@ from locallb.model.snapshot import HostFacts
 from locallb.planning.addresses.pool_routes import pool_notices, pool_routes, unchecked
 from tests.host.test_doctor import GOOD
 from tests.planning.addresses.test_allocation import given as allocated
-from tests.planning.addresses.test_allocation import service, words
+from tests.planning.addresses.test_allocation import service, terms
 from tests.planning.strategies import route
 
 LAN = (
@@ -54,7 +54,7 @@ def host(*routes: Route) -> HostFacts:
 
 
 @pytest.mark.parametrize(
-    ("ranges", "routes", "asked", "expected"),
+    ("ranges", "routes", "requested", "expected"),
     [
         (["8.0.0.0/8"], [], "", "NotOnHost"),
         (["8.8.8.8"], [], "8.8.8.8", "NotOnHost"),
@@ -84,23 +84,23 @@ def host(*routes: Route) -> HostFacts:
     ],
 )
 def test_pool_addresses_are_given_only_if_they_are_this_hosts(
-    ranges: Sequence[str], routes: Sequence[Route], asked: str, expected: str
+    ranges: Sequence[str], routes: Sequence[Route], requested: str, expected: str
 ) -> None:
     """By the local table and its longest prefix; an interface's own address only where it is listed by itself."""
     family = Family.IPV6 if ":" in ranges[0] else Family.IPV4
-    asker = service("web", *([asked] if asked else []), families=(family,))
-    assert words(allocated(asker, pools=[pool(*ranges)], host=host(*routes))["web"]) == expected
+    asker = service("web", *([requested] if requested else []), families=(family,))
+    assert terms(allocated(asker, pools=[pool(*ranges)], host=host(*routes))["web"]) == expected
 
 
 def test_oversized_pool_gives_only_addresses_of_this_host() -> None:
     """The doctor reports the same: the rest isn't this host's."""
     for ranges in ("126.0.0.0/7", "0.0.0.0/0"):
-        address = ip_address(words(allocated(service("web"), pools=[pool(ranges)], host=host())["web"]))
+        address = ip_address(terms(allocated(service("web"), pools=[pool(ranges)], host=host())["web"]))
         assert address in ip_network("127.0.0.0/8")
-        assert any("isn't this host's" in text or "more than one host can have" in text for text in told(ranges))
+        assert any("isn't this host's" in text or "more than one host can have" in text for text in reported(ranges))
 
 
-def told(*ranges: str, routes: Sequence[Route] = ()) -> tuple[str, ...]:
+def reported(*ranges: str, routes: Sequence[Route] = ()) -> tuple[str, ...]:
     """Return what is said of a pool."""
     return pool_notices([pool(*ranges)], host(*routes))
 
@@ -125,9 +125,9 @@ def test_pool_with_public_or_local_networks_is_reported(
     ranges: str, routes: Sequence[Route], expected: list[str]
 ) -> None:
     """Public prefixes, networks that this host is a member of, addresses that face one; nothing without a reason."""
-    sentences = told(ranges, routes=routes)
+    sentences = reported(ranges, routes=routes)
     assert bool(sentences) is bool(expected)
-    assert all(any(words in sentence for sentence in sentences) for words in expected), sentences
+    assert all(any(terms in sentence for sentence in sentences) for terms in expected), sentences
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_pool_check_without_host_facts_says_so() -> None:
     assert unchecked([pool("127.77.0.0/27", "8.8.8.0/29")]) == (
         "no host is known here: whether 8.8.8.0/29 (pool p) can be used is found out where the stack runs",
     )
-    assert words(allocated(service("web", "8.8.8.1"), pools=[pool("8.8.8.0/29")], host=HostFacts())["web"]) == "8.8.8.1"
+    assert terms(allocated(service("web", "8.8.8.1"), pools=[pool("8.8.8.0/29")], host=HostFacts())["web"]) == "8.8.8.1"
 
 
 def test_pool_of_all_addresses_is_computed_without_enumeration() -> None:
@@ -227,10 +227,10 @@ def has_interface(address: IPAddress, table: Sequence[Route]) -> bool:
 @given(pools(), routes)
 def test_exactly_what_the_facts_prove_can_be_given(some: Pool, table: list[Route]) -> None:
     """Never an address outside of it, nor an interface's own out of a range; and nothing else is kept back."""
-    known = survey(table)
+    existing = survey(table)
     lone = {span.first for span in some.ranges if span.first == span.last}
     for family in Family:
-        here = possible(some, family, HostFacts(addresses=known))
+        here = possible(some, family, HostFacts(addresses=existing))
         for address in UNIVERSE:
             if Family.of(address) is family and address in candidates(some, family):
                 own = has_interface(address, table)
@@ -244,8 +244,8 @@ def test_exactly_what_the_facts_prove_can_be_given(some: Pool, table: list[Route
 def test_the_doctor_calls_usable_what_a_service_can_get(some: list[Pool], table: list[Route]) -> None:
     """One answer everywhere: a pool without any address is a problem, and one without a problem has addresses."""
     facts = HostFacts(addresses=survey(table))
-    seen = replace_pools(some, facts)
-    levels = {finding.level for finding in examine(seen) if finding.topic == "pools"}
+    observed = replace_pools(some, facts)
+    levels = {finding.level for finding in examine(observed) if finding.topic == "pools"}
     usable = any(possible(some[0], family, facts).size for family in Family)
     if not usable:
         assert Level.PROBLEM in levels

@@ -31,9 +31,9 @@ def test_resources_are_named_after_their_object(
 ) -> None:
     """Addresses too, also of a Service in a namespace that is called as a kind is."""
     key = ObjectKey(ClusterName(cluster), namespace, name, kind)
-    known = {str(key): key}
-    assert named_after(str(key), known) == named_after(address_name(key, address), known) == key
-    assert named_after("shared-1", known) is None
+    existing = {str(key): key}
+    assert named_after(str(key), existing) == named_after(address_name(key, address), existing) == key
+    assert named_after("shared-1", existing) is None
 
 
 @given(one=st.tuples(names, names, names, st.sampled_from(ObjectKind)), other=st.tuples(names, names, names))

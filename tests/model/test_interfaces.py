@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.network.interfaces import Interface, networks_of_host, stays_on_host
+from locallb.model.network.interfaces import Interface, is_host_only, networks_of_host
 from locallb.model.network.routes import Route
 
 KINDS = st.sampled_from(
@@ -51,7 +51,7 @@ def test_no_network_of_this_host_has_hardware_or_a_tunnel_in_it(interfaces: list
 
 
 @pytest.mark.parametrize(
-    ("route", "stays"),
+    ("route", "remains"),
     [
         (Route(ip_network("10.0.0.9"), "local", "lo"), True),
         (Route(ip_network("172.18.0.2"), "unicast", "br0"), True),
@@ -62,6 +62,6 @@ def test_no_network_of_this_host_has_hardware_or_a_tunnel_in_it(interfaces: list
         (None, False),
     ],
 )
-def test_packets_stay_on_this_host_only_without_a_gateway(route: Route | None, *, stays: bool) -> None:
+def test_packets_stay_on_this_host_only_without_a_gateway(route: Route | None, *, remains: bool) -> None:
     """A router in such a network may forward them anywhere: a container with a VPN does."""
-    assert stays_on_host(route, frozenset({"br0"})) is stays
+    assert is_host_only(route, frozenset({"br0"})) is remains

@@ -13,20 +13,20 @@ from locallb.model.memory import Memo
 
 def test_unused_results_are_evicted() -> None:
     """Memo is bounded by what there is now."""
-    known = Memo[Any]()
-    assert known.of("a", lambda: 1) == 1
-    known.evict_unused()
-    known.evict_unused()
-    assert known.of("a", lambda: 2) == 2
+    existing = Memo[Any]()
+    assert existing.of("a", lambda: 1) == 1
+    existing.evict_unused()
+    existing.evict_unused()
+    assert existing.of("a", lambda: 2) == 2
 
 
 def test_a_failure_is_not_kept() -> None:
     """Whoever asks again hears of it again."""
-    known = Memo[Any]()
+    existing = Memo[Any]()
     for _ in range(2):
         with pytest.raises(ZeroDivisionError):
-            known.of("a", lambda: 1 // 0)
-        known.evict_unused()
+            existing.of("a", lambda: 1 // 0)
+        existing.evict_unused()
 
 
 steps = st.lists(
@@ -69,10 +69,10 @@ def test_an_equal_result_is_the_former_object() -> None:
 class Deep:
     """Equal to all others, and counts how often it is asked."""
 
-    asked = 0
+    requested = 0
 
     def __eq__(self, other: object) -> bool:
-        Deep.asked += 1
+        Deep.requested += 1
         return isinstance(other, Deep)
 
     __hash__ = None  # type: ignore[assignment]
@@ -84,7 +84,7 @@ def test_equal_arguments_are_compared_in_depth_once() -> None:
     for this in (first, second, second, second):
         assert memory.of("key", lambda given: given, this) is first
         memory.evict_unused()
-    assert Deep.asked == 1
+    assert Deep.requested == 1
 
 
 @given(st.lists(st.tuples(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 1)), max_size=6), st.integers(0, 1))))

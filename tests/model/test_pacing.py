@@ -26,7 +26,7 @@ def paces(draw: st.DrawFn) -> Pace:
         longest=first + draw(st.floats(0, 600)),
         factor=draw(st.floats(1, 10)),
         floor=draw(st.floats(0, 5)),
-        calm=draw(st.floats(0, 100)),
+        idle=draw(st.floats(0, 100)),
         spread=draw(st.floats(0, 1)),
     )
 
@@ -57,7 +57,7 @@ def test_attempts_are_never_closer_than_the_floor(
         assert now - last >= pace.floor - SLACK
         now = last = now + took
         backoff = ended(backoff, now, how)
-        backoff = backoff.hurried(now) if hurry else backoff
+        backoff = backoff.expedited(now) if hurry else backoff
 
 
 @given(paces(), attempts)
@@ -92,9 +92,9 @@ def test_failures_are_forgotten_once_success_has_lasted(pace: Pace, times: int, 
     backoff = Backoff(pace)
     for _ in range(times):
         backoff = backoff.failed(0.0, 0)
-    again = backoff.succeeded(0.0).succeeded(lasted / 2).failed(lasted, 0)
-    assume(abs(lasted - pace.calm) > SLACK)
-    assert again.failures == (1 if lasted > pace.calm else times + 1)
+    retry = backoff.succeeded(0.0).succeeded(lasted / 2).failed(lasted, 0)
+    assume(abs(lasted - pace.idle) > SLACK)
+    assert retry.failures == (1 if lasted > pace.idle else times + 1)
 
 
 @given(paces(), st.integers(1, 20), chances, seconds)
@@ -105,10 +105,10 @@ def test_hurry_only_ever_brings_the_next_attempt_forward_and_keeps_the_count(
     backoff = Backoff(pace)
     for _ in range(times):
         backoff = backoff.failed(0.0, chance)
-    hurried = backoff.hurried(later)
-    assert hurried.not_before <= backoff.not_before
-    assert hurried.is_due(max(later, pace.floor))
-    assert hurried.failures == backoff.failures
+    expedited = backoff.expedited(later)
+    assert expedited.not_before <= backoff.not_before
+    assert expedited.is_due(max(later, pace.floor))
+    assert expedited.failures == backoff.failures
 
 
 @given(paces(), st.integers(0, 20), chances)
@@ -136,18 +136,18 @@ def test_where_success_need_not_last_it_ends_the_row_at_once() -> None:
     failed = Backoff(Pace(1.0, longest=10.0)).failed(0.0, 0).failed(0.0, 0)
     assert failed.succeeded(5.0).failures == 0
     assert failed.succeeded(5.0).failed(5.0, 0).not_before == 6.0
-    calm = Backoff(Pace(1.0, longest=10.0, calm=3.0)).failed(0.0, 0).failed(0.0, 0).succeeded(5.0)
-    assert [calm.succeeded(now).failures for now in (7.9, 8.0)] == [2, 0]
-    assert [calm.is_calm(now) for now in (7.9, 8.0)] == [False, True]
+    idle = Backoff(Pace(1.0, longest=10.0, idle=3.0)).failed(0.0, 0).failed(0.0, 0).succeeded(5.0)
+    assert [idle.succeeded(now).failures for now in (7.9, 8.0)] == [2, 0]
+    assert [idle.is_idle(now) for now in (7.9, 8.0)] == [False, True]
 
 
 @given(st.integers(1, 9), st.integers(0, 3), st.lists(st.tuples(st.floats(0, 3), st.booleans()), max_size=80))
-def test_quota_bounds_the_turns_in_any_second(most: int, owed: int, history: list[tuple[float, bool]]) -> None:
+def test_quota_bounds_the_turns_in_any_second(maximum: int, owed: int, history: list[tuple[float, bool]]) -> None:
     """A request waits for the first free turn; owed requests have additional ones."""
-    quota, now, turns = Quota(most, owed=owed), 0.0, list[float]()
+    quota, now, turns = Quota(maximum, owed=owed), 0.0, list[float]()
     for late, is_owed in history:
         now += late
-        allowed = most + owed if is_owed else most
+        allowed = maximum + owed if is_owed else maximum
         seconds = quota.wait(now, is_owed=is_owed)
         assert (seconds > SLACK) == (sum(now - 1 + SLACK < at for at in turns) >= allowed) or seconds < 2 * SLACK
         now += seconds
@@ -155,17 +155,17 @@ def test_quota_bounds_the_turns_in_any_second(most: int, owed: int, history: lis
         quota.take(now)
         turns.append(now)
     for begun in turns:
-        assert sum(begun <= at < begun + 1 - SLACK for at in turns) <= most + owed
+        assert sum(begun <= at < begun + 1 - SLACK for at in turns) <= maximum + owed
 
 
 @given(st.integers(1, 9), st.integers(1, 9), st.integers(0, 20))
-def test_changed_quota_counts_at_once_with_the_turns_taken_before(before: int, after: int, taken: int) -> None:
+def test_changed_quota_counts_at_once_with_the_turns_taken_before(before: int, after: int, claimed: int) -> None:
     """As far as those are remembered."""
     quota = Quota(before)
-    for _ in range(taken):
+    for _ in range(claimed):
         quota.take(0.0)
     quota.allow(after)
-    assert (quota.wait(0.5) > 0) == (min(taken, before) >= after)
+    assert (quota.wait(0.5) > 0) == (min(claimed, before) >= after)
 
 
 NAMES = ("a", "b", "c")
@@ -175,33 +175,35 @@ changes = st.lists(st.tuples(st.floats(0, 3), st.sampled_from((None, None, *NAME
 
 @given(st.integers(1, 4), st.integers(0, 2), st.integers(0, 3), st.floats(0.1, 5), changes)
 def test_credit_adds_a_bounded_number_of_turns_within_its_lifetime(
-    most: int, owed: int, each: int, life: float, history: list[tuple[float, str | None, bool]]
+    maximum: int, owed: int, each: int, life: float, history: list[tuple[float, str | None, bool]]
 ) -> None:
     """However often one changes: a second has at most the common turns and those of credits that are still valid."""
-    quota, now, turns, brought = Quota(most, 1.0, owed, Credit(each, life)), 0.0, list[float](), list[float]()
+    quota, now, turns, brought = Quota(maximum, 1.0, owed, Credit(each, life)), 0.0, list[float](), list[float]()
     ends = dict.fromkeys(NAMES, -math.inf)
-    for late, who, is_owed in history:
+    for late, party, is_owed in history:
         now += late
-        if who is not None:
-            quota.bring(who, now)
-            brought += [now] if ends[who] <= now else []
-            ends[who] = now + life if ends[who] <= now else ends[who]
+        if party is not None:
+            quota.bring(party, now)
+            brought += [now] if ends[party] <= now else []
+            ends[party] = now + life if ends[party] <= now else ends[party]
             continue
         now += quota.wait(now, is_owed=is_owed)
         quota.take(now, is_owed=is_owed)
         turns.append(now)
     for begun in turns:
         good = sum(begun - life < at < begun + 1 for at in brought)
-        assert sum(begun <= at < begun + 1 - SLACK for at in turns) <= most + owed + each * good
+        assert sum(begun <= at < begun + 1 - SLACK for at in turns) <= maximum + owed + each * good
 
 
 @given(st.integers(1, 4), st.integers(0, 3), st.lists(st.sampled_from(NAMES)), st.floats(0, 4.9))
-def test_each_change_adds_its_credit_of_turns_exactly_once(most: int, each: int, who: list[str], late: float) -> None:
+def test_each_change_adds_its_credit_of_turns_exactly_once(
+    maximum: int, each: int, party: list[str], late: float
+) -> None:
     """Besides the common turns, while the credit is valid; and not one more."""
-    quota = Quota(most, credit=Credit(each, 5.0))
-    for name in who:
+    quota = Quota(maximum, credit=Credit(each, 5.0))
+    for name in party:
         quota.bring(name, 0.0)
-    for _ in range(most + each * len(set(who))):
+    for _ in range(maximum + each * len(set(party))):
         assert quota.wait(late) == 0.0
         quota.take(late)
     assert quota.wait(late) == pytest.approx(1.0)

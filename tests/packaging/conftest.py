@@ -18,8 +18,8 @@ EPOCH = "1700000000"
 
 def sources(place: Path) -> Path:
     """Copy the files that Git has, or would take."""
-    words = ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]
-    listed = subprocess.run(words, cwd=CHECKOUT, check=True, capture_output=True, text=True).stdout.splitlines()
+    terms = ["git", "-c", "safe.directory=*", "ls-files", "--cached", "--others", "--exclude-standard"]
+    listed = subprocess.run(terms, cwd=CHECKOUT, check=True, capture_output=True, text=True).stdout.splitlines()
     for name in listed:
         if (CHECKOUT / name).is_file():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
@@ -59,6 +59,6 @@ def tool(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = root / "bin/python"
     place = Path(sysconfig.get_path("purelib", "venv", {"base": str(root)}))
     (place / "borrowed.pth").write_text(f"{sysconfig.get_path('purelib')}\n")
-    words = ["--python", str(python), "install", "--no-index", "--no-deps", "--force-reinstall", str(wheel)]
-    subprocess.run([sys.executable, "-m", "pip", "--quiet", *words], check=True, capture_output=True)
+    terms = ["--python", str(python), "install", "--no-index", "--no-deps", "--force-reinstall", str(wheel)]
+    subprocess.run([sys.executable, "-m", "pip", "--quiet", *terms], check=True, capture_output=True)
     return root / "bin/locallb"

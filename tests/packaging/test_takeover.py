@@ -19,7 +19,7 @@ def test_a_recorded_home_is_taken_over_by_the_tool(tool: Path, home: str) -> Non
     """Its `up` does nothing to what serves."""
     with restored(home) as stage:
         before = serving(stage)
-        words = [str(tool), "-C", str(stage.root), "up", "--yes", "--json"]
-        done = subprocess.run(words, check=True, capture_output=True, text=True, timeout=120)
+        terms = [str(tool), "-C", str(stage.root), "up", "--yes", "--json"]
+        done = subprocess.run(terms, check=True, capture_output=True, text=True, timeout=120)
         assert touched(json.loads(done.stdout)) == set()
         assert serving(stage) == before

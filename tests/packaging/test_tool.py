@@ -35,15 +35,15 @@ def user() -> Iterator[Path]:
 
 def around(user: Path, **more: str) -> Mapping[str, str]:
     """Return the variables of a user who has nothing but a home; no Docker answers."""
-    kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+    retained = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
     docker = f"unix://{user}/nobody.sock"
-    return {**kept, "HOME": str(user), "LOCALLB_LEDGER": str(user / "ledger"), "DOCKER_HOST": docker, **more}
+    return {**retained, "HOME": str(user), "LOCALLB_LEDGER": str(user / "ledger"), "DOCKER_HOST": docker, **more}
 
 
-def run(tool: Path, user: Path, *words: str, **more: str) -> str:
+def run(tool: Path, user: Path, *terms: str, **more: str) -> str:
     """Run the tool, and return what it prints; it must succeed."""
     done = subprocess.run(
-        [str(tool), *words],
+        [str(tool), *terms],
         cwd=user / "work",
         env=around(user, **more),
         check=False,
@@ -123,8 +123,8 @@ def test_watch_alone_serves_the_current_context(tool: Path, user: Path, plane: C
 @contextmanager
 def watching(tool: Path, user: Path, **more: str) -> Iterator[None]:
     """Have the tool watch what it finds, until the block ends."""
-    words = [str(tool), "watch", "--plain"]
-    watch = subprocess.Popen(words, cwd=user / "work", env=around(user, **more), stdout=subprocess.DEVNULL)
+    terms = [str(tool), "watch", "--plain"]
+    watch = subprocess.Popen(terms, cwd=user / "work", env=around(user, **more), stdout=subprocess.DEVNULL)
     try:
         yield
     finally:

@@ -24,10 +24,10 @@ def test_two_builds_are_equal_to_the_byte(wheel: Path, tmp_path: Path) -> None:
     with tarfile.open(sdist) as archive:
         archive.extractall(tmp_path / "unpacked", filter="data")
     (unpacked,) = (tmp_path / "unpacked").iterdir()
-    again = built("wheel", unpacked, tmp_path / "again")
-    assert again.name == wheel.name
-    assert names(again) == names(wheel)
-    assert again.read_bytes() == wheel.read_bytes()
+    retry = built("wheel", unpacked, tmp_path / "again")
+    assert retry.name == wheel.name
+    assert names(retry) == names(wheel)
+    assert retry.read_bytes() == wheel.read_bytes()
 
 
 def names(wheel: Path) -> list[str]:
@@ -63,12 +63,12 @@ def test_the_wheel_says_what_it_is_made_of(wheel: Path) -> None:
 def test_the_installed_tool_says_its_version_and_has_no_checkout_on_its_path(tool: Path, tmp_path: Path) -> None:
     """Whatever directory it is run in."""
     environment = {**os.environ, "HOME": str(tmp_path)}
-    words = [str(tool), "--version"]
-    done = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
+    terms = [str(tool), "--version"]
+    done = subprocess.run(terms, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     assert done.stdout == f"local-lb {__version__}\n"
     program = "import locallb, components, sys; print(locallb.__file__, components.__file__, *sys.path)"
-    words = [str(tool.with_name("python")), "-c", program]
-    where = subprocess.run(words, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
+    terms = [str(tool.with_name("python")), "-c", program]
+    where = subprocess.run(terms, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
     assert f"{tool.parents[1]}/lib" in where
     assert str(CHECKOUT / "locallb") not in where
     assert str(CHECKOUT) not in where.split()

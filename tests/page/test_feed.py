@@ -35,13 +35,13 @@ class Page:
 
     def read(self) -> Mapping[str, Any] | None:
         """Take what is new, if anything is."""
-        told = self.reader.read()
-        if not told:
+        reported = self.reader.read()
+        if not reported:
             return None
-        assert told.startswith(b"data: ")
-        assert told.endswith(b"\n\n")
-        assert told.count(b"\n") == 2
-        message: dict[str, Any] = json.loads(told[6:])
+        assert reported.startswith(b"data: ")
+        assert reported.endswith(b"\n\n")
+        assert reported.count(b"\n") == 2
+        message: dict[str, Any] = json.loads(reported[6:])
         if message.get("whole"):
             self.lanes, self.rates, self.log = {}, {}, []
         self.head = message.get("head") or self.head
@@ -59,7 +59,7 @@ def test_every_reader_of_the_page_ends_with_the_same_content(
 ) -> None:
     """One that reads at once, one that reads now and then, and one that comes last."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "GONE", remembered)
+        patch.setattr(module, "REMOVED", remembered)
         feed = made()
         eager, lazy = Page(feed.open()), Page(feed.open())
         lanes: dict[str, str] = {}
@@ -78,8 +78,8 @@ def test_every_reader_of_the_page_ends_with_the_same_content(
             assert page.lanes == {name: json.loads(text) for name, text in lanes.items()}
             assert not steps or page.head == {"n": (len(steps) - 1) // 2}
             flowing = steps[-1][1] if steps else {}
-            seen = {name: rates for name, rates in page.rates.items() if rates != [] and name in lanes}
-            assert seen == {name: json.loads(text) for name, text in flowing.items() if name in lanes}
+            observed = {name: rates for name, rates in page.rates.items() if rates != [] and name in lanes}
+            assert observed == {name: json.loads(text) for name, text in flowing.items() if name in lanes}
         assert eager.log == lazy.log == last.log == [n for n, step in enumerate(steps) if step[3]]
 
 
@@ -106,13 +106,13 @@ def test_slow_reader_gets_a_full_snapshot() -> None:
     page = Page(feed.open())
     feed.draw("{}", {"first": "1"})
     page.read()
-    for number in range(module.GONE + 10):
+    for number in range(module.REMOVED + 10):
         feed.draw("{}", {str(number): "1"})
-    assert len(feed._gone) <= module.GONE
+    assert len(feed._removed) <= module.REMOVED
     message = page.read()
     assert message
     assert message["whole"]
-    assert page.lanes == {str(module.GONE + 9): 1}
+    assert page.lanes == {str(module.REMOVED + 9): 1}
 
 
 def test_idle_reader_gets_keep_alive_messages(monkeypatch: pytest.MonkeyPatch) -> None:

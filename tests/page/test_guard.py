@@ -13,7 +13,7 @@ from locallb.cli.watching.http.http_messages import Request, answer
 HERE = ("host", "127.0.0.1:9478")
 
 
-def asked(*headers: tuple[str, str], method: str = "GET") -> int:
+def requested(*headers: tuple[str, str], method: str = "GET") -> int:
     """Return the status of a request for the page."""
     page = refusal(Request(method, "/", headers))
     return page.status if page else 200
@@ -25,7 +25,7 @@ def asked(*headers: tuple[str, str], method: str = "GET") -> int:
 )
 def test_loopback_names_are_answered_at_any_port(host: str) -> None:
     """A forwarded port has another number."""
-    assert asked(("host", host)) == 200
+    assert requested(("host", host)) == 200
 
 
 @pytest.mark.parametrize(
@@ -48,14 +48,14 @@ def test_loopback_names_are_answered_at_any_port(host: str) -> None:
 )
 def test_request_with_another_host_header_is_refused(host: str) -> None:
     """A name that leads here (DNS rebinding) is another one; so is none, and several."""
-    assert asked(("host", host)) == 403
+    assert requested(("host", host)) == 403
 
 
 def test_a_request_has_one_name() -> None:
     """Without one, or with two, nobody knows which was meant."""
-    assert asked() == 403
-    assert asked(HERE, ("host", "rebound.example")) == 403
-    assert asked(HERE, HERE) == 403
+    assert requested() == 403
+    assert requested(HERE, ("host", "rebound.example")) == 403
+    assert requested(HERE, HERE) == 403
 
 
 @pytest.mark.parametrize(
@@ -77,8 +77,8 @@ def test_a_request_has_one_name() -> None:
 )
 def test_other_origins_are_refused(header: str, value: str, status: int) -> None:
     """Another port of this host is another origin."""
-    assert asked(HERE, (header, value)) == status
-    assert asked(HERE, (header, value), method="HEAD") == status
+    assert requested(HERE, (header, value)) == status
+    assert requested(HERE, (header, value), method="HEAD") == status
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "get", "X"])
@@ -93,16 +93,16 @@ def test_page_refuses_methods_other_than_get_and_head(method: str) -> None:
 @given(st.sampled_from([b"GET", b"HEAD", b"POST"]), st.binary(max_size=80), st.binary(max_size=80))
 def test_page_answers_only_requests_with_a_loopback_host(method: bytes, host: bytes, rest: bytes) -> None:
     """Whatever else a request says."""
-    said = answer(b"%s / HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n" % (method, host, rest), pages("dev"), refusal).data
-    answered = said.startswith(b"HTTP/1.0 200")
+    stated = answer(b"%s / HTTP/1.1\r\nHost: %s\r\n%s\r\n\r\n" % (method, host, rest), pages("dev"), refusal).data
+    answered = stated.startswith(b"HTTP/1.0 200")
     assert not answered or host.strip().lower().startswith((b"localhost", b"127.", b"["))
 
 
 @pytest.mark.parametrize("path", ["/", "/page.css", "/page.js", "/lane.js", "/icon.svg"])
 def test_every_answer_lets_nothing_in_from_elsewhere(path: str) -> None:
     """The browser is told so, whatever is asked for; and the page itself names nothing of another place."""
-    said = answer(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode(), pages("<i>dev&"), refusal).data
-    head, _, body = said.partition(b"\r\n\r\n")
+    stated = answer(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode(), pages("<i>dev&"), refusal).data
+    head, _, body = stated.partition(b"\r\n\r\n")
     assert b"200 OK" in head
     assert b"Content-Security-Policy: default-src 'none'; script-src 'self'; style-src 'self';" in head
     assert b"frame-ancestors 'none'" in head
@@ -113,5 +113,5 @@ def test_every_answer_lets_nothing_in_from_elsewhere(path: str) -> None:
 
 def test_unknown_page_path_is_answered_404() -> None:
     """Without a way to anything else."""
-    said = answer(b"GET /../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", pages("dev"), refusal).data
-    assert said.startswith(b"HTTP/1.0 404")
+    stated = answer(b"GET /../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", pages("dev"), refusal).data
+    assert stated.startswith(b"HTTP/1.0 404")

@@ -21,7 +21,7 @@ from tests.planning.objects import node, parsed, service
 def test_a_lane_leads_from_addresses_to_backends() -> None:
     """As the preview draws it."""
     event = planned(snapshot_of("web"))
-    board = Board(seen=serving(event.plan))
+    board = Board(observed=serving(event.plan))
     board.take(Batch(latest=event))
     (drawn,) = [lane(subject) for subject in subjects(board.views(), event.plan).values()]
     assert drawn == {
@@ -54,7 +54,7 @@ def test_a_lane_leads_from_addresses_to_backends() -> None:
 def test_backends_that_change_make_another_lane() -> None:
     """Also where the placement is the same: they are its proxy's."""
     event = planned(snapshot_of("web"))
-    board = Board(seen=serving(event.plan))
+    board = Board(observed=serving(event.plan))
     board.take(Batch(latest=event))
     (subject,) = subjects(board.views(), event.plan).values()
     assert subject == subjects(board.views(), event.plan)["demo/shop/web"]
@@ -64,8 +64,8 @@ def test_backends_that_change_make_another_lane() -> None:
 def test_every_moment_of_a_story_can_be_drawn() -> None:
     """What can't be served is there as well, with the sentence; nothing in it can be seen as anything else."""
     board, reasons = Board(), set()
-    for batch, seen in story():
-        board.seen = seen
+    for batch, observed in story():
+        board.observed = observed
         board.take(batch)
         assert board.planned
         for drawn in map(lane, subjects(board.views(), board.planned.plan).values()):
@@ -117,7 +117,7 @@ def test_an_ordered_fault_is_there_with_its_sentence() -> None:
     order = {"local-lb.dev/fault": "refuse=10%,until=2126-11-22T18:00:00Z"}
     read = parsed(service("web", meta={"annotations": order}), node())
     event = planned(replace(snapshot_of("web"), services=read.services))
-    board = Board(seen=serving(event.plan))
+    board = Board(observed=serving(event.plan))
     board.take(Batch(latest=event))
     (drawn,) = [lane(subject) for subject in subjects(board.views(), event.plan).values()]
     assert FAULT in str(drawn["notices"])

@@ -19,14 +19,14 @@ from locallb.planning.status import Observation
 from locallb.watch.events import Converged, Failed, Pulse, Stopped
 from tests.cli.watching.watch_story import EVIL, planned, serving, snapshot_of, updated
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
 class Reader:
     """Follows the page's stream as a browser does."""
 
     def __init__(self, page: PageReporter) -> None:
-        connection = http.client.HTTPConnection(page.url.split("/")[2], timeout=PATIENCE)
+        connection = http.client.HTTPConnection(page.url.split("/")[2], timeout=TIMEOUT)
         connection.request("GET", "/events")
         self._answer = connection.getresponse()  # which has the connection from now on
         assert self._answer.headers["Content-Type"] == "text/event-stream"
@@ -37,7 +37,7 @@ class Reader:
 
     def until(self, fact: Callable[[], object]) -> Mapping[str, Any]:
         """Take messages until something is true; give the last one."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while True:
             line = self._answer.readline()
             assert line, "the stream has ended"
@@ -54,9 +54,9 @@ class Reader:
 
 
 @contextmanager
-def shown(seen: dict[str, Observation | None]) -> Iterator[PageReporter]:
+def shown(observed: dict[str, Observation | None]) -> Iterator[PageReporter]:
     """Show the page."""
-    page = PageReporter("127.0.0.1:0", "dev", lambda: seen, lambda: Pulse(time.monotonic()))
+    page = PageReporter("127.0.0.1:0", "dev", lambda: observed, lambda: Pulse(time.monotonic()))
     page.start()
     try:
         yield page
@@ -66,7 +66,7 @@ def shown(seen: dict[str, Observation | None]) -> Iterator[PageReporter]:
 
 
 @pytest.fixture
-def asked(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
+def requested(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     """Return the plans whose proxies were asked for figures."""
     plans: list[Plan] = []
 
@@ -78,16 +78,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[Plan]:
     return plans
 
 
-def test_a_change_is_sent_to_open_pages(asked: list[Plan]) -> None:
+def test_a_change_is_sent_to_open_pages(requested: list[Plan]) -> None:
     """What was there first, then each difference; names are as harmless as everywhere."""
     first, more = planned(snapshot_of("web"), "web"), planned(snapshot_of("web", "api"), "api")
-    seen: dict[str, Observation | None] = {}
-    with shown(seen) as page:
+    observed: dict[str, Observation | None] = {}
+    with shown(observed) as page:
         page.listen(first)
         with closing(Reader(page)) as reader:
             reader.until(lambda: reader.lanes)
             assert reader.lanes["demo/shop/web"]["reason"] == "Updating"
-            seen |= serving(more.plan)
+            observed |= serving(more.plan)
             for event in (updated("web"), more, updated("api"), Converged()):
                 page.listen(event)
             reader.until(lambda: [lane["state"] for lane in reader.lanes.values()] == ["serving"] * 2)
@@ -97,12 +97,12 @@ def test_a_change_is_sent_to_open_pages(asked: list[Plan]) -> None:
             reader.until(lambda: reader.head["failure"])
             assert "\x1b" not in reader.head["failure"]
             assert any(line.startswith("updated demo/shop/api") for line in reader.log)
-    assert asked
+    assert requested
 
 
-def test_an_open_page_shows_that_the_loop_ended(asked: list[Plan]) -> None:
+def test_an_open_page_shows_that_the_loop_ended(requested: list[Plan]) -> None:
     """Before the connection ends."""
-    del asked
+    del requested
     with shown({}) as page:
         page.listen(planned(snapshot_of("web")))
         reader = Reader(page)
@@ -112,7 +112,7 @@ def test_an_open_page_shows_that_the_loop_ended(asked: list[Plan]) -> None:
         assert reader.until(lambda: reader.head["ended"])
 
 
-def test_page_without_readers_draws_and_queries_nothing(asked: list[Plan], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_page_without_readers_draws_and_queries_nothing(requested: list[Plan], monkeypatch: pytest.MonkeyPatch) -> None:
     """Nor after the last reader left; the next one sees what happened meanwhile."""
     drawn: list[object] = []
     draw = lanes.lane
@@ -122,12 +122,12 @@ def test_page_without_readers_draws_and_queries_nothing(asked: list[Plan], monke
         return draw(subject)
 
     monkeypatch.setattr(live, "lane", counted)
-    monkeypatch.setattr(live, "CALM", 0.01)
+    monkeypatch.setattr(live, "IDLE", 0.01)
     with shown({}) as page:
         many, few = planned(snapshot_of("web", "api")), planned(snapshot_of("db"))
         page.listen(many)
         becomes(lambda: page._page._plan is many.plan)
-        assert (drawn, asked) == ([], [])
+        assert (drawn, requested) == ([], [])
         with closing(Reader(page)) as reader:
             reader.until(lambda: list(reader.lanes) == ["demo/shop/api", "demo/shop/web"])
         becomes(lambda: not page._page._feed.is_read)
@@ -136,23 +136,23 @@ def test_page_without_readers_draws_and_queries_nothing(asked: list[Plan], monke
         assert len(drawn) == 2
 
 
-def test_reopened_page_shows_changes_since_it_was_closed(asked: list[Plan]) -> None:
+def test_reopened_page_shows_changes_since_it_was_closed(requested: list[Plan]) -> None:
     """Also right after the last reader left, while its figures are still waited for."""
     with shown({}) as page:
         page.listen(planned(snapshot_of("web")))
         with closing(Reader(page)) as reader:
             reader.until(lambda: reader.lanes)
-        becomes(lambda: asked and not page._page._feed.is_read)
+        becomes(lambda: requested and not page._page._feed.is_read)
         more = planned(snapshot_of("web", "api"))
         page.listen(more)
         becomes(lambda: page._page._plan is more.plan)
-        with closing(Reader(page)) as again:
-            again.until(lambda: len(again.lanes) == 2)
+        with closing(Reader(page)) as retry:
+            retry.until(lambda: len(retry.lanes) == 2)
 
 
 def becomes(fact: Callable[[], object]) -> None:
     """Wait until something is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not fact():
         assert time.monotonic() < deadline, "it never became true"
         time.sleep(0.005)

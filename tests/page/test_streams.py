@@ -16,7 +16,7 @@ from locallb.cli.watching.http import http_server
 from locallb.cli.watching.http.http_messages import Page
 from locallb.cli.watching.http.http_server import AT_ONCE, STREAMS, HttpServer
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 FOLLOW = b"GET /events HTTP/1.0\r\n\r\n"
 
 
@@ -24,7 +24,7 @@ class News:
     """What there is to tell, to anybody who follows."""
 
     def __init__(self) -> None:
-        self.told = b""
+        self.reported = b""
         self.open = 0
         self.reads = 0
         self.before: Callable[[int], None] = lambda _number: None
@@ -42,13 +42,13 @@ class Follower:
     def __init__(self, news: News, number: int) -> None:
         self._news = news
         self._number = number
-        self._known = b""
+        self._existing = b""
 
     def read(self) -> bytes:
         """Return what is new."""
         self._news.before(self._number)
         self._news.reads += 1
-        new, self._known = self._news.told if self._news.told != self._known else b"", self._news.told
+        new, self._existing = self._news.reported if self._news.reported != self._existing else b"", self._news.reported
         return new
 
     def close(self) -> None:
@@ -73,7 +73,7 @@ def served(news: News) -> Iterator[tuple[HttpServer, tuple[str, int]]]:
 
 def following(place: tuple[str, int], request: bytes = FOLLOW) -> socket.socket:
     """Ask, and give the connection after the head of the answer."""
-    client = socket.create_connection(place, timeout=PATIENCE)
+    client = socket.create_connection(place, timeout=TIMEOUT)
     client.sendall(request)
     head = b""
     while not head.endswith(b"\r\n\r\n"):
@@ -86,7 +86,7 @@ def following(place: tuple[str, int], request: bytes = FOLLOW) -> socket.socket:
 
 def becomes(fact: Callable[[], object]) -> None:
     """Wait until something is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not fact():
         assert time.monotonic() < deadline, "it never became true"
         time.sleep(0.005)
@@ -104,10 +104,10 @@ def test_stream_clients_get_news_while_pages_are_served() -> None:
     """Every client gets every message; a closed connection ends its stream."""
     news = News()
     with served(news) as (server, place), following(place) as client, following(place) as other:
-        for words in (b"one", b"two", b"x" * 5_000_000):
-            news.told = words
+        for terms in (b"one", b"two", b"x" * 5_000_000):
+            news.reported = terms
             server.wake()
-            assert heard(client, len(words)) == heard(other, len(words)) == words
+            assert heard(client, len(terms)) == heard(other, len(terms)) == terms
         with following(place, b"GET /page HTTP/1.0\r\n\r\n") as page:
             assert page.recv(10) == b"here"
         other.close()
@@ -122,31 +122,31 @@ def test_last_news_are_sent_before_a_stream_ends() -> None:
         with served(news) as (_, place):
             client = stack.enter_context(following(place))
             becomes(lambda: news.reads)
-            news.told = b"farewell"
+            news.reported = b"farewell"
         assert heard(client, 100) == b"farewell"
 
 
 def test_stalled_stream_reader_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     """Others are told meanwhile, however long they take; no more than one message is made for it."""
     news = News()
-    news.before = lambda number: monkeypatch.setattr(http_server, "PATIENCE", 0.5 if number == 1 else PATIENCE)
+    news.before = lambda number: monkeypatch.setattr(http_server, "TIMEOUT", 0.5 if number == 1 else TIMEOUT)
     with served(news) as (server, place), following(place), following(place) as quick:
         large = b"x" * (32 << 20)
-        news.told = large
+        news.reported = large
         server.wake()
         assert heard(quick, len(large)) == large
         becomes(lambda: news.open == 1)
-        news.told = b"more"
+        news.reported = b"more"
         server.wake()
         assert heard(quick, 4) == b"more"
 
 
 def test_a_reader_that_drips_goes(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message has one deadline, however busily it is taken."""
-    monkeypatch.setattr(http_server, "PATIENCE", 0.5)
+    monkeypatch.setattr(http_server, "TIMEOUT", 0.5)
     news = News()
     with served(news) as (server, place), following(place) as slow:
-        news.told = b"x" * (64 << 20)
+        news.reported = b"x" * (64 << 20)
         server.wake()
         with suppress(ConnectionError):
             while slow.recv(1000):
@@ -178,7 +178,7 @@ def test_streams_are_asked_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(http_server, "BEAT", 0.05)
     news = News()
     with served(news) as (_, place), following(place) as client:
-        news.told = b"by itself"
+        news.reported = b"by itself"
         assert heard(client, 9) == b"by itself"
 
 
@@ -187,7 +187,7 @@ def test_stream_beyond_the_limit_gets_503_and_the_others_go_on() -> None:
     news = News()
     with served(news) as (server, place), ExitStack() as stack:
         readers = [stack.enter_context(following(place)) for _ in range(STREAMS)]
-        with socket.create_connection(place, timeout=PATIENCE) as late:
+        with socket.create_connection(place, timeout=TIMEOUT) as late:
             late.sendall(FOLLOW)
             assert late.recv(12) == b"HTTP/1.0 503"
         silent = [stack.enter_context(socket.create_connection(place)) for _ in range(3 * AT_ONCE)]
@@ -195,7 +195,7 @@ def test_stream_beyond_the_limit_gets_503_and_the_others_go_on() -> None:
         with following(place, b"GET /page HTTP/1.0\r\n\r\n") as page:
             assert page.recv(10) == b"here"
         assert len(server._clients) <= AT_ONCE
-        news.told = b"still here"
+        news.reported = b"still here"
         server.wake()
         assert [heard(reader, 10) for reader in readers] == [b"still here"] * STREAMS
         assert silent
@@ -211,7 +211,7 @@ def test_a_stream_of_this_user_takes_the_place_of_another_users(monkeypatch: pyt
         os.seteuid(65534)
         try:
             theirs = [stack.enter_context(following(place)) for _ in range(STREAMS - 1)]
-            with socket.create_connection(place, timeout=PATIENCE) as late:
+            with socket.create_connection(place, timeout=TIMEOUT) as late:
                 late.sendall(FOLLOW)
                 assert late.recv(12) == b"HTTP/1.0 503"
         finally:
@@ -219,10 +219,10 @@ def test_a_stream_of_this_user_takes_the_place_of_another_users(monkeypatch: pyt
         for number in range(STREAMS - 1):
             stack.enter_context(following(place))
             assert theirs[number].recv(1) == b""
-        with socket.create_connection(place, timeout=PATIENCE) as late:
+        with socket.create_connection(place, timeout=TIMEOUT) as late:
             late.sendall(FOLLOW)
             assert late.recv(12) == b"HTTP/1.0 503"
-        news.told = b"still here"
+        news.reported = b"still here"
         assert heard(own, 10) == b"still here"
 
 
@@ -249,7 +249,7 @@ def test_many_at_once_leave_nothing_behind() -> None:
         for visitor in visitors:
             visitor.start()
         for number in range(100):
-            news.told = str(number).encode()
+            news.reported = str(number).encode()
             server.wake()
             time.sleep(0.001)
         for visitor in visitors:

@@ -33,7 +33,7 @@ from tests.engine.support import make_project
 ACCESS = Access("/kubeconfig", ContextName("context"))
 FOREIGN = "192.0.2.1"
 """An address in every status that is somebody else's."""
-_TOLD = ("ServiceClaim", "ServiceStatus", "ServiceEvents", "GatewayStatus")
+_REPORTED = ("ServiceClaim", "ServiceStatus", "ServiceEvents", "GatewayStatus")
 
 
 @dataclass
@@ -70,8 +70,8 @@ class Api:
     def create_event(self, namespace: str, body: Mapping[str, Any]) -> None:
         """Take an event."""
         name = body["regarding"]["name"]
-        kept = {key: value for key, value in body.items() if key not in {"metadata", "eventTime"}}
-        self.written.setdefault(f"{namespace}/{name}", []).append(kept)
+        retained = {key: value for key, value in body.items() if key not in {"metadata", "eventTime"}}
+        self.written.setdefault(f"{namespace}/{name}", []).append(retained)
 
 
 def _undated(patch: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -90,13 +90,13 @@ class _Kinds(ResourceTypes):
     """The provider's kinds that tell Services something; of the others only what they would give."""
 
     def create(self, token: str, news: Values, *, preview: bool) -> tuple[str, dict[str, Any]]:
-        if token.rpartition(":")[2] in _TOLD:
+        if token.rpartition(":")[2] in _REPORTED:
             return super().create(token, news, preview=preview)
         kind = self._kind(token)
         return "imagined", codec.encode(codec.recall(kind.state, news))
 
     def delete(self, token: str, properties: Values) -> None:
-        if token.rpartition(":")[2] in _TOLD:
+        if token.rpartition(":")[2] in _REPORTED:
             super().delete(token, properties)
 
 

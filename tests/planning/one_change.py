@@ -80,14 +80,14 @@ def histories(
         donors.setdefault(kind, []).append(part)
     history = [(first, settings)]
     for _ in range(4):
-        seen, configured = history[-1]
+        observed, configured = history[-1]
         how = draw(st.sampled_from(["snapshot", "snapshot", "snapshot", "settings", "back"]))
         if how == "back":
             history.append(draw(st.sampled_from(history)))
         elif how == "settings":
             name = draw(st.sampled_from(Settings.__struct_fields__))
             other = getattr(draw(st.sampled_from((settings, others))), name)
-            history.append((seen, replace(configured, **{name: other})))
-        elif is_sound(now := draw(changed(seen, donors))):
+            history.append((observed, replace(configured, **{name: other})))
+        elif is_sound(now := draw(changed(observed, donors))):
             history.append((now, configured))
     return history

@@ -201,13 +201,13 @@ nodes = st.builds(
 def snapshots(draw: st.DrawFn) -> Snapshot:
     """Draw a snapshot, however unlikely: damaged ledgers, contradicting states, foreign hands in every status."""
     services = draw(service_lists())
-    there = st.sampled_from([service.key for service in services]) if services else keys
+    present = st.sampled_from([service.key for service in services]) if services else keys
     return Snapshot(
         home=HOME,
         services=tuple(services),
         nodes=tuple(draw(st.lists(nodes, max_size=1))),
-        claims=draw(claims(there | keys)),
-        remembered=draw(claims(there | keys, homes=[HOME])),
+        claims=draw(claims(present | keys)),
+        remembered=draw(claims(present | keys, homes=[HOME])),
         host=draw(hosts),
     )
 
@@ -238,8 +238,8 @@ def with_few_others(draw: st.DrawFn, before: Snapshot, donor: Snapshot) -> Snaps
         services[place] = replace(services[place], **{name: getattr(other, name) for name in names})
     for place in draw(st.sets(st.integers(0, len(slices) - 1), max_size=2)) if slices else ():
         endpoints = draw(st.sampled_from([one.endpoints for one in (*slices, *donor.slices)]))
-        whose = draw(st.sampled_from([one.service for one in slices]))
-        slices[place] = replace(slices[place], endpoints=endpoints, service=whose)
+        owned_by = draw(st.sampled_from([one.service for one in slices]))
+        slices[place] = replace(slices[place], endpoints=endpoints, service=owned_by)
     host = replace(before.host, **draw(_busier)) if draw(st.booleans()) else before.host
     return replace(before, services=tuple(services), slices=tuple(slices), host=host)
 

@@ -39,7 +39,7 @@ MALFORMED = service("odd", loadBalancerClass="foo/bar", ports="none")
 
 
 @pytest.mark.parametrize(
-    ("some", "objects", "told"),
+    ("some", "objects", "reported"),
     [
         (configured(), [service()], []),
         (
@@ -80,10 +80,10 @@ MALFORMED = service("odd", loadBalancerClass="foo/bar", ports="none")
         (configured(), [service(meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})], []),
     ],
 )
-def test_each_reason_is_a_sentence(some: Settings, objects: list[JsonObject], told: list[str]) -> None:
+def test_each_reason_is_a_sentence(some: Settings, objects: list[JsonObject], reported: list[str]) -> None:
     """With the number, some names, and what this stack wants instead."""
     served = [sentence for sentence in plan(some, *objects, node()).left_out if not sentence.startswith("Nothing")]
-    assert served == told
+    assert served == reported
 
 
 def test_where_nothing_is_served_it_says_what_was_read() -> None:
@@ -91,8 +91,8 @@ def test_where_nothing_is_served_it_says_what_was_read() -> None:
     objects = [service("a", type="ClusterIP"), service("b", type=None), {"kind": "Deployment"}, {"x": 1}, node()]
     files = Contents(DEMO, few_kinds(kinds_of([{"kind": "List", "apiVersion": "v1", "items": objects}])), 2)
     empty, live = Contents(ClusterName("e"), {}, 0), Contents(ClusterName("live"), {"Node": 1})
-    (told,) = plan(configured(), contents=(files, empty, live)).left_out
-    assert told == (
+    (reported,) = plan(configured(), contents=(files, empty, live)).left_out
+    assert reported == (
         "Nothing to serve. Read: demo has 2 files with 5 objects (2 Service of type ClusterIP, 1 Deployment, 1 Node,"
         " 1 without a kind); e has no manifest that could be read; live has 1 object (1 Node)."
     )
@@ -103,8 +103,8 @@ def test_where_nothing_is_served_it_says_what_was_read() -> None:
 def test_a_pin_without_a_service_is_a_notice() -> None:
     """One of a Service that is left out, or can't be understood, isn't."""
     pins = {"shop/web": (ip_address("127.77.0.5"),), "shop/odd": (), "shop/wbe": ()}
-    (told,) = plan(configured(pins=pins), service(loadBalancerClass="x/y"), MALFORMED).notices
-    assert told == (
+    (reported,) = plan(configured(pins=pins), service(loadBalancerClass="x/y"), MALFORMED).notices
+    assert reported == (
         "local-lb:pins has shop/wbe, but no source has a Service of that name and of type LoadBalancer;"
         " correct the name or remove the pin"
     )

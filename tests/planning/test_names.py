@@ -15,7 +15,7 @@ from locallb.kubernetes.service_status import publication
 from locallb.model.identities import ClusterName, Home, Protocol
 from locallb.model.naming import NAME_SERVER
 from locallb.model.snapshot import HostFacts, Snapshot, Socket
-from locallb.planning.names import MOST_NAMES, MOST_TOLD, REFUSED
+from locallb.planning.names import MAX_LISTED_IN_STATUS, MAX_NAMES, REFUSED
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import with_objects
@@ -74,13 +74,16 @@ def test_an_annotation_asks_for_so_many_names_and_addresses() -> None:
     """The first names count, and one sentence tells of the rest; of a name with too many addresses there is none."""
     many = ",".join(f"a{number}.test" for number in range(20_000))
     made = plan(node(), service("web", port(80, 30080), annotations={HOSTNAME: many}), dns={**DNS, "template": False})
-    assert names(made) == {"web": sorted(f"a{number}.test" for number in range(MOST_NAMES))}
-    told = f'metadata.annotations["{HOSTNAME}"] has 20000 names, of which the first {MOST_NAMES} count'
-    assert made.notices == (f"c/n/web: {told}; give the others to another Service",)
+    assert names(made) == {"web": sorted(f"a{number}.test" for number in range(MAX_NAMES))}
+    reported = f'metadata.annotations["{HOSTNAME}"] has 20000 names, of which the first {MAX_NAMES} count'
+    assert made.notices == (f"c/n/web: {reported}; give the others to another Service",)
     elsewhere = many.replace(".test", ".org")
     made = plan(node(), service("web", port(80, 30080), annotations={HOSTNAME: elsewhere}))
-    assert len(made.notices) == len(made.placements[0].notices) == MOST_TOLD + 1
-    assert made.notices[-1] == f"c/n/web: {MOST_NAMES + 1 - MOST_TOLD} more names aren't given; correct these first"
+    assert len(made.notices) == len(made.placements[0].notices) == MAX_LISTED_IN_STATUS + 1
+    assert (
+        made.notices[-1]
+        == f"c/n/web: {MAX_NAMES + 1 - MAX_LISTED_IN_STATUS} more names aren't given; correct these first"
+    )
     wishes = {HOSTNAME: "a.test", TARGET: ",".join(f"127.0.1.{number}" for number in range(33))}
     made = plan(node(), service("web", port(80, 30080), annotations=wishes), dns={**DNS, "template": False})
     assert names(made) == {"web": []}
@@ -94,10 +97,10 @@ def test_the_older_keeps_a_name_and_the_other_gets_a_notice() -> None:
     young["metadata"]["creationTimestamp"] = "2026-01-02T00:00:00Z"
     made = plan(node(), young, old, dns={**DNS, "template": False})
     assert names(made) == {"a-young": [], "old": ["x.test"]}
-    told = "c/n/a-young: the name x.test is that of c/n/old, which is older; choose another one"
-    assert told in made.notices
+    reported = "c/n/a-young: the name x.test is that of c/n/old, which is older; choose another one"
+    assert reported in made.notices
     (placement,) = [each for each in made.placements if each.key.name == "a-young"]
-    assert [(notice.reason, notice.message) for notice in placement.notices] == [(REFUSED, told)]
+    assert [(notice.reason, notice.message) for notice in placement.notices] == [(REFUSED, reported)]
 
 
 def test_names_of_the_stack_come_first() -> None:
@@ -135,12 +138,12 @@ def test_zones_at_two_places_have_tables_of_their_own() -> None:
     zones = [*DNS["zones"], {"zone": "lab.test", "embedded": "127.0.0.78:53"}]
     made = plan(node(), service("a", port(80, 30080), annotations={HOSTNAME: "a.lab.test"}), dns={"zones": zones})
     (server,) = [planned for planned in made.proxies if planned.proxy.name == NAME_SERVER]
-    told = {one.address: [each.name for each in one.table] for one in server.proxy.names}
-    assert told == {ip_address("127.0.0.77"): ["a.n.c.test"], ip_address("127.0.0.78"): ["a.lab.test"]}
+    reported = {one.address: [each.name for each in one.table] for one in server.proxy.names}
+    assert reported == {ip_address("127.0.0.77"): ["a.n.c.test"], ip_address("127.0.0.78"): ["a.lab.test"]}
 
 
 @pytest.mark.parametrize(
-    ("in_status", "annotations", "told"),
+    ("in_status", "annotations", "reported"),
     [
         (False, {}, ""),
         (True, {}, "web.n.c.test"),
@@ -155,14 +158,14 @@ def test_zones_at_two_places_have_tables_of_their_own() -> None:
 def test_a_status_tells_a_name_of_the_load_balancers_own(
     in_status: bool,  # noqa: FBT001 - a case
     annotations: dict[str, str],
-    told: str,
+    reported: str,
 ) -> None:
     """On request; one that it has, that leads to it, and that a host may have: the first that it wishes."""
     dns = {**DNS, "records": {"taken.test": ["127.9.9.9"]}, "inStatus": in_status}
     made = plan(node(), service("web", port(80, 30080), annotations=annotations), dns=dns)
     (placement,) = made.placements
     assert [(entry.ip, entry.named.hostname) for entry in publication(placement).ingress] == [
-        (str(address), told) for address in placement.addresses
+        (str(address), reported) for address in placement.addresses
     ]
 
 
@@ -183,10 +186,10 @@ def server_of(made: Plan) -> tuple[str, int]:
     return str(answers.address), answers.port
 
 
-def planned(home: Home = HOME, dns: object = OWN, **seen: object) -> Plan:
+def planned(home: Home = HOME, dns: object = OWN, **observed: object) -> Plan:
     """Plan one Service of a stack."""
     settings = parse_settings({"sources": [{"manifests": "m", "name": "c"}], "dns": dns})
-    return make_plan(replace(snapshot(node(), service("a", port(80, 30080))), home=home, **seen), settings)
+    return make_plan(replace(snapshot(node(), service("a", port(80, 30080))), home=home, **observed), settings)
 
 
 def test_each_stack_has_a_name_server_of_its_own() -> None:
@@ -207,9 +210,9 @@ def test_a_name_server_stays_where_it_is() -> None:
 def test_a_name_server_moves_out_of_anothers_way() -> None:
     """Whether it was there before, or begins."""
     first, before = server_of(planned()), ip_address("127.0.0.77")
-    for address, known in ((ip_address(first[0]), ()), (before, ((before, 5300),))):
+    for address, existing in ((ip_address(first[0]), ()), (before, ((before, 5300),))):
         host = HostFacts(sockets=(Socket(address, 5300, Protocol.UDP, "envoy (7)"),))
-        moved = server_of(planned(host=host, name_servers=known))
+        moved = server_of(planned(host=host, name_servers=existing))
         assert moved[0] != str(address)
         assert moved == server_of(planned(host=host, name_servers=((ip_address(moved[0]), 5300),)))
 
@@ -227,8 +230,8 @@ def test_a_pool_gives_no_address_to_the_name_server() -> None:
 def test_given_servers_stay_beside_the_stacks_own() -> None:
     """Of what the state has, what the configuration gives is no address of the stack's own."""
     zones = [*OWN["zones"], {"zone": "lab.test", "embedded": "127.0.0.77:5300"}]
-    known = ((ip_address("127.0.0.77"), 5300), (ip_address("127.53.9.9"), 5300))
+    existing = ((ip_address("127.0.0.77"), 5300), (ip_address("127.53.9.9"), 5300))
     (server,) = [
-        one for one in planned(dns={"zones": zones}, name_servers=known).proxies if one.proxy.name == NAME_SERVER
+        one for one in planned(dns={"zones": zones}, name_servers=existing).proxies if one.proxy.name == NAME_SERVER
     ]
     assert {str(one.address) for one in server.proxy.names} == {"127.0.0.77", "127.53.9.9"}

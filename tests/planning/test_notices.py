@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from locallb.model.identities import Family
 from locallb.model.objects import FamilyPolicy
-from locallb.planning.notices import TOLD_OF_THE_STACK, notices_of
+from locallb.planning.notices import STACK_NOTICES, notices_of
 from tests.planning.objects import parsed, service
 
 FOUR, SIX = ip_address("127.77.0.5"), ip_address("fd00:77::5")
@@ -35,4 +35,4 @@ def test_a_family_that_a_service_wants_and_lacks_is_reported(
     assert [notice.reason for notice in notices] == ["FamilyMissing"] * len(lacking)
     assert all(f"has no {family} address" in notice.message for notice, family in zip(notices, lacking, strict=True))
     assert all("set the policy to SingleStack" in notice.message for notice in notices)
-    assert "FamilyMissing" in TOLD_OF_THE_STACK
+    assert "FamilyMissing" in STACK_NOTICES

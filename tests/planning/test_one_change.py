@@ -169,7 +169,7 @@ FULL = Snapshot(
     external_ips=frozenset({FIRST}),
     contents=(Contents(C, {"Service": 2}),),
     gateway_api=GATEWAY.gateway_api,
-    orders={A.key: Order(FAULT), ObjectKey(C, "shop", "api"): Order(drained=frozenset({"worker"}))},
+    overrides={A.key: Order(FAULT), ObjectKey(C, "shop", "api"): Order(drained=frozenset({"worker"}))},
     name_servers=((FIRST, 53),),
     authority=LocalAuthority(),
     hints=("told",),

@@ -104,17 +104,21 @@ def test_written_statuses_leave_nothing_for_the_watch_to_repair(case: str) -> No
     plan = in_cluster(planned(case))
     with deployed(plan) as (api, engine):
         for placement in plan.placements:
-            said = observed_status(api.services[placement.key.namespace, placement.key.name])
-            assert said.claimed
-            assert differences(said, (), publication(placement)) == ()
+            stated = observed_status(api.services[placement.key.namespace, placement.key.name])
+            assert stated.claimed
+            assert differences(stated, (), publication(placement)) == ()
         for rejection in plan.rejections:
             if rejection.owner:
-                said = observed_status(api.services[rejection.key.namespace, rejection.key.name])
-                assert differences(said, (), publication(rejection)) == ()
+                stated = observed_status(api.services[rejection.key.namespace, rejection.key.name])
+                assert differences(stated, (), publication(rejection)) == ()
         assert engine.destroy().ok
         for service in api.services.values():
-            left = observed_status(service)
-            assert ([entry.ip for entry in left.ingress], left.conditions, left.claimed) == ([FOREIGN], (), False)
+            remaining = observed_status(service)
+            assert ([entry.ip for entry in remaining.ingress], remaining.conditions, remaining.claimed) == (
+                [FOREIGN],
+                (),
+                False,
+            )
 
 
 @pytest.mark.parametrize("case", CASES)

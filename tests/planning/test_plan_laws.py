@@ -73,8 +73,8 @@ def test_a_plan_that_was_carried_out_is_a_fixpoint(snapshot: Snapshot, settings:
     first = make_plan(snapshot, settings)
     second = make_plan(applied(snapshot, first), settings)
     third = make_plan(applied(snapshot, second), settings)
-    kept = {placement.key: set(placement.addresses) for placement in second.placements}
-    assert all(set(placement.addresses) <= kept.get(placement.key, set()) for placement in first.placements)
+    retained = {placement.key: set(placement.addresses) for placement in second.placements}
+    assert all(set(placement.addresses) <= retained.get(placement.key, set()) for placement in first.placements)
     assert third == second
 
 
@@ -82,8 +82,8 @@ def test_a_plan_that_was_carried_out_is_a_fixpoint(snapshot: Snapshot, settings:
 def mixtures(draw: st.DrawFn, first: Snapshot, second: Snapshot) -> Snapshot:
     """Take a snapshot with some fields of another, and with one of its Services a little different."""
     names = [field for field in Snapshot.__struct_fields__ if field != "home"]
-    taken = {name: getattr(second, name) for name in draw(st.sets(st.sampled_from(names)))}
-    mixed = replace(first, **taken)
+    claimed = {name: getattr(second, name) for name in draw(st.sets(st.sampled_from(names)))}
+    mixed = replace(first, **claimed)
     if not mixed.services or not second.services:
         return mixed
     place, donor = draw(st.integers(0, len(mixed.services) - 1)), draw(st.sampled_from(second.services))
@@ -103,8 +103,8 @@ def test_a_memory_changes_no_plan(
     for _ in range(4):
         plan = make_plan(snapshot, settings, memory)
         assert plan == make_plan(snapshot, settings)
-        known = applied(snapshot, plan) if data.draw(st.booleans()) else snapshot
-        snapshot = data.draw(mixtures(known, second))
+        existing = applied(snapshot, plan) if data.draw(st.booleans()) else snapshot
+        snapshot = data.draw(mixtures(existing, second))
         settings = data.draw(st.sampled_from((settings, others)))
 
 
@@ -187,10 +187,10 @@ def test_every_service_of_ours_is_placed_or_rejected_and_never_both(snapshot: Sn
     """Nobody is forgotten."""
     plan = make_plan(snapshot, settings)
     ours = {s.key for s in snapshot.services if not s.deleting and s.load_balancer_class is None}
-    told = Counter([p.key for p in plan.placements] + [r.key for r in plan.rejections])
-    assert all(count == 1 for count in told.values())
+    reported = Counter([p.key for p in plan.placements] + [r.key for r in plan.rejections])
+    assert all(count == 1 for count in reported.values())
     if settings.classes.default:
-        assert ours <= set(told)
+        assert ours <= set(reported)
 
 
 @given(SNAPSHOTS, SETTINGS)

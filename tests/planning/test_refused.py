@@ -11,7 +11,7 @@ from locallb.model.gateway.rules import Rule
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
-from locallb.planning.refused import Refusal, RefusedObjects, beside, content_of, name_of
+from locallb.planning.refused import Refusal, RefusedObjects, content_of, name_of, sibling
 
 CLUSTER = ClusterName("c")
 ROUTE = Route(RouteKind.HTTP, Meta(Named("shop", "bad"), generation=1), hostnames=("a.test",), rules=(Rule(),))
@@ -58,17 +58,17 @@ def test_another_content_is_not_refused() -> None:
 def test_one_refused_together_with_others_is_not_beside_others(*, together: bool, is_refused: bool) -> None:
     """One that is refused by itself stays so, whatever becomes of other routes."""
     read, changed = snapshot(ROUTE, OTHER), snapshot(ROUTE, replace(OTHER, hostnames=("b.test",)))
-    digest = beside(read.gateway_api, CLUSTER, together=together)
-    known = (replace(refusal(ROUTE), beside=digest, together=together),)
-    assert RefusedObjects().of(read, known).gateway_api[0].object is not ROUTE
-    assert (RefusedObjects().of(changed, known).gateway_api[0].object is not ROUTE) is is_refused
+    digest = sibling(read.gateway_api, CLUSTER, together=together)
+    existing = (replace(refusal(ROUTE), sibling=digest, together=together),)
+    assert RefusedObjects().of(read, existing).gateway_api[0].object is not ROUTE
+    assert (RefusedObjects().of(changed, existing).gateway_api[0].object is not ROUTE) is is_refused
 
 
 def test_the_same_object_stands_in_place_of_a_refused_one_each_time() -> None:
     """So that plans of later snapshots, with other objects, are planned by what differs alone."""
-    known = RefusedObjects()
-    first = known.of(snapshot(ROUTE), (refusal(ROUTE),)).gateway_api[0].object
-    assert known.of(snapshot(ROUTE, OTHER), (refusal(ROUTE),)).gateway_api[0].object is first
+    existing = RefusedObjects()
+    first = existing.of(snapshot(ROUTE), (refusal(ROUTE),)).gateway_api[0].object
+    assert existing.of(snapshot(ROUTE, OTHER), (refusal(ROUTE),)).gateway_api[0].object is first
 
 
 def test_a_refused_service_is_rejected() -> None:
@@ -81,11 +81,11 @@ def test_a_refused_service_is_rejected() -> None:
 
 def test_what_changed_last_is_known_until_something_else_does() -> None:
     """Reading the same again, or with other refusals, changes nothing; a first snapshot has no former one."""
-    first, known = snapshot(ROUTE), RefusedObjects()
-    known.of(first, ())
-    assert known.changed == frozenset()
+    first, existing = snapshot(ROUTE), RefusedObjects()
+    existing.of(first, ())
+    assert existing.changed == frozenset()
     other = replace(ROUTE, meta=replace(ROUTE.meta, key=Named("shop", "new")))
     second = replace(first, gateway_api=(*first.gateway_api, ObjectOfCluster(CLUSTER, other)))
     for read, refusals in ((second, ()), (replace(second), ()), (second, (refusal(ROUTE),))):
-        known.of(read, refusals)
-        assert known.changed == {name_of(CLUSTER, other)}
+        existing.of(read, refusals)
+        assert existing.changed == {name_of(CLUSTER, other)}

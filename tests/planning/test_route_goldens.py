@@ -45,7 +45,7 @@ def outputs(plan: Plan) -> Mapping[str, str]:
                 "object": str(news.owner.service),
                 "serving": news.serving,
                 "refused": list(news.refused),
-                "troubles": list(news.troubles),
+                "troubles": list(news.failures),
             }
             for placement in plan.placements
             for news in placement.news

@@ -33,8 +33,8 @@ def placed(*documents: JsonObject, routes: tuple[Route, ...] = (BRIDGE, DEFAULT)
     host = HostFacts(routes=routes, routed=tuple(route.destination for route in routes if route.is_way))
     pools = [{"name": "default", "addresses": ["127.77.0.0/27", "fd00:77::/120"]}]
     settings = parse_settings({"sources": [{"manifests": "demo"}], "pools": pools})
-    seen = replace(snapshot(everything, live=False), services=read.services, slices=read.slices, host=host)
-    (placement,) = make_plan(seen, settings).placements
+    observed = replace(snapshot(everything, live=False), services=read.services, slices=read.slices, host=host)
+    (placement,) = make_plan(observed, settings).placements
     return placement
 
 

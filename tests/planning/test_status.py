@@ -42,7 +42,7 @@ WEB, ADMIN = "127.77.0.5:8080/TCP", "127.77.0.5:9000/TCP"
 
 
 @pytest.mark.parametrize(
-    ("ports", "seen", "state", "port_states", "reason"),
+    ("ports", "listening", "state", "port_states", "reason"),
     [
         ([open_port(8080)], {WEB}, State.SERVING, ["serving"], ""),
         ([open_port(8080), open_port(9000)], {WEB, ADMIN}, State.SERVING, ["serving", "serving"], ""),
@@ -67,10 +67,10 @@ WEB, ADMIN = "127.77.0.5:8080/TCP", "127.77.0.5:9000/TCP"
     ],
 )
 def test_service_state_is_the_worst_of_its_ports(
-    ports: list[PlannedPort], seen: set[str] | None, state: State, port_states: list[str], reason: str
+    ports: list[PlannedPort], listening: set[str] | None, state: State, port_states: list[str], reason: str
 ) -> None:
     """A Service serves when all its ports do; the first troubled port gives the reason."""
-    observed = {} if seen is None else {"c/shop/web": Observation(frozenset(seen))}
+    observed = {} if listening is None else {"c/shop/web": Observation(frozenset(listening))}
     (row,) = rows(plan_of(*ports), observed)
     assert (row.state, [str(port.state) for port in row.ports], row.reason) == (state, port_states, reason)
 
@@ -79,8 +79,8 @@ def test_service_state_is_the_worst_of_its_ports(
 def test_the_way_of_a_port_is_reported_whether_it_serves_or_not(via: Via | None) -> None:
     """In the row, in the JSON, and in the table where it goes straight to pods."""
     plan = plan_of(replace(open_port(8080), via=via), PlannedPort(ServicePort(9000), problem=NO_BACKENDS))
-    for seen in ({}, {"c/shop/web": Observation(frozenset({WEB}))}):
-        (row,) = rows(plan, seen)
+    for listening in ({}, {"c/shop/web": Observation(frozenset({WEB}))}):
+        (row,) = rows(plan, listening)
         assert [port.via for port in row.ports] == [via, None]
         assert [port["via"] for port in cast("list[dict[str, object]]", services_json([row])[0]["ports"])] == [
             via or "",

@@ -123,16 +123,16 @@ def has(name: str, *addresses: object) -> Callable[[Plan], bool]:
 def ports_of(name: str, *listening: int) -> Callable[[Plan], bool]:
     """Return what says at which ports a Service listens."""
 
-    def says(plan: Plan) -> bool:
+    def contains(plan: Plan) -> bool:
         some = [one.ports for one in plan.placements if one.key.name == name]
         return [tuple(each.port.number for each in ports if each.listeners) for ports in some] == [listening]
 
-    return says
+    return contains
 
 
-def told(*words: str) -> Callable[[Plan], bool]:
+def reported(*terms: str) -> Callable[[Plan], bool]:
     """Return what says whether users hear of something."""
-    return lambda plan: any(all(word in text for word in words) for text in (*plan.notices, *plan.left_out))
+    return lambda plan: any(all(word in text for word in terms) for text in (*plan.notices, *plan.left_out))
 
 
 def learns(name: str, way: Discovery) -> Callable[[Plan], bool]:
@@ -189,12 +189,12 @@ CASES: Mapping[str, Case] = {
     "its only port needed a right": Case((A, B), ports_of("a", 8080), (service("a", 80), B), host=HostFacts(1024)),
     "datagrams get no PROXY protocol": Case(
         (replace(A, ports=(port(53, Protocol.UDP),), proxy_protocol=ProxyProtocol.V2), B),
-        told("a port 53/UDP", "PROXY protocol"),
+        reported("a port 53/UDP", "PROXY protocol"),
         (replace(A, proxy_protocol=ProxyProtocol.V2), B),
     ),
     "connections go by NodePorts, which routes would spare": Case(
         (A,),
-        told("demo: connections go by NodePorts"),
+        reported("demo: connections go by NodePorts"),
         (A,),
         host=WITH_ROUTES,
         slices=((pods("10.0.0.7"),), (pods("10.0.0.7", "10.244.1.7"),)),
@@ -222,17 +222,17 @@ CASES: Mapping[str, Case] = {
     "it begins to share": Case(JOINING, lambda plan: len(addresses(plan)) == 1, (A, JOINING[1])),
     "it shares no more": Case((A, JOINING[1]), lambda plan: len(addresses(plan)) == 2, JOINING),
     "its class is another one": Case(
-        (replace(A, load_balancer_class="x"), B), told("1 Service left out", "class x", "demo/shop/a")
+        (replace(A, load_balancer_class="x"), B), reported("1 Service left out", "class x", "demo/shop/a")
     ),
     "its labels aren't those of the stack": Case(
         (A, replace(B, labels={"tier": "web"})),
-        told("1 Service left out", "demo/shop/a"),
+        reported("1 Service left out", "demo/shop/a"),
         tuple(replace(one, labels={"tier": "web"}) for one in (A, B)),
         replace(OWN, selector={"tier": "web"}),
     ),
     "another namespace is in its place": Case(
         (replace(A, key=ObjectKey(C, "team", "a")), B),
-        told("1 Service left out", "namespace team"),
+        reported("1 Service left out", "namespace team"),
         settings=replace(OWN, namespaces=frozenset({"shop"})),
     ),
     "it is being deleted": Case((replace(A, deleting=True), B), lambda plan: len(plan.placements) == 1),

@@ -16,9 +16,9 @@ from locallb.programs.program import Program, ProgramError
 from tests.descriptors import few_files
 
 
-def shell(script: str, seconds: float = 60.0, remedy: str = "", most: int = program.MOST) -> Program:
+def shell(script: str, seconds: float = 60.0, remedy: str = "", maximum: int = program.MAX) -> Program:
     """Describe a script."""
-    return Program(("sh", "-c", script), seconds, remedy, most)
+    return Program(("sh", "-c", script), seconds, remedy, maximum)
 
 
 def test_program_gets_only_the_given_arguments_input_and_environment() -> None:
@@ -41,7 +41,7 @@ def test_both_of_what_it_prints_are_read_together() -> None:
 
 
 @pytest.mark.parametrize(
-    ("script", "told"),
+    ("script", "reported"),
     [
         ("exit 3", "sh ended with 3; try again"),
         ("kill -9 $$", "sh ended with -9; try again"),
@@ -50,9 +50,9 @@ def test_both_of_what_it_prints_are_read_together() -> None:
         (r"printf 'a\033[2Jb' >&2; exit 1", r'sh says "a\\x1b\[2Jb"; try again'),
     ],
 )
-def test_failed_program_is_reported_by_its_last_output_line(script: str, told: str) -> None:
+def test_failed_program_is_reported_by_its_last_output_line(script: str, reported: str) -> None:
     """On one line, and with what to do."""
-    with pytest.raises(ProgramError, match=f"^{told}$"):
+    with pytest.raises(ProgramError, match=f"^{reported}$"):
         shell(script, remedy="try again").output()
 
 
@@ -85,7 +85,7 @@ def _lives(pid: int) -> bool:
 def test_program_beyond_its_output_limit_is_ended() -> None:
     """However long its time limit is."""
     with pytest.raises(ProgramError, match=r"^sh prints more than 1000 bytes$"):
-        shell("cat /dev/zero", most=1000).run()
+        shell("cat /dev/zero", maximum=1000).run()
 
 
 def test_background_child_does_not_delay_a_program_whose_stderr_is_not_read(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_background_child_does_not_delay_a_program_whose_stderr_is_not_read(tmp_
     script = f"sleep 1000 >/dev/null & echo $! > {tmp_path}/child; echo said"
     ended = Program(("sh", "-c", script), 60.0, heard=False).run()
     os.kill(int((tmp_path / "child").read_text()), 9)
-    assert (ended.code, ended.output, ended.last_words) == (0, b"said\n", "said")
+    assert (ended.code, ended.output, ended.last_output) == (0, b"said\n", "said")
 
 
 def test_program_that_cannot_be_run_is_reported_by_name(tmp_path: Path) -> None:
@@ -184,21 +184,21 @@ def test_program_input_that_fills_the_disk_is_reported(room: int) -> None:
 
 def test_program_without_enough_descriptors_is_reported() -> None:
     """In one sentence, whichever descriptor is lacking."""
-    told = []
+    reported = []
     for spare in range(12):
         with few_files(spare):
             try:
                 assert Program(("cat",), 60.0, given=b"x").run().output == b"x"
             except ProgramError as error:
-                told.append(str(error))
-    assert all("Too many open files; raise the limit of open files" in sentence for sentence in told)
-    assert 6 <= len(told) < 12
+                reported.append(str(error))
+    assert all("Too many open files; raise the limit of open files" in sentence for sentence in reported)
+    assert 6 <= len(reported) < 12
 
 
 def test_process_limit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     """Root has no limit of its own, so the system's answer is played."""
 
-    def refused(*_words: object, **_more: object) -> None:
+    def refused(*_terms: object, **_more: object) -> None:
         raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
 
     monkeypatch.setattr(subprocess, "Popen", refused)
@@ -247,8 +247,8 @@ def test_alongside_program_may_be_reaped_before_the_block_is_left(
     started: list[subprocess.Popen[bytes]] = []
     popen = subprocess.Popen
 
-    def note(*words: Any, **named: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 - those of `Popen`
-        started.append(popen(*words, **named))
+    def note(*terms: Any, **named: Any) -> subprocess.Popen[bytes]:  # noqa: ANN401 - those of `Popen`
+        started.append(popen(*terms, **named))
         return started[0]
 
     monkeypatch.setattr(subprocess, "Popen", note)

@@ -16,9 +16,9 @@ from locallb.model.naming import owner_fields
 from tests.provider.support import Driver, owner
 
 
-def inputs(who: Owner, address: str = "127.77.0.5") -> dict[str, Any]:
+def inputs(party: Owner, address: str = "127.77.0.5") -> dict[str, Any]:
     """Make the inputs of a LoopbackAddress."""
-    return {"address": address, "owner": dict(owner_fields(who)), "sharing": ""}
+    return {"address": address, "owner": dict(owner_fields(party)), "sharing": ""}
 
 
 def claims(home: Path) -> list[dict[str, Any]]:
@@ -127,9 +127,9 @@ def test_invalid_address_is_refused_before_any_effect(driver: Driver, root: Path
 
 def test_an_owner_that_lost_a_field_is_refused(driver: Driver, root: Path) -> None:
     """The check names the path of what is missing and of what is too much."""
-    who = {**owner_fields(replace(owner(root))), "colour": "red"}
-    del who["uid"]
-    failures = driver.check("LoopbackAddress", {"address": "127.77.0.5", "owner": who, "sharing": "", "port": 80})
+    party = {**owner_fields(replace(owner(root))), "colour": "red"}
+    del party["uid"]
+    failures = driver.check("LoopbackAddress", {"address": "127.77.0.5", "owner": party, "sharing": "", "port": 80})
     assert sorted(failures) == [
         ("owner.colour", "isn't a property of Owner"),
         ("owner.uid", "is missing"),

@@ -43,18 +43,18 @@ def test_a_backend_that_comes_or_goes_asks_envoy_nothing_and_no_change_whether_i
 ) -> None:
     """Questions would come before the file; where there are watches enough, nobody need know who takes them."""
     state = driver.create("ProxyConfig", wanted.config)
-    asked = list[str]()
+    requested = list[str]()
 
     def ask(_admin: EnvoyAdmin, _method: str, path: str, **_: object) -> str:
-        asked.append(path)
+        requested.append(path)
         return ""
 
     monkeypatch.setattr(EnvoyAdmin, "_ask", ask)
     driver.update("ProxyConfig", state, replace(wanted, ports={8080: 10}).config)
-    assert asked == []
+    assert requested == []
     driver.update("ProxyConfig", state, replace(wanted, ports={8081: 10}).config)
-    assert asked
-    assert "/ready" not in asked
+    assert requested
+    assert "/ready" not in requested
 
 
 def test_an_update_without_a_change_writes_nothing(driver: Driver, wanted: Wanted) -> None:
@@ -79,11 +79,11 @@ def test_changed_config_files_are_detected_and_restored(driver: Driver, wanted: 
         (directory / "eds-mine.json").write_text("{}")
     else:
         (directory / "lds.json").write_bytes(b"\xff\x00")
-    seen = driver.read("ProxyConfig", state)
-    assert seen is not None
-    assert seen["files"] != state["files"]
-    assert driver.diff("ProxyConfig", seen, wanted.config).diffs == ["files"]
-    assert driver.update("ProxyConfig", seen, wanted.config) == state
+    observed = driver.read("ProxyConfig", state)
+    assert observed is not None
+    assert observed["files"] != state["files"]
+    assert driver.diff("ProxyConfig", observed, wanted.config).diffs == ["files"]
+    assert driver.update("ProxyConfig", observed, wanted.config) == state
     assert driver.read("ProxyConfig", state) == state
 
 
@@ -91,9 +91,9 @@ def test_a_changed_bootstrap_shows_in_its_digest(driver: Driver, wanted: Wanted)
     """The digest is that of the file on disk, so that the process is replaced where it read another one."""
     state = driver.create("ProxyConfig", wanted.config)
     (Path(state["directory"]) / "bootstrap.json").write_text("{}")
-    seen = driver.read("ProxyConfig", state)
-    assert seen is not None
-    assert seen["bootstrap"] != state["bootstrap"]
+    observed = driver.read("ProxyConfig", state)
+    assert observed is not None
+    assert observed["bootstrap"] != state["bootstrap"]
 
 
 def test_a_directory_of_another_is_refused(driver: Driver, wanted: Wanted, root: Path) -> None:
@@ -111,9 +111,9 @@ def test_a_directory_of_another_is_refused(driver: Driver, wanted: Wanted, root:
 def test_a_service_created_again_keeps_its_proxy(driver: Driver, wanted: Wanted) -> None:
     """Another uid signs the directory again, with and without a state that knows it."""
     state = driver.create("ProxyConfig", wanted.config)
-    again = replace(wanted, owner=structs.replace(wanted.owner, uid=owner(Path("/"), uid="u2").uid))
-    assert driver.diff("ProxyConfig", state, again.config).diffs == ["owner"]
-    updated = driver.update("ProxyConfig", state, again.config)
+    retry = replace(wanted, owner=structs.replace(wanted.owner, uid=owner(Path("/"), uid="u2").uid))
+    assert driver.diff("ProxyConfig", state, retry.config).diffs == ["owner"]
+    updated = driver.update("ProxyConfig", state, retry.config)
     assert driver.read("ProxyConfig", updated) == updated
     assert driver.create("ProxyConfig", wanted.config) == state
 

@@ -9,7 +9,7 @@ import pytest
 
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ProxyId
-from locallb.provider import part_looks
+from locallb.provider import part_reads
 from locallb.provider.gathering import gathering
 from locallb.provider.resources import proxy_fragments
 from locallb.storage import paths
@@ -21,8 +21,8 @@ ONE, OTHER = ProxyId("0" * 12), ProxyId("1" * 12)
 def expected(proxy: ProxyId) -> tuple[int, int, int]:
     """Return how many claims, changes and proofs are waited for."""
     directory, ledger = Proxies.ours().path(proxy), Ledger(paths.ledger_directory())
-    changes, looks = proxy_fragments.queue(directory), part_looks.looks(directory)
-    return ledger.queue._expected, changes._expected, looks._expected
+    changes, checks = proxy_fragments.queue(directory), part_reads.checks(directory)
+    return ledger.queue._expected, changes._expected, checks._expected
 
 
 def test_each_proxy_expects_its_own_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,10 +205,10 @@ def test_a_version_that_cannot_be_run_takes_nothing_down(
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     install("1.40.1", program)
-    told = f"{why}.*; Envoy {wanted.process['version']} goes on serving"
+    reported = f"{why}.*; Envoy {wanted.process['version']} goes on serving"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(trial, "PATIENCE", 3.0)
-        with pytest.raises(ProviderError, match=told):
+        patch.setattr(trial, "TIMEOUT", 3.0)
+        with pytest.raises(ProviderError, match=reported):
             driver.update("EnvoyProcess", process, changed)
     assert running(directory_of(config)) == (process_of(process),)
     assert driver.read("EnvoyProcess", process) == process
@@ -248,8 +248,8 @@ def test_trial_envoy_ends_with_the_process_that_started_it(apart: Path, *, alone
     program.write_text('#!/bin/sh\ncase "$*" in *validate*) exit 0;; esac\necho $$ >../pid; exec sleep 60\n')
     program.chmod(0o755)
     (apart / "bootstrap.json").write_text("{}")
-    asked = f"why_unfit(EnvoyBinary(Path({str(program)!r}), '1'), Path({str(apart)!r}))"
-    code = f"from pathlib import Path; from {trial.__name__} import why_unfit, EnvoyBinary; {asked}"
+    requested = f"why_unfit(EnvoyBinary(Path({str(program)!r}), '1'), Path({str(apart)!r}))"
+    code = f"from pathlib import Path; from {trial.__name__} import why_unfit, EnvoyBinary; {requested}"
     with subprocess.Popen([sys.executable, "-c", code]) as trying:
         tried = begun(apart)
         if alone:
@@ -263,7 +263,7 @@ def test_trial_envoy_ends_with_the_process_that_started_it(apart: Path, *, alone
 
 def test_trial_envoy_ends_when_its_shell_is_killed(apart: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its group is ended, not the shell alone."""
-    monkeypatch.setattr(trial, "PATIENCE", 3.0)
+    monkeypatch.setattr(trial, "TIMEOUT", 3.0)
     program = apart / "envoy"
     program.write_text('#!/bin/sh\ncase "$*" in *validate*) exit 0;; esac\necho $$ >../pid; exec sleep 60\n')
     program.chmod(0o755)
@@ -278,9 +278,9 @@ def test_trial_envoy_ends_when_its_shell_is_killed(apart: Path, monkeypatch: pyt
 
 def begun(place: Path) -> Process:
     """Wait for a program that says its number, and return it."""
-    told = place / "pid"
-    becomes(lambda: told.is_file() and told.read_text().endswith("\n"))
-    tried = processes.identify(int(told.read_text()))
+    reported = place / "pid"
+    becomes(lambda: reported.is_file() and reported.read_text().endswith("\n"))
+    tried = processes.identify(int(reported.read_text()))
     assert tried is not None
     return tried
 
@@ -290,10 +290,10 @@ def test_clients_of_an_envoy_that_cannot_be_taken_over_from_are_drained(
 ) -> None:
     """Its memory is gone, as at a user's last logout, or there aren't inotify instances for two at once."""
     config, process, _ = driver.up(wanted)
-    asked: list[str] = []
+    requested: list[str] = []
 
     def noted(directory: Path, note: str, pid: int) -> None:
-        asked.append(f"{pid}: {EnvoyAdmin(directory).answers()}")
+        requested.append(f"{pid}: {EnvoyAdmin(directory).answers()}")
         drain(directory, note, pid)
 
     monkeypatch.setattr(stopping, "drain", noted)
@@ -303,7 +303,7 @@ def test_clients_of_an_envoy_that_cannot_be_taken_over_from_are_drained(
     monkeypatch.setattr(inotify, "available", lambda number: 0 if processes.is_alive(process_of(second)) else number)
     install("1.40.2")
     third = driver.update("EnvoyProcess", second, {**wanted.process, "version": "1.40.2"})
-    assert asked == [f"{process['pid']}: True", f"{second['pid']}: True"]
+    assert requested == [f"{process['pid']}: True", f"{second['pid']}: True"]
     assert running(directory_of(config)) == (process_of(third),)
     assert ask_tcp(wanted.address, 8080) == "a"
 

@@ -169,11 +169,11 @@ def _nobody_notices(stack: Stack, changes: int) -> None:
     clients = Client(address), Client(address), Client(address, 8443, str(trusted))
     channel = grpc.insecure_channel(f"{address}:8080")
     call = channel.unary_unary("/test.Echo/Say", None, None)
-    asks: list[Callable[[], object]] = [
+    requires: list[Callable[[], object]] = [
         *(partial(_status, client) for client in clients),
         lambda: call(b"fine", timeout=5).decode(),
     ]
-    rates, stop = [Rate(ask) for ask in asks], threading.Event()
+    rates, stop = [Rate(ask) for ask in requires], threading.Event()
     threads = [threading.Thread(target=rate.run, args=(stop,)) for rate in rates]
     for thread in threads:
         thread.start()
@@ -202,16 +202,16 @@ def test_http_changes_lose_no_request(stack: Stack) -> None:
 def test_a_delayed_request_comes_to_a_backend_that_leaves_the_routes_meanwhile(stack: Stack) -> None:
     """Envoy chooses the cluster before the delay, and answers 500 where it is gone afterwards."""
     stack.change(dataclasses.replace(stack.world, delay=1000, weights=(0, 1)))
-    told: list[str] = []
+    reported: list[str] = []
     with ExitStack() as running:
         client = Client(stack.wanted.address)
         running.callback(client.close)
         assert _status(client) == "fine"
-        asking = threading.Thread(target=lambda: told.append(_status(client)))
+        asking = threading.Thread(target=lambda: reported.append(_status(client)))
         asking.start()
         running.callback(asking.join)
         stack.change(dataclasses.replace(stack.world, renamed=True))
-    assert told == ["fine"]
+    assert reported == ["fine"]
 
 
 class _Late(BaseHTTPRequestHandler):

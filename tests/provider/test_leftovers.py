@@ -36,8 +36,8 @@ def test_resources_in_the_state_are_no_leftovers(root: Path) -> None:
     mine = owner(root)
     Ledger(paths.ledger_directory()).claim(ADDRESS, mine)
     Proxies(paths.proxies_root()).make(ProxyId("0123456789ab"), mine, ProxyName("web"))
-    known = {ClaimKey(str(ADDRESS), mine.home, mine.service)}
-    assert leftovers(mine.home, {"0123456789ab"}, known) == ()
+    existing = {ClaimKey(str(ADDRESS), mine.home, mine.service)}
+    assert leftovers(mine.home, {"0123456789ab"}, existing) == ()
     assert [str(leftover.sort) for leftover in leftovers(mine.home, set(), set())] == ["address", "proxy"]
 
 
@@ -58,23 +58,23 @@ def test_gc_lists_nothing_of_another_project_or_stack(root: Path, tmp_path: Path
 def test_a_claim_is_known_by_whom_it_has(root: Path) -> None:
     """A stack that is gone had ports for a Service of the same name at the same address; ours may have another uid."""
     mine, ports = owner(root), tuple(map(MappedPort.parse, ("80/TCP=30080", "81/TCP=30081")))
-    gone = replace(mine, home=mine.home._replace(root="/nowhere/at/all"))
+    removed = replace(mine, home=mine.home._replace(root="/nowhere/at/all"))
     ledger = Ledger(paths.ledger_directory())
-    ledger.claim(ADDRESS, gone, ports=ports[:1])
+    ledger.claim(ADDRESS, removed, ports=ports[:1])
     ledger.claim(ADDRESS, replace(mine, uid=Uid("later")), ports=ports[1:])
-    known = claim_keys_in([resource(mine)])
-    assert [(left.what, left.owner) for left in leftovers(mine.home, (), known)] == [
-        (f"{ADDRESS}/{mine.service}", gone)
+    existing = claim_keys_in([resource(mine)])
+    assert [(remaining.what, remaining.owner) for remaining in leftovers(mine.home, (), existing)] == [
+        (f"{ADDRESS}/{mine.service}", removed)
     ]
-    assert {claim_key(claim) for claim in ledger.claims()} >= known
+    assert {claim_key(claim) for claim in ledger.claims()} >= existing
     ledger.release(ADDRESS, replace(mine, uid=Uid("later")))
-    assert not {claim_key(claim) for claim in ledger.claims()} & known
+    assert not {claim_key(claim) for claim in ledger.claims()} & existing
 
 
 def resource(mine: Owner, **inputs: Value) -> ResourceState:
     """Return the ports of a Service as a state has them."""
-    kept: Properties = {"address": str(ADDRESS), "owner": dict(owner_fields(mine)), **inputs}
-    return ResourceState("urn", PORTS, custom=True, id=f"{ADDRESS}/{mine.service}", inputs=kept)
+    retained: Properties = {"address": str(ADDRESS), "owner": dict(owner_fields(mine)), **inputs}
+    return ResourceState("urn", PORTS, custom=True, id=f"{ADDRESS}/{mine.service}", inputs=retained)
 
 
 @pytest.mark.usefixtures("home")
@@ -104,12 +104,12 @@ def test_a_state_that_does_not_say_whose_a_claim_is(root: Path, odd: Value) -> N
 @pytest.mark.usefixtures("home")
 def test_leftovers_of_a_missing_project_are_listed_and_kept(root: Path) -> None:
     """Its directory may be on a disk that isn't there today."""
-    gone = replace(owner(root), home=owner(root).home._replace(root="/nowhere/at/all"))
-    Ledger(paths.ledger_directory()).claim(ADDRESS, gone)
-    left = leftovers(owner(root).home, set(), set())
-    assert [(leftover.what, leftover.ours) for leftover in left] == [(str(ADDRESS), False)]
-    assert remove(left) == ()
-    assert leftovers(owner(root).home, set(), set()) == left
+    removed = replace(owner(root), home=owner(root).home._replace(root="/nowhere/at/all"))
+    Ledger(paths.ledger_directory()).claim(ADDRESS, removed)
+    remaining = leftovers(owner(root).home, set(), set())
+    assert [(leftover.what, leftover.ours) for leftover in remaining] == [(str(ADDRESS), False)]
+    assert remove(remaining) == ()
+    assert leftovers(owner(root).home, set(), set()) == remaining
 
 
 @pytest.mark.usefixtures("home")
@@ -119,12 +119,12 @@ def test_unreadable_leftovers_are_listed_and_kept(root: Path) -> None:
     (paths.proxies_root() / "0123456789ab" / "owner.json").write_text("{")
     Ledger(paths.ledger_directory()).claim(ADDRESS, owner(root))
     next(paths.ledger_directory().iterdir()).write_text("{")
-    left = leftovers(owner(root).home, set(), set())
-    assert [(leftover.sort, leftover.owner, leftover.ours) for leftover in left] == [
+    remaining = leftovers(owner(root).home, set(), set())
+    assert [(leftover.sort, leftover.owner, leftover.ours) for leftover in remaining] == [
         (LeftoverKind.ADDRESS, None, False),
         (LeftoverKind.PROXY, None, False),
     ]
-    assert remove(left) == ()
+    assert remove(remaining) == ()
 
 
 @pytest.mark.envoy
@@ -132,9 +132,9 @@ def test_a_forgotten_proxy_is_stopped_and_removed(driver: Driver, wanted: Wanted
     """Directory, process and claim go; nothing is left to list."""
     driver.create("LoopbackAddress", {"address": wanted.address, "owner": wanted.config["owner"], "sharing": ""})
     _, process, _ = driver.up(wanted)
-    left = leftovers(wanted.owner.home, set(), set())
-    assert [leftover.sort for leftover in left] == [LeftoverKind.ADDRESS, LeftoverKind.PROXY]
-    assert len(remove(left)) == 2
+    remaining = leftovers(wanted.owner.home, set(), set())
+    assert [leftover.sort for leftover in remaining] == [LeftoverKind.ADDRESS, LeftoverKind.PROXY]
+    assert len(remove(remaining)) == 2
     assert not accepts(wanted.address, 8080)
     assert not processes.is_alive(Process(process["pid"], process["started"]))
     assert leftovers(wanted.owner.home, set(), set()) == ()
@@ -146,7 +146,9 @@ def test_a_process_without_a_directory_is_found_by_its_mark(driver: Driver, want
     """Somebody removed the state directory under a running Envoy: it still says whose it is."""
     config, process, _ = driver.up(wanted)
     shutil.rmtree(config["directory"])
-    left = leftovers(wanted.owner.home, set(), set())
-    assert [(leftover.sort, leftover.owner, leftover.ours) for leftover in left] == [("process", wanted.owner, True)]
-    remove(left)
+    remaining = leftovers(wanted.owner.home, set(), set())
+    assert [(leftover.sort, leftover.owner, leftover.ours) for leftover in remaining] == [
+        ("process", wanted.owner, True)
+    ]
+    remove(remaining)
     assert not processes.is_alive(Process(process["pid"], process["started"]))

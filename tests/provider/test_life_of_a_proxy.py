@@ -116,9 +116,9 @@ def test_a_killed_process_is_noticed_and_started_again(driver: Driver, wanted: W
     eventually(lambda: not processes.is_alive(process_of(process)), "the end of the killed process")
     assert driver.read("EnvoyProcess", process) is None
     assert driver.read("Reachable", proof) is None
-    again = driver.create("EnvoyProcess", wanted.process)
-    assert again["pid"] != process["pid"]
-    driver.create("Reachable", wanted.reachable(again))
+    retry = driver.create("EnvoyProcess", wanted.process)
+    assert retry["pid"] != process["pid"]
+    driver.create("Reachable", wanted.reachable(retry))
     assert accepts(wanted.address, 8080)
 
 
@@ -141,12 +141,12 @@ def test_a_stop_that_was_cut_off_is_no_proxy_that_serves(
     assert processes.is_alive(process_of(process))
     assert not accepts(wanted.address, 8080)
     assert driver.read("EnvoyProcess", process) is None
-    again = driver.create("EnvoyProcess", wanted.process)
+    retry = driver.create("EnvoyProcess", wanted.process)
     assert not processes.is_alive(process_of(process))
-    driver.create("Reachable", wanted.reachable(again))
+    driver.create("Reachable", wanted.reachable(retry))
     assert accepts(wanted.address, 8080)
     driver.delete("ProxyConfig", config)  # as after a refresh that lost sight of the process
-    assert not processes.is_alive(process_of(again))
+    assert not processes.is_alive(process_of(retry))
 
 
 def test_a_pid_used_again_is_not_taken_for_the_process(driver: Driver, wanted: Wanted) -> None:
@@ -165,8 +165,8 @@ def test_a_directory_removed_under_a_running_process_replaces_it(driver: Driver,
     Path(config["directory"]).rename(home / "away")
     assert driver.read("ProxyConfig", config) is None
     assert driver.read("EnvoyProcess", process) is None
-    _, again, _ = driver.up(wanted)
-    assert again["pid"] != process["pid"]
+    _, retry, _ = driver.up(wanted)
+    assert retry["pid"] != process["pid"]
     assert not processes.is_alive(process_of(process))
 
 
@@ -302,10 +302,10 @@ def test_an_envoy_that_ends_for_lack_of_inotify_is_reported_by_its_limit(
     driver: Driver, wanted: Wanted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Other programs took the instances while it started: its own words would be an assertion in its code."""
-    left = iter([100])
+    remaining = iter([100])
     files = {**wanted.config["files"], "bootstrap.json": '{"admin": 1}'}
     config = driver.create("ProxyConfig", {**wanted.config, "files": files})
-    monkeypatch.setattr(inotify, "available", lambda wanted: min(wanted, next(left, 1)))
+    monkeypatch.setattr(inotify, "available", lambda wanted: min(wanted, next(remaining, 1)))
     with pytest.raises(InotifyError, match=r"needs \d+ inotify instances, but this user has 1 left of \d+"):
         driver.create("EnvoyProcess", {**wanted.process, "bootstrap": config["bootstrap"]})
 

@@ -39,31 +39,31 @@ def service(version: int, *finalizers: str, uid: str = "u1") -> dict[str, Any]:
 class FakeCluster:
     """An API server with one Service, or none."""
 
-    there: dict[str, Any] | None
-    asked: list[str] = field(default_factory=list)
+    present: dict[str, Any] | None
+    requested: list[str] = field(default_factory=list)
 
     def service(self, _namespace: str, _name: str, *_kind: object) -> dict[str, Any] | None:
         """Return it."""
-        self.asked.append("get")
-        return self.there
+        self.requested.append("get")
+        return self.present
 
     def patch_status(
         self, _namespace: str, _name: str, patch: Mapping[str, Any], *_kind: object
     ) -> dict[str, Any] | None:
         """Change its metadata, if the patch is for this version."""
-        self.asked.append("patch")
-        if self.there is None:
+        self.requested.append("patch")
+        if self.present is None:
             return None
-        before = self.there["metadata"]
+        before = self.present["metadata"]
         if patch["metadata"]["resourceVersion"] != before["resourceVersion"]:
             raise ConflictError("somebody was quicker")
         version = str(int(before["resourceVersion"]) + 1)
-        self.there = {"metadata": {**before, **patch["metadata"], "resourceVersion": version}}
-        return self.there
+        self.present = {"metadata": {**before, **patch["metadata"], "resourceVersion": version}}
+        return self.present
 
 
 @pytest.fixture
-def told() -> Iterator[Access]:
+def reported() -> Iterator[Access]:
     """Forget afterwards what was told."""
     yield ACCESS
     RECENT.forget(ACCESS)
@@ -81,22 +81,24 @@ CASES: Mapping[str, tuple[dict[str, Any] | None, dict[str, Any] | None, list[str
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_stale_cached_object_is_corrected_by_the_api(name: str, told: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_stale_cached_object_is_corrected_by_the_api(
+    name: str, reported: Access, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """In the end the Service is as it should be, with the fewest requests."""
-    guess, there, asked = CASES[name]
-    cluster = FakeCluster(there)
+    guess, present, requested = CASES[name]
+    cluster = FakeCluster(present)
     monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
     if guess is not None:
-        RECENT.note(told, "n", "web", guess)
+        RECENT.note(reported, "n", "web", guess)
     made = live_service.write(ACCESS, OWNER, claiming)
-    assert cluster.asked == asked
-    assert made == cluster.there
+    assert cluster.requested == requested
+    assert made == cluster.present
     assert made is None or made["metadata"]["finalizers"] == [FINALIZER]
 
 
-def test_the_answer_to_a_patch_is_the_next_guess(told: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_answer_to_a_patch_is_the_next_guess(reported: Access, monkeypatch: pytest.MonkeyPatch) -> None:
     """A Service that is claimed and then told its address is read once."""
-    del told
+    del reported
     cluster = FakeCluster(service(3))
     monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
 
@@ -105,7 +107,7 @@ def test_the_answer_to_a_patch_is_the_next_guess(told: Access, monkeypatch: pyte
 
     live_service.write(ACCESS, OWNER, claiming)
     live_service.write(ACCESS, OWNER, mark)
-    assert cluster.asked == ["get", "patch", "patch"]
+    assert cluster.requested == ["get", "patch", "patch"]
 
 
 @dataclass
@@ -116,13 +118,13 @@ class BusyCluster(FakeCluster):
         """Return it as it was a moment ago."""
         before = super().service(namespace, name, *kind)
         assert before is not None
-        self.there = service(int(before["metadata"]["resourceVersion"]) + 1)
+        self.present = service(int(before["metadata"]["resourceVersion"]) + 1)
         return before
 
 
 @pytest.mark.parametrize(("followed", "tries", "remedy"), [([ACCESS], 2, "it is tried again"), ([], 10, "run up")])
 def test_a_service_that_is_changed_all_the_time_holds_up_others_for_two_attempts(
-    followed: list[Access], tries: int, remedy: str, told: Access, monkeypatch: pytest.MonkeyPatch
+    followed: list[Access], tries: int, remedy: str, reported: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A watch brings the next version; a command has nobody to bring it, and tries longer."""
     cluster, waits = BusyCluster(service(3)), list[float]()
@@ -134,8 +136,8 @@ def test_a_service_that_is_changed_all_the_time_holds_up_others_for_two_attempts
         with pytest.raises(ProviderError, match=f"is changed by somebody again and again; {remedy}"):
             live_service.write(ACCESS, OWNER, claiming)
     finally:
-        QUOTAS.drop(told)
-    assert cluster.asked == ["get", "patch"] * tries
+        QUOTAS.drop(reported)
+    assert cluster.requested == ["get", "patch"] * tries
     assert len(waits) == tries
 
 
@@ -151,38 +153,38 @@ WATCHED: Mapping[str, tuple[dict[str, Any], bool, dict[str, Any] | None, bool, l
 
 @pytest.mark.parametrize("name", WATCHED)
 def test_a_service_is_read_unless_an_open_watch_says_that_it_is_as_it_was(
-    name: str, told: Access, monkeypatch: pytest.MonkeyPatch
+    name: str, reported: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What a watch says to be different may be old news, as is everything once the watch has ended."""
-    said, is_open, there, stays, asked = WATCHED[name]
-    cluster = FakeCluster(there)
+    stated, is_open, present, remains, requested = WATCHED[name]
+    cluster = FakeCluster(present)
     monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
-    RECENT.note(told, "n", "web", said)
-    RECENT.opened(told, is_open=is_open)
+    RECENT.note(reported, "n", "web", stated)
+    RECENT.opened(reported, is_open=is_open)
     claim = properties.ServiceClaimState(access=ACCESS, owner=OWNER, finalizer=FINALIZER)
-    assert ServiceClaim(None).read(claim) == (claim if stays else None)
-    assert cluster.asked == asked
+    assert ServiceClaim(None).read(claim) == (claim if remains else None)
+    assert cluster.requested == requested
 
 
 @pytest.mark.parametrize("name", ["what was published", "nothing"])
 def test_a_status_is_read_unless_an_open_watch_says_that_it_is_as_it_was(
-    name: str, told: Access, monkeypatch: pytest.MonkeyPatch
+    name: str, reported: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As above. What is left of a resource that nobody knows to be gone is read in any case."""
     ingress, conditions, same = SAID[name]
-    there = {**service(3), "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
-    cluster = FakeCluster(there)
+    present = {**service(3), "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
+    cluster = FakeCluster(present)
     monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
-    RECENT.note(told, "n", "web", there)
-    RECENT.opened(told, is_open=True)
+    RECENT.note(reported, "n", "web", present)
+    RECENT.opened(reported, is_open=True)
     assert (ServiceStatus(None).read(STATE) == STATE) == same
-    assert cluster.asked == ([] if same else ["get"])
+    assert cluster.requested == ([] if same else ["get"])
     ServiceStatus(None).leaves_nothing(STATE)
-    assert cluster.asked[-1:] == ["get"]
+    assert cluster.requested[-1:] == ["get"]
 
 
 def test_writes_that_others_forestall_wait_longer_each_time_and_end(
-    told: Access, monkeypatch: pytest.MonkeyPatch
+    reported: Access, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was told is old news, so the first read follows at once; then somebody writes at every moment."""
 
@@ -191,20 +193,20 @@ def test_writes_that_others_forestall_wait_longer_each_time_and_end(
             """Return it, and change it."""
             read = super().service(namespace, name)
             version = int(read["metadata"]["resourceVersion"]) if read else 0
-            self.there = service(version + 1)
+            self.present = service(version + 1)
             return read
 
     cluster, waits = Duel(service(3)), list[float]()
     monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
     monkeypatch.setattr(live_service, "time", SimpleNamespace(sleep=waits.append))
     monkeypatch.setattr(live_service, "jitter", lambda: 0.0)
-    RECENT.note(told, "n", "web", service(2))
+    RECENT.note(reported, "n", "web", service(2))
     with pytest.raises(ProviderError, match="n/web is changed by somebody again and again"):
         live_service.write(ACCESS, OWNER, claiming)
     assert waits[:4] == [0.0, 0.02, 0.04, 0.08]
     assert waits == sorted(waits)
     assert waits[-1] == 1.0
-    assert len(waits) == cluster.asked.count("get") == 10
+    assert len(waits) == cluster.requested.count("get") == 10
 
 
 @pytest.fixture
@@ -216,7 +218,7 @@ def silent() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("silent")
-def test_a_cluster_that_is_known_not_to_answer_is_not_asked(told: Access, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cluster_that_is_known_not_to_answer_is_not_asked(reported: Access, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read counts as it was, what is written fails at once, events are lost; until it is back."""
     cluster = FakeCluster(service(3))
     monkeypatch.setattr(live_service, "_clusters", lambda: SimpleNamespace(at=lambda _access: cluster))
@@ -225,14 +227,14 @@ def test_a_cluster_that_is_known_not_to_answer_is_not_asked(told: Access, monkey
     assert ServiceStatus(None).read(STATE) == STATE
     for guess in (None, service(3)):
         if guess:
-            RECENT.note(told, "n", "web", guess)
+            RECENT.note(reported, "n", "web", guess)
         with pytest.raises(KubeError, match="it doesn't answer"):
             live_service.write(ACCESS, OWNER, claiming)
-    live_service.tell(ACCESS, OWNER, Event(NORMAL, ENSURED, "serves"))
-    assert cluster.asked == []
+    live_service.report_to(ACCESS, OWNER, Event(NORMAL, ENSURED, "serves"))
+    assert cluster.requested == []
     UNREACHABLE.put({})
     assert ServiceClaim(None).read(claim) is None
-    assert cluster.asked == ["get"]
+    assert cluster.requested == ["get"]
 
 
 PORT = {"port": 80, "protocol": "TCP"}
@@ -264,11 +266,11 @@ SAID: Mapping[str, tuple[list[dict[str, Any]], list[dict[str, Any]], bool]] = {
 def test_a_refresh_finds_a_difference_where_an_update_would_write(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """And nowhere else: what the loop, the refresh and the patch see is one decision."""
     ingress, conditions, same = SAID[name]
-    there = {**service(3), "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
-    monkeypatch.setattr(live_service, "_at", lambda _access: FakeCluster(there))
+    present = {**service(3), "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
+    monkeypatch.setattr(live_service, "_at", lambda _access: FakeCluster(present))
     kind = ServiceStatus(None)
-    seen = kind.read(STATE)
-    assert seen is not None
-    assert (kind.diff(seen, STATE).changed == frozenset()) == same
+    observed = kind.read(STATE)
+    assert observed is not None
+    assert (kind.diff(observed, STATE).changed == frozenset()) == same
     wanted = Published(STATE.ingress, STATE.conditions)
-    assert (publishing(there, ["127.77.0.5"], wanted, "2026-01-02T00:00:00Z") is None) == same
+    assert (publishing(present, ["127.77.0.5"], wanted, "2026-01-02T00:00:00Z") is None) == same

@@ -29,10 +29,10 @@ def test_a_log_that_has_grown_keeps_its_end(tmp_path_factory: pytest.TempPathFac
     if before < logs.FULL:
         assert (directory / logs.NAME).stat().st_size == before
         return
-    kept = (directory / logs.PREVIOUS).read_text()
-    assert "".join(lines).endswith(kept)
-    assert logs.KEPT - length - 1 <= len(kept) <= logs.KEPT
-    assert set(map(len, kept.splitlines())) == {length}
+    retained = (directory / logs.PREVIOUS).read_text()
+    assert "".join(lines).endswith(retained)
+    assert logs.RETAINED - length - 1 <= len(retained) <= logs.RETAINED
+    assert set(map(len, retained.splitlines())) == {length}
     assert (directory / logs.NAME).stat().st_size == 0
 
 
@@ -44,7 +44,7 @@ def test_only_regular_log_files_are_truncated(tmp_path: Path, made: object) -> N
     made(tmp_path / "a" / logs.NAME)
     before = Path("/etc/passwd").stat().st_size
     logs.cut_all(tmp_path)
-    assert processes.last_words(tmp_path / "a" / logs.NAME) == ""
+    assert processes.last_output(tmp_path / "a" / logs.NAME) == ""
     assert Path("/etc/passwd").stat().st_size == before
     assert [path.name for path in (tmp_path / "a").iterdir()] == [logs.NAME]
 
@@ -76,7 +76,7 @@ def test_an_envoy_that_reached_the_limit_of_its_log_tells_news_again(
         assert driver.read("EnvoyProcess", process) is not None
     else:
         logs.cut_all(paths.proxies_root())
-    assert 0 < (directory / logs.PREVIOUS).stat().st_size <= logs.KEPT
+    assert 0 < (directory / logs.PREVIOUS).stat().st_size <= logs.RETAINED
     EnvoyAdmin(directory)._ask("GET", "/stats?filter=a_question_of_now")
     becomes(lambda: "a_question_of_now" in log.read_text(errors="replace"))
     assert log.stat().st_size < processes.LOG_LIMIT

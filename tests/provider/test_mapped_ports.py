@@ -17,9 +17,9 @@ from tests.provider.support import Driver, owner
 KIND = "LoopbackPorts"
 
 
-def inputs(who: Owner, *ports: str, address: str = "127.0.0.1") -> dict[str, Any]:
+def inputs(party: Owner, *ports: str, address: str = "127.0.0.1") -> dict[str, Any]:
     """Make the inputs of a LoopbackPorts."""
-    return {"address": address, "owner": dict(owner_fields(who)), "ports": list(ports)}
+    return {"address": address, "owner": dict(owner_fields(party)), "ports": list(ports)}
 
 
 def test_ports_are_claimed_changed_and_released(driver: Driver, root: Path, home: Path) -> None:

@@ -13,10 +13,10 @@ import pytest
 from locallb.envoy import fragments
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.model.identities import PartId
-from locallb.provider import part_looks
+from locallb.provider import part_reads
 
 
-class Asked(EnvoyAdmin):
+class RequestedAddress(EnvoyAdmin):
     """An Envoy with two listeners and two clusters for each of some parts; counts what it is asked."""
 
     def __init__(self, parts: Sequence[PartId]) -> None:
@@ -48,13 +48,13 @@ def test_all_that_there_is_tells_of_each_part_what_questions_by_name_do(
     """Of many parts two questions tell what dozens do."""
     parts = [PartId(f"{each:012x}") for each in range(0, 1600, 16)]
     wanted = [(part, frozenset({f"127.0.0.1_{part}.a", f"127.0.0.1_{part}.b"})) for part in parts[:number]]
-    admin = Asked(parts)
-    seen = part_looks._look(admin, wanted)
-    monkeypatch.setattr(part_looks, "_MOST", 1000)
-    by_name = Asked(parts)
-    assert part_looks._look(by_name, wanted) == seen
-    assert [each.failed for each in seen] == [{f"127.0.0.1_{part}.b": "in use"} for part, _ in wanted]
-    assert [{*each.clusters.values()} for each in seen] == [{f"v{part}a", f"v{part}b"} for part, _ in wanted]
+    admin = RequestedAddress(parts)
+    observed = part_reads._inspect(admin, wanted)
+    monkeypatch.setattr(part_reads, "_MAX", 1000)
+    by_name = RequestedAddress(parts)
+    assert part_reads._inspect(by_name, wanted) == observed
+    assert [each.failed for each in observed] == [{f"127.0.0.1_{part}.b": "in use"} for part, _ in wanted]
+    assert [{*each.clusters.values()} for each in observed] == [{f"v{part}a", f"v{part}b"} for part, _ in wanted]
     assert (len(admin.questions) == 2) == (number != 5)
     assert len(by_name.questions) >= len(admin.questions)
 
@@ -68,57 +68,57 @@ def names_of(part: PartId) -> frozenset[str]:
 
 
 @pytest.fixture
-def envoys(monkeypatch: pytest.MonkeyPatch) -> dict[str, Asked]:
+def envoys(monkeypatch: pytest.MonkeyPatch) -> dict[str, RequestedAddress]:
     """Have Envoys that count what they are asked, by the name of their directory."""
-    made: dict[str, Asked] = {}
+    made: dict[str, RequestedAddress] = {}
 
-    def of(directory: Path) -> Asked:
-        return made.setdefault(directory.name, Asked(PARTS))
+    def of(directory: Path) -> RequestedAddress:
+        return made.setdefault(directory.name, RequestedAddress(PARTS))
 
-    monkeypatch.setattr(part_looks, "EnvoyAdmin", of)
-    monkeypatch.setattr(part_looks, "_LOOKS", {})
+    monkeypatch.setattr(part_reads, "EnvoyAdmin", of)
+    monkeypatch.setattr(part_reads, "_CHECKS", {})
     return made
 
 
-def test_joint_look_queries_each_envoy_once_and_equals_single_looks(envoys: dict[str, Asked]) -> None:
+def test_joint_look_queries_each_envoy_once_and_equals_single_looks(envoys: dict[str, RequestedAddress]) -> None:
     """By whichever thread comes first; a part that doesn't exist, or of which nothing is wanted, has nothing."""
     wanted = [(Path(name), part, names_of(part)) for name in "ab" for part in (*PARTS, PartId("f" * 12))]
     wanted.append((Path("a"), PARTS[0], frozenset()))
-    with part_looks.one_look(), ThreadPoolExecutor(8) as crew:
-        seen = [*crew.map(lambda question: part_looks.look_again(*question), wanted)]
+    with part_reads.one_pass(), ThreadPoolExecutor(8) as crew:
+        observed = [*crew.map(lambda question: part_reads.reread(*question), wanted)]
     assert [len(envoy.questions) for envoy in envoys.values()] == [2, 2]
-    assert seen == [part_looks.look_at(*question) for question in wanted]
+    assert observed == [part_reads.inspect_at(*question) for question in wanted]
 
 
-def test_result_of_a_joint_look_counts_only_within_it(envoys: dict[str, Asked]) -> None:
+def test_result_of_a_joint_look_counts_only_within_it(envoys: dict[str, RequestedAddress]) -> None:
     """Before and after it, and beside another one, an Envoy is queried for each part."""
     question = Path("a"), PARTS[0], names_of(PARTS[0])
-    with part_looks.one_look():
-        first = part_looks.look_again(*question)
-        asked = len(envoys["a"].questions)
+    with part_reads.one_pass():
+        first = part_reads.reread(*question)
+        requested = len(envoys["a"].questions)
         envoys["a"].parts = []
-        assert part_looks.look_again(*question) == first
-        assert len(envoys["a"].questions) == asked
-        with part_looks.one_look():
-            assert part_looks.look_again(*question).listeners == {}
-        assert part_looks.look_at(*question).listeners == {}, "a proof is never older than its question"
-    assert part_looks.look_again(*question).listeners == {}
+        assert part_reads.reread(*question) == first
+        assert len(envoys["a"].questions) == requested
+        with part_reads.one_pass():
+            assert part_reads.reread(*question).listeners == {}
+        assert part_reads.inspect_at(*question).listeners == {}, "a proof is never older than its question"
+    assert part_reads.reread(*question).listeners == {}
 
 
 def test_an_envoy_that_does_not_answer_is_asked_once_in_one_look(
-    envoys: dict[str, Asked], monkeypatch: pytest.MonkeyPatch
+    envoys: dict[str, RequestedAddress], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All that ask are told so, and none of them waits again."""
-    asked: list[str] = []
+    requested: list[str] = []
 
-    def refuse(_envoy: Asked, resource: str, _names: str) -> Sequence[Mapping[str, Any]]:
-        asked.append(resource)
+    def refuse(_envoy: RequestedAddress, resource: str, _names: str) -> Sequence[Mapping[str, Any]]:
+        requested.append(resource)
         raise EnvoyAdminError("it doesn't answer")
 
-    monkeypatch.setattr(Asked, "dump", refuse)
-    with part_looks.one_look():
+    monkeypatch.setattr(RequestedAddress, "dump", refuse)
+    with part_reads.one_pass():
         for part in PARTS:
             with pytest.raises(EnvoyAdminError):
-                part_looks.look_again(Path("a"), part, names_of(part))
-    assert len(asked) == 1
+                part_reads.reread(Path("a"), part, names_of(part))
+    assert len(requested) == 1
     assert [*envoys] == ["a"]

@@ -180,17 +180,17 @@ def test_parts_that_come_at_once_are_all_there(driver: Driver, shared: Shared) -
 
 def test_a_port_that_is_taken_fails_its_own_service_only(driver: Driver, shared: Shared) -> None:
     """The Service says who has its port; its neighbour, told later, proves itself all the same."""
-    taken, free = f"{block()}.14", f"{block()}.15"
-    with echo() as backend, socket.create_server((taken, 8080)):
-        bad, proof = shared.part("bad", taken, backend, 8080)
+    claimed, free = f"{block()}.14", f"{block()}.15"
+    with echo() as backend, socket.create_server((claimed, 8080)):
+        bad, proof = shared.part("bad", claimed, backend, 8080)
         driver.create("ServiceConfig", bad)
-        with pytest.raises(ProviderError, match=rf"{taken}:8080/TCP isn't served: the port is in use by"):
+        with pytest.raises(ProviderError, match=rf"{claimed}:8080/TCP isn't served: the port is in use by"):
             driver.create("Reachable", proof)
         good, fine = shared.part("good", free, backend, 8080)
         driver.create("ServiceConfig", good)
         assert driver.create("Reachable", fine)
     driver.create("Reachable", proof)
-    assert accepts(taken, 8080)
+    assert accepts(claimed, 8080)
 
 
 @pytest.mark.parametrize("damage", ["edited", "emptied", "binary"])
@@ -201,10 +201,10 @@ def test_changed_proxy_fragment_is_detected_and_restored(driver: Driver, shared:
     path = Proxies(paths.proxies_root()).path(ProxyId(shared.id)) / "lds.json"
     texts = {"edited": path.read_bytes().replace(b"8080", b"8081"), "emptied": b"{}", "binary": b"\xff\x00"}
     path.write_bytes(texts[damage])
-    seen = driver.read("ServiceConfig", state)
-    assert seen is not None
-    assert driver.diff("ServiceConfig", seen, part).diffs == ["listeners"]
-    assert driver.update("ServiceConfig", seen, part) == state
+    observed = driver.read("ServiceConfig", state)
+    assert observed is not None
+    assert driver.diff("ServiceConfig", observed, part).diffs == ["listeners"]
+    assert driver.update("ServiceConfig", observed, part) == state
     assert driver.read("ServiceConfig", state) == state
 
 
@@ -214,20 +214,20 @@ def test_a_proxy_that_lost_its_files_gets_them_back(driver: Driver, shared: Shar
     state = {**shared.config, "directory": str(path.parent), "bootstrap": fingerprint(shared.config["files"])}
     assert driver.diff("ProxyConfig", driver.read("ProxyConfig", state) or {}, shared.config).changes is False
     path.unlink()
-    seen = driver.read("ProxyConfig", state)
-    assert seen is not None
-    assert driver.diff("ProxyConfig", seen, shared.config).diffs == ["files"]
-    driver.update("ProxyConfig", seen, shared.config)
+    observed = driver.read("ProxyConfig", state)
+    assert observed is not None
+    assert driver.diff("ProxyConfig", observed, shared.config).diffs == ["files"]
+    driver.update("ProxyConfig", observed, shared.config)
     assert path.exists()
 
 
 def test_an_envoy_that_hangs_is_stopped_before_its_addresses_go(driver: Driver, shared: Shared) -> None:
     """It may still listen, so the deletion of a part ends it; the next one starts with all other parts."""
     net = block()
-    gone, stays = f"{net}.17", f"{net}.18"
+    removed, remains = f"{net}.17", f"{net}.18"
     with echo() as backend, ExitStack() as stack:
-        one, _ = shared.part("one", gone, backend, 8080)
-        two, proof = shared.part("two", stays, backend, 8080)
+        one, _ = shared.part("one", removed, backend, 8080)
+        two, proof = shared.part("two", remains, backend, 8080)
         state = driver.create("ServiceConfig", one)
         driver.create("ServiceConfig", two)
         outputs = driver.create("EnvoyProcess", shared.process)
@@ -238,8 +238,8 @@ def test_an_envoy_that_hangs_is_stopped_before_its_addresses_go(driver: Driver, 
         assert not processes.is_alive(process)
         driver.create("EnvoyProcess", shared.process)
         driver.create("Reachable", proof)
-        assert accepts(stays, 8080)
-        assert not accepts(gone, 8080)
+        assert accepts(remains, 8080)
+        assert not accepts(removed, 8080)
 
 
 def _go_on(pid: int) -> None:
@@ -280,7 +280,7 @@ def test_a_service_of_many_ports_is_proven(driver: Driver, shared: Shared) -> No
 
 def test_looks_of_the_same_moment_are_one(driver: Driver, shared: Shared, monkeypatch: pytest.MonkeyPatch) -> None:
     """What thirty threads want to know while Envoy is asked is asked at once, and each sees what it would see alone."""
-    net, asked = block(), []
+    net, requested = block(), []
     with ThreadPoolExecutor(30) as threads:
         parts = [shared.part(f"s{number}", f"{net}.{100 + number}", 9, 8080) for number in range(30)]
         list(threads.map(lambda part: driver.create("ServiceConfig", part[0]), parts))
@@ -289,7 +289,7 @@ def test_looks_of_the_same_moment_are_one(driver: Driver, shared: Shared, monkey
         entered, ask = Barrier(30), EnvoyAdmin._ask
 
         def slowly(admin: EnvoyAdmin, method: str, path: str, accept: tuple[int, ...] = (200,)) -> str:
-            asked.append(path)
+            requested.append(path)
             time.sleep(0.1)
             return ask(admin, method, path, accept)
 
@@ -300,7 +300,7 @@ def test_looks_of_the_same_moment_are_one(driver: Driver, shared: Shared, monkey
             return driver.read("Reachable", proof)
 
         assert list(threads.map(read, proofs)) == alone == proofs
-    assert len([path for path in asked if "config_dump" in path]) < 30
+    assert len([path for path in requested if "config_dump" in path]) < 30
 
 
 def test_spare_configured_by_an_interrupted_run_is_reset(driver: Driver, shared: Shared) -> None:
@@ -311,16 +311,16 @@ def test_spare_configured_by_an_interrupted_run_is_reset(driver: Driver, shared:
     state["bootstrap"] = fingerprint(shared.config["files"])
     with echo() as backend:
         files = {**dataclasses.replace(whole, ports={8080: backend}).config["files"], **shared.config["files"]}
-        taken = driver.update("ProxyConfig", state, {**shared.config, "files": files, "serves": "c/gateways/n/web"})
-        assert taken["serves"] == "c/gateways/n/web"
+        claimed = driver.update("ProxyConfig", state, {**shared.config, "files": files, "serves": "c/gateways/n/web"})
+        assert claimed["serves"] == "c/gateways/n/web"
         assert accepts(f"{net}.21", 8080)
-        assert driver.read("ProxyConfig", taken) == taken
+        assert driver.read("ProxyConfig", claimed) == claimed
         one, _ = shared.part("one", f"{net}.22", backend, 8080)
         driver.create("ServiceConfig", one)
-        seen = driver.read("ProxyConfig", state)
-        assert seen is not None
-        assert seen["files"] == {}
-        waiting = driver.update("ProxyConfig", seen, shared.config)
+        observed = driver.read("ProxyConfig", state)
+        assert observed is not None
+        assert observed["files"] == {}
+        waiting = driver.update("ProxyConfig", observed, shared.config)
         becomes(lambda: not accepts(f"{net}.21", 8080))
         assert accepts(f"{net}.22", 8080)
     assert driver.read("ProxyConfig", waiting) == waiting

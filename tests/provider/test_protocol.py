@@ -177,7 +177,7 @@ def test_the_embedded_engine_and_the_official_one_get_the_same_answers(
         id="i",
     )
 
-    def asked(handle: Handle) -> list[object]:
+    def requested(handle: Handle) -> list[object]:
         new = replace(old, inputs=inputs)
         return [
             _answer(partial(handle.check, old.urn, {}, inputs)),
@@ -189,7 +189,7 @@ def test_the_embedded_engine_and_the_official_one_get_the_same_answers(
         ]
 
     try:
-        assert asked(DirectHandle(provider.direct)) == asked(ProtocolHandle(provider, loops))
+        assert requested(DirectHandle(provider.direct)) == requested(ProtocolHandle(provider, loops))
     finally:
         loops.close()
 
@@ -260,10 +260,10 @@ def test_the_plugin_speaks_the_protocol_and_fails_in_one_sentence(plugin: Plugin
     assert (compared.changes, list(compared.diffs)) == (provider_pb2.DiffResponse.DIFF_SOME, ["owner"])
     with pytest.raises(grpc.RpcError) as error:
         plugin.stub.Create(provider_pb2.CreateRequest(urn=name, properties=structure(theirs)))
-    told: Any = error.value
-    assert told.details().startswith("127.77.0.5 belongs to local/default/web of shop/dev at ")
-    assert "\n" not in told.details()
-    assert "Unexpected" not in told.details()
+    reported: Any = error.value
+    assert reported.details().startswith("127.77.0.5 belongs to local/default/web of shop/dev at ")
+    assert "\n" not in reported.details()
+    assert "Unexpected" not in reported.details()
     plugin.stub.Delete(provider_pb2.DeleteRequest(urn=name, id=created.id, properties=created.properties))
 
 
@@ -271,5 +271,5 @@ def test_a_defect_in_the_plugin_keeps_its_traceback(plugin: Plugin) -> None:
     """What isn't meant for the user is for whoever repairs it."""
     with pytest.raises(grpc.RpcError) as error:
         plugin.stub.Create(provider_pb2.CreateRequest(urn=urn("LoopbackAddress"), properties=structure({})))
-    told: Any = error.value
-    assert "CodecError" in told.details() or "is missing" in told.details()
+    reported: Any = error.value
+    assert "CodecError" in reported.details() or "is missing" in reported.details()

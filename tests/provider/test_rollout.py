@@ -82,15 +82,15 @@ def test_unchanged_files_need_no_step(served: Mapping[str, int]) -> None:
 
 def test_a_port_exchanged_has_both_clusters_in_between() -> None:
     """The only case with an extra step; its version can't be taken for the wanted one."""
-    taken = list(steps(files({"a": 0}, "1"), files({"b": 0}, "2")))
-    assert [(_name(step), step.version if isinstance(step, Write) else "") for step in taken] == [
+    claimed = list(steps(files({"a": 0}, "1"), files({"b": 0}, "2")))
+    assert [(_name(step), step.version if isinstance(step, Write) else "") for step in claimed] == [
         ("eds-b.json", ""),
         ("cds.json", "c2+previous"),
         ("lds.json", "l2"),
         ("cds.json", "c2"),
         ("eds-a.json", ""),
     ]
-    assert isinstance(taken[-1], Remove)
+    assert isinstance(claimed[-1], Remove)
 
 
 def test_routes_never_lack_a_cluster() -> None:
@@ -100,8 +100,8 @@ def test_routes_never_lack_a_cluster() -> None:
     before |= {table: json.dumps({"version_info": "r1"})}
     after |= {table: json.dumps({"version_info": "r2"}), "lds.json": before["lds.json"]}
     after |= {"rds-ffffffffffff.json": json.dumps({"version_info": "new"})}
-    taken = [(_name(step), step.version if isinstance(step, Write) else "") for step in steps(before, after)]
-    assert taken == [
+    claimed = [(_name(step), step.version if isinstance(step, Write) else "") for step in steps(before, after)]
+    assert claimed == [
         ("eds-b.json", ""),
         ("cds.json", "c2+previous"),
         (table, "r2"),
@@ -117,17 +117,17 @@ def test_clusters_stay_while_requests_are_delayed_that_go_there(delay: str, paus
     table = "rds-0123456789ab.json"
     served = {table: json.dumps({"version_info": "r1", "routes": {"fixed_delay": delay}})}
     before, after = files({"a": 0}, "1") | served, files({"b": 0}, "2") | {table: json.dumps({"version_info": "r2"})}
-    taken = list(steps(before, after))
-    assert [step for step in taken if isinstance(step, Pause)] == [Pause(pause)]
-    assert [_name(step) for step in taken][-5:] == [table, "lds.json", "a pause", "cds.json", "eds-a.json"]
+    claimed = list(steps(before, after))
+    assert [step for step in claimed if isinstance(step, Pause)] == [Pause(pause)]
+    assert [_name(step) for step in claimed][-5:] == [table, "lds.json", "a pause", "cds.json", "eds-a.json"]
 
 
 def test_clusters_stay_also_where_the_routes_go_with_their_listener() -> None:
     """Requests that are delayed are under way still."""
     table = "rds-0123456789ab.json"
     served = {table: json.dumps({"version_info": "r1", "routes": {"fixed_delay": "1s"}})}
-    taken = [_name(step) for step in steps(files({"a": 0, "b": 0}, "1") | served, files({"b": 0}, "2"))]
-    assert taken == ["lds.json", "a pause", "cds.json", "eds-a.json", table]
+    claimed = [_name(step) for step in steps(files({"a": 0, "b": 0}, "1") | served, files({"b": 0}, "2"))]
+    assert claimed == ["lds.json", "a pause", "cds.json", "eds-a.json", table]
 
 
 @settings(deadline=None)

@@ -119,8 +119,8 @@ def test_a_successor_is_shown_and_the_key_is_nowhere_else(
     )
     assert {path.stat().st_mode & 0o777 for path in directory.glob("tls-*")} == {0o600}
     secrets = [line for pair in (first, second) for line in pair.key.read_text().splitlines()[1:-1]]
-    told = json.dumps([certificate, successor, config, changed, process, proof])
-    assert not [line for line in secrets if line in told]
+    reported = json.dumps([certificate, successor, config, changed, process, proof])
+    assert not [line for line in secrets if line in reported]
 
 
 def test_removed_certificate_file_is_detected(
@@ -194,9 +194,9 @@ def test_a_secret_that_cannot_be_served_is_reported(
     assert not (paths.proxies_root() / wanted.proxy).exists()
 
 
-@pytest.mark.parametrize("meant", [0, 1])
+@pytest.mark.parametrize("intended", [0, 1])
 def test_planned_secret_is_served_among_several_of_one_name(
-    meant: int, driver: Driver, wanted: Wanted, authority: Authority, tmp_path: Path
+    intended: int, driver: Driver, wanted: Wanted, authority: Authority, tmp_path: Path
 ) -> None:
     """Wherever it stands in the file, in lists too."""
     file, pairs = tmp_path / "secret.json", [authority.sign("DNS:a.test"), authority.sign("DNS:b.test")]
@@ -206,8 +206,8 @@ def test_planned_secret_is_served_among_several_of_one_name(
         documents.append(json.loads(file.read_text()))
     inner = {"kind": "List", "apiVersion": "v1", "items": [{**documents[0], "data": {}}, *documents]}
     file.write_text(json.dumps({"kind": "List", "apiVersion": "v1", "items": [inner]}))
-    certificate = driver.create(KIND, inputs(wanted, pairs[meant], file))
-    assert (paths.proxies_root() / wanted.proxy / certificate["chain"]).read_text() == pairs[meant].chain.read_text()
+    certificate = driver.create(KIND, inputs(wanted, pairs[intended], file))
+    assert (paths.proxies_root() / wanted.proxy / certificate["chain"]).read_text() == pairs[intended].chain.read_text()
 
 
 @contextmanager

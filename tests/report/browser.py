@@ -63,9 +63,9 @@ def running(*flags: str) -> Iterator[Browser]:
         # The browser takes descriptors 3 and 4, which may be taken here: they move out of the way first.
         low = [fcntl.fcntl(descriptor, fcntl.F_DUPFD, 20) for descriptor in (theirs_in, theirs_out)]
         homes = dict.fromkeys(("HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), profile)
-        words = (path, *FLAGS, *flags, f"--user-data-dir={profile}")
+        terms = (path, *FLAGS, *flags, f"--user-data-dir={profile}")
         child = subprocess.Popen(
-            ["bash", "-c", f'exec "$0" "$@" 3<&{low[0]} 4>&{low[1]}', *words],
+            ["bash", "-c", f'exec "$0" "$@" 3<&{low[0]} 4>&{low[1]}', *terms],
             pass_fds=low,
             env={**os.environ, **homes},
             stdout=subprocess.DEVNULL,
@@ -93,7 +93,7 @@ class Browser:
         self._number = 0
         self._rest = b""
         self._events: list[dict[str, Any]] = []
-        self._kept: list[dict[str, Any]] = []
+        self._retained: list[dict[str, Any]] = []
 
     def open(self, page: Path, width: int, height: int = 800, *, dark: bool = False, search: str = "") -> Tab:
         """Open a file in a window of so many pixels, and wait until it has loaded; `search` stands behind the `#`."""
@@ -113,17 +113,17 @@ class Browser:
         self.await_event("Page.loadEventFired", tab.session)
         return tab
 
-    def kept(self, methods: Collection[str], session: str) -> list[dict[str, Any]]:
+    def retained(self, methods: Collection[str], session: str) -> list[dict[str, Any]]:
         """Return what a tab has complained of or asked for so far: complaints and requests are kept."""
         self.call("Browser.getVersion")  # what it told before has come then
-        told = [event for event in self._kept if event["method"] in methods and event["sessionId"] == session]
-        return [event["params"] for event in told]
+        reported = [event for event in self._retained if event["method"] in methods and event["sessionId"] == session]
+        return [event["params"] for event in reported]
 
     def call(self, method: str, session: str = "", /, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - the protocol's
         """Call a method of the protocol and give its result."""
         self._number += 1
-        words = {"id": self._number, "method": method, "params": given, **({"sessionId": session} if session else {})}
-        os.write(self._writes, json.dumps(words).encode() + b"\0")
+        terms = {"id": self._number, "method": method, "params": given, **({"sessionId": session} if session else {})}
+        os.write(self._writes, json.dumps(terms).encode() + b"\0")
         while (message := self._read()).get("id") != self._number:
             self._events.append(message)
         assert "error" not in message, (method, message["error"])
@@ -146,7 +146,7 @@ class Browser:
         text, _, self._rest = self._rest.partition(b"\0")
         message: dict[str, Any] = json.loads(text)
         if message.get("method") in {*COMPLAINTS, REQUEST}:
-            self._kept.append(message)
+            self._retained.append(message)
         return message
 
 
@@ -170,12 +170,12 @@ class Tab:
     @property
     def complaints(self) -> list[dict[str, Any]]:
         """Return what the console says, and what nobody caught."""
-        return self.browser.kept(COMPLAINTS, self.session)
+        return self.browser.retained(COMPLAINTS, self.session)
 
     @property
     def requests(self) -> list[str]:
         """Return the URLs that it asked for."""
-        return [event["request"]["url"] for event in self.browser.kept({REQUEST}, self.session)]
+        return [event["request"]["url"] for event in self.browser.retained({REQUEST}, self.session)]
 
     def dom(self) -> str:
         """Return the document as it is now."""
@@ -239,14 +239,17 @@ def _unfiltered(packed: bytes, size: int, height: int, channels: int) -> tuple[b
         row = bytearray(packed[start + 1 : start + 1 + size])
         kind = packed[start]
         for i in range(size) if kind else ():
-            left = row[i - channels] if i >= channels else 0
+            remaining = row[i - channels] if i >= channels else 0
             corner = above[i - channels] if i >= channels else 0
-            row[i] = (row[i] + (0, left, above[i], (left + above[i]) // 2, _paeth(left, above[i], corner))[kind]) & 255
+            row[i] = (
+                row[i]
+                + (0, remaining, above[i], (remaining + above[i]) // 2, _paeth(remaining, above[i], corner))[kind]
+            ) & 255
         above = bytes(row)
         rows.append(above)
     return tuple(rows)
 
 
-def _paeth(left: int, up: int, corner: int) -> int:
-    guess = left + up - corner
-    return min((left, up, corner), key=lambda value: abs(guess - value))
+def _paeth(remaining: int, up: int, corner: int) -> int:
+    guess = remaining + up - corner
+    return min((remaining, up, corner), key=lambda value: abs(guess - value))

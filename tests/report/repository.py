@@ -23,9 +23,9 @@ GIT = {
 FORMATS = ("tree", "markdown", "json", "html")
 
 
-def git(root: Path, *words: str) -> str:
+def git(root: Path, *terms: str) -> str:
     """Run Git there."""
-    return subprocess.run(["git", *words], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
+    return subprocess.run(["git", *terms], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def commit(root: Path) -> None:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-KNOWN = {"$schema", "$defs", "$ref", "title", "description", "type", "properties", "required", "additionalProperties"}
-KNOWN |= {"items", "enum", "const"}
+SUPPORTED = {
+    "$schema",
+    "$defs",
+    "$ref",
+    "title",
+    "description",
+    "type",
+    "properties",
+    "required",
+    "additionalProperties",
+}
+SUPPORTED |= {"items", "enum", "const"}
 TYPES: dict[str, type | tuple[type, ...]] = {
     "object": dict,
     "array": list,
@@ -20,7 +30,7 @@ TYPES |= {"number": (int, float)}
 
 def mistakes(value: object, schema: dict[str, Any], root: dict[str, Any], path: str = "$") -> Iterator[str]:
     """Return every way in which `value` isn't as `schema` says."""
-    assert set(schema) <= KNOWN, set(schema) - KNOWN
+    assert set(schema) <= SUPPORTED, set(schema) - SUPPORTED
     if "$ref" in schema:
         yield from mistakes(value, root["$defs"][schema["$ref"].removeprefix("#/$defs/")], root, path)
         return

@@ -49,8 +49,8 @@ def test_the_bytes_are_the_same_every_time_and_nothing_is_left(
     monkeypatch.setattr("tempfile.tempdir", str(spare))
     before = repo.files()
     first = repo.run("preview", "--against", "HEAD", "--format", form)
-    again = repo.run("preview", "--against", "HEAD", "--format", form)
-    assert (first.code, first.out) == (0, again.out)
+    retry = repo.run("preview", "--against", "HEAD", "--format", form)
+    assert (first.code, first.out) == (0, retry.out)
     assert first.err == ""
     assert repo.files() == before
     assert list(spare.iterdir()) == []
@@ -171,7 +171,7 @@ def test_against_works_in_a_git_hook_of_another_repository(repo: Stage, monkeypa
 
 
 @pytest.mark.parametrize(
-    ("words", "why"),
+    ("terms", "why"),
     [
         (["--against", "HEAD", "--json"], "--format json"),
         (["--from-pulumi", "x", "--json"], "--format json"),
@@ -181,9 +181,9 @@ def test_against_works_in_a_git_hook_of_another_repository(repo: Stage, monkeypa
         (["--format", "pdf"], "'pdf' isn't one of tree, markdown, json, html"),
     ],
 )
-def test_options_that_contradict_each_other_are_refused(repo: Stage, words: list[str], why: str) -> None:
+def test_options_that_contradict_each_other_are_refused(repo: Stage, terms: list[str], why: str) -> None:
     """With exit code 2."""
-    done: Done = repo.run("preview", *words)
+    done: Done = repo.run("preview", *terms)
     assert done.code == 2
     assert why in done.err
 

@@ -113,8 +113,8 @@ def test_every_service_has_its_row_and_its_lane(browser: Browser, large: Path) -
     """The script ran, as the page's own policy lets it: it counted."""
     dom = browser.open(large, 1400).dom()
     assert '<span class="hits" id="hits" aria-live="polite">500 of 500</span>' in dom
-    seen = Rows(dom)
-    assert seen.rows == seen.lanes == {True: 0, False: 500}
+    observed = Rows(dom)
+    assert observed.rows == observed.lanes == {True: 0, False: 500}
     assert dom.count('class="tag added"') == 50
     assert "pool" in dom
 
@@ -124,8 +124,8 @@ def test_a_search_shows_only_what_it_finds_in_table_and_diagram(browser: Browser
     dom = browser.open(large, 1400, search="web-49 removed").dom()
     assert "0 of 500" in dom
     dom = browser.open(large, 1400, search="web-49 tcp").dom()
-    seen = Rows(dom)
-    assert seen.rows[False] == seen.lanes[False] == 11
+    observed = Rows(dom)
+    assert observed.rows[False] == observed.lanes[False] == 11
     assert "11 of 500" in dom
     height = re.search(r'<svg viewBox="0 0 1240 (\d+)"', dom)
     assert height
@@ -135,18 +135,18 @@ def test_a_search_shows_only_what_it_finds_in_table_and_diagram(browser: Browser
 def test_report_page_follows_the_light_and_dark_scheme(browser: Browser, large: Path) -> None:
     """The backgrounds are those of the scheme, with cards, text and the colours of changes on them."""
     for dark, ground in ((False, LIGHT), (True, DARK)):
-        seen = browser.open(large, 900, 500, dark=dark).picture()
-        assert (seen.width, seen.height) == (900, 500)
-        assert {seen.at(2, 2), seen.at(897, 2), seen.at(2, 497), seen.at(897, 497)} == {ground}
-        assert len(seen.colours()) > 60
+        observed = browser.open(large, 900, 500, dark=dark).picture()
+        assert (observed.width, observed.height) == (900, 500)
+        assert {observed.at(2, 2), observed.at(897, 2), observed.at(2, 497), observed.at(897, 497)} == {ground}
+        assert len(observed.colours()) > 60
 
 
-LOOKS = [
+CHECKS = [
     pytest.param(width, dark, id=f"{width}-{'dark' if dark else 'light'}") for width in WIDTHS for dark in (False, True)
 ]
 
 
-@pytest.mark.parametrize(("width", "dark"), LOOKS)
+@pytest.mark.parametrize(("width", "dark"), CHECKS)
 def test_report_page_cuts_no_text_and_never_scrolls_sideways(
     browser: Browser, varied: Path, width: int, *, dark: bool
 ) -> None:

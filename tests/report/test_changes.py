@@ -18,7 +18,7 @@ from locallb.model.identities import ClusterName, Family, ObjectKey, Protocol
 from locallb.model.network.ranges import covered
 from locallb.report.alerts import Topic, alerts, summary
 from locallb.report.changes import Change, compare
-from locallb.report.exposure import EVERYBODY, exposures, is_open, narrowings
+from locallb.report.exposure import ANY_SOURCE, exposures, is_open, narrowings
 from locallb.report.formats.document import document
 from locallb.report.formats.html import page
 from locallb.report.formats.markdown import markdown
@@ -33,7 +33,7 @@ WEB_KEY = ObjectKey(ClusterName("demo"), "shop", "web")
 ALSO_9000 = [{"port": 8080, "nodePort": 30080}, {"name": "b", "port": 9000, "nodePort": 30090}]
 
 
-def said(old: object, new: object) -> list[str]:
+def stated(old: object, new: object) -> list[str]:
     """Return the alerts of a change of one Service, without its name."""
     report = compared([NODE, old], [NODE, new])
     return [alert.message.removeprefix("demo/shop/web: ") for alert in alerts(report)]
@@ -129,7 +129,7 @@ def test_moved_addresses_and_changed_source_ranges_are_reported(
     old: dict[str, Any], new: dict[str, Any], sentences: list[str]
 ) -> None:
     """And where less can be reached; what is only written otherwise is not."""
-    assert said(service("web", **old), service("web", **new)) == sentences
+    assert stated(service("web", **old), service("web", **new)) == sentences
 
 
 def test_a_second_family_is_new_exposure() -> None:
@@ -184,11 +184,11 @@ def test_differences_are_reported_with_both_sides() -> None:
 def test_recreated_proxy_or_changed_envoy_is_reported() -> None:
     """Differences that no port shows."""
     before, after = Balancer(WEB_KEY, (), (), uid="1", envoy="1.39.0", fingerprint="a"), Balancer(WEB_KEY, (), ())
-    (told,) = compare(Side("old", {WEB_KEY: before}), Side("new", {WEB_KEY: after}))
-    assert differences(told) == ["recreated in the cluster: another uid", "Envoy: 1.39.0 → none"]
+    (reported,) = compare(Side("old", {WEB_KEY: before}), Side("new", {WEB_KEY: after}))
+    assert differences(reported) == ["recreated in the cluster: another uid", "Envoy: 1.39.0 → none"]
     other = replace(before, fingerprint="b")
-    (told,) = compare(Side("old", {WEB_KEY: before}), Side("new", {WEB_KEY: other}))
-    assert differences(told) == ["its proxy's configuration"]
+    (reported,) = compare(Side("old", {WEB_KEY: before}), Side("new", {WEB_KEY: other}))
+    assert differences(reported) == ["its proxy's configuration"]
 
 
 def test_markdown_report_shows_the_first_alerts_and_counts_the_rest() -> None:
@@ -234,18 +234,18 @@ def test_every_client_that_gains_or_loses_access_is_reported(
     came, come = (
         {client for client in clients if not some or any(client in net for net in some)} for some in (before, after)
     )
-    ways = [
+    pod_paths = [
         Balancer(WEB_KEY, (ip_address("127.77.0.7"),), (Port(80, Protocol.TCP, sources=some),))
         for some in (before, after)
     ]
-    assert bool(exposures(*ways)) == bool(come - came)
-    assert bool(narrowings(*ways)) == bool(came - come)
+    assert bool(exposures(*pod_paths)) == bool(come - came)
+    assert bool(narrowings(*pod_paths)) == bool(came - come)
 
 
 def test_two_ranges_that_cover_all_addresses_count_as_open() -> None:
     """They restrict no client of that family."""
     halves = (ip_network("0.0.0.0/1"), ip_network("128.0.0.0/1"))
-    assert is_open(halves, [EVERYBODY[Family.IPV4][9]])
-    assert not is_open(halves[:1], [EVERYBODY[Family.IPV4][9]])
-    assert not is_open(halves, [EVERYBODY[Family.IPV6][9]])
-    assert is_open((), [EVERYBODY[Family.IPV6][9]])
+    assert is_open(halves, [ANY_SOURCE[Family.IPV4][9]])
+    assert not is_open(halves[:1], [ANY_SOURCE[Family.IPV4][9]])
+    assert not is_open(halves, [ANY_SOURCE[Family.IPV6][9]])
+    assert is_open((), [ANY_SOURCE[Family.IPV6][9]])

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from locallb.report.envoy_files import Entrance, told_entrances
+from locallb.report.envoy_files import Entrance, listed_entrances
 from tests.e2e.support import Stage
 from tests.gateway.api import JsonObject, gateway, gateway_class, listener, route, rule, service
 from tests.ingress.api import backend as to
@@ -34,10 +34,10 @@ def refused(
     git(repo.root, "commit", "-q", "--allow-empty", "-m", "x")
     repo.write("new.yaml", gateway_class(), service(), *objects)
     code = repo.run("preview", "--against", "HEAD", "--format", "json").code
-    told = [(each["policy"], each["message"]) for each in report(repo, code=code)["violations"]]
-    assert code == ({"hostnames": 14, "tls": 15}[told[0][0]] if told else 0)
+    reported = [(each["policy"], each["message"]) for each in report(repo, code=code)["violations"]]
+    assert code == ({"hostnames": 14, "tls": 15}[reported[0][0]] if reported else 0)
     (repo.manifests / "new.yaml").unlink()
-    return told
+    return reported
 
 
 def test_hostnames_beyond_those_that_are_allowed_are_refused(repo: Stage) -> None:
@@ -45,12 +45,12 @@ def test_hostnames_beyond_those_that_are_allowed_are_refused(repo: Stage) -> Non
     allowed: JsonObject = {"hostnames": ["*.test", "shop.example.com"]}
     fine = route(hostnames=["a.b.test", "*.c.test", "shop.example.com"])
     assert refused(repo, gateway(), fine, **allowed) == []
-    (told,) = refused(repo, gateway(), route(hostnames=["a.test", "test", "*.example.com"]), **allowed)
+    (reported,) = refused(repo, gateway(), route(hostnames=["a.test", "test", "*.example.com"]), **allowed)
     remedy = "use hostnames of these, or add them there"
-    assert told[0] == "hostnames"
-    assert "gateways/shop/web: serves " in told[1]
-    assert "*.example.com" in told[1]
-    assert told[1].endswith(f"local-lb:policies.hostnames allows (*.test, shop.example.com); {remedy}")
+    assert reported[0] == "hostnames"
+    assert "gateways/shop/web: serves " in reported[1]
+    assert "*.example.com" in reported[1]
+    assert reported[1].endswith(f"local-lb:policies.hostnames allows (*.test, shop.example.com); {remedy}")
     assert "serves every hostname," in refused(repo, gateway(), route(), **allowed)[0][1]
     assert "serves evil.org," in refused(repo, gateway(PASSED), tls_route("evil.org"), **allowed)[0][1]
     assert refused(repo, gateway(PASSED), tls_route("a.test"), **allowed) == []
@@ -62,10 +62,10 @@ def test_hostnames_beyond_those_that_are_allowed_are_refused(repo: Stage) -> Non
 def test_connections_by_tls_for_every_name_are_seen(repo: Stage, proxies: str) -> None:
     """Where neither the listener nor a route has a hostname; otherwise the listener's counts, and bytes have none."""
     allowed: JsonObject = {"hostnames": ["*.test"], "proxies": proxies}
-    beside = {**tls_route("a.test"), "metadata": {"namespace": "shop", "name": "b"}}
-    for routes in ([tls_route()], [tls_route(), beside]):
-        (told,) = refused(repo, gateway(PASSED), *routes, **allowed)
-        assert "gateways/shop/web: serves every hostname," in told[1]
+    sibling = {**tls_route("a.test"), "metadata": {"namespace": "shop", "name": "b"}}
+    for routes in ([tls_route()], [tls_route(), sibling]):
+        (reported,) = refused(repo, gateway(PASSED), *routes, **allowed)
+        assert "gateways/shop/web: serves every hostname," in reported[1]
     named = listener("tls", 443, "TLS", hostname="*.test", tls={"mode": "Passthrough"})
     assert refused(repo, gateway(named), tls_route(), **allowed) == []
     bytes_only = route({"backendRefs": [{"name": "api", "port": 8080}]}, kind="TCPRoute")
@@ -76,9 +76,9 @@ def test_requests_without_tls_are_refused_unless_they_are_sent_to_it(repo: Stage
     """Each port that takes some is named; bytes are nobody's matter."""
     wished: JsonObject = {"tls": "required"}
     hosts = ["a.shop.test"]
-    (told,) = refused(repo, gateway(listener(), listener("b", 8080)), route(hostnames=hosts), **wished)
-    assert told[0] == "tls"
-    assert "gateways/shop/web: ports 80/TCP, 8080/TCP are open to requests without TLS" in told[1]
+    (reported,) = refused(repo, gateway(listener(), listener("b", 8080)), route(hostnames=hosts), **wished)
+    assert reported[0] == "tls"
+    assert "gateways/shop/web: ports 80/TCP, 8080/TCP are open to requests without TLS" in reported[1]
     redirects = route(rule(backends=[], filters=[TO_HTTPS]), parentRefs=[{"name": "web", "sectionName": "http"}])
     secure = route(name="b", parentRefs=[{"name": "web", "sectionName": "https"}], hostnames=hosts)
     assert refused(repo, gateway(listener(), HTTPS), redirects, secure, **wished) == []
@@ -99,12 +99,12 @@ def test_requests_without_tls_are_refused_unless_they_are_sent_to_it(repo: Stage
 )
 def test_files_of_any_user_are_read(odd: object) -> None:
     """What isn't as we write it says nothing."""
-    assert list(told_entrances({"lds.json": json.dumps({"resources": [odd]})})) == []
+    assert list(listed_entrances({"lds.json": json.dumps({"resources": [odd]})})) == []
 
 
 def test_listener_of_another_version_is_read_by_its_name_alone() -> None:
     """TLS that ends at a port without names takes every hostname."""
     raw = {"name": "127.77.0.5:443/TCP", "filter_chains": [{"transport_socket": {}, "filters": []}]}
-    assert list(told_entrances({"lds.json": json.dumps({"resources": [raw]})})) == [
+    assert list(listed_entrances({"lds.json": json.dumps({"resources": [raw]})})) == [
         Entrance("443/TCP", ("*",), clear=False)
     ]

@@ -91,11 +91,11 @@ class Page(html.parser.HTMLParser):
 def test_the_html_page_has_only_our_own_elements_and_one_script() -> None:
     """No event handler, no link, no image, nothing loaded; the policy names the script by its digest."""
     text = page(hostile_report())
-    seen = Page()
-    seen.feed(text)
-    assert seen.tags["script"] == 1
-    assert not {"img", "a", "iframe", "link", "object", "base", "form"} & set(seen.tags)
-    assert not [name for name in seen.attributes if name.startswith("on") or name in {"src", "href", "style"}]
+    observed = Page()
+    observed.feed(text)
+    assert observed.tags["script"] == 1
+    assert not {"img", "a", "iframe", "link", "object", "base", "form"} & set(observed.tags)
+    assert not [name for name in observed.attributes if name.startswith("on") or name in {"src", "href", "style"}]
     assert "default-src 'none'" in text
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2066-\u2069]", text)
     assert text.count('<tr role="row" data-change=') == len(hostile_report().services)

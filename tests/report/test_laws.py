@@ -33,8 +33,8 @@ SETTINGS = strategies.settings()
 def pairs(draw: st.DrawFn) -> tuple[Snapshot, Snapshot]:
     """Draw two moments of one stack: Services that stay, change, come and go; hosts that differ."""
     old = draw(strategies.snapshots())
-    kept = [service for service in old.services if draw(st.booleans())]
-    edited = [draw(changed(service)) for service in kept]
+    retained = [service for service in old.services if draw(st.booleans())]
+    edited = [draw(changed(service)) for service in retained]
     names = {service.key for service in edited}
     fresh = [service for service in draw(strategies.service_lists(4)) if service.key not in names]
     nodes = old.nodes if draw(st.booleans()) else ()
@@ -118,9 +118,9 @@ def test_deployed_state_reads_back_as_the_plan(snapshot: Snapshot, config: Setti
         for mine, its in zip(found.ports, balancer.ports, strict=True):
             assert (mine.label, mine.listens, mine.backends) == (its.label, its.listens, its.backends)
             assert mine.sources in {None, its.sources}
-    told = compare(deployed, Side("plan", wanted.balancers))
-    assert all(service.change in QUIET and not service.differences for service in told)
-    assert not any(service.exposures or service.narrowings for service in told)
+    reported = compare(deployed, Side("plan", wanted.balancers))
+    assert all(service.change in QUIET and not service.differences for service in reported)
+    assert not any(service.exposures or service.narrowings for service in reported)
 
 
 @FEW
@@ -130,9 +130,9 @@ def test_the_order_of_what_was_read_changes_no_byte(
 ) -> None:
     """Every format is the same to the byte."""
     first = report_of(pair, config)
-    again = report_of((shuffled(pair[0], seed), shuffled(pair[1], seed)), config)
+    retry = report_of((shuffled(pair[0], seed), shuffled(pair[1], seed)), config)
     for write in (document, markdown, page):
-        assert write(first) == write(again)
+        assert write(first) == write(retry)
 
 
 @FEW

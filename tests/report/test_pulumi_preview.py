@@ -33,7 +33,7 @@ def project() -> Iterator[Stage]:
         yield made
 
 
-def told(project: Stage, recorded: object, form: str = "json", code: int = 0) -> Any:  # noqa: ANN401 - the document
+def reported(project: Stage, recorded: object, form: str = "json", code: int = 0) -> Any:  # noqa: ANN401 - the document
     """Return a preview's document."""
     path = project.root / "preview.json"
     path.write_text(json.dumps(recorded))
@@ -44,10 +44,10 @@ def told(project: Stage, recorded: object, form: str = "json", code: int = 0) ->
 
 def without_via(service: dict[str, Any]) -> dict[str, Any]:
     """Leave out the way to backends, which isn't known on a side that is made from resources."""
-    known = copy.deepcopy(service)
-    for port in (port for side in ("before", "after") for port in (known[side] or {"ports": []})["ports"]):
+    existing = copy.deepcopy(service)
+    for port in (port for side in ("before", "after") for port in (existing[side] or {"ports": []})["ports"]):
         assert port.pop("via", "") == ""
-    return known
+    return existing
 
 
 def test_report_of_a_pulumi_preview_equals_our_own_preview(project: Stage) -> None:
@@ -55,7 +55,7 @@ def test_report_of_a_pulumi_preview_equals_our_own_preview(project: Stage) -> No
 
     Only the sentences of closed ports are missing, and by which way connections go: resources don't say it.
     """
-    document = told(project, RECORDED)
+    document = reported(project, RECORDED)
     assert list(mistakes(document, SCHEMA, SCHEMA)) == []
     for mine, its in zip(document["services"], EXPECTED["services"], strict=True):
         assert without_via(mine) == without_via(its)
@@ -66,13 +66,15 @@ def test_report_of_a_pulumi_preview_equals_our_own_preview(project: Stage) -> No
 def test_every_format_tells_it(project: Stage) -> None:
     """Like any other report."""
     for form in ("tree", "markdown", "html"):
-        assert "127.77.0.28" in told(project, RECORDED, form)
+        assert "127.77.0.28" in reported(project, RECORDED, form)
 
 
 def test_policies_of_the_project_count(project: Stage) -> None:
     """With the same exit codes."""
     project.configure(policies={"addressChanges": "forbidden"})
-    assert [violation["policy"] for violation in told(project, RECORDED, code=10)["violations"]] == ["addressChanges"]
+    assert [violation["policy"] for violation in reported(project, RECORDED, code=10)["violations"]] == [
+        "addressChanges"
+    ]
 
 
 def test_a_resource_that_is_made_again_is_reported_as_repaired(project: Stage) -> None:
@@ -81,10 +83,10 @@ def test_a_resource_that_is_made_again_is_reported_as_repaired(project: Stage) -
     process = next(
         step for step in recorded["steps"] if step["urn"].endswith("EnvoyProcess::c/n/keep") and step["op"] == "refresh"
     )
-    again = {**process, "op": "create", "newState": process["oldState"]}
+    retry = {**process, "op": "create", "newState": process["oldState"]}
     del process["newState"]
-    recorded["steps"].append(again)
-    keep = next(service for service in told(project, recorded)["services"] if service["name"] == "keep")
+    recorded["steps"].append(retry)
+    keep = next(service for service in reported(project, recorded)["services"] if service["name"] == "keep")
     assert keep["change"] == "repaired"
     assert keep["differences"][0]["after"] == ["EnvoyProcess create"]
 
@@ -92,7 +94,7 @@ def test_a_resource_that_is_made_again_is_reported_as_repaired(project: Stage) -
 def test_errors_of_the_preview_fail_the_report(project: Stage) -> None:
     """It isn't the whole truth."""
     recorded = {**RECORDED, "diagnostics": [{"severity": "error", "message": "error: it\nfailed\n"}]}
-    assert told(project, recorded, code=1)["complaints"] == ["error: it failed"]
+    assert reported(project, recorded, code=1)["complaints"] == ["error: it failed"]
 
 
 def test_a_hostile_document_is_reported_without_harm(project: Stage) -> None:
@@ -102,19 +104,19 @@ def test_a_hostile_document_is_reported_without_harm(project: Stage) -> None:
         recorded = json.loads(text.replace('"fresh"', json.dumps(bad)).replace("127.77.0.28", "nonsense"))
         recorded["steps"] += [{"op": bad, "urn": bad, "newState": bad}, {"op": 1, "newState": {"inputs": bad}}, bad]
         for form in ("json", "html", "markdown", "tree"):
-            assert told(project, recorded, form)
+            assert reported(project, recorded, form)
 
 
 def places(value: Any) -> list[tuple[Any, Any]]:  # noqa: ANN401 - a document
     """Return every place in a document: a list or object, and the index or key in it."""
     found: list[tuple[Any, Any]] = []
-    left = [value]
-    while left:
-        part = left.pop()
+    remaining = [value]
+    while remaining:
+        part = remaining.pop()
         keys: Any = part.keys() if isinstance(part, dict) else range(len(part)) if isinstance(part, list) else ()
         for key in keys:
             found.append((part, key))
-            left.append(part[key])
+            remaining.append(part[key])
     return found
 
 

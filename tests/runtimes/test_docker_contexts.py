@@ -50,44 +50,44 @@ def test_docker_context_brings_its_tls_files(tmp_path: Path, monkeypatch: pytest
     _name(monkeypatch, tmp_path, "far")
     _keep(tmp_path, "far", {"Host": "tcp://192.0.2.1:2376", "SkipTLSVerify": False})
     assert docker_place()["tls"] is False
-    kept = tmp_path / "contexts" / "tls" / _digest("far") / "docker"
-    kept.mkdir(parents=True)
+    retained = tmp_path / "contexts" / "tls" / _digest("far") / "docker"
+    retained.mkdir(parents=True)
     for name in ("ca", "cert", "key"):
-        (kept / f"{name}.pem").touch()
+        (retained / f"{name}.pem").touch()
     tls = docker_place()["tls"]
     assert (tls.ca_cert, tls.cert, tls.verify) == (
-        str(kept / "ca.pem"),
-        (str(kept / "cert.pem"), str(kept / "key.pem")),
+        str(retained / "ca.pem"),
+        (str(retained / "cert.pem"), str(retained / "key.pem")),
         True,
     )
 
 
 @pytest.mark.parametrize(
-    ("variable", "current", "told"),
+    ("variable", "current", "reported"),
     [
         ("nope", "", "no Docker context nope, which DOCKER_CONTEXT names: .*, or unset DOCKER_CONTEXT$"),
         ("", "nope", "no Docker context nope, which .*/config.json names: .*, or run `docker context use default`$"),
     ],
 )
 def test_a_context_that_is_not_there_is_reported(
-    variable: str, current: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    variable: str, current: str, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The daemon of this host isn't taken in its place: it serves others."""
     _name(monkeypatch, tmp_path, variable)
     (tmp_path / "config.json").write_text(json.dumps({"currentContext": current}))
-    with pytest.raises(ContextError, match=told):
+    with pytest.raises(ContextError, match=reported):
         docker_place()
-    with pytest.raises(DockerAbsentError, match=told):
+    with pytest.raises(DockerAbsentError, match=reported):
         Containers().ping()
 
 
 def test_contexts_that_may_not_be_looked_at_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """DOCKER_CONFIG came along from another user."""
     _name(monkeypatch, tmp_path, "theirs")
-    kept, stat = _keep(tmp_path, "theirs", {"Host": "unix:///theirs.sock"}), os.stat
+    retained, stat = _keep(tmp_path, "theirs", {"Host": "unix:///theirs.sock"}), os.stat
 
     def closed(path: Any, **more: Any) -> os.stat_result:  # noqa: ANN401 - those of `stat`
-        if path == kept:
+        if path == retained:
             raise PermissionError(13, "Permission denied")
         return stat(path, **more)
 

@@ -25,12 +25,12 @@ from locallb.runtimes.docker.events import ContainerEvents
 from tests.descriptors import few_files
 from tests.servers import in_thread
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
 def becomes(fact: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
     """Wait until something is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not fact():
         assert time.monotonic() < deadline, f"it never became true: {what()}"
         time.sleep(0.005)
@@ -52,7 +52,7 @@ class Daemon:
     def __init__(self) -> None:
         self.then = (b"", False)
         """What is said of events, and whether the connection ends behind it: one value, read at any moment."""
-        self.asked = self.others = 0
+        self.requested = self.others = 0
         """Requests for events, and others."""
         self.hangs: bytes | None = None
         """Requests with this in their heads are taken and not answered, as long as it stands here."""
@@ -68,9 +68,9 @@ class Daemon:
                 body = json.dumps({"ApiVersion": "1.41", "Version": "x"}).encode()
                 connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
                 continue
-            self.asked += 1
-            said, ends = self.then
-            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + said)
+            self.requested += 1
+            stated, ends = self.then
+            connection.sendall(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + stated)
             if ends:
                 return
 
@@ -109,7 +109,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """Let DOCKER_HOST name such a daemon, which is asked again soon."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/d.sock")
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    monkeypatch.setattr(docker_events, "_AGAIN", 0.01)
+    monkeypatch.setattr(docker_events, "_RETRY_DELAY", 0.01)
     with served(tmp_path / "d.sock") as (daemon, _):
         yield daemon
 
@@ -134,7 +134,7 @@ def test_docker_events_are_followed_again_after_any_invalid_answer(docker: Daemo
     changed: list[str] = []
     presence: list[str] = []
     events = ContainerEvents("l", ("die",), changed.append, presence.append)
-    becomes(lambda: docker.asked > 1)
+    becomes(lambda: docker.requested > 1)
     docker.then = event("p"), False
     becomes(lambda: "p" in changed, lambda: presence)
     becomes(lambda: presence[-1] == "")
@@ -172,15 +172,15 @@ def test_a_daemon_that_has_nothing_to_tell_is_there(docker: Daemon, monkeypatch:
     monkeypatch.setattr(docker_events, "ANSWER", 2.0)
     presence: list[str] = []
     events = ContainerEvents("l", ("die",), lambda _name: None, presence.append)
-    becomes(lambda: docker.asked == 1)
+    becomes(lambda: docker.requested == 1)
     before = docker.others
     threading.Event().wait(3.0)  # longer than an answer may take
     becomes(lambda: docker.others > before + 3)
-    assert (presence, docker.asked) == ([], 1)
+    assert (presence, docker.requested) == ([], 1)
     events.stop()
 
 
-ASKED: dict[str, tuple[bytes, Callable[[Containers], object]]] = {
+QUERIED: dict[str, tuple[bytes, Callable[[Containers], object]]] = {
     "at first": (b"", Containers.ping),
     "for what it has": (b"/containers/json", lambda daemon: daemon.labelled("l")),
     "for events": (b"/events", lambda daemon: daemon.events("l", ("die",), 0.0)),
@@ -188,13 +188,13 @@ ASKED: dict[str, tuple[bytes, Callable[[Containers], object]]] = {
 }
 
 
-@pytest.mark.parametrize("name", ASKED)
+@pytest.mark.parametrize("name", QUERIED)
 def test_no_question_to_a_daemon_that_hangs_is_asked_for_ever(
     docker: Daemon, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It ends in a sentence, whatever was asked."""
     monkeypatch.setattr(docker_daemon, "_LONGEST", 0.2)
-    docker.hangs, ask = ASKED[name]
+    docker.hangs, ask = QUERIED[name]
     with (
         closing(Containers(0.2)) as containers,
         pytest.raises(DockerAbsentError, match="takes connections and answers nothing"),
@@ -205,26 +205,26 @@ def test_no_question_to_a_daemon_that_hangs_is_asked_for_ever(
 @pytest.mark.usefixtures("docker")
 def test_a_daemon_that_cannot_be_asked_is_not_absent() -> None:
     """Where this process has no descriptor left, what the daemon has counts as there."""
-    told = "can't be asked: Too many open files; raise the limit"
+    reported = "can't be asked: Too many open files; raise the limit"
     with closing(Containers(60.0)) as containers:
-        with few_files(0), pytest.raises(ContainersError, match=told) as caught:
+        with few_files(0), pytest.raises(ContainersError, match=reported) as caught:
             containers.labelled("l")
         assert not isinstance(caught.value, DockerAbsentError)
 
 
-@pytest.mark.parametrize("say", [b"", event("p")])
-def test_stopping_ends_threads_and_connections_in_the_midst_of_a_silence(docker: Daemon, say: bytes) -> None:
+@pytest.mark.parametrize("log", [b"", event("p")])
+def test_stopping_ends_threads_and_connections_in_the_midst_of_a_silence(docker: Daemon, log: bytes) -> None:
     """Each edit of the configuration may stop and begin it."""
 
     def resources() -> tuple[int, int]:
         return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
 
-    docker.then = say, False
+    docker.then = log, False
     before = resources()
     for number in range(1, 51):
         events = ContainerEvents("l", ("die",), lambda _name: None, lambda _why: None)
         if number % 2:
-            becomes(lambda least=number // 2: docker.asked > least)  # type: ignore[misc]
+            becomes(lambda least=number // 2: docker.requested > least)  # type: ignore[misc]
         events.stop()
     becomes(lambda: resources() <= before, resources)
 
@@ -237,8 +237,8 @@ def test_a_daemon_on_another_host_is_known_to_be_gone_within_a_minute(monkeypatc
     made: list[socket.socket] = []
     real = connection.create_connection
 
-    def connect(*args: Any, **words: Any) -> socket.socket:  # noqa: ANN401 - urllib3's own
-        made.append(real(*args, **words))
+    def connect(*args: Any, **terms: Any) -> socket.socket:  # noqa: ANN401 - urllib3's own
+        made.append(real(*args, **terms))
         return made[-1]
 
     monkeypatch.setattr(connection, "create_connection", connect)

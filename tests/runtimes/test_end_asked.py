@@ -46,18 +46,18 @@ def identity(child: subprocess.Popen[bytes]) -> RunIdentity:
 
 def test_the_process_that_was_asked_ends_at_once_and_no_other_of_the_directory(tmp_path: Path) -> None:
     """One that hangs doesn't end when it is asked to."""
-    with stopped(tmp_path) as asked, stopped(tmp_path) as other:
-        Processes().end_asked(tmp_path, identity(asked), 0.0)
-        assert asked.wait(20) == -signal.SIGKILL
+    with stopped(tmp_path) as requested, stopped(tmp_path) as other:
+        Processes().end_requested(tmp_path, identity(requested), 0.0)
+        assert requested.wait(20) == -signal.SIGKILL
         assert other.poll() is None
 
 
 def test_what_was_not_started_for_the_proxy_or_is_unknown_is_left_alone(tmp_path: Path) -> None:
     """Whoever listens at its socket, and one that has the number of a process that ended."""
     with stopped(tmp_path / "other") as child:
-        Processes().end_asked(tmp_path, identity(child), 0.0)
-        Processes().end_asked(tmp_path, None, 0.0)
-        Processes().end_asked(tmp_path / "other", RunIdentity.of_process(child.pid, "boot.1"), 0.0)
+        Processes().end_requested(tmp_path, identity(child), 0.0)
+        Processes().end_requested(tmp_path, None, 0.0)
+        Processes().end_requested(tmp_path / "other", RunIdentity.of_process(child.pid, "boot.1"), 0.0)
         assert child.poll() is None
 
 
@@ -68,7 +68,7 @@ EARLIER = time.mktime((2025, 12, 1, 0, 0, 0, 0, 0, 0))
 
 @pytest.mark.parametrize("runtime", [Docker, Podman])
 @pytest.mark.parametrize(
-    ("state", "asked", "is_stopped"),
+    ("state", "requested", "is_stopped"),
     [
         ({**RUNNING, "StartedAt": STARTED}, LATER, True),
         ({**RUNNING, "StartedAt": STARTED}, EARLIER, False),
@@ -78,13 +78,13 @@ EARLIER = time.mktime((2025, 12, 1, 0, 0, 0, 0, 0, 0))
     ],
 )
 def test_a_container_is_stopped_unless_it_was_started_after_the_question(
-    runtime: type[Docker], state: dict[str, object] | None, asked: float, *, is_stopped: bool
+    runtime: type[Docker], state: dict[str, object] | None, requested: float, *, is_stopped: bool
 ) -> None:
     """The engine has seconds for each answer; one that starts again by itself is another run."""
-    seen = None if state is None else {"Id": "c" * 64, "State": state}
-    engine = mock.Mock(labelled=lambda _: [{"Id": "c" * 64}], inspect=lambda _: seen)
+    observed = None if state is None else {"Id": "c" * 64, "State": state}
+    engine = mock.Mock(labelled=lambda _: [{"Id": "c" * 64}], inspect=lambda _: observed)
     with mock.patch.object(runtime, "containers", return_value=engine) as containers:
-        runtime().end_asked(Path("/proxies/0123456789ab"), None, asked)
+        runtime().end_requested(Path("/proxies/0123456789ab"), None, requested)
     containers.assert_called_once_with(ENDING)
     assert engine.stop.mock_calls == ([mock.call("c" * 64, 0)] if is_stopped else [])
 
@@ -93,4 +93,4 @@ def test_an_engine_that_does_not_answer_is_reported() -> None:
     """The loop goes on with others."""
     engine = mock.Mock(labelled=mock.Mock(side_effect=DockerAbsentError("Docker hangs")))
     with mock.patch.object(Docker, "containers", return_value=engine), pytest.raises(DockerAbsentError, match="hangs"):
-        Docker().end_asked(Path("/proxies/0123456789ab"), None, LATER)
+        Docker().end_requested(Path("/proxies/0123456789ab"), None, LATER)

@@ -29,10 +29,10 @@ def envoy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.so
 
 def engines(monkeypatch: pytest.MonkeyPatch, *ends: Callable[[], object] | Exception) -> None:
     """Have processes, and these engines of containers."""
-    made = [mock.Mock(asks_a_daemon=False)]
+    made = [mock.Mock(uses_daemon=False)]
     for end in ends:
         doing = end if isinstance(end, Exception) else lambda _directory, end=end: end()
-        made.append(mock.Mock(asks_a_daemon=True, end_hanging=mock.Mock(side_effect=doing)))
+        made.append(mock.Mock(uses_daemon=True, end_hanging=mock.Mock(side_effect=doing)))
     monkeypatch.setattr(runtime, "runtimes", lambda: tuple(made))
 
 

@@ -17,16 +17,16 @@ from tests.provider.waiting import becomes
 
 
 @pytest.fixture
-def told() -> list[str]:
+def reported() -> list[str]:
     """Return the names of those that ended."""
     return []
 
 
 @pytest.fixture
-def followed(told: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Exits]:
+def followed(reported: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Exits]:
     """Follow nothing yet."""
-    monkeypatch.setattr(exits, "AGAIN", 0.01)
-    made = Exits(told.append)
+    monkeypatch.setattr(exits, "RETRY_DELAY", 0.01)
+    made = Exits(reported.append)
     yield made
     made.stop()
 
@@ -51,18 +51,18 @@ def start() -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], Process]]]:
 Start = Callable[[], tuple[subprocess.Popen[bytes], Process]]
 
 
-def test_an_end_is_reported_once(followed: Exits, told: list[str], start: Start) -> None:
+def test_an_end_is_reported_once(followed: Exits, reported: list[str], start: Start) -> None:
     """And nobody else's."""
     (first, one), (_, other) = start(), start()
     followed.follow({one: "a", other: "b"})
     first.kill()
-    becomes(lambda: told == ["a"])
+    becomes(lambda: reported == ["a"])
     followed.follow({other: "b"})
-    assert told == ["a"]
+    assert reported == ["a"]
 
 
 def test_process_without_a_free_descriptor_is_followed_later(
-    followed: Exits, told: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
+    followed: Exits, reported: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Otherwise its end would go unnoticed until something else changes."""
     (begun, one), tried = start(), [0]
@@ -76,14 +76,14 @@ def test_process_without_a_free_descriptor_is_followed_later(
 
     monkeypatch.setattr(os, "pidfd_open", lacking)
     followed.follow({one: "a"})
-    assert told == []
+    assert reported == []
     becomes(lambda: tried[0] == 3)
     begun.kill()
-    becomes(lambda: told == ["a"])
+    becomes(lambda: reported == ["a"])
 
 
 def test_exit_before_following_is_reported_by_the_next_try(
-    followed: Exits, told: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
+    followed: Exits, reported: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once, by the next try."""
     begun, one = start()
@@ -94,25 +94,25 @@ def test_exit_before_following_is_reported_by_the_next_try(
     monkeypatch.setattr(os, "pidfd_open", lacking)
     followed.follow({one: "a"})
     begun.kill()
-    becomes(lambda: told == ["a"])
+    becomes(lambda: reported == ["a"])
     followed.follow({})
-    assert told == ["a"]
+    assert reported == ["a"]
 
 
 def test_process_that_cannot_be_examined_does_not_count_as_ended(
-    followed: Exits, told: list[str], start: Start
+    followed: Exits, reported: list[str], start: Start
 ) -> None:
     """With no descriptor left it would be replaced while it serves."""
     begun, one = start()
     with few_files(0):
         followed.follow({one: "a"})
-        assert told == []
+        assert reported == []
     begun.kill()
-    becomes(lambda: told == ["a"])
+    becomes(lambda: reported == ["a"])
 
 
 def test_unfollowed_process_is_not_reported(
-    followed: Exits, told: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
+    followed: Exits, reported: list[str], start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where it couldn't be followed."""
     (begun, one), (_, other) = start(), start()
@@ -123,4 +123,4 @@ def test_unfollowed_process_is_not_reported(
     begun.kill()
     begun.wait()
     followed.follow({other: "b"})
-    assert told == []
+    assert reported == []

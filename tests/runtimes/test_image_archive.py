@@ -26,10 +26,10 @@ def test_image_archive_lists_each_parent_directory_once_before_its_files(tmp_pat
     directories = [entry.name for entry in entries if entry.isdir()]
     assert len(directories) == len(set(directories))
     assert all(entry.mode == 0o755 and entry.uid == entry.gid == 0 for entry in entries)
-    seen: set[str] = set()
+    observed: set[str] = set()
     for entry in entries:
-        assert {str(parent) for parent in PurePosixPath(entry.name).parents[:-1]} <= seen
-        seen.add(entry.name)
+        assert {str(parent) for parent in PurePosixPath(entry.name).parents[:-1]} <= observed
+        observed.add(entry.name)
 
 
 @pytest.mark.parametrize("room", [0, 5000, 20_000])
@@ -40,9 +40,11 @@ def test_an_archive_for_which_there_is_no_room_is_reported(
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (room, before[1]))
-    told = rf"^the image a:b can't be written to {tmp_path}: File too large; raise .*; or name another .* in TMPDIR$"
+    reported = (
+        rf"^the image a:b can't be written to {tmp_path}: File too large; raise .*; or name another .* in TMPDIR$"
+    )
     try:
-        with pytest.raises(FilesError, match=told):
+        with pytest.raises(FilesError, match=reported):
             load_program(Containers(), ImageName("a:b"), Path(sys.executable).resolve(), "usr/bin/one")
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)

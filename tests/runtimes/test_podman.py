@@ -76,11 +76,11 @@ class Engine:
     def __init__(self) -> None:
         self.containers: dict[str, dict[str, Any]] = {}
         self.made = 0
-        self.left = 1_000
+        self.remaining = 1_000
 
     def _effect(self) -> None:
-        self.left -= 1
-        if self.left < 0:
+        self.remaining -= 1
+        if self.remaining < 0:
             raise Killed
 
     def inspect(self, name: str) -> dict[str, Any] | None:
@@ -129,10 +129,10 @@ class Engine:
 
 def until_killed(engine: Engine, effects: int, what: Callable[[Lifecycle], object]) -> None:
     """Do something, and be killed after so many effects, should it have more."""
-    engine.left = effects
+    engine.remaining = effects
     with suppress(Killed):
         what(Lifecycle(cast("Containers", engine)))
-    engine.left = 1_000
+    engine.remaining = 1_000
 
 
 @pytest.fixture(autouse=True)
@@ -183,7 +183,9 @@ def test_container_of_another_spec_serves_until_the_image_is_there_and_is_draine
 ) -> None:
     """As made by another version of ours, which a refresh takes for gone."""
     engine, drained = Engine(), list[str]()
-    monkeypatch.setattr("locallb.runtimes.podman.lifecycle.drain_container", lambda seen: drained.append(seen["Id"]))
+    monkeypatch.setattr(
+        "locallb.runtimes.podman.lifecycle.drain_container", lambda observed: drained.append(observed["Id"])
+    )
     life = Lifecycle(cast("Containers", engine))
     former = life.create(WANTED)
     other = replace(WANTED, image=ImageName("local-lb/envoy:2"))
@@ -216,8 +218,8 @@ def test_a_container_of_another_owner_is_neither_adopted_nor_removed() -> None:
     life = Lifecycle(cast("Containers", engine))
     identity = life.create(WANTED)
     stranger = replace(WANTED, owner=replace(OWNER, home=Home("shop", "dev", "/srv/elsewhere")))
-    for refused, whose in ((stranger, "belongs to c/n/web of shop/dev at /srv/shop"), (WANTED, "somebody else")):
-        with pytest.raises(ProviderError, match=whose):
+    for refused, owned_by in ((stranger, "belongs to c/n/web of shop/dev at /srv/shop"), (WANTED, "somebody else")):
+        with pytest.raises(ProviderError, match=owned_by):
             life.create(refused)
         life.delete(grown(PodmanContainerState, stranger, container=identity))
         assert list(engine.containers) == [identity]
@@ -273,7 +275,7 @@ OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "reported"),
     [
         (OK + b"Content-Length: 2\r\n\r\nOK", "isn't Podman; correct CONTAINER_HOST"),
         (b"rubbish\r\n\r\n", "Podman doesn't answer at unix://"),
@@ -283,7 +285,7 @@ OK = b"HTTP/1.1 200 OK\r\nConnection: close\r\n"
     ids=["another engine", "rubbish", "nothing", "an error"],
 )
 def test_unusable_answer_at_the_podman_socket_is_reported_in_a_sentence(
-    answer: bytes, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    answer: bytes, reported: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Docker's own daemon has the same API but for a header."""
     path = tmp_path / "p.sock"
@@ -291,7 +293,7 @@ def test_unusable_answer_at_the_podman_socket_is_reported_in_a_sentence(
     with (
         answering(path, answer),
         closing(PodmanContainers(5)) as containers,
-        pytest.raises(ContainersError, match=told) as caught,
+        pytest.raises(ContainersError, match=reported) as caught,
     ):
         containers.info()
     assert "\n" not in str(caught.value)
@@ -312,7 +314,7 @@ def test_an_image_that_fails_while_it_is_fetched_is_reported(tmp_path: Path, mon
 
 
 @pytest.mark.parametrize(
-    ("told", "sockets", "name"),
+    ("reported", "sockets", "name"),
     [
         ("", {"docker"}, "Docker"),
         ("", {"docker", "podman"}, "Docker"),
@@ -323,12 +325,12 @@ def test_an_image_that_fails_while_it_is_fetched_is_reported(tmp_path: Path, mon
     ],
 )
 def test_clusters_of_kind_are_where_kind_makes_them(
-    told: str, sockets: set[str], name: str, monkeypatch: pytest.MonkeyPatch
+    reported: str, sockets: set[str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As its variable says; otherwise in Docker, but where only a Podman answers."""
     for variable in ("DOCKER_HOST", "DOCKER_CONTEXT", "CONTAINER_HOST"):
         monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv(provider.PROVIDER, told)
+    monkeypatch.setenv(provider.PROVIDER, reported)
     monkeypatch.setattr(
         provider, "state", lambda path: "usable" if any(f"{word}.sock" in path for word in sockets) else ""
     )
@@ -344,11 +346,11 @@ def test_a_docker_that_is_named_elsewhere_is_meant(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize(
-    ("run", "told"), [(RunIdentity("ab12", "docker"), "ab12"), (RunIdentity("ab12", "podman"), "podman:ab12")]
+    ("run", "reported"), [(RunIdentity("ab12", "docker"), "ab12"), (RunIdentity("ab12", "podman"), "podman:ab12")]
 )
-def test_states_name_a_container_with_routes_as_they_always_did(run: RunIdentity, told: str) -> None:
+def test_states_name_a_container_with_routes_as_they_always_did(run: RunIdentity, reported: str) -> None:
     """Docker's by its id alone, as all versions wrote it; Podman's are told from them."""
-    assert run.container == told
+    assert run.container == reported
 
 
 @pytest.mark.parametrize("engine", ["docker", "podman"])
@@ -374,12 +376,12 @@ def test_a_preview_refuses_routes_in_containers_of_a_rootless_engine(
 ) -> None:
     """By what it reads of this host, as `up` does before it does anything."""
     given = {"runtime": engine.name.lower(), "network": "publish", "portMapping": "loopback", "podRoutes": routing}
-    told = mock.Mock(engine=engine, host="unix:///run/e.sock")
-    told.labelled.return_value, told.network.return_value = [], {}
-    told.info.return_value = {"SecurityOptions": options}
+    reported = mock.Mock(engine=engine, host="unix:///run/e.sock")
+    reported.labelled.return_value, reported.network.return_value = [], {}
+    reported.info.return_value = {"SecurityOptions": options}
     settings = parse_settings({**given, "sources": [{"manifests": "m"}]})
     with pytest.raises(UnfitError, match=f"local-lb:podRoutes container: {why}") if why else nullcontext():
-        read_facts(OWNER.home, settings, (), cast("Containers", told))
+        read_facts(OWNER.home, settings, (), cast("Containers", reported))
 
 
 def test_a_rootless_podman_makes_no_routes() -> None:

@@ -109,9 +109,9 @@ def test_two_addresses_of_one_last_byte_get_none() -> None:
 
 def test_an_address_of_another_owners_container_is_left_to_it() -> None:
     """Docker chooses then, and goes on to do so when that container is gone: else this one would be replaced."""
-    subnet = Subnet(ip_network("172.18.0.0/24"), taken=frozenset({ip_address("172.18.0.229")}))
+    subnet = Subnet(ip_network("172.18.0.0/24"), claimed=frozenset({ip_address("172.18.0.229")}))
     assert inside("172.18.255.229", subnets=(subnet,)) == ""
     assert inside("172.18.255.230", subnets=(subnet,)) == "172.18.0.230"
-    later = replace(subnet, taken=frozenset(), chosen=frozenset({PROXY}))
+    later = replace(subnet, claimed=frozenset(), chosen=frozenset({PROXY}))
     assert inside("172.18.255.229", subnets=(later,)) == ""
     assert inside("172.18.255.229", subnets=(replace(later, chosen=frozenset({ProxyId("1" * 12)})),)) != ""

@@ -49,9 +49,9 @@ def test_a_started_process_is_the_program_itself(tmp_path: Path, mark: dict[str,
     process = processes.start(python(program), tmp_path, mark, tmp_path / "log")
     assert processes.is_alive(process)
     assert processes.find(KEY, str(tmp_path)) == (process,)
-    while not processes.last_words(tmp_path / "log"):
+    while not processes.last_output(tmp_path / "log"):
         time.sleep(0.01)
-    assert processes.last_words(tmp_path / "log") == f"{tmp_path} {process.pid}"
+    assert processes.last_output(tmp_path / "log") == f"{tmp_path} {process.pid}"
     assert (tmp_path / "log").stat().st_mode & 0o777 == 0o600
     assert os.getsid(process.pid) not in (os.getsid(0), 0)
     files, hard = resource.prlimit(process.pid, resource.RLIMIT_NOFILE)
@@ -63,18 +63,18 @@ def test_a_started_process_is_the_program_itself(tmp_path: Path, mark: dict[str,
 
 def test_a_command_is_taken_literally(tmp_path: Path, mark: dict[str, str]) -> None:
     """The shell that starts it sees no word of it as its own."""
-    words = ["a b", "$HOME", "`id`", "*", '"', "'", "--", ";"]
+    terms = ["a b", "$HOME", "`id`", "*", '"', "'", "--", ";"]
     program = "import sys; print(sys.argv[1:])"
-    process = processes.start([*python(program), *words], tmp_path, mark, tmp_path / "log")
+    process = processes.start([*python(program), *terms], tmp_path, mark, tmp_path / "log")
     assert ended(process)
-    assert processes.last_words(tmp_path / "log") == str(words)
+    assert processes.last_output(tmp_path / "log") == str(terms)
 
 
 def test_failed_exec_is_reported_in_the_log_of_the_process(tmp_path: Path, mark: dict[str, str]) -> None:
     """It is a process that ended, with the reason in the log."""
     process = processes.start([str(tmp_path / "absent")], tmp_path, mark, tmp_path / "log")
     assert ended(process)
-    assert "absent" in processes.last_words(tmp_path / "log")
+    assert "absent" in processes.last_output(tmp_path / "log")
 
 
 def test_a_start_without_directory_or_log_is_an_error(tmp_path: Path, mark: dict[str, str]) -> None:
@@ -189,19 +189,19 @@ def test_many_threads_start_at_once(tmp_path: Path, mark: dict[str, str]) -> Non
 
 def test_processes_of_several_proxies_are_found_by_one_look(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each look goes through all processes of the host: ten Envoys that start at once don't need ten."""
-    looks: list[str] = []
+    checks: list[str] = []
     found = processes.marked
 
     def marked(key: str) -> Mapping[Process, Mapping[str, str]]:
-        looks.append(key)
+        checks.append(key)
         return found(key)
 
     monkeypatch.setattr(processes, "marked", marked)
     directories = [tmp_path / name for name in "abc"]
     for directory in directories:
         directory.mkdir()
-    log, words = tmp_path / "log", python("import time; time.sleep(60)")
-    started = [processes.start(words, tmp_path, {PROXY_MARK: str(directory)}, log) for directory in directories[:2]]
+    log, terms = tmp_path / "log", python("import time; time.sleep(60)")
+    started = [processes.start(terms, tmp_path, {PROXY_MARK: str(directory)}, log) for directory in directories[:2]]
     try:
         with ThreadPoolExecutor(3) as threads:
             with stopping._RUNNING.turn:
@@ -211,23 +211,23 @@ def test_processes_of_several_proxies_are_found_by_one_look(tmp_path: Path, monk
     finally:
         for process in started:
             processes.stop(process, 0)
-    assert looks == [PROXY_MARK]
+    assert checks == [PROXY_MARK]
 
 
 def test_the_end_of_a_log_fits_a_sentence(tmp_path: Path) -> None:
     """The last lines in one, without colours and bells; nothing where there is no log."""
     log = tmp_path / "log"
-    assert processes.last_words(log) == ""
+    assert processes.last_output(log) == ""
     log.write_text("first\n" * 1000 + "\x1b[31mred\x07\nlast\n")
-    assert processes.last_words(log, 2) == "[31mred | last"
-    assert processes.last_words(log, 2, without="red|las") == "first | first"
+    assert processes.last_output(log, 2) == "[31mred | last"
+    assert processes.last_output(log, 2, without="red|las") == "first | first"
 
 
 def test_process_that_cannot_be_examined_does_not_count_as_gone(tmp_path: Path, mark: dict[str, str]) -> None:
     """Otherwise a second one would be started beside it, or it would be left behind."""
     log = tmp_path / "log"
     process = processes.start(python("import time; time.sleep(60)"), tmp_path, mark, log)
-    looks: list[Callable[[], object]] = [
+    checks: list[Callable[[], object]] = [
         lambda: processes.is_alive(process),
         lambda: processes.identify(process.pid),
         lambda: processes.mark_of(process),
@@ -235,9 +235,9 @@ def test_process_that_cannot_be_examined_does_not_count_as_gone(tmp_path: Path, 
         lambda: processes.stop(process, 0),
         lambda: processes.start(python(""), tmp_path, mark, log),
     ]
-    for look in looks:
+    for inspect in checks:
         for spare in range(2):
             with few_files(spare), suppress(ProcessError):
-                assert look() not in (False, None, {}, ()), "it runs"
+                assert inspect() not in (False, None, {}, ()), "it runs"
         with few_files(0), pytest.raises(ProcessError, match="Too many open files; raise the limit of open files"):
-            look()
+            inspect()

@@ -20,7 +20,7 @@ from tests.servers import QuietServer, answer_json, in_thread
 
 BUSY = "timed out waiting for file /run/libpod/exits/c: internal libpod error"
 
-GONE = "container c does not exist in database: no such container"
+REMOVED = "container c does not exist in database: no such container"
 
 
 @contextmanager
@@ -47,7 +47,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, home: Path, *answers: str) -> Iterat
 
 
 @pytest.mark.parametrize(
-    ("answers", "is_removed"), [(("",), True), ((BUSY, ""), True), ((BUSY, BUSY), False), ((GONE,), True)]
+    ("answers", "is_removed"), [(("",), True), ((BUSY, ""), True), ((BUSY, BUSY), False), ((REMOVED,), True)]
 )
 def test_a_removal_is_tried_once_more_where_the_monitor_of_the_container_is_late(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answers: tuple[str, ...], *, is_removed: bool
@@ -80,13 +80,13 @@ def test_a_container_that_is_removed_while_it_starts_is_not_waited_for(
     """The next update makes another one."""
     removed = SimpleNamespace(inspect=lambda _identity: None)
     monkeypatch.setattr(Docker, "containers", lambda *_: removed)
-    asked: list[float] = []
+    requested: list[float] = []
 
     def comes_to_answer(_: Path, seconds: float) -> bool:
-        asked.append(seconds)
+        requested.append(seconds)
         return False
 
     monkeypatch.setattr("locallb.envoy.waiting.comes_to_answer", comes_to_answer)
     with pytest.raises(ProviderError, match="the container 0123456789ab was removed by somebody: run up again"):
         Docker().await_start(RunIdentity("0123456789abcdef", "docker"), tmp_path)
-    assert len(asked) == 1
+    assert len(requested) == 1

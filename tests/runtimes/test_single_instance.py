@@ -19,7 +19,7 @@ from locallb.model.errors import ClientError
 from locallb.model.system_errors import REMEDIES
 from locallb.runtimes import single_instance
 from locallb.runtimes.process import processes
-from locallb.runtimes.single_instance import TakenError, holder, only_one
+from locallb.runtimes.single_instance import AlreadyRunningError, holder, only_one
 from tests.descriptors import few_files
 
 HOLD = """
@@ -35,8 +35,8 @@ with only_one(Path(sys.argv[1]), "it"):
 def test_a_second_instance_names_the_holder_of_the_lock(tmp_path: Path) -> None:
     """Then it is free again, and no file remains."""
     path = tmp_path / "lock"
-    told = f"the loop runs already .pid {os.getpid()}.: end"
-    with only_one(path, "the loop"), pytest.raises(TakenError, match=told), only_one(path, "the loop"):
+    reported = f"the loop runs already .pid {os.getpid()}.: end"
+    with only_one(path, "the loop"), pytest.raises(AlreadyRunningError, match=reported), only_one(path, "the loop"):
         pass
     with only_one(path, "the loop"):
         assert path.exists()
@@ -46,8 +46,8 @@ def test_a_second_instance_names_the_holder_of_the_lock(tmp_path: Path) -> None:
 def test_a_lock_that_cannot_be_made_is_one_sentence(tmp_path: Path) -> None:
     """On a read-only disk, or where something else stands in its place."""
     (tmp_path / "lock").mkdir()
-    told = "lock, which keeps a second loop away, can't be written"
-    with pytest.raises(TakenError, match=told), only_one(tmp_path / "lock", "loop"):
+    reported = "lock, which keeps a second loop away, can't be written"
+    with pytest.raises(AlreadyRunningError, match=reported), only_one(tmp_path / "lock", "loop"):
         pytest.fail("nobody may hold it")
 
 
@@ -61,7 +61,7 @@ def test_a_lock_that_the_system_refuses_is_reported_with_what_helps(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "open", refuse)
-    with pytest.raises(TakenError, match=re.escape(REMEDIES[number])), only_one(tmp_path / "lock", "loop"):
+    with pytest.raises(AlreadyRunningError, match=re.escape(REMEDIES[number])), only_one(tmp_path / "lock", "loop"):
         pytest.fail("nobody may hold it")
 
 
@@ -71,7 +71,7 @@ def test_a_holder_that_is_killed_holds_nothing(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(path)], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout
         assert other.stdout.readline() == "held\n"
-        with pytest.raises(TakenError, match=str(other.pid)), only_one(path, "it"):
+        with pytest.raises(AlreadyRunningError, match=str(other.pid)), only_one(path, "it"):
             pass
         other.send_signal(signal.SIGKILL)
     with only_one(path, "it"):
@@ -95,23 +95,23 @@ def test_short_look_at_the_lock_causes_no_refusal(tmp_path: Path) -> None:
     """A look takes the lock along with others for a moment; a process that starts then waits for its end."""
     path = tmp_path / "lock"
     path.touch(0o600)
-    looking = os.open(path, os.O_RDONLY)
-    fcntl.flock(looking, fcntl.LOCK_SH)
-    threading.Timer(0.2, os.close, (looking,)).start()
+    reading = os.open(path, os.O_RDONLY)
+    fcntl.flock(reading, fcntl.LOCK_SH)
+    threading.Timer(0.2, os.close, (reading,)).start()
     with only_one(path, "it"):
         assert holder(path) == processes.identify(os.getpid())
 
 
 def test_endless_look_at_the_lock_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The process that looks may be stopped."""
-    monkeypatch.setattr(single_instance, "_PATIENCE", 0.02)
+    monkeypatch.setattr(single_instance, "_TIMEOUT", 0.02)
     path = tmp_path / "lock"
     path.touch(0o600)
-    looking = os.open(path, os.O_RDONLY)
-    fcntl.flock(looking, fcntl.LOCK_SH)
-    with pytest.raises(TakenError), only_one(path, "it"):
+    reading = os.open(path, os.O_RDONLY)
+    fcntl.flock(reading, fcntl.LOCK_SH)
+    with pytest.raises(AlreadyRunningError), only_one(path, "it"):
         pytest.fail("it is held")
-    os.close(looking)
+    os.close(reading)
 
 
 def test_a_holder_that_cannot_be_looked_for_is_not_called_absent(tmp_path: Path) -> None:
@@ -151,12 +151,12 @@ def test_whether_another_users_process_has_a_lock_is_not_guessed(
         processes.has_open(process, tmp_path)
 
 
-NOBODY = 65534
+NO_OWNER = 65534
 ASK = f"""
 import codecs, os, sys
 from pathlib import Path
 from locallb.runtimes.process import processes
-codecs.lookup("ascii"), os.setgroups([]), os.setgid({NOBODY}), os.setuid({NOBODY})
+codecs.lookup("ascii"), os.setgroups([]), os.setgid({NO_OWNER}), os.setuid({NO_OWNER})
 print([processes.has_open(processes.identify(int(pid)), Path(sys.argv[1])) for pid in sys.argv[2:]])
 """
 
@@ -168,7 +168,7 @@ def test_lock_holder_of_another_user_is_recognised_by_its_lock() -> None:
         Path(directory).chmod(0o755)
         with subprocess.Popen(["sleep", "60"]) as stranger:
             pids = [str(os.getpid()), str(stranger.pid)]
-            words = [sys.executable, "-c", ASK, f"{directory}/lock", *pids]
-            done = subprocess.run(words, check=False, capture_output=True, text=True)
+            terms = [sys.executable, "-c", ASK, f"{directory}/lock", *pids]
+            done = subprocess.run(terms, check=False, capture_output=True, text=True)
             stranger.kill()
     assert (done.stdout.strip(), done.stderr) == ("[True, False]", "")

@@ -129,12 +129,12 @@ def test_frontend_status_is_read_back_unchanged_and_withdrawn_completely(word: s
     patch = kind.publishing(live, (), wanted, "now")
     assert patch is not None
     assert patch["metadata"] == {"resourceVersion": "1"}
-    told = {**live, "status": patch["status"]}
-    assert differences(kind.observed_status(told), (), wanted) == ()
-    assert kind.publishing(told, (), wanted, "later") is None
+    reported = {**live, "status": patch["status"]}
+    assert differences(kind.observed_status(reported), (), wanted) == ()
+    assert kind.publishing(reported, (), wanted, "later") is None
     ours = [entry.ip for entry in wanted.ingress]
-    assert kind.published(told, ours) == wanted
-    withdrawn = kind.publishing(told, ours, NOTHING, "later")
+    assert kind.published(reported, ours) == wanted
+    withdrawn = kind.publishing(reported, ours, NOTHING, "later")
     assert withdrawn is not None
     assert kind.published({**live, "status": withdrawn["status"]}, ours) == NOTHING
 
@@ -164,18 +164,18 @@ def test_a_declared_run_is_read_whatever_stands_in_it(word: str, value: object) 
     names = ("owner", "labels", "version", "image", "networksAdvanced", "memory")
     declared = dict.fromkeys(names, value)
     assert planner.owner(declared) is None
-    version, told = planner.told(declared)
+    version, reported = planner.reported(declared)
     assert isinstance(version, str)
-    assert isinstance(told, tuple)
+    assert isinstance(reported, tuple)
 
 
 @pytest.mark.parametrize("word", tuple(RUNTIMES))
 def test_a_runtime_keeps_the_contract_and_tells_where_to_look(word: str) -> None:
     """What it declares of ours is in the provider; a key for containers is refused where there are none."""
-    kept = runtime(word)
-    assert isinstance(kept, Runtime)
+    retained = runtime(word)
+    assert isinstance(retained, Runtime)
     assert word not in RUNTIMES.having("resource_types") or set(RUNTIMES.load(word, "resource_types")) <= set(KINDS)
-    assert kept.log(RunIdentity("0f3a", word))
+    assert retained.log(RunIdentity("0f3a", word))
     config = {"sources": [{"manifests": "m"}], "runtime": word, "limits": {"memory": 128}}
     if run_planner(word).makes_containers:
         assert parse_settings(config).container.memory == 128
@@ -197,7 +197,7 @@ def test_output_publishes_by_resources_of_the_provider(word: str, live: bool) ->
     assert {resource.key.type for resource in resources} <= tokens
     assert {(resource.parent, resource.needs, resource.outputs) for resource in resources} <= {(root, (proof,), None)}
     assert bool(resources) == (live and word != "names")
-    assert publishing.looked_after <= tokens
+    assert publishing.polled <= tokens
 
 
 @pytest.mark.parametrize("word", OUTPUTS.having("entry") or ["-"])
@@ -225,8 +225,8 @@ def placement(kind: ObjectKind) -> Placement:
 
 def rejection(kind: ObjectKind) -> Rejection:
     """Reject it."""
-    whose = owner(kind)
-    return Rejection(whose.service, Problem(Reason.NO_BACKENDS, "why"), whose, Access("/k", ContextName("c")))
+    owned_by = owner(kind)
+    return Rejection(owned_by.service, Problem(Reason.NO_BACKENDS, "why"), owned_by, Access("/k", ContextName("c")))
 
 
 def replace_host(frame: PlanContext) -> PlanContext:

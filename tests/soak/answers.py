@@ -10,7 +10,7 @@ from tests.cluster.faulty import FaultyApi
 
 LISTS, WATCHES = r"^GET .*[?&]limit=", r"^GET .*[?&]watch=true"
 FOR_EVER = 1_000_000
-MOST = 20
+MAX = 20
 """Requests that reach the API in any second while nobody changes a Service, whatever they are."""
 RUBBISH = ("{}", "[]", "null", "<html>log in first</html>", '{"metadata": null, "items": ["x"]}', '{"kind": "PodList"}')
 LINES = ("hello\n", "[]\n", '{"type": "ADDED"}\n', '{"type": "ERROR"}\n', '{"type": "RENAMED", "object": {}}\n')
@@ -30,7 +30,7 @@ class Answers:
             "rubbish in lists": self.rubbish_in_lists,
             "rubbish in watches": self.rubbish_in_watches,
             "watches that close at once": self.watches_that_close_at_once,
-            "gone": self.gone,
+            "gone": self.removed,
         }
 
     def rubbish_in_lists(self) -> None:
@@ -46,7 +46,7 @@ class Answers:
         """Open every watch, and end it."""
         self._always(WATCHES, status=200, empty=True)
 
-    def gone(self) -> None:
+    def removed(self) -> None:
         """Have forgotten what was since any version."""
         self._always(WATCHES, status=410)
 
@@ -57,7 +57,7 @@ class Answers:
     def check(self) -> None:
         """See that the API was never asked too often."""
         busiest = self._api.busiest()
-        assert len(busiest) <= MOST, busiest
+        assert len(busiest) <= MAX, busiest
 
     def _always(self, line: str, **what: Any) -> None:  # noqa: ANN401 - fields of a fault
         self._api.inject(line, FOR_EVER, **what)

@@ -38,7 +38,7 @@ class Chaos:
     begin: Callable[[], Watch]
     """Starts another loop."""
     watch: Watch
-    there: dict[str, int] = field(default_factory=dict)
+    present: dict[str, int] = field(default_factory=dict)
     """Services that shall be there, by name: how many ports each has."""
     done: Counter[str] = field(default_factory=Counter)
     spoiled: set[Path] = field(default_factory=set)
@@ -59,17 +59,17 @@ class Chaos:
 
     def create(self) -> None:
         """Make a Service."""
-        free = sorted({f"s{slot}" for slot in range(SLOTS)} - self.there.keys())
+        free = sorted({f"s{slot}" for slot in range(SLOTS)} - self.present.keys())
         for name in free[:1]:
             with suppress(ApiError):  # its predecessor isn't gone yet
                 self.cluster.service(service(name, port(8080, FIRST + int(name[1:]))))
-                self.there[name] = 1
+                self.present[name] = 1
 
     def delete(self) -> None:
         """Delete one."""
         if name := self._any():
             self.cluster.delete(name)
-            del self.there[name]
+            del self.present[name]
 
     def add_port(self) -> None:
         """Give one a second port."""
@@ -142,7 +142,7 @@ class Chaos:
         filler.unlink(missing_ok=True)
 
     def _any(self) -> str:
-        return self.chance.choice(sorted(self.there)) if self.there else ""
+        return self.chance.choice(sorted(self.present)) if self.present else ""
 
     def _ports(self, name: str, count: int) -> None:
         slot = FIRST + int(name[1:])
@@ -154,7 +154,7 @@ class Chaos:
             if "port is already allocated" not in str(error.status.message):
                 raise
         else:
-            self.there[name] = count
+            self.present[name] = count
 
 
 class SmallDisk:

@@ -30,7 +30,7 @@ class Figures:
     busy: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     quiet: dict[str, float] = field(default_factory=lambda: defaultdict(float))
     """Seconds for which it was looked at."""
-    asked: dict[str, int] = field(default_factory=dict)
+    requested: dict[str, int] = field(default_factory=dict)
     """Requests to the API in the busiest second, from the fault's beginning until all was as wanted again."""
 
     @contextmanager
@@ -41,10 +41,10 @@ class Figures:
         self.busy[kind] += spent(pid) - before
         self.quiet[kind] += time.monotonic() - begun
 
-    def converged(self, kind: str, seconds: float, asked: int) -> None:
+    def converged(self, kind: str, seconds: float, requested: int) -> None:
         """Note how long it took after a fault, and how much was asked meanwhile."""
         self.done[kind] += 1
-        self.asked[kind] = max(asked, self.asked.get(kind, 0))
+        self.requested[kind] = max(requested, self.requested.get(kind, 0))
         self.slowest[kind] = max(seconds, self.slowest.get(kind, 0.0))
 
     def share(self) -> float:
@@ -58,7 +58,7 @@ class Figures:
     def __str__(self) -> str:
         lines = [
             f"{kind}: {times} times, converged within {self.slowest[kind]:.1f} s, "
-            f"{self.shares()[kind]:.1%} of a core, at most {self.asked[kind]} requests in a second"
+            f"{self.shares()[kind]:.1%} of a core, at most {self.requested[kind]} requests in a second"
             for kind, times in sorted(self.done.items())
         ]
         return "\n".join([*lines, f"all: {self.share():.1%} of a core while nothing could be done"])

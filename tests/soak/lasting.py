@@ -49,7 +49,7 @@ class Faults:
 
     chaos: Chaos
     api: FaultyApi
-    orders: Path
+    overrides: Path
     """Where `mortal` looks."""
     _held: list[int] = field(default_factory=list)
     _made: list[Path] = field(default_factory=list)
@@ -90,14 +90,14 @@ class Faults:
         self._before = self._ended()
         names = sorted(PLACES)
         for name in {"_take", *self.chaos.chance.sample(names, self.chaos.chance.randrange(len(names)))}:
-            (self.orders / name).touch()
+            (self.overrides / name).touch()
         self.api.end_watches()
 
     def followers_work(self) -> None:
         """See that each end was counted, and that none is in trouble any more."""
-        becomes(lambda: not (self.orders / "_take").exists(), self.chaos.watch)
+        becomes(lambda: not (self.overrides / "_take").exists(), self.chaos.watch)
         for name in PLACES:
-            (self.orders / name).unlink(missing_ok=True)
+            (self.overrides / name).unlink(missing_ok=True)
         becomes(lambda: self._ended() > self._before, self.chaos.watch)
         becomes(lambda: get(self.chaos.watch, "/readyz")[0] == 200, self.chaos.watch)
 
@@ -144,13 +144,13 @@ class Faults:
         """Have ten Services, and an entry of somebody else in each."""
         for _ in range(SLOTS):
             self.chaos.create()
-        becomes(lambda: all(ingress(self.chaos.cluster, name) for name in self.chaos.there), self.chaos.watch)
-        for name in self.chaos.there:
+        becomes(lambda: all(ingress(self.chaos.cluster, name) for name in self.chaos.present), self.chaos.watch)
+        for name in self.chaos.present:
             self._change_entries(name, {"ip": f"{FOREIGN}{int(name[1:]) + 1}", "ipMode": "VIP"})
 
     def drop_entries(self) -> None:
         """Take the entries away again."""
-        for name in self.chaos.there:
+        for name in self.chaos.present:
             self._change_entries(name)
 
     def _change_entries(self, name: str, *more: Document) -> None:

@@ -27,11 +27,11 @@ class UnexpectedError(BaseException):
 def mortal(work: Callable[..., Any], order: Path) -> Callable[..., Any]:
     """Return `work` as it ends where `order` lies."""
 
-    def work_or_end(*args: Any, **words: Any) -> Any:  # noqa: ANN401 - anything
+    def work_or_end(*args: Any, **terms: Any) -> Any:  # noqa: ANN401 - anything
         try:
             order.unlink()
         except FileNotFoundError:
-            return work(*args, **words)
+            return work(*args, **terms)
         raise UnexpectedError("on purpose")
 
     return work_or_end

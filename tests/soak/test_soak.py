@@ -27,7 +27,7 @@ from tests.cluster.test_life import address, condition, ingress
 from tests.e2e.support import Backend, Stage, envoys, port, service, stage
 from tests.e2e.test_changes import Client
 from tests.e2e.watching import Watch, answers, becomes, get
-from tests.soak.answers import MOST
+from tests.soak.answers import MAX
 from tests.soak.faults import FIRST, SLOTS, Chaos, SmallDisk
 from tests.soak.figures import IDLE, Figures, size, spent, unasked
 from tests.soak.lasting import Faults
@@ -41,7 +41,7 @@ LASTING = 1 / 12
 """Part of the steps that are faults that last for a while."""
 # An access review is posted, and only asks: no API server keeps it.
 WRITE = "^(?!GET |POST /apis/authorization.k8s.io/v1/selfsubjectaccessreviews)"
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds until all has converged after a fault: three times what it may take, on a machine that others use as well."""
 
 REST = 10.0
@@ -107,18 +107,18 @@ def test_watch_under_random_churn_and_faults_loses_and_leaves_nothing(
         await_convergence(chaos)
         chaos.watch.process.send_signal(signal.SIGHUP)
         becomes(lambda: all(path.exists() for path in chaos.spoiled if path.parent.exists()), chaos.watch)
-        for name in [*chaos.there, "keeper"]:
+        for name in [*chaos.present, "keeper"]:
             cluster.delete(name)
-        becomes(lambda: not any(cluster.read(name) for name in [*chaos.there, "keeper"]), chaos.watch)
+        becomes(lambda: not any(cluster.read(name) for name in [*chaos.present, "keeper"]), chaos.watch)
         becomes(lambda: not envoys(play.root) and not ledger(play), chaos.watch)
     finally:
         chaos.watch.close()
-        most, beside = len(api.busiest()), unasked(api)
-        print(f"{soak.figures}\n{len(api.lines)} requests to the API, {most} in the busiest second")  # noqa: T201
-        print(f"at most {beside} in a second besides those of {len(api.changes)} changes of Services")  # noqa: T201
+        maximum, sibling = len(api.busiest()), unasked(api)
+        print(f"{soak.figures}\n{len(api.lines)} requests to the API, {maximum} in the busiest second")  # noqa: T201
+        print(f"at most {sibling} in a second besides those of {len(api.changes)} changes of Services")  # noqa: T201
         for backend in backends:
             backend.close()
-    assert beside <= MOST
+    assert sibling <= MAX
     assert all(share < IDLE for share in soak.figures.shares().values()), str(soak.figures)
 
 
@@ -149,9 +149,9 @@ def _shake_until(soak: Soak, end: float, *, loop: bool) -> None:
 
 def _crowd(chaos: Chaos) -> None:
     """Have as many Services at once as there may be: threads that worked for them stay for the next ones."""
-    for name in list(chaos.there):
+    for name in list(chaos.present):
         chaos.cluster.delete(name)
-        del chaos.there[name]
+        del chaos.present[name]
     await_convergence(chaos)
     for _ in range(SLOTS):
         chaos.create()
@@ -185,16 +185,16 @@ def endure(soak: Soak, kind: str) -> None:
     quiet = time.monotonic()
     with soak.figures.nothing_done(kind, chaos.watch.process.pid):
         time.sleep(chaos.chance.uniform(5, 9) * (MINUTES if kind == "gone" else 1))
-    written, asked = api.busiest(WRITE, quiet), api.busiest(since=quiet)
+    written, requested = api.busiest(WRITE, quiet), api.busiest(since=quiet)
     assert fault.writes or not written, (kind, written)
-    assert len(asked) <= MOST, (kind, asked)
+    assert len(requested) <= MAX, (kind, requested)
     for _ in range(chaos.chance.randrange(10)):
         chaos.step(faults=False, loop=False)
         check(chaos)
     fault.end()
-    took, asked = _converged(chaos, kind), api.busiest(since=begun)
-    assert unasked(api, begun) <= MOST, (kind, asked)
-    soak.figures.converged(kind, took, len(asked))
+    took, requested = _converged(chaos, kind), api.busiest(since=begun)
+    assert unasked(api, begun) <= MAX, (kind, requested)
+    soak.figures.converged(kind, took, len(requested))
 
 
 def _converged(chaos: Chaos, kind: str) -> float:
@@ -202,8 +202,8 @@ def _converged(chaos: Chaos, kind: str) -> float:
     ended = time.monotonic()
     while why := _lacking(chaos):
         took = time.monotonic() - ended
-        assert took < PATIENCE, f"{took:.1f} s after {kind}: {why}\n{chaos.watch.told()[-4000:]}"
-        assert chaos.watch.process.poll() is None, chaos.watch.told()
+        assert took < TIMEOUT, f"{took:.1f} s after {kind}: {why}\n{chaos.watch.reported()[-4000:]}"
+        assert chaos.watch.process.poll() is None, chaos.watch.reported()
         time.sleep(0.05)
     return time.monotonic() - ended
 
@@ -222,8 +222,10 @@ def check(chaos: Chaos) -> None:
         listed = list(chaos.cluster.client.list(SERVICE, namespace="n"))
     except (ApiError, httpx2.HTTPError):
         return
-    told = [entry["ip"] for item in listed for entry in (item["status"].get("loadBalancer") or {}).get("ingress") or ()]
-    assert len(told) == len(set(told)), told
+    reported = [
+        entry["ip"] for item in listed for entry in (item["status"].get("loadBalancer") or {}).get("ingress") or ()
+    ]
+    assert len(reported) == len(set(reported)), reported
     claimed = [path.name.partition("~")[0] for path in ledger(chaos.play)]
     assert len(claimed) == len(set(claimed)), claimed
 
@@ -233,19 +235,19 @@ def await_convergence(chaos: Chaos) -> None:
     try:
         becomes(lambda: not lacking(chaos), chaos.watch)
     except AssertionError as error:
-        raise AssertionError(f"{lacking(chaos)}; there shall be {chaos.there}\n{error}") from None
+        raise AssertionError(f"{lacking(chaos)}; there shall be {chaos.present}\n{error}") from None
 
 
 def lacking(chaos: Chaos) -> str:
     """Return what isn't as it shall be; empty if all is."""
-    for name, count in chaos.there.items():
+    for name, count in chaos.present.items():
         if not ingress(chaos.cluster, name) or condition(chaos.cluster, name)["status"] != "True":
             return f"{name} isn't served"
         at = address(chaos.cluster, name)
         for number in range(count):
             if not answers(at, 8080 + number, name):
                 return f"{name} doesn't answer at {8080 + number}"
-    running, claims, wanted = len(envoys(chaos.play.root)), len(ledger(chaos.play)), len(chaos.there) + 1
+    running, claims, wanted = len(envoys(chaos.play.root)), len(ledger(chaos.play)), len(chaos.present) + 1
     return "" if running == claims == wanted else f"{running} proxies and {claims} claims instead of {wanted}"
 
 

@@ -37,7 +37,7 @@ class SeedApi:
     message: str = "no"
     """Why."""
     over: threading.Event = field(default_factory=threading.Event)
-    asked: list[tuple[str, str]] = field(default_factory=list)
+    requested: list[tuple[str, str]] = field(default_factory=list)
     """Paths, and the credential that came with each."""
     called: set[str] = field(default_factory=set)
     """The names that clients asked for, where it is served by TLS."""
@@ -109,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with what is there."""
         path, _, query = self.path.partition("?")
-        self.api.asked.append((path, self.headers.get("Authorization", "")))
+        self.api.requested.append((path, self.headers.get("Authorization", "")))
         listed = self.api.objects.get(path)
         if self.api.refused or listed is None:
             code = self.api.refused or 404

@@ -104,8 +104,8 @@ class Place:
 
     def copy(self) -> dict[str, object]:
         """Return the files in the last good reading."""
-        kept: dict[str, object] = json.loads((self.readings / "demo.json").read_text())["files"]
-        return kept
+        retained: dict[str, object] = json.loads((self.readings / "demo.json").read_text())["files"]
+        return retained
 
 
 def names(reading: SourceResult) -> list[str]:

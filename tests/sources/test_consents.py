@@ -153,8 +153,8 @@ def test_a_reading_of_an_earlier_version_counts_until_something_is_written_down(
     with pytest.raises(UnconfirmedError):
         allowed(source, tmp_path)
     (tmp_path / "demo.json").write_text(json.dumps({"version": 1, "files": {"a": []}}))
-    meant = allowed_meaning(source, tmp_path)
-    remember(file, DEMO, meant)
+    intended = allowed_meaning(source, tmp_path)
+    remember(file, DEMO, intended)
     write(path, "a", "b", server="https://203.0.113.10:6443")
     with pytest.raises(UnconfirmedError):
         allowed(source, tmp_path)

@@ -26,7 +26,7 @@ from locallb.model.pacing import Pace
 from locallb.sources import found as found_module
 from locallb.sources.kubernetes import nodes
 from locallb.sources.kubernetes.entry import MachinesSource
-from locallb.sources.kubernetes.nodes import MOST_WAYS, NodePolls
+from locallb.sources.kubernetes.nodes import MAX_POD_ROUTES, NodePolls
 from tests.envoy.certificates import Authority, Pair
 from tests.servers import ANSWER_HEAD, QuietServer, dripping, in_thread
 from tests.sources.seed_api import kubeconfig, served_seed
@@ -50,9 +50,9 @@ def test_a_server_that_drips_ends_nobodys_patience_but_its_own(
     with dripping(begun) as port:
         url = f"{scheme}://127.0.0.1:{port}"
         (tmp_path / "cloudprovider").write_text(kubeconfig(url, {"token": "t"}))
-        found, (told,) = find(tmp_path)
+        found, (reported,) = find(tmp_path)
     assert found == {A: ()}
-    assert f"{url} doesn't answer (" in told
+    assert f"{url} doesn't answer (" in reported
 
 
 def trust(path: Path, authority: Authority) -> None:
@@ -74,17 +74,17 @@ def _flood(server: socket.socket, pair: Pair, tickets: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("tick", "most", "sentence"),
+    ("tick", "maximum", "sentence"),
     [(0.5, 1 << 30, "its answers take longer than 60 s"), (0.0, 1 << 20, "its answers are larger than 1 MiB")],
 )
 def test_a_server_that_floods_with_what_no_client_sees_ends_as_well(
-    tick: float, most: int, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tick: float, maximum: int, sentence: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """TLS itself takes such parts, of which there may be any number, and returns nothing."""
     now = count(0.0, tick)
     monkeypatch.setattr(allowance, "time", SimpleNamespace(monotonic=lambda: next(now)))
     monkeypatch.setattr(allowance, "SECONDS", 60.0)
-    monkeypatch.setattr(allowance, "BYTES", most)
+    monkeypatch.setattr(allowance, "BYTES", maximum)
     authority = Authority(tmp_path / "authority")
     with socket.create_server(("127.0.0.1", 0)) as server:
         thread = threading.Thread(target=_flood, args=(server, authority.sign("IP:127.0.0.1"), 200_000))
@@ -92,9 +92,9 @@ def test_a_server_that_floods_with_what_no_client_sees_ends_as_well(
         url = f"https://127.0.0.1:{server.getsockname()[1]}"
         (tmp_path / "cloudprovider").write_text(kubeconfig(url, {"token": "t"}))
         trust(tmp_path / "cloudprovider", authority)
-        _, (told,) = find(tmp_path)
+        _, (reported,) = find(tmp_path)
         thread.join()
-    assert sentence in told
+    assert sentence in reported
 
 
 def test_a_server_with_tls_is_asked_as_any(tmp_path: Path) -> None:
@@ -104,9 +104,9 @@ def test_a_server_with_tls_is_asked_as_any(tmp_path: Path) -> None:
     with served_seed(tmp_path / "cloudprovider", certificate=(signed.chain, signed.key)) as api:
         put(api, A, *BOTH)
         api.objects[pods(A)][0]["metadata"]["annotations"] = {"x": "x" * 300_000}
-        _, (told,) = find(tmp_path)
-        assert "CERTIFICATE_VERIFY_FAILED" in told
-        assert api.asked == []
+        _, (reported,) = find(tmp_path)
+        assert "CERTIFICATE_VERIFY_FAILED" in reported
+        assert api.requested == []
         trust(tmp_path / "cloudprovider", authority)
         assert find(tmp_path) == ({A: WAYS}, [])
 
@@ -114,14 +114,14 @@ def test_a_server_with_tls_is_asked_as_any(tmp_path: Path) -> None:
 @contextmanager
 def answering(path: Path, answer: Callable[[BaseHTTPRequestHandler], bytes]) -> Iterator[list[str]]:
     """Serve whatever `answer` returns, and give what was asked; `path` gets a kubeconfig."""
-    asked: list[str] = []
+    requested: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
             """Answer."""
-            asked.append(self.path)
+            requested.append(self.path)
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             body = answer(self)
@@ -136,7 +136,7 @@ def answering(path: Path, answer: Callable[[BaseHTTPRequestHandler], bytes]) -> 
     server = QuietServer(("127.0.0.1", 0), Handler)
     with in_thread(server):
         path.write_text(kubeconfig(f"http://127.0.0.1:{server.server_port}", {"token": "t"}))
-        yield asked
+        yield requested
 
 
 def page(following: str = "", padding: int = 0, items: Sequence[object] = ()) -> bytes:
@@ -156,9 +156,11 @@ def test_servers_are_asked_side_by_side(tmp_path: Path) -> None:
         return page(items=[])
 
     with answering(tmp_path / "cloudprovider", answer):
-        found, told = find(tmp_path, *shoots)
+        found, reported = find(tmp_path, *shoots)
     assert list(found) == shoots
-    assert ["takes longer" in sentence or "doesn't answer" in sentence for sentence in told] == [False] * len(shoots)
+    assert ["takes longer" in sentence or "doesn't answer" in sentence for sentence in reported] == [False] * len(
+        shoots
+    )
 
 
 def test_no_more_servers_are_asked_side_by_side_than_threads_are_cheap(
@@ -181,20 +183,20 @@ def test_no_more_servers_are_asked_side_by_side_than_threads_are_cheap(
 def test_a_list_without_an_end_ends(tmp_path: Path) -> None:
     """After ten pages."""
     numbers = iter(range(10**6))
-    with answering(tmp_path / "cloudprovider", lambda _: page(f"p{next(numbers)}")) as asked:
-        _, (told,) = find(tmp_path)
-    assert "the list has over 10 pages" in told
-    assert len(asked) == allowance.PAGES
+    with answering(tmp_path / "cloudprovider", lambda _: page(f"p{next(numbers)}")) as requested:
+        _, (reported,) = find(tmp_path)
+    assert "the list has over 10 pages" in reported
+    assert len(requested) == allowance.PAGES
 
 
 def test_answers_are_no_larger_than_they_may_be(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All pages together."""
     monkeypatch.setattr(allowance, "BYTES", 1 << 20)
     numbers = iter(range(10**6))
-    with answering(tmp_path / "cloudprovider", lambda _: page(f"p{next(numbers)}", 400_000)) as asked:
-        _, (told,) = find(tmp_path)
-    assert "its answers are larger than 1 MiB" in told
-    assert len(asked) == len((400_000, 800_000, 1_200_000))
+    with answering(tmp_path / "cloudprovider", lambda _: page(f"p{next(numbers)}", 400_000)) as requested:
+        _, (reported,) = find(tmp_path)
+    assert "its answers are larger than 1 MiB" in reported
+    assert len(requested) == len((400_000, 800_000, 1_200_000))
 
 
 def test_an_answer_that_grows_when_it_is_unpacked_is_refused(tmp_path: Path) -> None:
@@ -206,26 +208,26 @@ def test_an_answer_that_grows_when_it_is_unpacked_is_refused(tmp_path: Path) -> 
         return gzip.compress(page(padding=1 << 20))
 
     with answering(tmp_path / "cloudprovider", packed):
-        _, (told,) = find(tmp_path)
-    assert "the answer is compressed" in told
+        _, (reported,) = find(tmp_path)
+    assert "the answer is compressed" in reported
 
 
 def test_failed_read_of_nodes_is_not_retried_in_one_run(tmp_path: Path) -> None:
     """A loop looks again anyway, and `up` goes on."""
     with served_seed(tmp_path / "cloudprovider") as api:
         api.refused = 503
-        _, (told,) = find(tmp_path)
-    assert "can't serve the list of Pods now (503" in told
-    assert len(api.asked) == 1
+        _, (reported,) = find(tmp_path)
+    assert "can't serve the list of Pods now (503" in reported
+    assert len(api.requested) == 1
 
 
 def test_a_refusal_names_the_rights_and_is_quoted_in_part(tmp_path: Path) -> None:
     """Those for Nodes that are pods; what a server writes may be of any length."""
     with served_seed(tmp_path / "cloudprovider") as api:
         api.refused, api.message = 403, "n" * 10_000
-        _, (told,) = find(tmp_path)
-    assert "; give the user of context it the rights of deploy/rbac-machines.yaml; and no way" in told
-    assert told.count("n" * 100) <= len(told) // 100 < len(api.message) // 500
+        _, (reported,) = find(tmp_path)
+    assert "; give the user of context it the rights of deploy/rbac-machines.yaml; and no way" in reported
+    assert reported.count("n" * 100) <= len(reported) // 100 < len(api.message) // 500
 
 
 def test_unresolved_name_blocks_no_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -235,10 +237,10 @@ def test_unresolved_name_blocks_no_command(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_k: over.wait() and [])
     (tmp_path / "cloudprovider").write_text(kubeconfig("http://slow.invalid", {"token": "t"}))
     try:
-        _, (told,) = find(tmp_path)
+        _, (reported,) = find(tmp_path)
     finally:
         over.set()
-    assert "the name slow.invalid has no address" in told
+    assert "the name slow.invalid has no address" in reported
 
 
 def test_a_name_with_many_addresses_takes_no_longer_than_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -255,8 +257,8 @@ def test_a_name_with_many_addresses_takes_no_longer_than_one(tmp_path: Path, mon
     monkeypatch.setattr(httpcore2.SyncBackend, "connect_tcp", connect)
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_a, **_k: many)
     (tmp_path / "cloudprovider").write_text(kubeconfig("http://many.invalid", {"token": "t"}))
-    _, (told,) = find(tmp_path)
-    assert "its answers take longer than 5 s" in told
+    _, (reported,) = find(tmp_path)
+    assert "its answers take longer than 5 s" in reported
     assert (clock.now, tried) == (allowance.SECONDS, ["127.9.9.0", "127.9.9.1"])
 
 
@@ -264,8 +266,8 @@ def test_a_name_with_many_addresses_takes_no_longer_than_one(tmp_path: Path, mon
 def test_ways_are_a_thousand_at_most(families: int, tmp_path: Path) -> None:
     """With more, whoever writes them wants something else than Nodes: those that were found last count."""
     with served_seed(tmp_path / "cloudprovider") as api:
-        most = MOST_WAYS // families
-        for number in range(most):
+        maximum = MAX_POD_ROUTES // families
+        for number in range(maximum):
             put(
                 api,
                 A,
@@ -273,8 +275,8 @@ def test_ways_are_a_thousand_at_most(families: int, tmp_path: Path) -> None:
                 BOTH[1],
                 f"m{number}",
             )
-        first, told = find(tmp_path)
-        assert (len(first[A]), told) == (MOST_WAYS, [])
+        first, reported = find(tmp_path)
+        assert (len(first[A]), reported) == (MAX_POD_ROUTES, [])
         put(api, A, ["10.1.0.1", "fd00:1::1"][:families], BOTH[1], "more")
         found, (sentence,) = find(tmp_path)
     assert found == first
@@ -297,20 +299,20 @@ def test_while_one_reader_polls_no_other_asks(tmp_path: Path) -> None:
         assert find(tmp_path) == ({A: WAYS}, [])
     (finder,) = settings().finders
     assert isinstance(finder, MachinesSource)
-    told: list[str] = []
-    with answering(tmp_path / "cloudprovider", wait) as asked:
-        polls = NodePolls(finder, tmp_path, told.append, Pace(first=0.02, longest=0.02, floor=0.02))
+    reported: list[str] = []
+    with answering(tmp_path / "cloudprovider", wait) as requested:
+        polls = NodePolls(finder, tmp_path, reported.append, Pace(first=0.02, longest=0.02, floor=0.02))
         try:
             assert waits.wait(30)
             assert find(tmp_path) == ({A: WAYS}, [])
-            assert len(asked) == 1
+            assert len(requested) == 1
             gate.set()
-            becomes(lambda: len(told) == len(["found"]))
+            becomes(lambda: len(reported) == len(["found"]))
             assert find(tmp_path) == (changed := {A: ("10.0.7.9/32 via 172.18.0.9",)}, [])
             (tmp_path / "cloudprovider").write_text("{")
-            becomes(lambda: len(told) == len(["found", "failed"]))
-            ways, (sentence,) = find(tmp_path)
-            assert ways == changed
+            becomes(lambda: len(reported) == len(["found", "failed"]))
+            pod_paths, (sentence,) = find(tmp_path)
+            assert pod_paths == changed
             assert "cloudprovider isn't a kubeconfig" in sentence
         finally:
             gate.set()
@@ -334,14 +336,14 @@ def test_where_nothing_is_known_the_first_answer_is_waited_for_once(
             gate.wait()
         return page(items=[one])
 
-    with answering(tmp_path / "cloudprovider", answer) as asked:
+    with answering(tmp_path / "cloudprovider", answer) as requested:
         polls = NodePolls(finder, tmp_path, lambda _: None, Pace(first=0.02, longest=60.0, floor=60.0))
         try:
             expected = {A: ("10.0.7.9/32 via 172.18.0.9",) if answers else ()}
             assert find(tmp_path) == (expected, [])
             monkeypatch.setattr(nodes, "FIRST", 3600.0)
             assert find(tmp_path) == (expected, [])
-            assert len(asked) <= 1
+            assert len(requested) <= 1
         finally:
             gate.set()
             polls.stop()
@@ -415,13 +417,13 @@ def test_host_pod_routes_are_refused_with_a_foreign_kubeconfig() -> None:
 def test_no_remedy_for_such_routes_leads_to_another_mistake(keys: dict[str, str]) -> None:
     """Of the two places for routes, neither is advised that is refused as well; nobody goes round in a circle."""
 
-    def told(*, named: bool, **more: str) -> str:
+    def reported(*, named: bool, **more: str) -> str:
         with pytest.raises(SettingsError) as caught:
             configured(named=named, **keys, **more)
         (sentence,) = caught.value.sentences
         return sentence
 
     needed = "runtime docker or podman and network publish"
-    assert f"; use container, with {needed}, or if" in told(named=True, podRoutes="host")
-    assert told(named=True, podRoutes="container").endswith(f" with {needed}; set both, or use off")
-    assert told(named=False, podRoutes="container").endswith(f" with {needed}; use host")
+    assert f"; use container, with {needed}, or if" in reported(named=True, podRoutes="host")
+    assert reported(named=True, podRoutes="container").endswith(f" with {needed}; set both, or use off")
+    assert reported(named=False, podRoutes="container").endswith(f" with {needed}; use host")

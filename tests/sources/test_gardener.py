@@ -60,12 +60,12 @@ def seed(tmp_path: Path) -> Iterator[SeedApi]:
         yield api
 
 
-def look(root: Path, finder: GardenerSource = SEED, *, keep: bool = True) -> Found[KubernetesSource]:
+def inspect(root: Path, finder: GardenerSource = SEED, *, keep: bool = True) -> Found[KubernetesSource]:
     """Look for shoots."""
-    return find_shoots(finder, root, kept(root), keep=keep)
+    return find_shoots(finder, root, retained(root), keep=keep)
 
 
-def kept(root: Path) -> Path:
+def retained(root: Path) -> Path:
     """Return where kubeconfigs are kept."""
     return root / ".state" / "locallb" / "dev" / "gardener"
 
@@ -77,22 +77,24 @@ def files_in(directory: Path) -> dict[str, bytes]:
 
 def shoot_source(root: Path, name: str, silent: str = "", *routes: str) -> KubernetesSource:
     """Make the source that a shoot is taken as, whose Nodes are reached by these routes."""
-    ways, path = tuple(map(PodRoute.parse, routes)), str(kept(root) / f"{name}.kubeconfig")
-    return KubernetesSource(ClusterName(name), path, ContextName(name), found=True, silent=silent, node_routes=ways)
+    pod_paths, path = tuple(map(PodRoute.parse, routes)), str(retained(root) / f"{name}.kubeconfig")
+    return KubernetesSource(
+        ClusterName(name), path, ContextName(name), found=True, silent=silent, node_routes=pod_paths
+    )
 
 
 def test_the_seed_comes_first_and_each_shoot_has_a_kubeconfig_for_this_user_only(seed: SeedApi, tmp_path: Path) -> None:
     """Named by its technical ID; the directory is private too."""
-    finding = look(tmp_path)
+    finding = inspect(tmp_path)
     assert finding.sources == (
         KubernetesSource(ClusterName("seed"), "seed.kubeconfig", found=True, node_routes=()),
         shoot_source(tmp_path, A),
     )
-    assert (finding.complaints, finding.notices, finding.gone) == ((), (), ())
-    path = kept(tmp_path) / f"{A}.kubeconfig"
-    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(kept(tmp_path).stat().st_mode)) == (0o600, 0o700)
+    assert (finding.complaints, finding.notices, finding.removed) == ((), (), ())
+    path = retained(tmp_path) / f"{A}.kubeconfig"
+    assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(retained(tmp_path).stat().st_mode)) == (0o600, 0o700)
     assert connection(Access(str(path), ContextName(A))).server == "https://api.a.internal"
-    assert {credential for _, credential in seed.asked} == {"Bearer seed-token"}
+    assert {credential for _, credential in seed.requested} == {"Bearer seed-token"}
 
 
 def test_found_shoots_contain_no_credentials(seed: SeedApi, tmp_path: Path) -> None:
@@ -101,8 +103,8 @@ def test_found_shoots_contain_no_credentials(seed: SeedApi, tmp_path: Path) -> N
     seed.put_secret(A, "generic-token-kubeconfig-1", "kubeconfig", INSIDE)
     seed.put_shoot(B)
     seed.put_secret(B, ADMIN, "kubeconfig", kubeconfig("https://b", {"token": "admin-b", "password": "secret-b"}))
-    told = repr(look(tmp_path))
-    assert not [word for word in ("asked-for-us", "admin-b", "secret-b") if word in told]
+    reported = repr(inspect(tmp_path))
+    assert not [word for word in ("asked-for-us", "admin-b", "secret-b") if word in reported]
     assert b"secret-b" not in b"".join(files_in(tmp_path / ".state").values())
     assert not [
         name for name, data in files_in(tmp_path / ".state").items() if b"asked" in data and name != f"{A}.kubeconfig"
@@ -113,17 +115,17 @@ def test_a_token_that_was_asked_for_us_goes_before_the_administrators(seed: Seed
     """With the CA of the generic kubeconfig, by the name that the shoot has outside."""
     seed.put_secret(A, TOKEN)
     seed.put_secret(A, "generic-token-kubeconfig-1", "kubeconfig", INSIDE)
-    young = look(tmp_path)
+    young = inspect(tmp_path)
     assert young.notices == (f"the shoot {A} isn't up yet",)
     assert len(young.sources) == 1
     seed.put_secret(A, TOKEN, "token", "t1\n")
-    assert look(tmp_path).sources[1:] == (shoot_source(tmp_path, A),)
-    document = yaml.safe_load((kept(tmp_path) / f"{A}.kubeconfig").read_text())
+    assert inspect(tmp_path).sources[1:] == (shoot_source(tmp_path, A),)
+    document = yaml.safe_load((retained(tmp_path) / f"{A}.kubeconfig").read_text())
     assert document["users"] == [{"name": A, "user": {"token": "t1"}}]
     assert document["clusters"][0]["cluster"] == {"server": "https://api.a.local.external.local.gardener.cloud"}
     seed.put_secret(A, TOKEN, "token", "t2")
-    look(tmp_path)
-    assert "t2" in (kept(tmp_path) / f"{A}.kubeconfig").read_text()
+    inspect(tmp_path)
+    assert "t2" in (retained(tmp_path) / f"{A}.kubeconfig").read_text()
 
 
 @pytest.mark.parametrize(
@@ -139,8 +141,8 @@ def test_shoots_of_other_providers_are_ignored(
 ) -> None:
     """Those of other providers, and a seed that hosts itself: their Secrets aren't asked for."""
     seed.put_shoot(name, **fields)
-    assert [source.cluster for source in look(tmp_path).sources] == ["seed", A]
-    assert not [path for path, _ in seed.asked if "secrets" in path and name in path]
+    assert [source.cluster for source in inspect(tmp_path).sources] == ["seed", A]
+    assert not [path for path, _ in seed.requested if "secrets" in path and name in path]
 
 
 BOTH_WAYS = ("10.0.7.2/32 via 172.18.0.3", "fd00:10:1:100::2/128 via fd00:10::3")
@@ -153,22 +155,22 @@ def test_nodes_of_shoots_are_reached_by_the_nodes_that_they_are_on(seed: SeedApi
     seed.put_machine(B, "m1", ["10.0.7.4"], ["172.18.0.4"])
     seed.put_machine(A, "bastion", ["10.0.7.5"], ["172.18.0.3"])
     seed.objects[PODS][-1]["metadata"]["labels"]["app"] = "bastion"
-    assert look(tmp_path).sources[1:] == (shoot_source(tmp_path, A, "", *BOTH_WAYS),)
+    assert inspect(tmp_path).sources[1:] == (shoot_source(tmp_path, A, "", *BOTH_WAYS),)
     del seed.objects[PODS][0]
-    assert look(tmp_path).sources[1:] == (shoot_source(tmp_path, A),)
+    assert inspect(tmp_path).sources[1:] == (shoot_source(tmp_path, A),)
 
 
 def test_the_ways_to_nodes_stay_while_the_seed_is_silent_and_go_with_the_shoot(seed: SeedApi, tmp_path: Path) -> None:
     """Routes aren't taken away because nobody answers; a shoot of the same name that comes later has its own."""
     seed.put_machine(A, "m1", ["10.0.7.2", "fd00:10:1:100::2"], ["172.18.0.3", "fd00:10::3"])
-    look(tmp_path)
+    inspect(tmp_path)
     seed.refused = 403
-    assert look(tmp_path).sources[1:] == (shoot_source(tmp_path, A, "", *BOTH_WAYS),)
+    assert inspect(tmp_path).sources[1:] == (shoot_source(tmp_path, A, "", *BOTH_WAYS),)
     seed.refused = 0
     seed.drop_shoot(A)
     seed.objects[PODS] = []
-    look(tmp_path)
-    assert not (kept(tmp_path) / f"{A}.routes").read_text()
+    inspect(tmp_path)
+    assert not (retained(tmp_path) / f"{A}.routes").read_text()
 
 
 API = "api.a.local.external.local.gardener.cloud"
@@ -176,30 +178,30 @@ API = "api.a.local.external.local.gardener.cloud"
 
 def reached(root: Path) -> tuple[str, str]:
     """Return the server of the shoot A, and the name that is asked of it."""
-    way_to = connection(Access(str(kept(root) / f"{A}.kubeconfig"), ContextName(A)))
+    way_to = connection(Access(str(retained(root) / f"{A}.kubeconfig"), ContextName(A)))
     return way_to.server, way_to.server_name
 
 
 def test_an_api_is_dialled_at_the_address_that_the_seed_keeps_for_its_name(seed: SeedApi, tmp_path: Path) -> None:
     """By a token of our own and as administrator; without such a record, as before: this host resolves the name."""
     seed.put_record(B, "api.a.internal", "172.18.255.99")
-    look(tmp_path)
+    inspect(tmp_path)
     assert reached(tmp_path) == ("https://api.a.internal", "")
     seed.put_record(A, "api.a.internal", "172.18.255.225", "172.18.255.226")
-    look(tmp_path)
+    inspect(tmp_path)
     assert reached(tmp_path) == ("https://172.18.255.225", "api.a.internal")
     seed.put_secret(A, TOKEN, "token", "t1")
     seed.put_secret(A, "generic-token-kubeconfig-1", "kubeconfig", INSIDE)
-    look(tmp_path)
+    inspect(tmp_path)
     assert reached(tmp_path) == (f"https://{API}", "")
     seed.put_record(A, API, "fd00:ff::e1")
-    look(tmp_path)
+    inspect(tmp_path)
     assert reached(tmp_path) == ("https://[fd00:ff::e1]", API)
     seed.put_record(A, API, "172.18.255.225")
-    look(tmp_path)
+    inspect(tmp_path)
     assert reached(tmp_path) == ("https://172.18.255.225", API)
     del seed.objects[RECORDS]
-    look(tmp_path)
+    inspect(tmp_path)
     assert reached(tmp_path) == (f"https://{API}", "")
 
 
@@ -210,7 +212,7 @@ ODD_VALUES: tuple[object, ...] = (None, 7, [], {}, "lb.elsewhere.test", "0.0.0.0
 def test_invalid_value_of_a_dns_record_is_not_used(seed: SeedApi, tmp_path: Path, value: object) -> None:
     """Such as a CNAME, or no address at all."""
     seed.put_record(A, "api.a.internal", value)
-    look(tmp_path)
+    inspect(tmp_path)
     assert reached(tmp_path) == ("https://api.a.internal", "")
 
 
@@ -218,20 +220,20 @@ def test_a_port_stays_and_only_what_is_encrypted_is_led_elsewhere(seed: SeedApi,
     """A server without a certificate couldn't show that it is the same one."""
     seed.put_record(A, "api.a.internal", "172.18.255.225")
     seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig("https://api.a.internal:8443", {"token": "t"}))
-    look(tmp_path)
+    inspect(tmp_path)
     assert reached(tmp_path) == ("https://172.18.255.225:8443", "api.a.internal")
     seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig("http://api.a.internal", {"token": "t"}))
-    look(tmp_path)
+    inspect(tmp_path)
     assert reached(tmp_path) == ("http://api.a.internal", "")
 
 
 def test_a_seed_that_lists_no_pods_is_reported_and_serves(seed: SeedApi, tmp_path: Path) -> None:
     """As with the rights that an earlier version needed."""
     del seed.objects[PODS]
-    finding = look(tmp_path)
+    finding = inspect(tmp_path)
     assert finding.sources[1:] == (shoot_source(tmp_path, A),)
-    (told,) = finding.notices
-    assert told.startswith("the seed seed doesn't let us list pods")
+    (reported,) = finding.notices
+    assert reported.startswith("the seed seed doesn't let us list pods")
 
 
 anything = st.recursive(st.none() | st.text() | st.integers(), lambda inner: st.dictionaries(st.text(), inner))
@@ -257,12 +259,12 @@ def test_names_and_patterns_say_which_are_meant(seed: SeedApi, tmp_path: Path) -
     named = GardenerSource(
         ClusterName("seed"), "seed.kubeconfig", shoots=frozenset({"*--a", "*--x", "shoot--local--c"})
     )
-    finding = look(tmp_path, named)
+    finding = inspect(tmp_path, named)
     assert [source.cluster for source in finding.sources] == ["seed", A]
     assert finding.notices == (
         "the seed seed has no shoot shoot--local--c; make it, or take it out of local-lb:sources",
     )
-    assert not [path for path, _ in seed.asked if "secrets" in path and B in path]
+    assert not [path for path, _ in seed.requested if "secrets" in path and B in path]
 
 
 @pytest.mark.parametrize(
@@ -281,9 +283,9 @@ def test_hibernated_or_deleted_shoot_need_not_answer(
     """Its Services count as last read, without a complaint; nothing of it is gone."""
     seed.put_shoot(A, **fields)
     seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig("http://127.0.0.1:1", {"token": "t"}))
-    finding = look(tmp_path)
+    finding = inspect(tmp_path)
     assert finding.sources[1:] == (shoot_source(tmp_path, A, silent),)
-    assert finding.gone == ()
+    assert finding.removed == ()
     home = Home("p", "dev", str(tmp_path))
     key = ObjectKey(ClusterName(A), "shop", "web")
     (young,) = source_type("kubernetes").read(finding.sources[1], home, (), keep=True).reading.parsed.notices
@@ -295,8 +297,8 @@ def test_hibernated_or_deleted_shoot_need_not_answer(
     ReadCache(stack_directory(home)).keep(ClusterName(A), {A: (web,)})
     read = source_type("kubernetes").read(finding.sources[1], home, {key}, keep=True).reading
     assert [service.key for service in read.parsed.services] == [key]
-    told = f"the cluster {A} {silent} and doesn't answer, so its Services count as last read"
-    assert (bool(read.stale), told in read.parsed.notices) == (not silent, bool(silent))
+    reported = f"the cluster {A} {silent} and doesn't answer, so its Services count as last read"
+    assert (bool(read.stale), reported in read.parsed.notices) == (not silent, bool(silent))
 
 
 def test_hibernated_shoot_is_followed_without_a_complaint(seed: SeedApi, tmp_path: Path) -> None:
@@ -307,20 +309,20 @@ def test_hibernated_shoot_is_followed_without_a_complaint(seed: SeedApi, tmp_pat
         web = {"namespace": "shop", "name": "web", "uid": "u", "resourceVersion": "1"}
         shoot.objects["/api/v1/services"] = [{"metadata": web, "spec": SPEC}]
         followed = source_type("kubernetes").follow(home, lambda _name: None)
-        awake = look(tmp_path).sources[1]
-        known = {ObjectKey(ClusterName(A), "shop", "web")}
-        assert len(followed.read(awake, known, everything=True, moved=True).reading.parsed.services) == 1
+        awake = inspect(tmp_path).sources[1]
+        existing = {ObjectKey(ClusterName(A), "shop", "web")}
+        assert len(followed.read(awake, existing, everything=True, moved=True).reading.parsed.services) == 1
         shoot.refused = 503
         seed.put_shoot(A, wanted=True)
-        asleep = look(tmp_path).sources[1]
+        asleep = inspect(tmp_path).sources[1]
         for _ in range(3):
-            read = followed.read(asleep, known, everything=True, moved=True).reading
+            read = followed.read(asleep, existing, everything=True, moved=True).reading
             assert (read.stale, len(read.parsed.services)) == ((), 1)
         shoot.refused = 0
         shoot.objects["/api/v1/services"] = []
         seed.put_shoot(A)
-        awake = look(tmp_path).sources[1]
-        becomes(lambda: not followed.read(awake, known, everything=True, moved=True).reading.parsed.services)
+        awake = inspect(tmp_path).sources[1]
+        becomes(lambda: not followed.read(awake, existing, everything=True, moved=True).reading.parsed.services)
         followed.stop()
 
 
@@ -339,7 +341,7 @@ def test_a_shoot_that_is_gone_is_waited_for_no_more(seed: SeedApi, tmp_path: Pat
     assert [source.cluster for source in sources] == ["seed"]
     assert ReadCache(stack_directory(home)).load(ClusterName(A)) is None
     with pytest.raises(KubeError) as caught:
-        connection(Access(str(kept(tmp_path) / f"{A}.kubeconfig"), ContextName(A)))
+        connection(Access(str(retained(tmp_path) / f"{A}.kubeconfig"), ContextName(A)))
     assert isinstance(caught.value, NoContextError)
 
 
@@ -358,49 +360,49 @@ def test_a_seed_that_does_not_say_is_not_one_without_shoots(seed: SeedApi, tmp_p
     clusters = seed.objects[CLUSTERS]
     harm()
     with pytest.raises(SourceError, match="source gardener: which shoots there are can't be found out: "):
-        look(tmp_path)
+        inspect(tmp_path)
     seed.objects[CLUSTERS], seed.refused = clusters, 0
-    before = look(tmp_path).sources
+    before = inspect(tmp_path).sources
     harm()
-    finding = look(tmp_path)
-    assert (finding.sources, finding.gone) == (before, ())
-    (told,) = finding.complaints
-    assert told.endswith(f"; so those count that were found last: {A}")
+    finding = inspect(tmp_path)
+    assert (finding.sources, finding.removed) == (before, ())
+    (reported,) = finding.complaints
+    assert reported.endswith(f"; so those count that were found last: {A}")
 
 
 @pytest.mark.parametrize("others", [0, 1, 2])
 def test_shoots_stay_when_the_kubeconfig_leads_to_another_seed(seed: SeedApi, tmp_path: Path, others: int) -> None:
     """Not even a name is removed; only removing a file says that they are gone."""
     del seed
-    look(tmp_path)
-    before = files_in(kept(tmp_path))
+    inspect(tmp_path)
+    before = files_in(retained(tmp_path))
     with served_seed(tmp_path / "seed.kubeconfig", uid="seed-2") as other:
         for name in (A, B)[:others]:
             other.put_shoot(name)
             other.put_secret(name, ADMIN, "kubeconfig", kubeconfig("https://other", {"token": "t"}))
         for _ in range(2):
-            finding = look(tmp_path)
+            finding = inspect(tmp_path)
             assert [source.cluster for source in finding.sources] == ["seed", A]
-            assert (finding.gone, files_in(kept(tmp_path))) == ((), before)
-            (told,) = finding.complaints
-            assert told.startswith(
+            assert (finding.removed, files_in(retained(tmp_path))) == ((), before)
+            (reported,) = finding.complaints
+            assert reported.startswith(
                 f"source gardener: {A} ran on another seed than the one that the kubeconfig leads to"
             )
-        (kept(tmp_path) / "seed").unlink()
-        finding = look(tmp_path)
+        (retained(tmp_path) / "seed").unlink()
+        finding = inspect(tmp_path)
         assert ([source.cluster for source in finding.sources], finding.complaints) == (
             ["seed", A, B][: others + 1],
             (),
         )
-        assert finding.gone == (() if others else (ClusterName(A),))
+        assert finding.removed == (() if others else (ClusterName(A),))
 
 
 def test_a_preview_reaches_a_shoot_without_writing_how(seed: SeedApi, tmp_path: Path) -> None:
     """As it does with clusters of kind."""
     with served_seed() as shoot:
         seed.put_secret(A, ADMIN, "kubeconfig", kubeconfig(shoot.url, {"token": "t"}))
-        (_, finding) = look(tmp_path, keep=False).sources
-        assert not kept(tmp_path).exists()
+        (_, finding) = inspect(tmp_path, keep=False).sources
+        assert not retained(tmp_path).exists()
         assert connection(Access(finding.kubeconfig, finding.context)).server == shoot.url
         shoot.objects["/api/v1/services"] = [{"metadata": {"namespace": "n", "name": "x", "uid": "u"}, "spec": SPEC}]
         read = source_type("kubernetes").read(finding, Home("p", "dev", str(tmp_path)), (), keep=False).reading
@@ -413,8 +415,8 @@ QUIET = 12
 
 def test_shoot_changes_are_reported(seed: SeedApi, tmp_path: Path) -> None:
     """So is a credential that was renewed, and a seed that stops answering; where nothing is different, nothing is."""
-    told: list[str] = []
-    polls = SOURCE.watch(SEED, tmp_path, told.append, Pace(first=0.02, longest=0.02, floor=0.02))
+    reported: list[str] = []
+    polls = SOURCE.watch(SEED, tmp_path, reported.append, Pace(first=0.02, longest=0.02, floor=0.02))
     changes: tuple[Callable[[], None], ...] = (
         lambda: None,
         lambda: seed.put_shoot(B),
@@ -426,14 +428,14 @@ def test_shoot_changes_are_reported(seed: SeedApi, tmp_path: Path) -> None:
         lambda: setattr(seed, "refused", 0),
     )
     for change in changes:
-        before = len(told)
+        before = len(reported)
         change()
-        becomes(partial(_more, told, before), told.copy)
-        becomes(partial(_more, seed.asked, len(seed.asked) + QUIET))
+        becomes(partial(_more, reported, before), reported.copy)
+        becomes(partial(_more, seed.requested, len(seed.requested) + QUIET))
     polls.stop()
     becomes(lambda: "seed shoots" not in [thread.name for thread in threading.enumerate()])
     # a shoot is its namespace and its Cluster, one after the other: at most one more look sees it half
-    assert len(changes) <= len(told) <= len(changes) + 4
+    assert len(changes) <= len(reported) <= len(changes) + 4
 
 
 def _more(some: list[Any], than: int) -> bool:
@@ -527,7 +529,7 @@ def test_the_entry_of_a_seed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given_entry", "told"),
+    ("given_entry", "reported"),
     [
         ({"shoots": []}, "gardener.shoots: the list is empty; write `all`, or names such as shoot--local--shop"),
         (
@@ -539,8 +541,10 @@ def test_the_entry_of_a_seed() -> None:
         ({"kubeconfg": "x"}, "gardener.kubeconfg: no such key; did you mean kubeconfig?"),
     ],
 )
-def test_invalid_gardener_entry_is_reported_with_the_remedy(given_entry: Mapping[str, object], told: str) -> None:
+def test_invalid_gardener_entry_is_reported_with_the_remedy(given_entry: Mapping[str, object], reported: str) -> None:
     """In one sentence."""
     with pytest.raises(SettingsError) as caught:
         parse_settings({"sources": [{"gardener": given_entry}]})
-    assert any(sentence.startswith(f"local-lb:sources[0].{told}") for sentence in caught.value.sentences), caught.value
+    assert any(sentence.startswith(f"local-lb:sources[0].{reported}") for sentence in caught.value.sentences), (
+        caught.value
+    )

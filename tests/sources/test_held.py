@@ -168,10 +168,10 @@ def test_a_spare_says_what_it_can_serve_and_whom_it_serves_whole(tmp_path: Path,
     assert (waiting.stack_proxies, waiting.proxies, waiting.assignments) == ((name,), (), ())
     assert waiting.http_proxies == ({name} if may_serve_http else set())
     files = {**render_empty(empty).files, "eds-a.json": "{}", "eds-b.json": "{}"}
-    taken = read_held(state(tmp_path, resource("ProxyConfig", {**its, "files": files, "serves": str(gateway)})))
-    assert taken.proxies == (HeldProxy(gateway, Discovery.EDS, 2, heap=HeapBounds(MAX_HEAP), udp_only=False),)
-    assert taken.assignments == (HeldProxyAssignment(gateway, name, whole=True),)
-    assert taken.stack_proxies == (name,)
+    claimed = read_held(state(tmp_path, resource("ProxyConfig", {**its, "files": files, "serves": str(gateway)})))
+    assert claimed.proxies == (HeldProxy(gateway, Discovery.EDS, 2, heap=HeapBounds(MAX_HEAP), udp_only=False),)
+    assert claimed.assignments == (HeldProxyAssignment(gateway, name, whole=True),)
+    assert claimed.stack_proxies == (name,)
 
 
 def test_a_spare_whose_files_were_lost_when_it_was_refreshed_is_what_spares_are_now(tmp_path: Path) -> None:
@@ -254,10 +254,10 @@ def test_the_program_and_the_loop_read_the_same_from_a_state(resources: list[Any
 @given(states(), st.lists(st.sets(st.integers(0, 5)), max_size=4))
 def test_with_a_memory_the_same_is_held(resources: list[Any], history: list[set[int]]) -> None:
     """Whatever resources come and go between two readings."""
-    every, known = [resource_from_json(resource) for resource in resources], HeldMemory()
-    for gone in history:
-        some = [resource for number, resource in enumerate(every) if number not in gone]
-        assert held_by(some, known) == held_by(some, HeldMemory())
+    every, existing = [resource_from_json(resource) for resource in resources], HeldMemory()
+    for removed in history:
+        some = [resource for number, resource in enumerate(every) if number not in removed]
+        assert held_by(some, existing) == held_by(some, HeldMemory())
 
 
 WRONG = [

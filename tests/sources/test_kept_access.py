@@ -10,7 +10,7 @@ import pytest
 
 from locallb.guarded import reader
 from locallb.sources import SourceError
-from locallb.sources.kept_access import SUFFIX, kept
+from locallb.sources.kept_access import SUFFIX, retained
 from tests.descriptors import few_files
 
 
@@ -23,19 +23,19 @@ def test_a_cluster_whose_kubeconfig_cannot_be_read_now_is_not_gone(
     path.write_text(
         "clusters: [{cluster: {server: 'https://127.0.0.1'}}]\nusers: [{user: {token: t}}]\ncontexts: [{}]\n"
     )
-    assert kept(tmp_path) == {"c": path}
+    assert retained(tmp_path) == {"c": path}
 
     def refuse(_path: Path, _most: int) -> bytes:
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(reader, "read", refuse)
     with pytest.raises(SourceError, match=f"{path.name} can't be read: {os.strerror(number)}; "):
-        kept(tmp_path)
+        retained(tmp_path)
 
 
 def test_no_cluster_is_gone_where_the_directory_can_not_be_read_now(tmp_path: Path) -> None:
     """Nor where there is no directory; that is none yet."""
     (tmp_path / f"c{SUFFIX}").write_text("contexts: []\n")
     with few_files(0), pytest.raises(SourceError, match=r"what was found before can't be told: .*; raise the limit"):
-        kept(tmp_path)
-    assert kept(tmp_path / "absent") == {}
+        retained(tmp_path)
+    assert retained(tmp_path / "absent") == {}

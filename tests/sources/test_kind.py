@@ -94,9 +94,9 @@ class Docker:
         assert role == "control-plane"
         return self.clusters[name]
 
-    def file(self, identity: str, path: str, most: int) -> bytes | None:
+    def file(self, identity: str, path: str, maximum: int) -> bytes | None:
         """Read the administrator's kubeconfig, which is there once kubeadm is done."""
-        assert (path, most) == ("/etc/kubernetes/admin.conf", LARGEST)
+        assert (path, maximum) == ("/etc/kubernetes/admin.conf", LARGEST)
         if identity.endswith("young"):
             return None
         return admin({"server": INSIDE}, {"token": identity})
@@ -114,7 +114,7 @@ def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
     """Put a daemon in Docker's place."""
     made = Docker()
     for name in ("labelled", "inspect", "file"):
-        monkeypatch.setattr(Containers, name, lambda _self, *words, name=name: getattr(made, name)(*words))
+        monkeypatch.setattr(Containers, name, lambda _self, *terms, name=name: getattr(made, name)(*terms))
     return made
 
 
@@ -198,7 +198,7 @@ def test_a_docker_that_refuses_is_asked_again_and_one_that_is_away_tells_of_its_
     docker.absent = True
     assert not find_clusters(KindSource(), tmp_path, keep=True).unready
 
-    def refuse(*_words: object) -> bytes:
+    def refuse(*_terms: object) -> bytes:
         raise ContainersError("Docker refuses: it is being removed")
 
     docker.absent = False
@@ -240,7 +240,7 @@ def test_reading_of_a_deleted_kind_cluster_is_dropped(docker: Docker, tmp_path: 
     assert readings.load(ClusterName("kind")) is None
 
 
-def kept(directory: Path) -> dict[str, bytes]:
+def retained(directory: Path) -> dict[str, bytes]:
     """Return what is in the files."""
     return {path.name: path.read_bytes() for path in directory.glob("**/*") if path.is_file()}
 
@@ -249,10 +249,10 @@ def test_deselected_kind_cluster_keeps_its_kubeconfig_while_it_exists(docker: Do
     """So that its statuses can be withdrawn; once it is gone as well, nobody waits for it."""
     docker.clusters = {"a": container(), "b": container()}
     find_clusters(KindSource(), tmp_path, keep=True)
-    before = kept(tmp_path)
+    before = retained(tmp_path)
     finding = find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
-    assert (finding.sources, finding.gone) == ((source("a", tmp_path),), ())
-    assert kept(tmp_path) == before
+    assert (finding.sources, finding.removed) == ((source("a", tmp_path),), ())
+    assert retained(tmp_path) == before
     docker.clusters["b"] = container([{"HostIp": "127.0.0.1", "HostPort": "40123"}])
     find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
     assert connection(Access(str(tmp_path / "b.kubeconfig"), ContextName("kind-b"))).server == "https://127.0.0.1:40123"
@@ -261,7 +261,7 @@ def test_deselected_kind_cluster_keeps_its_kubeconfig_while_it_exists(docker: Do
     assert finding.sources == (source("a", tmp_path),)
     docker.absent = False
     del docker.clusters["b"]
-    assert find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True).gone == (ClusterName("b"),)
+    assert find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True).removed == (ClusterName("b"),)
     with pytest.raises(KubeError) as caught:
         connection(Access(str(tmp_path / "b.kubeconfig"), ContextName("kind-b")))
     assert isinstance(caught.value, NoContextError)
@@ -273,27 +273,35 @@ def test_kind_clusters_stay_when_docker_host_leads_elsewhere(
     """Nothing is removed; only removing a file says that they are gone for good."""
     docker.clusters = {"a": container(), "b": container()}
     find_clusters(KindSource(), tmp_path, keep=True)
-    before = kept(tmp_path)
+    before = retained(tmp_path)
     docker.clusters, here = {}, Containers().host
     monkeypatch.setenv("DOCKER_HOST", "unix:///elsewhere")
     finding = find_clusters(KindSource(), tmp_path, keep=True)
-    assert (finding.sources, finding.gone, finding.notices) == ((source("a", tmp_path), source("b", tmp_path)), (), ())
-    (told,) = finding.complaints
-    assert told.startswith(f"source kind: a, b ran in the engine at {here}, this is Docker at unix:///elsewhere, so")
-    assert f"so those count as last found; correct DOCKER_HOST, or remove {tmp_path}/docker if they are gone" in told
-    assert kept(tmp_path) == before
+    assert (finding.sources, finding.removed, finding.notices) == (
+        (source("a", tmp_path), source("b", tmp_path)),
+        (),
+        (),
+    )
+    (reported,) = finding.complaints
+    assert reported.startswith(
+        f"source kind: a, b ran in the engine at {here}, this is Docker at unix:///elsewhere, so"
+    )
+    assert (
+        f"so those count as last found; correct DOCKER_HOST, or remove {tmp_path}/docker if they are gone" in reported
+    )
+    assert retained(tmp_path) == before
     docker.clusters = {"c": container()}
     finding = find_clusters(KindSource(frozenset({"a", "c"})), tmp_path, keep=True)
     assert [source.cluster for source in finding.sources] == ["a", "c"]
     (tmp_path / "docker").unlink()
-    assert find_clusters(KindSource(), tmp_path, keep=True).gone == (ClusterName("a"), ClusterName("b"))
+    assert find_clusters(KindSource(), tmp_path, keep=True).removed == (ClusterName("a"), ClusterName("b"))
 
 
 def test_unselected_kind_cluster_is_not_asked_for_its_credentials(docker: Docker, tmp_path: Path) -> None:
     """Clusters of others are left alone."""
     docker.clusters = {"a": container(), "b": container()}
     find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
-    assert sorted(kept(tmp_path)) == ["a.kubeconfig", "docker"]
+    assert sorted(retained(tmp_path)) == ["a.kubeconfig", "docker"]
 
 
 NAMED = st.frozensets(st.sampled_from("abc"))
@@ -308,18 +316,18 @@ def test_a_kubeconfig_ends_only_with_its_container_and_previews_write_nothing(
     """Whatever is meant, stopped, away, in whatever order; what a preview finds is reached all the same."""
     with tempfile.TemporaryDirectory() as place:
         directory, served = Path(place), set[str]()
-        for exist, stopped, meant, absent, keep in steps:
+        for exist, stopped, intended, absent, keep in steps:
             docker.absent = False
             docker.clusters = {name: container(running=name not in stopped) for name in exist}
             docker.absent = absent
-            before = kept(directory)
+            before = retained(directory)
             try:
-                finding = find_clusters(KindSource(meant), directory, keep=keep)
+                finding = find_clusters(KindSource(intended), directory, keep=keep)
             except SourceError:
                 assert absent
                 continue
             if not keep:
-                assert kept(directory) == before
+                assert retained(directory) == before
             for source in finding.sources:
                 connection(Access(source.kubeconfig, source.context))
             if keep and not absent:
@@ -340,16 +348,16 @@ def test_a_preview_reaches_a_cluster_without_writing_how(docker: Docker, tmp_pat
     find_clusters(KindSource(), tmp_path / "kind", keep=True)
     assert UNWRITTEN == {}
     docker.clusters = {}
-    before = kept(tmp_path)
-    assert find_clusters(KindSource(), tmp_path / "kind", keep=False).gone == (ClusterName("shop"),)
-    assert kept(tmp_path) == before
+    before = retained(tmp_path)
+    assert find_clusters(KindSource(), tmp_path / "kind", keep=False).removed == (ClusterName("shop"),)
+    assert retained(tmp_path) == before
 
 
 DATA = {"client-certificate-data": "Q0VSVA==", "client-key-data": "S0VZ"}
 
 
 @pytest.mark.parametrize(
-    ("cluster", "user", "taken", "refused"),
+    ("cluster", "user", "claimed", "refused"),
     [
         ({}, DATA, DATA, ()),
         ({"certificate-authority-data": "Q0E="}, {"token": "t"}, {"token": "t"}, ()),
@@ -370,16 +378,16 @@ DATA = {"client-certificate-data": "Q0VSVA==", "client-key-data": "S0VZ"}
     ],
 )
 def test_a_container_gives_certificates_and_tokens_and_nothing_else(
-    cluster: dict[str, Any], user: dict[str, Any], taken: dict[str, str] | None, refused: tuple[str, ...]
+    cluster: dict[str, Any], user: dict[str, Any], claimed: dict[str, str] | None, refused: tuple[str, ...]
 ) -> None:
     """Nothing that runs a command here, reads a file, leads elsewhere or trusts everybody."""
     way = admitted(ContextName("kind-x"), admin({"server": INSIDE, **cluster}, user), container())
     assert set(way.refused) == set(refused)
-    if taken is None:
+    if claimed is None:
         assert way.text == ""
         return
     document = yaml.safe_load(way.text)
-    assert document["users"] == [{"name": "kind-x", "user": taken}]
+    assert document["users"] == [{"name": "kind-x", "user": claimed}]
     (entry,) = document["clusters"]
     assert entry["cluster"].keys() <= {"server", "certificate-authority-data"}
 
@@ -410,18 +418,18 @@ def test_kind_kubeconfig_with_more_than_credentials_is_reported(
     """Without a credential of its own the cluster doesn't count as starting; a kept kubeconfig with more isn't used."""
     docker.clusters = {"shop": container()}
     evil = admin({"server": INSIDE}, {"exec": {"command": "sh"}})
-    monkeypatch.setattr(Containers, "file", lambda *_words: evil)
+    monkeypatch.setattr(Containers, "file", lambda *_terms: evil)
     (tmp_path / "shop.kubeconfig").write_text(
         yaml.safe_dump({**yaml.safe_load(evil), "contexts": [{"name": "kind-shop"}], "kind": "Config"})
     )
     finding = find_clusters(KindSource(), tmp_path, keep=True)
-    told = (
+    reported = (
         "the kubeconfig in the container of the cluster shop of kind has exec; local-lb takes certificates and a token"
     )
-    assert finding.notices == (f"{told} from there and nothing else, so the cluster isn't read",)
+    assert finding.notices == (f"{reported} from there and nothing else, so the cluster isn't read",)
     assert (finding.sources, finding.unready) == ((), False)
     monkeypatch.setattr(
-        Containers, "file", lambda *_words: admin({"server": INSIDE, "proxy-url": "http://evil"}, {"token": "t"})
+        Containers, "file", lambda *_terms: admin({"server": INSIDE, "proxy-url": "http://evil"}, {"token": "t"})
     )
     finding = find_clusters(KindSource(), tmp_path, keep=True)
     assert finding.notices[0].endswith(

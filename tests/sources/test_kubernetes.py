@@ -39,14 +39,14 @@ def test_unreadable_cluster_is_reported_with_a_remedy(
     path = tmp_path / "config"
     if text is not None:
         path.write_text(text)
-    source, told = (
+    source, reported = (
         KubernetesSource(LIVE, "config", ContextName(context)),
         f"source live: the cluster can't be read: {why}",
     )
     with pytest.raises(SourceError) as caught:
         read_kubernetes(source, tmp_path, tmp_path)
-    assert str(caught.value) == f"{told.format(path=path)}; {remedy}, or correct local-lb:sources"
+    assert str(caught.value) == f"{reported.format(path=path)}; {remedy}, or correct local-lb:sources"
     ReadCache(tmp_path).keep(LIVE, {"kind-shop": ({"kind": "Service"},)})
     (stale,) = read_kubernetes(source, tmp_path, tmp_path).reading.stale
     so = "so its Services count as last read"
-    assert stale == f"{told.format(path=path)}; {so}: {remedy}, or take it out of local-lb:sources"
+    assert stale == f"{reported.format(path=path)}; {so}: {remedy}, or take it out of local-lb:sources"

@@ -10,9 +10,9 @@ from typing import TypeVar
 import pytest
 
 from locallb.model.identities import ClusterName
-from locallb.sources.kubernetes import last_looks
+from locallb.sources.kubernetes import last_readings
 from locallb.sources.kubernetes.entry import MachinesSource
-from locallb.sources.kubernetes.last_looks import LastLooks, Look
+from locallb.sources.kubernetes.last_readings import LastReadings, Pass
 
 T = TypeVar("T")
 ROOT = Path("/project")
@@ -29,28 +29,28 @@ def test_silent_finders_are_waited_for_together(monkeypatch: pytest.MonkeyPatch)
             waited.append(timeout or 0.0)
             return predicate()
 
-    monkeypatch.setattr(last_looks, "Condition", Silent)
-    looks = LastLooks(lambda: sum(waited))
+    monkeypatch.setattr(last_readings, "Condition", Silent)
+    checks = LastReadings(lambda: sum(waited))
     for finder in FINDERS:
-        looks.begin(finder, ROOT)
-    assert [looks.find(finder, ROOT, 2.0) for finder in FINDERS] == [(True, None)] * len(FINDERS)
+        checks.begin(finder, ROOT)
+    assert [checks.find(finder, ROOT, 2.0) for finder in FINDERS] == [(True, None)] * len(FINDERS)
     assert sum(waited) == 2.0
-    looks.begin(FINDERS[0], ROOT)
-    looks.find(FINDERS[0], ROOT, 2.0)
+    checks.begin(FINDERS[0], ROOT)
+    checks.find(FINDERS[0], ROOT, 2.0)
     assert sum(waited) == 4.0  # who began later has as long
 
 
 def test_late_result_of_an_ended_look_is_dropped() -> None:
     """After a reload another look runs for the same finder, and the former one's result comes late."""
-    looks, (finder, *_) = LastLooks(), FINDERS
-    former = looks.begin(finder, ROOT)
-    looks.end(former)
-    looks.note(former, Look(failure="former"))
-    assert looks.find(finder, ROOT, 0.0) == (False, None)
-    present = looks.begin(finder, ROOT)
-    looks.note(present, Look())
-    looks.note(former, Look(failure="former"))
-    looks.end(former)
-    assert looks.find(finder, ROOT, 0.0) == (True, Look())
-    looks.end(present)
-    assert looks.find(finder, ROOT, 0.0) == (False, None)
+    checks, (finder, *_) = LastReadings(), FINDERS
+    former = checks.begin(finder, ROOT)
+    checks.end(former)
+    checks.note(former, Pass(failure="former"))
+    assert checks.find(finder, ROOT, 0.0) == (False, None)
+    present = checks.begin(finder, ROOT)
+    checks.note(present, Pass())
+    checks.note(former, Pass(failure="former"))
+    checks.end(former)
+    assert checks.find(finder, ROOT, 0.0) == (True, Pass())
+    checks.end(present)
+    assert checks.find(finder, ROOT, 0.0) == (False, None)

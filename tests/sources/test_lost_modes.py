@@ -20,7 +20,7 @@ from locallb.outputs.status.service_status import ServiceStatus
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.lost_modes import told_of_modes
+from locallb.sources.lost_modes import mode_notices
 from locallb.sources.snapshot import read_snapshot
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.source import SourceRead, SourceResult
@@ -54,9 +54,9 @@ def settings(access: Access, *, mapped: bool = True) -> Settings:
     )
 
 
-@pytest.mark.parametrize(("unkept", "told"), [({"ipMode"}, TOLD), (set(), ())], ids=["1.29", "1.30"])
+@pytest.mark.parametrize(("unkept", "reported"), [({"ipMode"}, TOLD), (set(), ())], ids=["1.29", "1.30"])
 def test_cluster_that_drops_ip_mode_is_named_and_not_written_again(
-    api: tuple[Api, Access], tmp_path: Path, unkept: set[str], told: tuple[str, ...]
+    api: tuple[Api, Access], tmp_path: Path, unkept: set[str], reported: tuple[str, ...]
 ) -> None:
     """By a single read and by following; what was published counts as wanted in every look."""
     answers, access = api
@@ -73,12 +73,12 @@ def test_cluster_that_drops_ip_mode_is_named_and_not_written_again(
         assert status.read(state) == state
         state = status.update(state, published)
     assert len(answers.patched) == written
-    assert read_snapshot(home, settings(access), None, keep=False).notices == told
+    assert read_snapshot(home, settings(access), None, keep=False).notices == reported
     assert read_snapshot(home, settings(access, mapped=False), None, keep=False).notices == ()
     cache = SnapshotCache(home, settings(access), tuple, lambda _name: None)
     try:
-        assert cache.read(EVERYTHING).notices == told
-        assert cache.read(EVERYTHING).notices == told
+        assert cache.read(EVERYTHING).notices == reported
+        assert cache.read(EVERYTHING).notices == reported
     finally:
         cache.stop()
 
@@ -99,11 +99,11 @@ CASES = {
 @pytest.mark.parametrize("count", [1, 3])
 def test_only_what_we_have_written_ourselves_tells_of_an_api(name: str, count: int) -> None:
     """Once for a cluster, however many Services it has; manifests that were exported from one tell nothing."""
-    said, told = CASES[name]
-    parsed = Parsed(observed_statuses=tuple((ObjectKey(NAME, "n", f"web-{number}"), said) for number in range(count)))
+    stated, reported = CASES[name]
+    parsed = Parsed(observed_statuses=tuple((ObjectKey(NAME, "n", f"web-{number}"), stated) for number in range(count)))
     read = SourceResult(parsed)
     live = SourceRead(read, access={NAME: Access("/k", ContextName("c"))})
     mapped = Settings((), (), port_mapping=True)
-    assert told_of_modes(mapped, [live]).reading.parsed.notices == told
-    assert told_of_modes(mapped, [SourceRead(read)]).reading.parsed.notices == ()
-    assert told_of_modes(replace(mapped, port_mapping=False), [live]).reading.parsed.notices == ()
+    assert mode_notices(mapped, [live]).reading.parsed.notices == reported
+    assert mode_notices(mapped, [SourceRead(read)]).reading.parsed.notices == ()
+    assert mode_notices(replace(mapped, port_mapping=False), [live]).reading.parsed.notices == ()

@@ -64,10 +64,12 @@ def settings(*shoots: str, **nodes: str) -> Settings:
 
 def find(root: Path, *shoots: str, keep: bool = True, **nodes: str) -> tuple[dict[str, tuple[str, ...]], list[str]]:
     """Return the ways to each cluster's Nodes, as sources and finders have them, and the complaints."""
-    sources, told = find_sources(Home("p", "dev", str(root)), settings(*shoots, **nodes), keep=keep)
+    sources, stated = find_sources(Home("p", "dev", str(root)), settings(*shoots, **nodes), keep=keep)
     found = {str(source.cluster): tuple(map(str, source.node_routes or ())) for source in sources}
-    assert found == {name: tuple(map(str, ways)) for read in told for name, ways in read.node_routes.items()}
-    return found, [sentence for read in told for sentence in complaints(read)]
+    assert found == {
+        name: tuple(map(str, pod_paths)) for read in stated for name, pod_paths in read.node_routes.items()
+    }
+    return found, [sentence for read in stated for sentence in complaints(read)]
 
 
 def complaints(read: SourceRead) -> tuple[str, ...]:
@@ -82,7 +84,7 @@ def test_a_clusters_nodes_are_the_machine_pods_of_its_namespace(runtime: SeedApi
     put(runtime, A, ["10.0.7.5"], ["172.18.0.3"], "bastion", app="bastion")
     put(runtime, B, ["10.0.7.4"], ["172.18.0.4"])
     assert find(tmp_path) == ({A: WAYS}, [])
-    assert runtime.asked == [(pods(A), "Bearer seed-token")]
+    assert runtime.requested == [(pods(A), "Bearer seed-token")]
 
 
 def test_control_planes_of_one_stack_have_the_ways_of_their_own(runtime: SeedApi, tmp_path: Path) -> None:
@@ -91,8 +93,8 @@ def test_control_planes_of_one_stack_have_the_ways_of_their_own(runtime: SeedApi
     found, _ = find(tmp_path, A, B)
     assert found == {A: WAYS, B: ("10.0.7.2/32 via 172.18.0.4", "fd00:10:1:100::2/128 via fd00:10::4")}
     runtime.refused = 403
-    again, told = find(tmp_path, A, B)
-    assert (again, len(told)) == (found, 2)
+    retry, stated = find(tmp_path, A, B)
+    assert (retry, len(stated)) == (found, 2)
     assert find(tmp_path, B)[0] == {B: found[B]}
 
 
@@ -109,22 +111,22 @@ def test_routes_go_with_the_pods_and_not_with_a_silent_api(runtime: SeedApi, tmp
     assert find(tmp_path, keep=False) == ({A: WAYS}, [])
     assert not (tmp_path / ".state").exists()
     find(tmp_path)
-    there = runtime.objects[pods(A)]
+    present = runtime.objects[pods(A)]
     for status in (401, 403, 404):
         runtime.refused = status
-        found, (told,) = find(tmp_path)
+        found, (stated,) = find(tmp_path)
         assert found == {A: WAYS}
-        assert told.startswith(f"source {A}: which pods are its Nodes can't be found out: ")
-        assert told.endswith("; so the 2 ways to them count that were found last")
+        assert stated.startswith(f"source {A}: which pods are its Nodes can't be found out: ")
+        assert stated.endswith("; so the 2 ways to them count that were found last")
     runtime.refused = 0
     runtime.objects[pods(A)] = []
-    gone = runtime.objects.pop(f"{NAMESPACES}/infra-{A}")
-    found, (told,) = find(tmp_path)
+    removed = runtime.objects.pop(f"{NAMESPACES}/infra-{A}")
+    found, (stated,) = find(tmp_path)
     assert found == {A: WAYS}
-    assert f"leads to a cluster without Namespace infra-{A}" in told
-    runtime.objects[f"{NAMESPACES}/infra-{A}"] = gone
+    assert f"leads to a cluster without Namespace infra-{A}" in stated
+    runtime.objects[f"{NAMESPACES}/infra-{A}"] = removed
     assert find(tmp_path) == ({A: ()}, [])
-    runtime.objects[pods(A)] = there
+    runtime.objects[pods(A)] = present
     assert find(tmp_path) == ({A: WAYS}, [])
     runtime.objects[pods(A)] = []
     find(tmp_path)
@@ -132,20 +134,20 @@ def test_routes_go_with_the_pods_and_not_with_a_silent_api(runtime: SeedApi, tmp
     assert find(tmp_path)[0] == {A: ()}
 
 
-@pytest.mark.parametrize("says", ["{", "", "[]", "contexts: []", None])
-def test_a_kubeconfig_that_is_of_no_use_stops_nothing(runtime: SeedApi, tmp_path: Path, says: str | None) -> None:
+@pytest.mark.parametrize("contains", ["{", "", "[]", "contexts: []", None])
+def test_a_kubeconfig_that_is_of_no_use_stops_nothing(runtime: SeedApi, tmp_path: Path, contains: str | None) -> None:
     """Neither before anything was found, nor later: as while it is replaced."""
     kubeconfig_file = tmp_path / "cloudprovider"
     usable = kubeconfig_file.read_text()
 
     def spoil() -> None:
         kubeconfig_file.unlink()
-        if says is not None:
-            kubeconfig_file.write_text(says)
+        if contains is not None:
+            kubeconfig_file.write_text(contains)
 
     spoil()
-    found, (told,) = find(tmp_path)
-    assert (found, told.endswith("and no way to them is known")) == ({A: ()}, True)
+    found, (stated,) = find(tmp_path)
+    assert (found, stated.endswith("and no way to them is known")) == ({A: ()}, True)
     kubeconfig_file.write_text(usable)
     find(tmp_path)
     spoil()
@@ -170,10 +172,10 @@ def test_a_kubeconfig_that_is_named_gives_nothing_but_what_stands_inside(
     document = yaml.safe_load(kubeconfig(runtime.url, user))
     document["clusters"][0]["cluster"] |= cluster
     (tmp_path / "cloudprovider").write_text(yaml.safe_dump(document))
-    found, (told,) = find(tmp_path)
+    found, (stated,) = find(tmp_path)
     assert found == {A: ()}
-    assert f"has {tmp_path / word if word == 'secret' else word}; of it certificates and a token are taken" in told
-    assert (runtime.asked, (tmp_path / "ran").exists()) == ([], False)
+    assert f"has {tmp_path / word if word == 'secret' else word}; of it certificates and a token are taken" in stated
+    assert (runtime.requested, (tmp_path / "ran").exists()) == ([], False)
 
 
 def test_this_users_own_kubeconfig_may_name_files(
@@ -184,9 +186,9 @@ def test_this_users_own_kubeconfig_may_name_files(
     (tmp_path / "mine").write_text(kubeconfig(runtime.url, {"tokenFile": "token"}))
     monkeypatch.setenv("KUBECONFIG", str(tmp_path / "mine"))
     parsed = parse_settings({"sources": [{"kubernetes": {"name": A, "nodes": {}}}]})
-    (source,), (told,) = find_sources(Home("p", "dev", str(tmp_path)), parsed, keep=True)
-    assert (tuple(map(str, source.node_routes or ())), complaints(told)) == (WAYS, ())
-    assert {credential for _, credential in runtime.asked} == {"Bearer of-this-user"}
+    (source,), (stated,) = find_sources(Home("p", "dev", str(tmp_path)), parsed, keep=True)
+    assert (tuple(map(str, source.node_routes or ())), complaints(stated)) == (WAYS, ())
+    assert {credential for _, credential in runtime.requested} == {"Bearer of-this-user"}
 
 
 ODD: tuple[tuple[list[str], list[str]], ...] = (
@@ -213,9 +215,9 @@ def test_implausible_addresses_of_machine_pods_get_no_route(
     put(runtime, A, pod_ips, host_ips)
     configured = replace(settings(), pod_routes=PodRouting.CONTAINER)
     home = Home("p", "dev", str(tmp_path))
-    _, (told,) = find_sources(home, configured, keep=True)
+    _, (stated,) = find_sources(home, configured, keep=True)
     networks = (Subnet(ip_network("172.18.0.0/24")), Subnet(ip_network("fd00:10::/64")))
-    snapshot = Snapshot(home, host=HostFacts(subnets=networks), node_routes=told.node_routes)
+    snapshot = Snapshot(home, host=HostFacts(subnets=networks), node_routes=stated.node_routes)
     assert container_routes(snapshot, configured).routes == {}
 
 
@@ -225,10 +227,10 @@ QUIET = 4
 
 def test_machine_changes_are_reported(runtime: SeedApi, tmp_path: Path) -> None:
     """So is a kubeconfig that leads elsewhere, and silence; where nothing is different, nothing is."""
-    told: list[str] = []
+    stated: list[str] = []
     (finder,) = settings().finders
     assert isinstance(finder, MachinesSource)
-    polls = NodePolls(finder, tmp_path, told.append, Pace(first=0.02, longest=0.02, floor=0.02))
+    polls = NodePolls(finder, tmp_path, stated.append, Pace(first=0.02, longest=0.02, floor=0.02))
     with served_seed() as other:
         put(other, A, ["10.0.7.9"], ["172.18.0.3"])
         changes: tuple[Callable[[], None], ...] = (
@@ -240,12 +242,12 @@ def test_machine_changes_are_reported(runtime: SeedApi, tmp_path: Path) -> None:
         )
         for reported, change in enumerate(changes):
             change()
-            becomes(partial(_more, told, reported), told.copy)
-            asked = other.asked or runtime.asked
-            becomes(partial(_more, asked, len(asked) + QUIET))
+            becomes(partial(_more, stated, reported), stated.copy)
+            requested = other.requested or runtime.requested
+            becomes(partial(_more, requested, len(requested) + QUIET))
         polls.stop()
         becomes(lambda: f"{A} nodes" not in [thread.name for thread in threading.enumerate()])
-    assert len(told) == len(changes)
+    assert len(stated) == len(changes)
 
 
 def _rewrite(path: Path, api: SeedApi) -> None:
@@ -267,7 +269,7 @@ def test_machines_entry_defaults_to_gardeners_namespace_and_own_kubeconfig() -> 
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "stated"),
     [
         ({"nodes": "x"}, 'nodes: must be a mapping, not "x"'),
         ({"nodes": {"namespaces": "n"}}, "nodes.namespaces: no such key; did you mean namespace?"),
@@ -275,9 +277,9 @@ def test_machines_entry_defaults_to_gardeners_namespace_and_own_kubeconfig() -> 
         ({"nodes": {}, "podCIDRs": ["10.0.0.0/16"]}, "podCIDRs: no route leads to pods where Nodes are pods"),
     ],
 )
-def test_invalid_machines_entry_is_refused_with_a_remedy(given: Mapping[str, object], told: str) -> None:
+def test_invalid_machines_entry_is_refused_with_a_remedy(given: Mapping[str, object], stated: str) -> None:
     """One sentence with the remedy."""
     with pytest.raises(SettingsError) as caught:
         parse_settings({"sources": [{"kubernetes": {"name": A, **given}}]})
     (sentence,) = caught.value.sentences
-    assert sentence.startswith(f"local-lb:sources[0].kubernetes.{told}")
+    assert sentence.startswith(f"local-lb:sources[0].kubernetes.{stated}")

@@ -50,8 +50,8 @@ def test_a_secret_that_cannot_be_served_says_why_before_anything_is_planned(
     assert isinstance(spec, dict)
     assert str(spec.get("problem", "")).startswith(problem)
     assert ("digest" in spec) == (not problem)
-    told = json.dumps(references)
-    assert not [line for line in (*keys[key].splitlines()[1:-1], NOISE) if line.decode() in told]
+    reported = json.dumps(references)
+    assert not [line for line in (*keys[key].splitlines()[1:-1], NOISE) if line.decode() in reported]
 
 
 @pytest.mark.parametrize("kind", [P256, ED25519])
@@ -73,7 +73,7 @@ def config_map(text: str, **fields: object) -> dict[str, object]:
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": text}, **fields}
 
 
-def said(text: str) -> dict[str, str]:
+def stated(text: str) -> dict[str, str]:
     """Return what is said of a ConfigMap in manifests."""
     (reference,) = certificate_references([config_map(text)], "/m/ca.yaml")
     spec = reference["spec"]
@@ -84,8 +84,8 @@ def said(text: str) -> dict[str, str]:
 def test_only_certificates_of_a_config_map_are_read(authority: Authority) -> None:
     """Each once, whatever stands between them and however lines end; other ConfigMaps are left out."""
     pem = authority.own.pem
-    assert said(pem) == {"authorities": pem}
-    assert said(f"# mine\r\n{pem}".replace("\n", "\r\n") + f"\nagain:{pem}") == {"authorities": pem}
+    assert stated(pem) == {"authorities": pem}
+    assert stated(f"# mine\r\n{pem}".replace("\n", "\r\n") + f"\nagain:{pem}") == {"authorities": pem}
     others = [config_map(pem, apiVersion="v2"), config_map(pem, data={"other": pem}), config_map(pem, data=7)]
     assert list(certificate_references(others, "/m/ca.yaml")) == []
 
@@ -107,7 +107,7 @@ def test_only_certificates_of_a_config_map_are_read(authority: Authority) -> Non
 def test_authorities_that_cannot_be_used_say_why(text: str, problem: str, authority: Authority) -> None:
     """And nothing of what is in them, least of all a key."""
     key = authority.own.key.read_text()
-    spec = said(text.replace("PEM", authority.own.pem).replace(" KEY", f" {key}") if text.startswith("PEM") else text)
+    spec = stated(text.replace("PEM", authority.own.pem).replace(" KEY", f" {key}") if text.startswith("PEM") else text)
     assert spec.keys() == {"problem"}
     assert spec["problem"].startswith(problem)
     assert key.splitlines()[1] not in spec["problem"]
@@ -115,8 +115,8 @@ def test_authorities_that_cannot_be_used_say_why(text: str, problem: str, author
 
 def test_a_key_alone_is_no_authority_either(authority: Authority) -> None:
     """Whatever it is called."""
-    assert "a key belongs into a Secret" in said(authority.own.key.read_text())["problem"]
+    assert "a key belongs into a Secret" in stated(authority.own.key.read_text())["problem"]
     assert (
         "a key belongs into a Secret"
-        in said(authority.own.key.read_text().replace("PRIVATE", "RSA PRIVATE"))["problem"]
+        in stated(authority.own.key.read_text().replace("PRIVATE", "RSA PRIVATE"))["problem"]
     )

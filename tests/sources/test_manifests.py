@@ -76,11 +76,11 @@ def test_a_reading_is_kept_only_when_asked(place: Place) -> None:
     place.read()
     assert not place.readings.exists()
     place.read(keep=True)
-    kept = place.readings / "demo.json"
-    assert stat.S_IMODE(kept.stat().st_mode) == 0o600
+    retained = place.readings / "demo.json"
+    assert stat.S_IMODE(retained.stat().st_mode) == 0o600
     assert stat.S_IMODE(place.readings.stat().st_mode) == 0o700
     assert [path.name for path in place.readings.iterdir()] == ["demo.json"]
-    assert "aGlkZGVu" not in kept.read_text()
+    assert "aGlkZGVu" not in retained.read_text()
     assert list(place.copy()) == ["a.yaml"]
 
 
@@ -149,7 +149,7 @@ def test_a_missing_directory_counts_as_last_read(place: Place) -> None:
     """Its Services stay as they were; nothing is kept again."""
     place.write(a=service("a"))
     place.read(keep=True)
-    kept = place.copy()
+    retained = place.copy()
     shutil.rmtree(place.manifests)
     reading = place.read([key("a")], keep=True)
     assert names(reading) == ["a"]
@@ -159,7 +159,7 @@ def test_a_missing_directory_counts_as_last_read(place: Place) -> None:
             "so its Services count as last read; bring it back, or take it out of local-lb:sources"
         ),
     )
-    assert place.copy() == kept
+    assert place.copy() == retained
 
 
 @pytest.mark.parametrize("what", ["missing", "a loop"])
@@ -187,14 +187,14 @@ def test_a_directory_that_the_host_does_not_give_is_reported_with_what_helps_and
         return open_file(path, flags, mode, dir_fd=dir_fd)
 
     place.write(a=service("a"))
-    told = f"source demo: {place.manifests} can't be read ({os.strerror(number)}; {REMEDIES[number]})"
+    reported = f"source demo: {place.manifests} can't be read ({os.strerror(number)}; {REMEDIES[number]})"
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refused)
-        assert refusal(place) == told
+        assert refusal(place) == reported
     place.read(keep=True)
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refused)
-        assert place.read([key("a")]).stale == (f"{told}, so its Services count as last read",)
+        assert place.read([key("a")]).stale == (f"{reported}, so its Services count as last read",)
 
 
 def test_a_broken_file_without_a_copy_stops_the_run_where_something_is_held(place: Place) -> None:
@@ -218,14 +218,14 @@ def test_a_copy_that_isnt_ours_stops_the_run_only_where_it_is_needed(place: Plac
     """It is told how to go on."""
     place.write(a=service("a"))
     place.readings.mkdir(parents=True)
-    kept = place.readings / "demo.json"
+    retained = place.readings / "demo.json"
     for rubbish in ("{", "[]", '{"version": 2, "files": {}}', '{"version": 1, "files": {"a": 5}}', "[" * 100_000):
-        kept.write_text(rubbish)
+        retained.write_text(rubbish)
         place.write(a=service("a"))
         assert place.names() == ["a"]
         place.write(a=BROKEN)
         assert refusal(place) == (
-            f"source demo: its last reading {kept} can't be used (it isn't ours);"
+            f"source demo: its last reading {retained} can't be used (it isn't ours);"
             " repair the source and remove that file"
         )
     place.write(a=service("a"))

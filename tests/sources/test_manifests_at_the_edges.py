@@ -15,9 +15,9 @@ from locallb.model.identities import Home
 from locallb.model.snapshot import Contents, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.files import MOST_ALIASED_IN_ALL
+from locallb.sources.manifests.files import MAX_ALIASED_IN_ALL
 from locallb.sources.manifests.reading import read_manifests
-from locallb.sources.snapshot import MOST_SENTENCES, assemble
+from locallb.sources.snapshot import MAX_SENTENCES, assemble
 from locallb.sources.source import SourceRead
 from locallb.sources.state.held import HeldByState
 from tests.sources.support import DEMO, Place, key, names, service
@@ -81,16 +81,16 @@ def test_skipped_documents_are_reported(place: Place) -> None:
     place.write(text="just words\n", list="- a\n- b\n", kind=service("a").replace("Service", "service"))
     place.write(values="replicas: 2\n", odd="- a\n---\n" * 30)
     reading = place.read()
-    told = list(reading.parsed.notices)
-    assert told[:2] == [
+    reported = list(reading.parsed.notices)
+    assert reported[:2] == [
         'demo: kind.yaml: service shop/a is left out: kind is "service"; write Service',
         "demo: list.yaml has a list of 2 items where an object should be; it is passed over",
     ]
-    assert told[-2:] == [
+    assert reported[-2:] == [
         "demo: odd.yaml: and 10 more like these",
         "demo: text.yaml has a text where an object should be; it is passed over",
     ]
-    assert len(told) == 24
+    assert len(reported) == 24
     assert reading.contents == Contents(DEMO, {"service": 1, "without a kind": 1}, 5)
 
 
@@ -128,7 +128,7 @@ def test_yaml_alias_bombs_use_bounded_memory(place: Place, text: str, files: int
     assert "good" in names(reading)
     assert all("stand for more than" in sentence for sentence in reading.stale)
     assert reading.stale
-    assert (place.readings / "demo.json").stat().st_size < 2 * (MOST_ALIASED_IN_ALL + files * len(text))
+    assert (place.readings / "demo.json").stat().st_size < 2 * (MAX_ALIASED_IN_ALL + files * len(text))
     assert peak < 150 * 2**20
 
 
@@ -141,11 +141,11 @@ def test_unknown_fields_of_services_are_ignored(place: Place) -> None:
 
 def test_many_mistakes_are_reported_as_examples_and_a_count(place: Place) -> None:
     """The rest is a number, of what is passed over as of what can't be read."""
-    for number in range(MOST_SENTENCES + 7):
+    for number in range(MAX_SENTENCES + 7):
         (place.manifests / f"link{number}").symlink_to(place.root)
         (place.manifests / f"{number}.yaml").write_text("[")
     read = SourceRead(place.read())
     reading = assemble(Home("p", "dev", "/p"), HeldByState(), (), [read, read], HostFacts())
     for sentences in (reading.complaints, reading.notices):
-        assert len(sentences) == 2 * (MOST_SENTENCES + 1)
-        assert sentences[MOST_SENTENCES] == "and 7 more like these"
+        assert len(sentences) == 2 * (MAX_SENTENCES + 1)
+        assert sentences[MAX_SENTENCES] == "and 7 more like these"

@@ -73,17 +73,17 @@ def test_cached_reading_equals_a_fresh_one_over_any_history(
         places, memory = (Place(Path(one)), Place(Path(other))), ParseCache()
         for place in places:
             place.manifests.mkdir()
-        for changes, again in steps:
+        for changes, retry in steps:
             for place in places:
                 for name, content in changes.items():
                     change(place, name, content)
             places[0].read(keep=True, memory=memory)
             places[1].read(keep=True)
             clock.now += QUIET  # what files lost counts now
-            for _ in range(1 + again):
+            for _ in range(1 + retry):
                 assert places[0].read(keep=True, memory=memory) == places[1].read(keep=True)
-            kept = [place.copy() if place.readings.exists() else None for place in places]
-            assert kept[0] == kept[1]
+            retained = [place.copy() if place.readings.exists() else None for place in places]
+            assert retained[0] == retained[1]
             for text in (file.read_text() for place in places for file in place.readings.glob("*.json")):
                 assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
 
@@ -126,8 +126,8 @@ def test_manifests_read_with_a_cache_equal_a_fresh_read(steps: list[dict[str, st
             assert places[0].copy() == places[1].copy()
 
 
-@pytest.mark.parametrize("gone", ["b", "c"])
-def test_a_reading_that_could_not_be_kept_is_nothing_to_go_by(tmp_path: Path, gone: str) -> None:
+@pytest.mark.parametrize("removed", ["b", "c"])
+def test_a_reading_that_could_not_be_kept_is_nothing_to_go_by(tmp_path: Path, removed: str) -> None:
     """Files that came or went in it: the next one says what there is, also where only few contents are others."""
     place, memory = Place(tmp_path), ParseCache()
     place.manifests.mkdir()
@@ -136,7 +136,7 @@ def test_a_reading_that_could_not_be_kept_is_nothing_to_go_by(tmp_path: Path, go
     copy = next(place.readings.glob("*.json"))
     aside = copy.rename(tmp_path / "aside")
     copy.mkdir()
-    (place.manifests / "b.yaml").unlink() if gone == "b" else place.write(c=service("c"))
+    (place.manifests / "b.yaml").unlink() if removed == "b" else place.write(c=service("c"))
     with pytest.raises(SourceError, match="can't be kept"):
         place.read(keep=True, memory=memory)
     copy.rmdir()
@@ -152,9 +152,9 @@ def test_a_file_that_is_only_touched_leaves_a_directory_followed(
     """Its contents are the same, so is the reading; later ones go on looking at nothing but what changed."""
     whole: list[Path] = []
 
-    def noted(directory: Path, *words: object) -> Folder:
+    def noted(directory: Path, *terms: object) -> Folder:
         whole.append(directory)
-        return read_folder(directory, *words)  # type: ignore[arg-type]
+        return read_folder(directory, *terms)  # type: ignore[arg-type]
 
     monkeypatch.setattr(followed_folder, "FEW", 0)
     monkeypatch.setattr(followed_folder, "read_folder", noted)

@@ -23,7 +23,7 @@ from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
-from locallb.sources.orders import change_orders, next_end, path_of, read_orders, written
+from locallb.sources.overrides import change_overrides, next_end, path_of, read_overrides, written
 from tests.descriptors import few_files
 from tests.gateway.api import JsonObject, gateway, route
 from tests.ingress.api import ingress
@@ -52,28 +52,28 @@ def faults(draw: st.DrawFn) -> Fault:
 @given(faults())
 def test_a_fault_is_read_as_it_is_written(fault: Fault) -> None:
     """To the hundredth of a percent."""
-    assert parse_fault(fault.words) == fault
+    assert parse_fault(fault.terms) == fault
 
 
 @given(st.dictionaries(st.sampled_from((WEB, API)), faults()))
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=30)
-def test_orders_are_kept_as_they_were_given(home: Home, orders: dict[ObjectKey, Fault]) -> None:
+def test_orders_are_kept_as_they_were_given(home: Home, overrides: dict[ObjectKey, Fault]) -> None:
     """By Service, and without any there is no file."""
-    change_orders(home, (WEB, API), lambda _order: NO_ORDER)
-    for key, fault in orders.items():
-        change_orders(home, [key], lambda _order, fault=fault: Order(fault))  # type: ignore[misc]
-    assert read_orders(home).by_service == {key: Order(fault) for key, fault in orders.items()}
-    assert path_of(home).exists() == bool(orders)
+    change_overrides(home, (WEB, API), lambda _order: NO_ORDER)
+    for key, fault in overrides.items():
+        change_overrides(home, [key], lambda _order, fault=fault: Order(fault))  # type: ignore[misc]
+    assert read_overrides(home).by_service == {key: Order(fault) for key, fault in overrides.items()}
+    assert path_of(home).exists() == bool(overrides)
 
 
 def test_expired_orders_count_as_absent(home: Home) -> None:
     """Ordered or annotated."""
-    change_orders(home, [WEB], lambda _order: Order(Fault(PAST, 1)))
-    orders = read_orders(home)
-    assert orders.by_service == {}
-    (service,) = orders.of((Service(WEB, (), fault=Fault(PAST, 1)),))
+    change_overrides(home, [WEB], lambda _order: Order(Fault(PAST, 1)))
+    overrides = read_overrides(home)
+    assert overrides.by_service == {}
+    (service,) = overrides.of((Service(WEB, (), fault=Fault(PAST, 1)),))
     assert service.failing is None
-    change_orders(home, [API], lambda _order: Order(Fault(LATER, 1)))
+    change_overrides(home, [API], lambda _order: Order(Fault(LATER, 1)))
     assert "web" not in path_of(home).read_text()
 
 
@@ -86,11 +86,11 @@ def test_an_annotation_of_what_is_routed_is_left_out_when_it_is_over(home: Home,
         document["metadata"]["annotations"] = {"local-lb.dev/fault": f"status=503,until={until}"}
         return parse_objects(ClusterName("c"), [document]).gateway_api
 
-    orders = read_orders(home)
-    (over,), ahead = orders.in_force(read(PAST)), read(LATER)
+    overrides = read_overrides(home)
+    (over,), ahead = overrides.in_force(read(PAST)), read(LATER)
     assert isinstance(over.object, Gateway | Route | Ingress)
     assert over.object.meta.fault is None
-    assert orders.in_force(ahead) is ahead
+    assert overrides.in_force(ahead) is ahead
     assert next_end(Snapshot(home, gateway_api=ahead)) == LATER
 
 
@@ -109,27 +109,27 @@ def test_annotations_that_are_over_cost_no_comparison_of_objects(home: Home, mon
         raise AssertionError(f"{one} was compared with {other}")
 
     monkeypatch.setattr(Route, "__eq__", compared)
-    left = read_orders(home).in_force(objects)
-    assert [one is before for one, before in zip(left, objects, strict=True)] == [True, False] * 2
-    assert [one.object.meta.fault is None for one in left if isinstance(one.object, Route)] == [False, True] * 2
+    remaining = read_overrides(home).in_force(objects)
+    assert [one is before for one, before in zip(remaining, objects, strict=True)] == [True, False] * 2
+    assert [one.object.meta.fault is None for one in remaining if isinstance(one.object, Route)] == [False, True] * 2
 
 
 def test_a_command_counts_before_an_annotation(home: Home) -> None:
     """And the first end of those in force is known."""
-    change_orders(home, [WEB], lambda _order: Order(Fault(LATER, 1)))
+    change_overrides(home, [WEB], lambda _order: Order(Fault(LATER, 1)))
     annotated = tuple(Service(key, (), fault=Fault(SOONER, number)) for number, key in enumerate((WEB, API), 2))
-    orders = read_orders(home)
-    services = orders.of(annotated)
+    overrides = read_overrides(home)
+    services = overrides.of(annotated)
     assert [service.failing for service in services] == [Fault(LATER, 1), Fault(SOONER, 3)]
     assert next_end(Snapshot(home, services)) == SOONER
-    assert next_end(Snapshot(home, orders=orders.by_service)) == LATER
+    assert next_end(Snapshot(home, overrides=overrides.by_service)) == LATER
     assert next_end(Snapshot(home, (Service(WEB, ()),))) == ""
 
 
 def test_a_service_without_orders_stays_the_very_same(home: Home) -> None:
     """Whoever knows it need not look again."""
     service = Service(WEB, (), fault=Fault(LATER, 1))
-    assert read_orders(home).of((service,))[0] is service
+    assert read_overrides(home).of((service,))[0] is service
 
 
 def test_the_end_is_written_in_utc() -> None:
@@ -145,7 +145,7 @@ def test_any_orders_file_is_read_or_reported(home: Home, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with suppress(UnicodeEncodeError):
         path.write_text(text)
-    read_orders(home)
+    read_overrides(home)
 
 
 def test_a_link_in_its_place_is_not_followed(home: Home, tmp_path: Path) -> None:
@@ -153,14 +153,14 @@ def test_a_link_in_its_place_is_not_followed(home: Home, tmp_path: Path) -> None
     path = path_of(home)
     path.parent.mkdir(parents=True)
     path.symlink_to(tmp_path / "elsewhere")
-    assert "can't be read" in read_orders(home).notices[0]
+    assert "can't be read" in read_overrides(home).notices[0]
 
 
 def test_orders_of_one_service_are_kept_beside_each_other(home: Home) -> None:
     """A drain has no end, and stays when a fault is over."""
-    change_orders(home, [WEB], lambda order: replace(order, drained=frozenset({"b", "a"})))
-    change_orders(home, [WEB], lambda order: replace(order, fault=Fault(PAST, 1)))
-    assert read_orders(home).by_service == {WEB: Order(drained=frozenset({"a", "b"}))}
+    change_overrides(home, [WEB], lambda order: replace(order, drained=frozenset({"b", "a"})))
+    change_overrides(home, [WEB], lambda order: replace(order, fault=Fault(PAST, 1)))
+    assert read_overrides(home).by_service == {WEB: Order(drained=frozenset({"a", "b"}))}
 
 
 @pytest.mark.parametrize(
@@ -181,9 +181,9 @@ def test_unreadable_orders_file_is_not_overwritten(home: Home, content: str) -> 
     path.parent.mkdir(parents=True)
     path.write_text(content)
     with pytest.raises(ClientError, match=r"nothing was ordered: .*orders.*; mend or remove that file, and order"):
-        change_orders(home, [API], lambda order: replace(order, drained=frozenset({"b"})))
+        change_overrides(home, [API], lambda order: replace(order, drained=frozenset({"b"})))
     assert path.read_text() == content
-    assert str(path) in read_orders(home).notices[0]
+    assert str(path) in read_overrides(home).notices[0]
 
 
 def test_a_link_is_not_replaced(home: Home, tmp_path: Path) -> None:
@@ -192,7 +192,7 @@ def test_a_link_is_not_replaced(home: Home, tmp_path: Path) -> None:
     path.parent.mkdir(parents=True)
     path.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(ClientError, match="it is a link"):
-        change_orders(home, [API], lambda _order: NO_ORDER)
+        change_overrides(home, [API], lambda _order: NO_ORDER)
     assert path.is_symlink()
 
 
@@ -203,24 +203,24 @@ def test_a_link_is_not_replaced(home: Home, tmp_path: Path) -> None:
 )
 def test_an_entry_that_cannot_be_read_hides_no_other(home: Home, entry: object) -> None:
     """It is told, is kept when others are ordered, and is overwritten by nobody."""
-    change_orders(home, [WEB], lambda order: replace(order, drained=frozenset({"a"})))
+    change_overrides(home, [WEB], lambda order: replace(order, drained=frozenset({"a"})))
     document = json.loads(path_of(home).read_text())
     document["orders"][str(API)] = entry
     path_of(home).write_text(json.dumps(document))
-    orders = read_orders(home)
-    assert orders.by_service == {WEB: Order(drained=frozenset({"a"}))}
-    assert [str(API) in notice and str(path_of(home)) in notice for notice in orders.notices] == [True]
-    change_orders(home, [WEB], lambda _order: NO_ORDER)
+    overrides = read_overrides(home)
+    assert overrides.by_service == {WEB: Order(drained=frozenset({"a"}))}
+    assert [str(API) in notice and str(path_of(home)) in notice for notice in overrides.notices] == [True]
+    change_overrides(home, [WEB], lambda _order: NO_ORDER)
     assert json.loads(path_of(home).read_text())["orders"] == {str(API): entry}
     with pytest.raises(ClientError, match=r"nothing was ordered: .*; mend or remove it, and order again"):
-        change_orders(home, [WEB, API], lambda _order: Order(Fault(LATER, 1)))
+        change_overrides(home, [WEB, API], lambda _order: Order(Fault(LATER, 1)))
     assert json.loads(path_of(home).read_text())["orders"] == {str(API): entry}
 
 
 def test_orders_that_cannot_be_read_for_a_moment_are_not_over(home: Home) -> None:
     """Where no file can be opened: whoever is drained would serve again, and the other way round once it can."""
-    change_orders(home, [WEB], lambda order: replace(order, drained=frozenset({"a"})))
-    for ask in (read_orders, lambda home: change_orders(home, [API], lambda order: order)):
+    change_overrides(home, [WEB], lambda order: replace(order, drained=frozenset({"a"})))
+    for ask in (read_overrides, lambda home: change_overrides(home, [API], lambda order: order)):
         with few_files(0), pytest.raises(ClientError, match="raise the limit of open files"):
             ask(home)
-    assert read_orders(home).by_service == {WEB: Order(drained=frozenset({"a"}))}
+    assert read_overrides(home).by_service == {WEB: Order(drained=frozenset({"a"}))}

@@ -58,8 +58,8 @@ def test_the_services_of_type_load_balancer_are_found(tool: str, tmp_path: Path)
 def test_no_secret_lands_in_the_last_good_reading(tool: str, tmp_path: Path) -> None:
     """Only the kinds that are read."""
     read(tool, tmp_path, keep=True)
-    kept = json.loads((tmp_path / "demo.json").read_text())
-    kinds = {item["kind"] for listed in kept["files"].values() for item in listed}
+    retained = json.loads((tmp_path / "demo.json").read_text())
+    kinds = {item["kind"] for listed in retained["files"].values() for item in listed}
     assert kinds <= {"Service", "Node", "EndpointSlice", "Namespace", "TlsSecretReference", "Ingress", "IngressClass"}
 
 
@@ -67,8 +67,8 @@ def test_no_secret_lands_in_the_last_good_reading(tool: str, tmp_path: Path) -> 
 def test_a_last_good_reading_says_the_same_as_the_files(tool: str, tmp_path: Path) -> None:
     """So that a directory that is gone for a while changes nothing."""
     reading = read(tool, tmp_path, keep=True)
-    gone = read_manifests(ManifestsSource(DEMO, f"gone/{tool}"), DATA, tmp_path)
-    assert gone.parsed == reading.parsed
+    removed = read_manifests(ManifestsSource(DEMO, f"gone/{tool}"), DATA, tmp_path)
+    assert removed.parsed == reading.parsed
 
 
 def test_json_says_the_same_as_yaml(tmp_path: Path) -> None:
@@ -101,9 +101,9 @@ def test_a_dump_of_a_kind_cluster_has_its_backends(tmp_path: Path) -> None:
 
 def test_service_fields_of_real_charts_are_understood(tmp_path: Path) -> None:
     """Source ranges by either way, an address, both families."""
-    asked = {service.key.name: service for tool in EXPECTED for service in read(tool, tmp_path).parsed.services}
-    assert [str(network) for network in asked["db-postgresql"].source_ranges] == ["10.0.0.0/8", "127.0.0.0/8"]
-    assert [str(address) for address in asked["db-postgresql"].requested] == ["127.77.0.9"]
-    assert [str(network) for network in asked["mon-grafana"].source_ranges] == ["127.0.0.0/8", "fd00::/8"]
-    assert [str(address) for address in asked["dns"].requested] == ["127.77.0.10", "fd00:77::a"]
-    assert asked["dns"].families == ("IPv6", "IPv4")
+    requested = {service.key.name: service for tool in EXPECTED for service in read(tool, tmp_path).parsed.services}
+    assert [str(network) for network in requested["db-postgresql"].source_ranges] == ["10.0.0.0/8", "127.0.0.0/8"]
+    assert [str(address) for address in requested["db-postgresql"].requested] == ["127.77.0.9"]
+    assert [str(network) for network in requested["mon-grafana"].source_ranges] == ["127.0.0.0/8", "fd00::/8"]
+    assert [str(address) for address in requested["dns"].requested] == ["127.77.0.10", "fd00:77::a"]
+    assert requested["dns"].families == ("IPv6", "IPv4")

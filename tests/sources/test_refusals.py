@@ -88,19 +88,19 @@ class Stack:
     def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self.home = Home("p", "s", str(root))
         self.verdict: Verdict = lambda text: "/bad" in text
-        self.asked, self.silent_at = 0, 0
+        self.requested, self.silent_at = 0, 0
         """How often it was asked, and the question that gets no answer."""
-        self.patience = list[float]()
+        self.timeout = list[float]()
         """For how many seconds each time."""
         pools = '[{"name": "a", "addresses": ["127.88.1.0/24"]}]'
         sources = f'[{{"name": "c", "manifests": "{root}"}}]'
         self.settings = stack_settings({"local-lb:pools": pools, "local-lb:sources": sources})
         monkeypatch.setattr(refusals, "why_refused", self._why)
 
-    def _why(self, texts: dict[str, str], _directory: Path, patience: float) -> str:
-        self.asked += 1
-        self.patience.append(patience)
-        if self.asked == self.silent_at:
+    def _why(self, texts: dict[str, str], _directory: Path, timeout: float) -> str:
+        self.requested += 1
+        self.timeout.append(timeout)
+        if self.requested == self.silent_at:
             raise NoVerdictError("it takes too long")
         return "too long" if self._refuses(texts.values()) else ""
 
@@ -149,10 +149,10 @@ def test_nobody_is_blamed_where_envoy_does_not_answer(stack: Stack, silent_at: i
     objects = [route(f"good{number}", f"/good{number}", day=number + 1) for number in range(4)]
     objects.insert(1, route("other", "/bad"))
     first = stack.find(*objects)
-    asked = stack.asked
+    requested = stack.requested
     names = {refusal.name for refusal in (*first, *stack.find(*objects))}
     assert names == {"c/HTTPRoute/shop/other"}
-    assert first == () or asked < silent_at
+    assert first == () or requested < silent_at
     assert stack.serves("good0.test", *objects)
 
 
@@ -196,7 +196,7 @@ def test_the_youngest_of_many_is_found_by_few_questions(stack: Stack) -> None:
     """A change made a moment ago is to blame most often."""
     routes = [route(f"r{number}", "/bad" if number == 24 else "/good", day=1 + number) for number in range(25)]
     assert [refusal.name for refusal in stack.find(*routes)] == ["c/HTTPRoute/shop/r24"]
-    assert stack.asked <= 4
+    assert stack.requested <= 4
 
 
 @pytest.mark.parametrize("bad", [0, 12, 25, 49])
@@ -204,11 +204,11 @@ def test_the_one_that_changed_is_found_by_few_questions(stack: Stack, bad: int) 
     """However old it is, and beside another that changed with it by a few more."""
     routes = [route(f"r{number}", "/bad" if number == bad else "/good", day=1 + number // 2) for number in range(50)]
     assert [refusal.name for refusal in stack.find(*routes, changed=[f"r{bad}"])] == [f"c/HTTPRoute/shop/r{bad}"]
-    assert stack.asked <= 4
-    stack.asked = 0
+    assert stack.requested <= 4
+    stack.requested = 0
     (stack_directory(stack.home) / REFUSALS).unlink()
     assert [refusal.name for refusal in stack.find(*routes, changed=[f"r{bad}", "r7"])] == [f"c/HTTPRoute/shop/r{bad}"]
-    assert stack.asked <= 7
+    assert stack.requested <= 7
 
 
 @pytest.mark.parametrize("bad", [0, 24, 49])
@@ -220,7 +220,7 @@ def test_one_that_can_answer_with_an_error_is_found_by_three_questions(stack: St
     stack.verdict = lambda text: "elsewhere.test" in text
     (found,) = stack.find(*routes, changed=[f"r{bad}"])
     assert (found.name, found.wholly, found.together) == (f"c/HTTPRoute/shop/r{bad}", False, False)
-    assert stack.asked <= 3
+    assert stack.requested <= 3
     assert stack.serves(f"r{bad}.test", *routes)
 
 
@@ -235,7 +235,7 @@ def test_a_search_ends_also_where_nothing_is_found(stack: Stack, monkeypatch: py
     """No load balancer is validated once its time is over."""
     monkeypatch.setattr(refusals, "_BUDGET", 0.0)
     assert stack.find(route("other", "/bad")) == ()
-    assert stack.asked == 0
+    assert stack.requested == 0
 
 
 def test_no_halves_are_asked_of_files_whose_verdict_takes_long(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -243,9 +243,9 @@ def test_no_halves_are_asked_of_files_whose_verdict_takes_long(stack: Stack, mon
     monkeypatch.setattr(refusals, "_LARGE", 1)
     routes = [route(f"r{number}", "/bad" if number == 3 else "/good", day=1 + number) for number in range(20)]
     assert stack.find(*routes) == ()
-    assert stack.asked <= 3
+    assert stack.requested <= 3
     assert [refusal.name for refusal in stack.find(*routes, changed=["r3"])] == ["c/HTTPRoute/shop/r3"]
-    assert all(patience <= refusals._BUDGET for patience in stack.patience)
+    assert all(timeout <= refusals._BUDGET for timeout in stack.timeout)
 
 
 def test_a_service_that_is_refused_is_blamed_however_large(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:

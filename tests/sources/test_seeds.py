@@ -53,30 +53,30 @@ def find(
 ) -> tuple[dict[ClusterName, Source], tuple[SourceRead, ...]]:
     """Find what there is."""
     settings = Settings((), (), finders=finders or (ONE, OTHER))
-    sources, told = find_sources(Home("p", "dev", str(root)), settings, keep=keep)
-    return {source.cluster: source for source in sources}, told
+    sources, reported = find_sources(Home("p", "dev", str(root)), settings, keep=keep)
+    return {source.cluster: source for source in sources}, reported
 
 
 def servers(found: dict[ClusterName, Source]) -> dict[str, str]:
     """Return where the shoots' APIs are."""
     shoots = ((name, source) for name, source in found.items() if name.startswith("shoot--"))
-    ways = {name: Access(source.kubeconfig, ContextName(name)) for name, source in shoots}  # type: ignore[attr-defined]
-    return {name: connection(way).server for name, way in ways.items()}
+    pod_paths = {name: Access(source.kubeconfig, ContextName(name)) for name, source in shoots}  # type: ignore[attr-defined]
+    return {name: connection(way).server for name, way in pod_paths.items()}
 
 
-def kept(root: Path) -> Path:
+def retained(root: Path) -> Path:
     """Return where everything is kept."""
     return stack_directory(Home("p", "dev", str(root)))
 
 
 def test_each_seed_has_its_own_shoots(seeds: tuple[SeedApi, SeedApi], tmp_path: Path) -> None:
     """A seed comes before its shoots; a preview finds the same and writes nothing."""
-    found, told = find(tmp_path, keep=False)
-    assert (list(found), kept(tmp_path).exists()) == (["seed", A, "other", B], False)
+    found, reported = find(tmp_path, keep=False)
+    assert (list(found), retained(tmp_path).exists()) == (["seed", A, "other", B], False)
     where = {A: f"{seeds[0].url}/{A}", B: f"{seeds[1].url}/{B}"}
     assert servers(found) == where
-    assert (find(tmp_path), servers(find(tmp_path)[0])) == ((found, told), where)
-    assert [read.reading.stale for read in told] == [(), ()]
+    assert (find(tmp_path), servers(find(tmp_path)[0])) == ((found, reported), where)
+    assert [read.reading.stale for read in reported] == [(), ()]
 
 
 def test_a_second_seed_moves_nothing_of_the_first(seeds: tuple[SeedApi, SeedApi], tmp_path: Path) -> None:
@@ -85,11 +85,11 @@ def test_a_second_seed_moves_nothing_of_the_first(seeds: tuple[SeedApi, SeedApi]
     (first,) = (source for name, source in find(tmp_path, ONE)[0].items() if name == A)
     for finders in ((ONE, OTHER), (OTHER, ONE)):
         assert find(tmp_path, *finders)[0][ClusterName(A)] == first
-    shutil.rmtree(kept(tmp_path) / "gardener-other")
-    (kept(tmp_path) / "gardener/called").unlink()
+    shutil.rmtree(retained(tmp_path) / "gardener-other")
+    (retained(tmp_path) / "gardener/called").unlink()
     assert find(tmp_path, ONE, OTHER)[0][ClusterName(A)] == first
-    found, told = find(tmp_path, OTHER)
-    assert (list(found), [read.reading.stale for read in told]) == (["other", B], [()])
+    found, reported = find(tmp_path, OTHER)
+    assert (list(found), [read.reading.stale for read in reported]) == (["other", B], [()])
 
 
 @pytest.mark.parametrize("silent", [0, 1])
@@ -100,9 +100,9 @@ def test_a_seed_that_is_silent_takes_nothing_away_from_either(
     found, _ = find(tmp_path)
     seeds[silent].refused = 503
     put(seeds[1 - silent], C)
-    again, told = find(tmp_path)
-    assert again == found | {ClusterName(C): again[ClusterName(C)]}
-    assert [bool(read.reading.stale) for read in told] == [silent == 0, silent == 1]
+    retry, reported = find(tmp_path)
+    assert retry == found | {ClusterName(C): retry[ClusterName(C)]}
+    assert [bool(read.reading.stale) for read in reported] == [silent == 0, silent == 1]
 
 
 def test_a_silent_seed_without_shoots_stops_no_stack(seeds: tuple[SeedApi, SeedApi], tmp_path: Path) -> None:
@@ -112,8 +112,8 @@ def test_a_silent_seed_without_shoots_stops_no_stack(seeds: tuple[SeedApi, SeedA
     found, _ = find(tmp_path)
     assert list(found) == ["seed", "other", B]
     seeds[0].refused = 503
-    again, told = find(tmp_path)
-    assert (again, [bool(read.reading.stale) for read in told]) == (found, [True, False])
+    retry, reported = find(tmp_path)
+    assert (retry, [bool(read.reading.stale) for read in reported]) == (found, [True, False])
 
 
 def test_a_shoot_that_two_seeds_have_is_served_as_the_first_has_it(
@@ -122,11 +122,11 @@ def test_a_shoot_that_two_seeds_have_is_served_as_the_first_has_it(
     """As while its control plane moves: it isn't gone as long as one has it, and what was read of it stays."""
     found, _ = find(tmp_path)
     put(seeds[1], A)
-    cache = ReadCache(kept(tmp_path))
+    cache = ReadCache(retained(tmp_path))
     cache.keep(ClusterName(A), {A: ()})
-    both, (_, told) = find(tmp_path)
+    both, (_, reported) = find(tmp_path)
     assert both == found
-    (notice,) = told.reading.parsed.notices
+    (notice,) = reported.reading.parsed.notices
     assert notice.startswith(f"{A} is found by seed and by other of gardener; it is served as seed has it")
     seeds[0].drop_shoot(A)
     moved, told_then = find(tmp_path)
@@ -143,13 +143,13 @@ def test_nodes_are_found_in_the_seed_that_has_them(seeds: tuple[SeedApi, SeedApi
     one, other = seeds
     one.put_machine(B, "m1", ["10.0.7.2"], ["172.18.0.3"])
     one.put_machine(A, "m1", ["10.0.7.3"], ["172.18.0.3"])
-    ways = {name: (PodRoute.parse(f"{address}/32 via 172.18.0.3"),) for name, address in MACHINES.items()}
+    pod_paths = {name: (PodRoute.parse(f"{address}/32 via 172.18.0.3"),) for name, address in MACHINES.items()}
     changes: tuple[Callable[[], None], ...] = (lambda: None, lambda: setattr(one, "refused", 503))
     for change in changes:
         change()
-        found, told = find(tmp_path)
-        assert {name: found[ClusterName(name)].node_routes for name in MACHINES} == ways
-        assert {name: routes for read in told for name, routes in read.node_routes.items() if routes} == ways
+        found, reported = find(tmp_path)
+        assert {name: found[ClusterName(name)].node_routes for name in MACHINES} == pod_paths
+        assert {name: routes for read in reported for name, routes in read.node_routes.items() if routes} == pod_paths
     one.refused, one.objects[PODS] = 0, []
     other.put_machine(B, "m2", ["10.0.7.3"], ["172.18.0.9"])
     found, _ = find(tmp_path)
@@ -168,16 +168,16 @@ def test_machine_names_are_never_used_as_file_paths(seeds: tuple[SeedApi, SeedAp
     """Whatever a seed says."""
     seeds[0].put_machine(odd, "m1", ["10.0.7.2"], ["172.18.0.3"])
     find(tmp_path)
-    assert {path.name for path in kept(tmp_path).glob("**/*.routes")} <= {f"{A}.routes", f"{B}.routes"}
-    assert not [path for path in tmp_path.glob("**/*.routes") if kept(tmp_path) not in path.parents]
+    assert {path.name for path in retained(tmp_path).glob("**/*.routes")} <= {f"{A}.routes", f"{B}.routes"}
+    assert not [path for path in tmp_path.glob("**/*.routes") if retained(tmp_path) not in path.parents]
 
 
 def test_seeds_have_names_of_their_own() -> None:
     """And so has whatever else stands for a cluster."""
     listed = [{"gardener": {}}, {"gardener": {"name": "other"}}, {"kind": "all"}]
     assert [finder.name for finder in parse_settings({"sources": listed}).finders] == ["seed", "other", ""]
-    for taken in ({"gardener": {"context": "c"}}, {"manifests": "c", "name": "seed"}):
+    for claimed in ({"gardener": {"context": "c"}}, {"manifests": "c", "name": "seed"}):
         with pytest.raises(SettingsError) as caught:
-            parse_settings({"sources": [{"gardener": {}}, taken]})
-        (told,) = caught.value.sentences
-        assert " both called seed; give one of them another `name`" in told
+            parse_settings({"sources": [{"gardener": {}}, claimed]})
+        (reported,) = caught.value.sentences
+        assert " both called seed; give one of them another `name`" in reported

@@ -32,9 +32,9 @@ def test_unreadable_ownership_of_a_stack_names_its_user_as_the_remedy(
     monkeypatch.setattr(os, "open", forbidden)
     with pytest.raises(SourceError) as caught:
         belonging(home, None)
-    told = str(caught.value)
-    assert "Permission denied; run this as the user whose files these are" in told
-    assert told.endswith("it says where stack dev belongs; run this as the user whose stack that is")
+    reported = str(caught.value)
+    assert "Permission denied; run this as the user whose files these are" in reported
+    assert reported.endswith("it says where stack dev belongs; run this as the user whose stack that is")
     assert "remove" not in str(caught.value)
 
 
@@ -58,9 +58,9 @@ def test_a_stack_that_a_newer_version_serves_is_left_to_that(tmp_path: Path) -> 
     for attempt in (require_here, write, belonging):
         with pytest.raises(
             SourceError, match=r"stack dev is served by a newer version .* install that version"
-        ) as told:
+        ) as reported:
             attempt(home, None)
-        assert "remove" not in str(told.value)
+        assert "remove" not in str(reported.value)
     assert path.read_text() == newer
 
 

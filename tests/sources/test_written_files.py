@@ -157,7 +157,7 @@ def test_a_full_pass_forgets_nothing_of_it(place: Place, clock: Clock) -> None:
         (place.manifests / "a.yaml").write_text(service("a"))
         read = followed.read(source, (), everything=True, moved=False)
         assert [found.key.name for found in read.reading.parsed.services] == ["a", "b"]
-        assert read.again is not None
+        assert read.retry is not None
     finally:
         followed.stop()
 

@@ -21,21 +21,21 @@ def test_a_file_is_replaced_whole(tmp_path: Path) -> None:
     path = tmp_path / "file"
     texts = {"a" * 50_000, "b" * 50_000}
     files.write(path, "a" * 50_000)
-    seen: set[str] = set()
+    observed: set[str] = set()
     stop = threading.Event()
 
-    def look() -> None:
+    def inspect() -> None:
         while not stop.is_set():
-            seen.add(files.read(path) or "")
+            observed.add(files.read(path) or "")
 
-    reader = threading.Thread(target=look)
+    reader = threading.Thread(target=inspect)
     reader.start()
     for _ in range(50):
         for text in texts:
             files.write(path, text)
     stop.set()
     reader.join()
-    assert seen <= texts
+    assert observed <= texts
     assert [entry.name for entry in tmp_path.iterdir()] == ["file"]
 
 
@@ -178,7 +178,7 @@ def test_no_mode_is_set_through_a_link(tmp_path: Path) -> None:
 
 def test_permanently_locked_directory_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The wait has an end."""
-    monkeypatch.setattr(files, "LOCK_PATIENCE", 0.05)
+    monkeypatch.setattr(files, "LOCK_TIMEOUT", 0.05)
     with (
         files.locked(tmp_path),
         pytest.raises(FilesError, match="locked by another process"),
@@ -202,12 +202,12 @@ def test_the_hosts_ledger_counts_where_it_may_be_written(monkeypatch: pytest.Mon
 def test_the_hosts_ledger_that_cannot_be_looked_at_is_not_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where a disk fails: this user's own would be another one, with other claims."""
     monkeypatch.delenv("LOCALLB_LEDGER", raising=False)
-    look = os.stat
+    inspect = os.stat
 
     def refused(path: object, *args: object, **options: object) -> os.stat_result:
         if str(path) == str(paths.SHARED_LEDGER):
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
-        return look(path, *args, **options)  # type: ignore[arg-type]
+        return inspect(path, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "stat", refused)
     with pytest.raises(paths.PlaceError, match=r"whether there is .* can't be told: Input/output error; look after"):
@@ -216,14 +216,14 @@ def test_the_hosts_ledger_that_cannot_be_looked_at_is_not_passed_over(monkeypatc
 
 def test_two_names_of_a_directory_are_one(tmp_path: Path) -> None:
     """A link is no other directory; what is gone is none; what may not be looked at counts as there."""
-    here, link, gone = tmp_path / "here", tmp_path / "link", tmp_path / "gone"
+    here, link, removed = tmp_path / "here", tmp_path / "link", tmp_path / "gone"
     here.mkdir()
     link.symlink_to(here)
     assert not paths.is_another_directory(str(link), str(here))
-    assert not paths.is_another_directory(str(gone), str(here))
-    assert not paths.is_another_directory(str(gone / "x"), str(here))
+    assert not paths.is_another_directory(str(removed), str(here))
+    assert not paths.is_another_directory(str(removed / "x"), str(here))
     assert paths.is_another_directory(str(tmp_path), str(here))
-    assert paths.is_another_directory(str(here), str(gone))
+    assert paths.is_another_directory(str(here), str(removed))
     assert paths.is_another_directory("x" * 5000, str(here))
 
 
@@ -278,7 +278,7 @@ def test_a_stamp_tells_another_file_from_the_one_before(tmp_path: Path, change: 
     """Whatever its name, and although its times were set back."""
     path = tmp_path / "file"
     path.write_text("one")
-    before, seen = stamps.stamp_of(path), path.stat()
+    before, observed = stamps.stamp_of(path), path.stat()
     assert stamps.stamp_of(path) == before
     if change == "replaced":
         (tmp_path / "other").write_text("two")
@@ -288,7 +288,7 @@ def test_a_stamp_tells_another_file_from_the_one_before(tmp_path: Path, change: 
     else:
         path.unlink()
     if path.exists():
-        os.utime(path, ns=(seen.st_atime_ns, seen.st_mtime_ns))
+        os.utime(path, ns=(observed.st_atime_ns, observed.st_mtime_ns))
     assert (stamps.stamp_of(path) is None) == (change == "removed")
     assert stamps.stamp_of(path) != before
 

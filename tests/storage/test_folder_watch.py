@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.storage.folder_watch import CHANGES, LOOK, FolderWatch, WatchedFile
+from locallb.storage.folder_watch import CHANGES, INSPECT, FolderWatch, WatchedFile
 
-PATIENCE = 120
+TIMEOUT = 120
 
 
 @pytest.mark.parametrize("way", ["written", "replaced", "removed and made again"])
@@ -22,7 +22,7 @@ def test_a_change_of_a_single_file_is_reported(tmp_path: Path, way: str) -> None
     path.write_text("one")
     watch = FolderWatch(path, changed.set)
     try:
-        assert changed.wait(PATIENCE)
+        assert changed.wait(TIMEOUT)
         changed.clear()
         match way:
             case "written":
@@ -32,13 +32,13 @@ def test_a_change_of_a_single_file_is_reported(tmp_path: Path, way: str) -> None
                 (tmp_path / "new").replace(path)
             case _:
                 path.unlink()
-                assert changed.wait(PATIENCE)
+                assert changed.wait(TIMEOUT)
                 changed.clear()
                 path.write_text("two")
-        assert changed.wait(PATIENCE)
+        assert changed.wait(TIMEOUT)
         changed.clear()
         path.write_text("three")
-        assert changed.wait(PATIENCE)
+        assert changed.wait(TIMEOUT)
     finally:
         watch.stop()
 
@@ -49,16 +49,16 @@ def test_a_file_that_is_made_again_at_once_is_followed_on(tmp_path: Path) -> Non
     path.write_text("one")
     watch = FolderWatch(path, changed.set)
     try:
-        assert changed.wait(PATIENCE)
+        assert changed.wait(TIMEOUT)
         for number in range(10):
             changed.clear()
             path.unlink()
             path.write_text(str(number))
-            assert changed.wait(PATIENCE)
-            while changed.wait(2 * LOOK):  # until nothing more is told of it
+            assert changed.wait(TIMEOUT)
+            while changed.wait(2 * INSPECT):  # until nothing more is told of it
                 changed.clear()
             path.write_text(f"{number} again")
-            assert changed.wait(PATIENCE)
+            assert changed.wait(TIMEOUT)
     finally:
         watch.stop()
 
@@ -67,41 +67,41 @@ def test_a_file_that_is_made_again_at_once_is_followed_on(tmp_path: Path) -> Non
 def test_a_file_that_is_rewritten_again_and_again_is_reported_less_and_less_often(history: list[bool]) -> None:
     """Never forgotten: whatever was written last is told within the longest wait."""
     with TemporaryDirectory() as directory:
-        path, told, written = Path(directory) / "file", list[int](), 0
+        path, reported, written = Path(directory) / "file", list[int](), 0
         path.write_text("")
-        file = WatchedFile(path, lambda _path: told.append(written))
-        ticks = [*history, *[False] * int(CHANGES.longest / LOOK + 1)]
+        file = WatchedFile(path, lambda _path: reported.append(written))
+        ticks = [*history, *[False] * int(CHANGES.longest / INSPECT + 1)]
         for number, changes in enumerate(ticks):
             if changes:
                 written += 1
                 path.write_text("x" * written)
-            file.look(number * LOOK)
-        assert told[-1:] == [written] * bool(written)
+            file.inspect(number * INSPECT)
+        assert reported[-1:] == [written] * bool(written)
 
 
 def test_constantly_written_folder_is_read_every_two_seconds(tmp_path: Path) -> None:
     """Counted over a minute of looks."""
-    path, told = tmp_path / "file", list[Path]()
-    file = WatchedFile(path, told.append)
-    for number in range(int(60 / LOOK)):
+    path, reported = tmp_path / "file", list[Path]()
+    file = WatchedFile(path, reported.append)
+    for number in range(int(60 / INSPECT)):
         path.write_text("x" * number)
-        file.look(number * LOOK)
-    assert len(told) <= 60 / CHANGES.longest + 4
+        file.inspect(number * INSPECT)
+    assert len(reported) <= 60 / CHANGES.longest + 4
 
 
 def test_a_change_that_was_not_taken_is_reported_again(tmp_path: Path) -> None:
     """Whoever is told may break off."""
-    path, told = tmp_path / "file", list[Path]()
+    path, reported = tmp_path / "file", list[Path]()
 
     def take(changed: Path) -> None:
-        told.append(changed)
-        if len(told) == 1:
+        reported.append(changed)
+        if len(reported) == 1:
             raise RuntimeError
 
     file = WatchedFile(path, take)
     path.write_text("x")
     with pytest.raises(RuntimeError):
-        file.look(0.0)
-    file.look(1.0)
-    file.look(10.0)
-    assert told == [path, path]
+        file.inspect(0.0)
+    file.inspect(1.0)
+    file.inspect(10.0)
+    assert reported == [path, path]

@@ -41,7 +41,7 @@ def test_a_file_that_is_as_it_was_is_the_one_that_was_read(tmp_path: Path) -> No
     before = read(tmp_path)
     (tmp_path / "other.yaml").write_text("two")
     after = read(tmp_path, before)
-    assert [file.path for file in after.files if any(file is known for known in before.files)] == ["same.yaml"]
+    assert [file.path for file in after.files if any(file is existing for existing in before.files)] == ["same.yaml"]
     assert contents(after) == {"same.yaml": b"one", "other.yaml": b"two"}
 
 

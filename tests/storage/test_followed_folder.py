@@ -44,14 +44,14 @@ def _nothing_is_few() -> Iterator[None]:
 @pytest.fixture(name="whole")
 def fixture_whole(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
     """Note the directories that are read whole."""
-    seen: list[Path] = []
+    observed: list[Path] = []
 
     def noted(directory: Path, *args: object) -> Folder:
-        seen.append(directory)
+        observed.append(directory)
         return read_folder(directory, *args)  # type: ignore[arg-type]
 
     monkeypatch.setattr(followed_folder, "read_folder", noted)
-    return seen
+    return observed
 
 
 class Directory:
@@ -223,7 +223,7 @@ def test_continuous_writes_do_not_keep_a_folder_from_being_read(
         directory.change("write", name, "one")
     directory.read()
 
-    def taken(queue: int, size: int) -> bytes:
+    def claimed(queue: int, size: int) -> bytes:
         nonlocal reads
         reads += 1
         if reads > 10:
@@ -234,7 +234,7 @@ def test_continuous_writes_do_not_keep_a_folder_from_being_read(
 
     directory.change("write", "a.yaml", "two")
     with monkeypatch.context() as patch:
-        patch.setattr(os, "read", taken)
+        patch.setattr(os, "read", claimed)
         directory.read()
     assert directory.read() == read_folder(directory.path, ENDINGS, LIMITS)
 

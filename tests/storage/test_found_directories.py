@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId, ProxyName, Uid
 from locallb.storage import found_directories, proxy_directories
-from locallb.storage.found_directories import find_again
+from locallb.storage.found_directories import find_former
 from locallb.storage.proxy_directories import OWNER, Proxies
 
 PROXY = ProxyId("0123456789ab")
@@ -29,10 +29,10 @@ def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
 
 def test_unchanged_proxy_directory_is_not_read_again(proxies: Proxies, monkeypatch: pytest.MonkeyPatch) -> None:
     """As long as nothing in it differs."""
-    found = find_again(proxies, PROXY)
+    found = find_former(proxies, PROXY)
     assert found == proxies.find(PROXY)
     monkeypatch.setattr(proxy_directories, "_read", None)
-    assert find_again(proxies, PROXY) is found
+    assert find_former(proxies, PROXY) is found
 
 
 def test_a_directory_that_changes_is_read_again(proxies: Proxies) -> None:
@@ -46,7 +46,7 @@ def test_a_directory_that_changes_is_read_again(proxies: Proxies) -> None:
         lambda: proxies.path(PROXY).symlink_to(proxies.root / "elsewhere"),
     )
     for change in changes:
-        find_again(proxies, PROXY)
+        find_former(proxies, PROXY)
         change()
-        assert find_again(proxies, PROXY) == proxies.find(PROXY)
-    assert find_again(proxies, PROXY) is None
+        assert find_former(proxies, PROXY) == proxies.find(PROXY)
+    assert find_former(proxies, PROXY) is None

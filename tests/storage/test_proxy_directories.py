@@ -40,9 +40,9 @@ def test_a_directory_of_the_same_service_is_taken(proxies: Proxies) -> None:
     """Whatever life of the Service it is from; nothing in it is lost."""
     made = proxies.make(ID, owner("web"), ProxyName("web"))
     (made.path / "lds.json").touch()
-    again = proxies.make(ID, owner("web", uid="u2"), ProxyName("web"))
-    assert proxies.find(ID) == again
-    assert again.owner == owner("web", uid="u2")
+    retry = proxies.make(ID, owner("web", uid="u2"), ProxyName("web"))
+    assert proxies.find(ID) == retry
+    assert retry.owner == owner("web", uid="u2")
     assert (made.path / "lds.json").exists()
 
 
@@ -134,8 +134,8 @@ def test_sweep_removes_remains_of_killed_runs_of_any_proxy(proxies: Proxies) -> 
     (proxies.root / ".notes.01234567.new").touch()
     (proxies.root / "0123456789ac").symlink_to(proxies.root / ID)
     proxies.sweep()
-    left = {young.name, ".notes.01234567.new", ID, "0123456789ac"}
-    assert {path.name for path in proxies.root.iterdir()} == left
+    remaining = {young.name, ".notes.01234567.new", ID, "0123456789ac"}
+    assert {path.name for path in proxies.root.iterdir()} == remaining
     assert {path.name for path in made.path.iterdir()} == {"owner.json", "process.json"}
     Proxies(proxies.root / "absent").sweep()
 
@@ -208,9 +208,9 @@ def test_temporarily_unreadable_proxy_directory_is_neither_ownerless_nor_gone(pr
     made = proxies.make(ID, owner("web"), ProxyName("web"))
     proxies.record(ID, RECORD)
     with few_files(0):
-        for look in (proxies.find, proxies.recorded):
+        for inspect in (proxies.find, proxies.recorded):
             with pytest.raises(ProxiesError, match="raise the limit of open files"):
-                look(ID)
+                inspect(ID)
         with pytest.raises(ProxiesError, match="raise the limit of open files"):
             proxies.make(ID, owner("web"), ProxyName("web"))
     assert (proxies.list(), proxies.recorded(ID)) == ((made,), RECORD)

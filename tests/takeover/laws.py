@@ -31,8 +31,8 @@ def stays_untouched(
     assert touched(done.json) == set(improved), touched(done.json)
     assert (serving(stage), more()) == before
     assert {bound(row) for row in stage.status().values() if row["addresses"]} == {True}
-    again = stage.run("up", "--yes", "--json", "--expect-no-changes")
-    assert again.code == 0, again.out + again.err
+    retry = stage.run("up", "--yes", "--json", "--expect-no-changes")
+    assert retry.code == 0, retry.out + retry.err
 
 
 def bound(row: Mapping[str, Any]) -> bool:
@@ -47,7 +47,7 @@ def is_followed_untouched(
     del improved
     before = serving(stage), more()
     with watching(stage) as watch:
-        becomes(lambda: "converged" in watch.told(), watch)
+        becomes(lambda: "converged" in watch.reported(), watch)
     assert (serving(stage), more()) == before
 
 

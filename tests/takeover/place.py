@@ -45,7 +45,7 @@ def envoy_binary() -> str:
 
 
 @contextmanager
-def taken(home: str) -> Iterator[Path]:
+def claimed(home: str) -> Iterator[Path]:
     """Lend the place of a home, empty, to one test of this host at a time; nothing stays there."""
     root = Path(f"/tmp/local-lb-recorded-{home.rpartition('/')[2]}")  # noqa: S108 - names of proxies depend on the path
     with _alone(), _network(HOMES / home), _docker_network(HOMES / home), lent(_variables(root)):
@@ -112,14 +112,14 @@ def _docker_network(home: Path) -> Iterator[None]:
     if not (home / DOCKER_NETWORK).exists():
         yield
         return
-    words = (home / DOCKER_NETWORK).read_text(encoding="utf-8").split()
-    killed = ["docker", "network", "rm", words[-1]]  # of a test that was
+    terms = (home / DOCKER_NETWORK).read_text(encoding="utf-8").split()
+    killed = ["docker", "network", "rm", terms[-1]]  # of a test that was
     subprocess.run(killed, check=False, capture_output=True)
-    docker("network", "create", *words)
+    docker("network", "create", *terms)
     try:
         yield
     finally:
-        docker("network", "rm", words[-1])
+        docker("network", "rm", terms[-1])
 
 
 def _has_own_pool(home: Path) -> bool:

@@ -32,8 +32,8 @@ from tests.takeover.place import (
     OBJECTS,
     PROCESSES,
     ROUTES,
+    claimed,
     envoy_binary,
-    taken,
 )
 
 PROGRAM = "import sys; from locallb.cli import main; sys.exit(main(sys.argv[1:]))"
@@ -58,9 +58,9 @@ _HOST_BY_ITS_MAKER = (
 
 def record(checkout: Path, home: str) -> None:
     """Have the version in `checkout` serve the home's project, and keep what it wrote and started."""
-    kept = HOMES / home
-    with taken(home) as root, _cluster(kept) as plane:
-        shutil.copytree(kept, root, ignore=shutil.ignore_patterns(*BESIDE))
+    retained = HOMES / home
+    with claimed(home) as root, _cluster(retained) as plane:
+        shutil.copytree(retained, root, ignore=shutil.ignore_patterns(*BESIDE))
         for name in ("Pulumi.yaml", "__main__.py"):
             shutil.copy(checkout / name, root / name)
         (root / ".state").mkdir()
@@ -68,60 +68,63 @@ def record(checkout: Path, home: str) -> None:
             shutil.copy(plane.kubeconfig, root / KUBECONFIG)
         try:
             _run(checkout, root, "up", "--yes")
-            _keep_files(root, kept)
-            _keep_modes(root, kept)
-            _keep_running(root, kept)
+            _keep_files(root, retained)
+            _keep_modes(root, retained)
+            _keep_running(root, retained)
             if plane:
-                _write(kept / CLUSTER, read_objects(plane))
+                _write(retained / CLUSTER, read_objects(plane))
         finally:
             _run(checkout, root, "destroy", "--yes")
 
 
 @contextmanager
-def _cluster(kept: Path) -> Iterator[ControlPlane | None]:
+def _cluster(retained: Path) -> Iterator[ControlPlane | None]:
     """Run a cluster with the home's objects, if it has any."""
-    if not (kept / OBJECTS).exists():
+    if not (retained / OBJECTS).exists():
         yield None
         return
     place = Path("/tmp/local-lb-recording")  # noqa: S108 - sockets need short paths
     with control_plane("real", place) as plane, plane.client() as client:
         objects = Objects(plane, client)
         objects.node("node-a")
-        for document in yaml.safe_load_all((kept / OBJECTS).read_text(encoding="utf-8")):
+        for document in yaml.safe_load_all((retained / OBJECTS).read_text(encoding="utf-8")):
             objects.service(document)
         yield plane
     shutil.rmtree(place)
 
 
-def _run(checkout: Path, root: Path, *words: str) -> None:
+def _run(checkout: Path, root: Path, *terms: str) -> None:
     """Run a command of the version in `checkout`."""
     environment = {**os.environ, "PYTHONPATH": str(checkout), "PYTHONDONTWRITEBYTECODE": "1"}
-    command = [sys.executable, "-c", PROGRAM, "-C", str(root), *words]
+    command = [sys.executable, "-c", PROGRAM, "-C", str(root), *terms]
     subprocess.run(command, check=True, cwd=checkout, env=environment)
 
 
-def _keep_files(root: Path, kept: Path) -> None:
+def _keep_files(root: Path, retained: Path) -> None:
     """Copy what lies in the home now, but sockets, logs, locks and what gives access to a cluster."""
     for path in root.rglob("*"):
         if path.is_file() and path.suffix not in _PASSING and path.name != KUBECONFIG:
-            target = kept / path.relative_to(root)
+            target = retained / path.relative_to(root)
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_text(path.read_text(encoding="utf-8").replace(envoy_binary(), "@ENVOY@"), encoding="utf-8")
 
 
-def _keep_modes(root: Path, kept: Path) -> None:
+def _keep_modes(root: Path, retained: Path) -> None:
     """Write down which files and directories others may use."""
     modes = {str(path.relative_to(root)): path.stat().st_mode & 0o777 for path in (root / "s").rglob("*")}
-    _write(kept / MODES, {path: oct(mode) for path, mode in modes.items() if mode & 0o077 and (kept / path).exists()})
+    _write(
+        retained / MODES,
+        {path: oct(mode) for path, mode in modes.items() if mode & 0o077 and (retained / path).exists()},
+    )
 
 
-def _keep_running(root: Path, kept: Path) -> None:
+def _keep_running(root: Path, retained: Path) -> None:
     """Write down the processes, containers and routes that there are."""
-    _write(kept / PROCESSES, [_process(pid) for pid in envoys(root)])
+    _write(retained / PROCESSES, [_process(pid) for pid in envoys(root)])
     if found := containers(Stage(root)):
-        _write(kept / CONTAINERS, [_container(each) for _, each in sorted(found.items())])
+        _write(retained / CONTAINERS, [_container(each) for _, each in sorted(found.items())])
     if routes := _routes():
-        (kept / ROUTES).write_text("".join(f"{route}\n" for route in routes), encoding="utf-8")
+        (retained / ROUTES).write_text("".join(f"{route}\n" for route in routes), encoding="utf-8")
 
 
 def _process(pid: int) -> Mapping[str, Any]:
@@ -150,7 +153,7 @@ def _container(inspected: Mapping[str, Any]) -> Mapping[str, Any]:
 def _routes() -> Sequence[str]:
     """Return the routes of our protocol, as `ip route add` takes them."""
     families = (("ip", f"-{version}", "route", "show", "proto", "78") for version in (4, 6))
-    shown = [subprocess.run(words, check=True, capture_output=True, text=True).stdout for words in families]
+    shown = [subprocess.run(terms, check=True, capture_output=True, text=True).stdout for terms in families]
     return [f"{line.strip()} proto 78" for text in shown for line in text.splitlines()]
 
 

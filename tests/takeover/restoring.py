@@ -34,8 +34,8 @@ from tests.takeover.place import (
     PROCESSES,
     ROUTES,
     STACK,
+    claimed,
     envoy_binary,
-    taken,
 )
 
 Name = tuple[str, str]
@@ -48,12 +48,12 @@ _PROCESS = re.compile(r"""("pid":\s?|")(\d+)(,[^{}]{0,80}"started":\s?"|@)([0-9a
 def restored(home: str, plane: ControlPlane | None = None) -> Iterator[Stage]:
     """Put a home back where it was recorded, all of it running; at the end the present version destroys it."""
     recorded = HOMES / home
-    with taken(home) as root, ExitStack() as stack:
+    with claimed(home) as root, ExitStack() as stack:
         _copy(recorded, root)
         if plane:
             shutil.copy(plane.kubeconfig, root / KUBECONFIG)
             _allow_loopback(root / STACK)
-            put_objects(plane, _beside(recorded, CLUSTER))
+            put_objects(plane, _sibling(recorded, CLUSTER))
         processes = stack.enter_context(_processes(recorded, root))
         containers = stack.enter_context(_containers(recorded))
         _route(recorded)
@@ -72,7 +72,7 @@ def _allow_loopback(stack: Path) -> None:
     stack.write_text(yaml.safe_dump(document), encoding="utf-8")
 
 
-def _beside(home: Path, name: str) -> Any:  # noqa: ANN401 - whatever was recorded
+def _sibling(home: Path, name: str) -> Any:  # noqa: ANN401 - whatever was recorded
     """Return what a file beside the home tells; nothing where there is none."""
     return json.loads((home / name).read_text(encoding="utf-8")) if (home / name).exists() else ()
 
@@ -88,7 +88,7 @@ def _copy(home: Path, root: Path) -> None:
                 target.write_text(path.read_text(encoding="utf-8").replace("@ENVOY@", envoy_binary()), encoding="utf-8")
     finally:
         os.umask(old_mask)
-    for name, mode in dict(_beside(home, MODES)).items():
+    for name, mode in dict(_sibling(home, MODES)).items():
         (root / name).chmod(int(mode, 8))
     shutil.copy(CHECKOUT / "__main__.py", root / "__main__.py")
 
@@ -99,7 +99,7 @@ def _processes(home: Path, root: Path) -> Iterator[Mapping[Name, Name]]:
     running: list[subprocess.Popen[bytes]] = []
     names = {}
     try:
-        for process in _beside(home, PROCESSES):
+        for process in _sibling(home, PROCESSES):
             directory = Path(process["environment"]["LOCALLB_PROXY"])
             running.append(_start(process, directory))
             names[_recorded_name(directory)] = _name(running[-1].pid)
@@ -148,7 +148,7 @@ def _containers(home: Path) -> Iterator[Mapping[str, str]]:
     """Run the containers as they were made; give the recorded id of each with that of now."""
     daemon, ids = Containers(), {}
     try:
-        for container in _beside(home, CONTAINERS):
+        for container in _sibling(home, CONTAINERS):
             daemon.remove(container["name"], volumes=True)  # of a test that was killed
             ids[container["id"]] = daemon.create(container["name"], container["config"])
             daemon.connect(ids[container["id"]], container.get("networks", {}))
@@ -170,14 +170,14 @@ def _route(home: Path) -> None:
 def _rename(root: Path, processes: Mapping[Name, Name], containers: Mapping[str, str]) -> None:
     """Have the files name what runs now instead of what was recorded, all at once."""
 
-    def process_of_now(seen: re.Match[str]) -> str:
-        pid, started = processes[seen[2], seen[4]]
-        return f"{seen[1]}{pid}{seen[3]}{started}"
+    def process_of_now(observed: re.Match[str]) -> str:
+        pid, started = processes[observed[2], observed[4]]
+        return f"{observed[1]}{pid}{observed[3]}{started}"
 
-    known = root / ".state/locallb/dev/state-home"
-    if known.exists():  # whoever restores it is the user that it belongs to
-        known.write_text(
-            json.dumps({**json.loads(known.read_text(encoding="utf-8")), "uid": os.getuid()}), encoding="utf-8"
+    existing = root / ".state/locallb/dev/state-home"
+    if existing.exists():  # whoever restores it is the user that it belongs to
+        existing.write_text(
+            json.dumps({**json.loads(existing.read_text(encoding="utf-8")), "uid": os.getuid()}), encoding="utf-8"
         )
     state = root / ".state/.pulumi/stacks/local-lb/dev.json"
     for path in (*root.glob("s/locallb/proxies/*/process.json"), state):

@@ -87,13 +87,13 @@ def test_a_cluster_is_not_written_to(law: Law, plane: ControlPlane, cluster: Obj
 
 def routes() -> str:
     """Return the routes of our protocol."""
-    words = ["ip", "-json", "route", "show", "table", "all", "proto", "78"]
-    return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+    terms = ["ip", "-json", "route", "show", "table", "all", "proto", "78"]
+    return subprocess.run(terms, check=True, capture_output=True, text=True).stdout
 
 
 def lives(stage: Stage) -> dict[str, tuple[str, str]]:
     """Return which containers run, and since when."""
-    return {name: (seen["Id"], seen["State"]["StartedAt"]) for name, seen in containers(stage).items()}
+    return {name: (observed["Id"], observed["State"]["StartedAt"]) for name, observed in containers(stage).items()}
 
 
 def written(cluster: Objects) -> object:

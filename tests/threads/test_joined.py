@@ -14,13 +14,13 @@ from locallb.threads.joined import Joined, _Ticket
 
 def test_every_answer_comes_from_a_call_begun_after_the_question() -> None:
     """Many threads, many rounds: nobody gets another one's answer, or one of a call that was under way."""
-    calls, asked = count(1), count(1)
+    calls, requested = count(1), count(1)
 
     def serve(questions: Sequence[tuple[int, int]]) -> list[tuple[tuple[int, int], int]]:
         call = next(calls)
         return [(question, call) for question in questions]
 
-    joined, seen = Joined(serve), []
+    joined, observed = Joined(serve), []
     started = Barrier(16)
 
     def ask(number: int) -> None:
@@ -30,11 +30,11 @@ def test_every_answer_comes_from_a_call_begun_after_the_question() -> None:
             answer, call = joined.ask((number, turn))
             assert answer == (number, turn)
             assert call > begun
-            seen.append(next(asked))
+            observed.append(next(requested))
 
     with ThreadPoolExecutor(16) as threads:
         list(threads.map(ask, range(16)))
-    assert len(seen) == 16 * 50
+    assert len(observed) == 16 * 50
 
 
 def test_callers_during_a_call_share_the_next_one() -> None:

@@ -128,11 +128,11 @@ class Node:
         """Start kube-proxy, configured as kind does it."""
         config = self.plane.root / f"{self.name}.kube-proxy.yaml"
         config.write_text(yaml.safe_dump(self._proxy_config()))
-        words = self.space.enter(str(kubernetes("kube-proxy")), f"--config={config}", "-v=1")
+        terms = self.space.enter(str(kubernetes("kube-proxy")), f"--config={config}", "-v=1")
         with (self.plane.root / f"{self.name}.kube-proxy.log").open("ab") as log:
             environment = {**os.environ, "PATH": f"{os.environ['PATH']}:/usr/sbin:/sbin"}
             self.proxy = subprocess.Popen(
-                words, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
+                terms, stdout=log, stderr=log, stdin=subprocess.DEVNULL, env=environment, start_new_session=True
             )
 
     def _proxy_config(self) -> Document:

@@ -20,15 +20,15 @@ _NETWORK = 0x40000000  # CLONE_NEWNET
 def inside(space: Namespace) -> Iterator[None]:
     """Let the calling thread see the network of `space` until the block ends."""
     back = os.open("/proc/thread-self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
-    there = os.open(f"/proc/{space.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
+    present = os.open(f"/proc/{space.pid}/ns/net", os.O_RDONLY | os.O_CLOEXEC)
     try:
-        _enter(there)
+        _enter(present)
         try:
             yield
         finally:
             _enter(back)
     finally:
-        os.close(there)
+        os.close(present)
         os.close(back)
 
 

@@ -103,16 +103,16 @@ def answers(address: str, number: int = 80, protocol: str = "TCP", times: int = 
 
 def follows(what: Callable[[], object], expected: object) -> None:
     """Wait until what is seen is what is expected: kube-proxy takes a moment to follow its cluster."""
-    seen: list[object] = []
+    observed: list[object] = []
 
     def is_expected() -> bool:
-        seen[:] = [what()]
-        return seen == [expected]
+        observed[:] = [what()]
+        return observed == [expected]
 
     try:
         eventually(is_expected, f"what is seen becomes {expected}")
     except AssertionError as error:
-        raise AssertionError(f"{error}, it is {seen[0]}") from None
+        raise AssertionError(f"{error}, it is {observed[0]}") from None
 
 
 def sees_endpoints(world: World, name: str, number: int, condition: str = "ready") -> None:

@@ -204,8 +204,8 @@ def test_services_share_nothing(world: World, play: Stage) -> None:
 
 def holding_external_ips(world: World, *free: str) -> None:
     """Give a ClusterIP Service all of the pool as externalIPs, but `free`."""
-    taken = [address for number in range(224, 256) if (address := f"172.18.255.{number}") not in free]
-    theirs = {"selector": {"app": "web"}, "type": "ClusterIP", "externalIPs": taken}
+    claimed = [address for number in range(224, 256) if (address := f"172.18.255.{number}") not in free]
+    theirs = {"selector": {"app": "web"}, "type": "ClusterIP", "externalIPs": claimed}
     world.service({"metadata": {"name": "theirs", "namespace": "n"}, "spec": {**theirs, "ports": [{"port": 9000}]}})
 
 

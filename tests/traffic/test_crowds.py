@@ -30,7 +30,7 @@ def test_a_hundred_services_come_and_go_at_once(world: World, play: Stage) -> No
     assert len({address for (address,) in at.values()}) == len(HUNDRED)
     last = at[HUNDRED[-1]][0]
     follows(lambda: answer(last), "a")
-    follows(lambda: {name: said for name, (address,) in at.items() if (said := answer(address)) != "a"}, {})
+    follows(lambda: {name: stated for name, (address,) in at.items() if (stated := answer(address)) != "a"}, {})
     assert len(envoys(play.root)) == len(HUNDRED)
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(world.delete, HUNDRED))

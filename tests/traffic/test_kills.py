@@ -24,9 +24,9 @@ NAMES = ("one", "two", "three", "four")
 
 def killed(play: Stage, command: str, after: float) -> None:
     """Start a command of ours, and kill it after so many seconds unless it ended by itself."""
-    words = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), command]
+    terms = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), command]
     process = subprocess.Popen(
-        [*words, "--yes"] if command == "up" else words,
+        [*terms, "--yes"] if command == "up" else terms,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -56,8 +56,8 @@ def test_killed_again_and_again_it_serves_and_converges(world: World, play: Stag
         if name in wanted:
             ports = world.ports(name)
             number = 1000 + chance.randrange(9000)
-            kept = [port for port in ports if port["port"] == 80]
-            world.change(name, {"spec": {"ports": [*kept, served(number)]}})
+            retained = [port for port in ports if port["port"] == 80]
+            world.change(name, {"spec": {"ports": [*retained, served(number)]}})
 
     def delete(name: str) -> None:
         if name in wanted:

@@ -29,7 +29,7 @@ def second(machine: World) -> Iterator[World]:
 
 
 @pytest.fixture
-def there(world: World, second: World) -> Iterator[World]:
+def present(world: World, second: World) -> Iterator[World]:
     """Return the second cluster, emptied at the end."""
     del world
     yield second
@@ -37,47 +37,47 @@ def there(world: World, second: World) -> Iterator[World]:
 
 
 @pytest.fixture
-def both(world: World, there: World) -> tuple[World, World]:
+def both(world: World, present: World) -> tuple[World, World]:
     """Make the same Service with the same NodePort in both clusters, with a pod in each."""
     made = make(world)
     number = made["spec"]["ports"][0]["nodePort"]
-    make(there, "web", {**made["spec"]["ports"][0], "nodePort": number})
+    make(present, "web", {**made["spec"]["ports"][0], "nodePort": number})
     world.pod("a", world.nodes["kind-worker"])
-    there.pod("b", there.nodes["other-control-plane"])
-    return world, there
+    present.pod("b", present.nodes["other-control-plane"])
+    return world, present
 
 
 def test_two_clusters_in_one_stack(play: Stage, both: tuple[World, World]) -> None:
     """Each Service has its own address and its own pods; a cluster that leaves the stack takes only its own along."""
-    here, there = both
-    play.configure(**configured(here, there))
-    eventually(lambda: there.count_endpoints("web") == {1}, "the second cluster's Service has an endpoint")
+    here, present = both
+    play.configure(**configured(here, present))
+    eventually(lambda: present.count_endpoints("web") == {1}, "the second cluster's Service has an endpoint")
     one = up_and_serving(here, play)
-    two = up_and_serving(there, play)
+    two = up_and_serving(present, play)
     assert one != two
     assert (answer(one), answer(two)) == ("a", "b")
     play.configure(**configured(here))
-    with Load(lambda: answer(one), 50) as asked:
+    with Load(lambda: answer(one), 50) as requested:
         play.up()
-    assert asked.failures("a") == []
-    assert (ingress(there), finalizers(there)) == ([], [])
+    assert requested.failures("a") == []
+    assert (ingress(present), finalizers(present)) == ([], [])
     assert refused(two, 80)
 
 
 def test_two_stacks_on_one_host(play: Stage, both: tuple[World, World]) -> None:
     """Of the same project, with the same pool: no address is shared, and one's destroy doesn't disturb the other."""
-    here, there = both
-    play.configure("other", **configured(there))
+    here, present = both
+    play.configure("other", **configured(present))
     one = up_and_serving(here, play)
-    eventually(lambda: there.count_endpoints("web") == {1}, "the second cluster's Service has an endpoint")
+    eventually(lambda: present.count_endpoints("web") == {1}, "the second cluster's Service has an endpoint")
     assert play.run("--stack", "other", "up", "--yes").code == 0
-    (two,) = addresses(there)
+    (two,) = addresses(present)
     assert one != two
     eventually(lambda: answer(two) == "b", "the second stack serves")
-    with Load(lambda: answer(two), 50) as asked:
+    with Load(lambda: answer(two), 50) as requested:
         assert play.run("destroy", "--yes").code == 0
-    assert asked.failures("b") == []
+    assert requested.failures("b") == []
     assert refused(one, 80)
     assert (ingress(here), finalizers(here)) == ([], [])
-    assert addresses(there) == [two]
+    assert addresses(present) == [two]
     assert len(envoys(play.root)) == 1

@@ -64,10 +64,10 @@ def test_under_policy_local_only_nodes_with_endpoints_are_reached(
     sees_endpoints(world, "web", 2)
     at = up_and_serving(world, play)
     follows(lambda: answers(at), {"a", "b"})  # kube-proxy may know of the second pod a second later
-    with load(at) as asked:
-        asked.await_more(RATE // 2)
-        eventually(lambda: {outcome.answer for outcome in asked.outcomes} == {"a", "b"}, "both serve")
-    assert asked.failures("ab") == []
+    with load(at) as requested:
+        requested.await_more(RATE // 2)
+        eventually(lambda: {outcome.answer for outcome in requested.outcomes} == {"a", "b"}, "both serve")
+    assert requested.failures("ab") == []
     assert {peer for pod in pods for peer in pod.peers} == {GATEWAY}
     assert uses(play, worker)
     assert not uses(play, worker2)
@@ -95,18 +95,20 @@ def test_a_pod_that_moves_gracefully_costs_no_request(
         if runs == "watch":
             eventually(lambda: addresses(world) != [], "it has an address")
         at = up_and_serving(world, play, runs=runs != "watch")
-        with load(at) as asked:
-            asked.await_more(RATE // 5)
+        with load(at) as requested:
+            requested.await_more(RATE // 5)
             world.pod("b", worker2)
             sees_endpoints(world, "web", 2)
             world.terminate(old)
             sees_endpoints(world, "web", 1)
             if runs == "up":
                 play.up()
-            eventually(lambda: {outcome.answer for outcome in asked.outcomes[-RATE // 2 :]} == {"b"}, "all reaches b")
+            eventually(
+                lambda: {outcome.answer for outcome in requested.outcomes[-RATE // 2 :]} == {"b"}, "all reaches b"
+            )
             world.remove(old)
-            asked.await_more(RATE // 5)
-    assert asked.failures("ab") == []
+            requested.await_more(RATE // 5)
+    assert requested.failures("ab") == []
     assert addresses(world) == [at]
 
 
@@ -129,17 +131,19 @@ def test_a_hanging_kube_proxy_takes_its_node_out(world: World, play: Stage, work
     sees_endpoints(world, "web", 2)
     at = up_and_serving(world, play)
     assert worker.proxy is not None
-    with load(at) as asked:
-        eventually(lambda: {outcome.answer for outcome in asked.outcomes} == {"a", "b"}, "both serve")
+    with load(at) as requested:
+        eventually(lambda: {outcome.answer for outcome in requested.outcomes} == {"a", "b"}, "both serve")
         os.kill(worker.proxy.pid, signal.SIGSTOP)
         try:
-            eventually(lambda: {outcome.answer for outcome in asked.outcomes[-RATE // 2 :]} == {"b"}, "b alone serves")
+            eventually(
+                lambda: {outcome.answer for outcome in requested.outcomes[-RATE // 2 :]} == {"b"}, "b alone serves"
+            )
         finally:
             os.kill(worker.proxy.pid, signal.SIGCONT)
         eventually(
-            lambda: {outcome.answer for outcome in asked.outcomes[-RATE // 2 :]} == {"a", "b"}, "both serve again"
+            lambda: {outcome.answer for outcome in requested.outcomes[-RATE // 2 :]} == {"a", "b"}, "both serve again"
         )
-    assert asked.failures("ab") == []
+    assert requested.failures("ab") == []
 
 
 def test_a_node_without_kube_proxy_is_passed_over_under_policy_cluster(
@@ -152,11 +156,11 @@ def test_a_node_without_kube_proxy_is_passed_over_under_policy_cluster(
     assert worker2.proxy is not None
     os.kill(worker2.proxy.pid, signal.SIGSTOP)
     try:
-        with load(at) as asked:
+        with load(at) as requested:
             eventually(lambda: not uses(play, worker2), "the Node gets no traffic")
     finally:
         os.kill(worker2.proxy.pid, signal.SIGCONT)
-    assert asked.failures("a") == []
+    assert requested.failures("a") == []
     eventually(lambda: uses(play, worker2), "the Node gets traffic again")
 
 
@@ -180,7 +184,7 @@ def test_an_excluded_node_gets_no_traffic_and_no_request_fails(
     make(world)
     world.pod("a", worker2)
     at = up_and_serving(world, play)
-    with load(at) as asked:
+    with load(at) as requested:
         EXCLUSIONS[how](world, worker2)
         play.up()
         eventually(lambda: not uses(play, worker2), "it is left out")
@@ -189,7 +193,7 @@ def test_an_excluded_node_gets_no_traffic_and_no_request_fails(
         world.taint(worker2)
         play.up()
         eventually(lambda: uses(play, worker2), "it is back")
-    assert asked.failures("a") == []
+    assert requested.failures("a") == []
     assert addresses(world) == [at]
 
 
@@ -212,7 +216,7 @@ def test_a_deleted_node_is_left_out_and_a_new_one_used(world: World, play: Stage
     make(world)
     world.pod("a", worker)
     at = up_and_serving(world, play)
-    with load(at) as asked:
+    with load(at) as requested:
         world.client.delete(NODE, worker2.name)
         try:
             play.up()
@@ -224,7 +228,7 @@ def test_a_deleted_node_is_left_out_and_a_new_one_used(world: World, play: Stage
         eventually(worker2.answers, "kube-proxy is back")
         play.up()
         eventually(lambda: uses(play, worker2), "it is back")
-    assert asked.failures("a") == []
+    assert requested.failures("a") == []
     assert addresses(world) == [at]
 
 

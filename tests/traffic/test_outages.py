@@ -64,7 +64,7 @@ def test_an_outage_of_the_control_plane_is_survived(what: str, repaired: World, 
             eventually(lambda n=name: has_address(world, n), f"{name} has an address")  # type: ignore[misc]
         at, leaving, broken = (addresses(world, name)[0] for name in ("web", "gone", "killed"))
         follows(lambda: answer(at), "a")
-        with Load(lambda: answer(at), 20) as asked:
+        with Load(lambda: answer(at), 20) as requested:
             stop, start = {
                 "kube-apiserver": (plane.stop_api, plane.start_api),
                 "etcd": (plane.stop_etcd, plane.start_etcd),
@@ -80,7 +80,7 @@ def test_an_outage_of_the_control_plane_is_survived(what: str, repaired: World, 
             eventually(lambda: world.read("gone") is None, "what was deleted is gone")
             eventually(lambda: has_address(world, "late"), "what was made has an address")
             follows(lambda: answer(addresses(world, "late")[0]), "a")
-        assert asked.failures("a") == []
+        assert requested.failures("a") == []
         assert refused(leaving, 80)
         assert (addresses(world), addresses(world, "killed")) == ([at], [broken])
 

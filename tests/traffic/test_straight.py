@@ -45,11 +45,11 @@ def via(play: Stage) -> list[str]:
     return [port["via"] for port in row["ports"]]
 
 
-def others_than_the_machine(pods: list[Pod], asked: Load) -> set[str]:
+def others_than_the_machine(pods: list[Pod], requested: Load) -> set[str]:
     """Return who else connects to pods by IPv4 for some requests: a Node, which hands on what comes to NodePorts."""
     for backend in (backend for pod in pods for backend in pod.backends):
         backend.peers.clear()
-    asked.await_more(RATE // 2)
+    requested.await_more(RATE // 2)
     return {peer for pod in pods for peer in pod.peers if "." in peer} - {GATEWAY}
 
 
@@ -65,22 +65,22 @@ def test_routes_that_come_and_go_lead_over_and_back_without_a_failed_request(wor
     pods = [world.pod("a", one), world.pod("b", other)]
     sees_endpoints(world, "web", 2)
     at = up_and_serving(world, play)
-    with Load(lambda: answer(at), RATE) as asked:
+    with Load(lambda: answer(at), RATE) as requested:
         assert via(play) == ["nodePorts", "nodePorts"]
         with routes_to(one, world=world):
             play.up()
             assert via(play) == ["nodePorts", "nodePorts"]
-            assert others_than_the_machine(pods, asked)
+            assert others_than_the_machine(pods, requested)
             with routes_to(other, world=world):
                 play.up()
                 assert via(play) == ["pods", "pods"]
-                eventually(lambda: not others_than_the_machine(pods, asked), "pods see the machine")
+                eventually(lambda: not others_than_the_machine(pods, requested), "pods see the machine")
                 assert {answer(address, 80, "UDP") for address in addresses(world) for _ in range(9)} == {"a", "b"}
             play.up()
             assert via(play) == ["nodePorts", "nodePorts"]
         play.up()
         time.sleep(0.3)
-    assert asked.failures("ab") == []
+    assert requested.failures("ab") == []
     assert addresses(world)[0] == at
 
 
@@ -93,13 +93,13 @@ def test_watch_goes_over_when_routes_come_and_go(world: World, play: Stage) -> N
     with watching(play):
         eventually(lambda: addresses(world) != [], "it has an address")
         at = up_and_serving(world, play, runs=False)
-        with Load(lambda: answer(at), RATE) as asked:
+        with Load(lambda: answer(at), RATE) as requested:
             for _ in range(2):
-                assert others_than_the_machine(pods, asked)
+                assert others_than_the_machine(pods, requested)
                 with routes_to(one, other, world=world):
-                    eventually(lambda: not others_than_the_machine(pods, asked), "pods see the machine")
-                eventually(lambda: bool(others_than_the_machine(pods, asked)), "pods see Nodes again")
-    assert asked.failures("ab") == []
+                    eventually(lambda: not others_than_the_machine(pods, requested), "pods see the machine")
+                eventually(lambda: bool(others_than_the_machine(pods, requested)), "pods see Nodes again")
+    assert requested.failures("ab") == []
 
 
 def test_a_network_that_lets_this_machine_in_nowhere_costs_no_request(world: World, play: Stage) -> None:
@@ -112,7 +112,7 @@ def test_a_network_that_lets_this_machine_in_nowhere_costs_no_request(world: Wor
         at = up_and_serving(world, play)
         rule = f"FORWARD -s {GATEWAY} -d {PODS[0]} -m conntrack --ctstate NEW --ctorigdst {PODS[0]} -j DROP"
         local = f"INPUT -s {GATEWAY} -d {PODS[0]} -m conntrack --ctstate NEW --ctorigdst {PODS[0]} -j DROP"
-        with Load(lambda: answer(at), RATE) as asked:
+        with Load(lambda: answer(at), RATE) as requested:
             for node in (one, other):
                 node.space.shell(f"iptables -I {rule}; iptables -I {local}")
             try:
@@ -122,7 +122,7 @@ def test_a_network_that_lets_this_machine_in_nowhere_costs_no_request(world: Wor
                 for node in (one, other):
                     node.space.shell(f"iptables -D {rule}; iptables -D {local}")
         assert via(play) == ["pods"]
-    assert asked.failures("abcdef") == []
+    assert requested.failures("abcdef") == []
 
 
 def test_a_pod_that_ends_at_once_costs_no_request(world: World, play: Stage) -> None:
@@ -134,7 +134,7 @@ def test_a_pod_that_ends_at_once_costs_no_request(world: World, play: Stage) -> 
     with routes_to(one, other, world=world), watching(play):
         eventually(lambda: addresses(world) != [], "it has an address")
         at = up_and_serving(world, play, runs=False)
-        with Load(lambda: answer(at), RATE) as asked:
+        with Load(lambda: answer(at), RATE) as requested:
             for name, node in (("b", other), ("c", one), ("d", other)):
                 new = world.pod(name, node)
                 eventually(lambda name=name: answer(at) == name, f"{name} serves as well")  # type: ignore[misc]
@@ -143,8 +143,8 @@ def test_a_pod_that_ends_at_once_costs_no_request(world: World, play: Stage) -> 
                 world.remove(old)
                 ends.append((began, time.perf_counter()))
                 old = new
-                asked.await_more(RATE // 5)
-    assert [outcome for outcome in asked.failures("abcd") if not any(cut(outcome, *end) for end in ends)] == []
+                requested.await_more(RATE // 5)
+    assert [outcome for outcome in requested.failures("abcd") if not any(cut(outcome, *end) for end in ends)] == []
 
 
 def cut(request: Outcome, began: float, ended: float) -> bool:

@@ -21,7 +21,7 @@ def certutil() -> str:
     return program
 
 
-def nss(place: Path, *words: str) -> str:
+def nss(place: Path, *terms: str) -> str:
     """Do something to a browser's store as a person would."""
-    command = [certutil(), "-d", f"sql:{place}", *words]
+    command = [certutil(), "-d", f"sql:{place}", *terms]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout

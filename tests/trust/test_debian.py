@@ -19,9 +19,9 @@ def test_programs_of_the_system_believe_it_until_it_is_taken_back() -> None:
     with project(PREPARE) as made:
         verify = f"openssl verify -CAfile /etc/ssl/certs/ca-certificates.crt {made.root}/ca/local-lb/ca/ca.crt"
 
-        def ca(*words: str) -> int:
+        def ca(*terms: str) -> int:
             path = "/usr/bin:/bin:/usr/sbin:/sbin"
-            return made.locallb("ca", *words, XDG_DATA_HOME=str(made.root / "ca"), PATH=path).code
+            return made.locallb("ca", *terms, XDG_DATA_HOME=str(made.root / "ca"), PATH=path).code
 
         made.space.shell("update-ca-certificates")
         before = made.space.shell(GATHERED)

@@ -14,7 +14,7 @@ from locallb.model.identities import Fingerprint
 from locallb.trust.plan import Believed, Kind, StoreEntry, TrustStep, TrustStore, entry_name, plan_trust, plan_untrust
 
 FINGERPRINTS = tuple(digit * 64 for digit in "0123")
-KNOWN = Believed(Fingerprint(FINGERPRINTS[0]), "/home/me/ca.crt")
+SUPPORTED = Believed(Fingerprint(FINGERPRINTS[0]), "/home/me/ca.crt")
 ME, OTHER = 1000, 1001
 
 
@@ -31,16 +31,16 @@ entries = st.lists(
 stores = st.lists(st.builds(TrustStore, st.just(Kind.NSS), st.just("/s"), st.just("x"), entries.map(tuple)), max_size=3)
 
 
-def applied(there: Sequence[TrustStore], steps: Sequence[TrustStep]) -> list[TrustStore]:
+def applied(present: Sequence[TrustStore], steps: Sequence[TrustStep]) -> list[TrustStore]:
     """Do what the steps say to a model of stores, in their order."""
-    after = list(there)
+    after = list(present)
     for step in (step for step in steps if not step.done):
-        number = next(number for number, store in enumerate(there) if store is step.store)
+        number = next(number for number, store in enumerate(present) if store is step.store)
         own = entry(step.name, step.fingerprint)
-        kept = tuple(
+        retained = tuple(
             one for one in after[number].entries if (one.name, one.fingerprints) != (own.name, own.fingerprints)
         )
-        after[number] = replace(after[number], entries=(*kept, own) if step.adds else kept)
+        after[number] = replace(after[number], entries=(*retained, own) if step.adds else retained)
     return after
 
 
@@ -50,30 +50,32 @@ def of_others(store: TrustStore) -> set[StoreEntry]:
 
 
 @given(stores)
-def test_trust_replaces_only_this_users_earlier_authority(there: list[TrustStore]) -> None:
+def test_trust_replaces_only_this_users_earlier_authority(present: list[TrustStore]) -> None:
     """Earlier ones of this user go; a second time there is nothing to do; and untrust leaves what others put there."""
-    after = applied(there, plan_trust(KNOWN, there, ME).steps)
-    for before, now in zip(there, after, strict=True):
-        assert any(one.believed and KNOWN.fingerprint in one.fingerprints for one in now.entries)
+    after = applied(present, plan_trust(SUPPORTED, present, ME).steps)
+    for before, now in zip(present, after, strict=True):
+        assert any(one.believed and SUPPORTED.fingerprint in one.fingerprints for one in now.entries)
         assert of_others(now) == of_others(before)
-        assert {each for one in set(now.entries) - of_others(now) for each in one.fingerprints} <= {KNOWN.fingerprint}
-    assert all(step.done for step in plan_trust(KNOWN, after, ME).steps)
-    gone = applied(after, plan_untrust(KNOWN, after, ME).steps)
-    assert [set(store.entries) for store in gone] == [of_others(store) for store in there]
-    assert plan_untrust(None, gone, ME).steps == ()
+        assert {each for one in set(now.entries) - of_others(now) for each in one.fingerprints} <= {
+            SUPPORTED.fingerprint
+        }
+    assert all(step.done for step in plan_trust(SUPPORTED, after, ME).steps)
+    removed = applied(after, plan_untrust(SUPPORTED, after, ME).steps)
+    assert [set(store.entries) for store in removed] == [of_others(store) for store in present]
+    assert plan_untrust(None, removed, ME).steps == ()
 
 
 def test_authority_installed_by_others_stays_and_is_reported() -> None:
     """It stays trusted, so undoing has to say so."""
-    by_hand = TrustStore(Kind.NSS, "/s", "x", (entry("local-lb", KNOWN.fingerprint),))
-    assert [step.done for step in plan_trust(KNOWN, [by_hand], ME).steps] == [True]
-    assert plan_untrust(KNOWN, [by_hand], ME).notes == (
+    by_hand = TrustStore(Kind.NSS, "/s", "x", (entry("local-lb", SUPPORTED.fingerprint),))
+    assert [step.done for step in plan_trust(SUPPORTED, [by_hand], ME).steps] == [True]
+    assert plan_untrust(SUPPORTED, [by_hand], ME).notes == (
         "/s has your authority as local-lb, which `ca trust` didn't put there: it stays",
     )
 
 
 SYSTEM = TrustStore(Kind.SYSTEM, "/c", "x", gather=("gather",), rebuild=("gather", "--fresh"))
-NAME = entry_name(ME, KNOWN.fingerprint)
+NAME = entry_name(ME, SUPPORTED.fingerprint)
 
 
 @pytest.mark.parametrize(
@@ -97,7 +99,7 @@ NAME = entry_name(ME, KNOWN.fingerprint)
 )
 def test_commands_are_as_a_shell_takes_them(store: TrustStore, lines: list[str], *, adds: bool) -> None:
     """Whatever a home is called."""
-    step = TrustStep(store, adds, NAME, KNOWN.fingerprint, "/h/a b")
+    step = TrustStep(store, adds, NAME, SUPPORTED.fingerprint, "/h/a b")
     assert list(step.lines) == lines
     assert tuple(tuple(shlex.split(line)) for line in lines) == step.commands
 
@@ -105,4 +107,4 @@ def test_commands_are_as_a_shell_takes_them(store: TrustStore, lines: list[str],
 def test_store_that_cannot_be_changed_is_reported_once() -> None:
     """With the remedy."""
     store = TrustStore(Kind.NSS, "/s", "x", lacks="it takes certutil")
-    assert plan_trust(KNOWN, [store, store], ME).notes == ("/s: it takes certutil",)
+    assert plan_trust(SUPPORTED, [store, store], ME).notes == ("/s: it takes certutil",)

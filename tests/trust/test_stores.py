@@ -33,9 +33,9 @@ class User:
         (self.tools / "gather").write_text(f'#!/bin/sh\necho "$@" >>"${{0%/*}}/gathered"\n{script}\n')
         (self.tools / "gather").chmod(0o755)
 
-    def ca(self, *words: str) -> Done:
+    def ca(self, *terms: str) -> Done:
         """Run a command of the authority."""
-        return self._play.run("ca", *words)
+        return self._play.run("ca", *terms)
 
     def believed(self) -> list[set[str]]:
         """Return the names in each store."""
@@ -103,7 +103,7 @@ def test_trust_is_printed_applied_and_undone_in_all_stores(user: User, monkeypat
 
 def test_stores_that_need_root_are_reported_and_others_changed(user: User, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the lines that sudo takes; the exit code says that something is left."""
-    known = user.ca("create", "--json").json
+    existing = user.ca("create", "--json").json
     real = stores._system
     why = stores._BY_ROOT
     monkeypatch.setattr(stores, "_system", lambda: [replace(one, by_root=True, lacks=why) for one in real()])
@@ -112,7 +112,7 @@ def test_stores_that_need_root_are_reported_and_others_changed(user: User, monke
     assert "  sudo install -m 644 " in done.out
     assert "it is root's to change: run the lines above with sudo" in done.err
     assert [len(names) for names in user.believed()] == [1, 1, 0]
-    assert known["fingerprint"][:16] in str(user.believed())
+    assert existing["fingerprint"][:16] in str(user.believed())
 
 
 def test_a_store_with_a_password_stays_as_it_is(user: User, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

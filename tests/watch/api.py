@@ -30,7 +30,7 @@ from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.servers import QuietServer, in_thread
 
 NAME = ClusterName("demo")
-PATIENCE = 120.0
+TIMEOUT = 120.0
 KINDS = {"services": "Service", "nodes": "Node", "endpointslices": "EndpointSlice", "namespaces": "Namespace"}
 KINDS |= {kind.plural: kind.name for kind in ROUTED_KINDS.values()}
 KINDS |= {plural: kind for kind, plural in PLURALS.items()}
@@ -42,7 +42,7 @@ ROOT = f"/apis/{GROUP}"
 
 def becomes(fact: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
     """Wait until something is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not fact():
         assert time.monotonic() < deadline, f"it never became true: {what()}"
         time.sleep(0.005)
@@ -117,13 +117,13 @@ class Api:
     """How often that was asked."""
     refused: set[str] = field(default_factory=set)
     """Plurals that may not be read."""
-    asked: list[tuple[float, str]] = field(default_factory=list)
+    requested: list[tuple[float, str]] = field(default_factory=list)
     """When, and `list`, `watch`, `object`, `secret` or `discovery`."""
     patched: list[tuple[str, str, dict[str, Any]]] = field(default_factory=list)
     """Plural, name and patch of each status that was written."""
     unkept: set[str] = field(default_factory=set)
     """Fields of a status' addresses that this API is too old for."""
-    told: list[dict[str, Any]] = field(default_factory=list)
+    reported: list[dict[str, Any]] = field(default_factory=list)
     """Events."""
     paths: list[str] = field(default_factory=list)
     """What was asked for, without parameters."""
@@ -133,13 +133,13 @@ class Api:
 
     def count(self, what: str) -> int:
         """Count requests."""
-        return sum(kind == what for _, kind in tuple(self.asked))
+        return sum(kind == what for _, kind in tuple(self.requested))
 
     def discovered(self, path: str) -> tuple[int, bytes]:
         """Say which kinds of Gateway API there are, all in v1, or which of a CNI."""
         if path in RANGES:
-            there = json.dumps({"kind": "APIResourceList", "resources": [{"name": RANGES[path]}]}).encode()
-            return self.discoveries.get(path, (200, there) if RANGES[path] in self.others else (404, b"{}"))
+            present = json.dumps({"kind": "APIResourceList", "resources": [{"name": RANGES[path]}]}).encode()
+            return self.discoveries.get(path, (200, present) if RANGES[path] in self.others else (404, b"{}"))
         kinds = [plural for plural in self.others if plural not in {"namespaces", *INGRESSES, *RANGES.values()}]
         if not kinds or path not in {ROOT, f"{ROOT}/v1"}:
             return 404, b"{}"
@@ -147,13 +147,13 @@ class Api:
         resources = {"kind": "APIResourceList", "resources": [{"name": plural} for plural in kinds]}
         return 200, json.dumps(group if path == ROOT else resources).encode()
 
-    def kept(self, plural: str) -> list[dict[str, Any]]:
+    def retained(self, plural: str) -> list[dict[str, Any]]:
         """Return all that there is of a kind."""
         return {"nodes": self.nodes, "services": self.services, **self.others}.get(plural, [])
 
     def named(self, plural: str, name: str) -> dict[str, Any] | None:
         """Return the object of a name."""
-        return next((one for one in self.kept(plural) if one["metadata"]["name"] == name), None)
+        return next((one for one in self.retained(plural) if one["metadata"]["name"] == name), None)
 
     def end_watches(self) -> None:
         """End those that are open, as a server does after a while."""
@@ -167,18 +167,18 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         """Take an event, or say whether Ingresses may be read: where the test has any."""
-        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        requested = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path.partition("?")[0].endswith("/events"):
-            self.api.told.append(asked)
-            self._whole(201, json.dumps(asked).encode())
+            self.api.reported.append(requested)
+            self._whole(201, json.dumps(requested).encode())
             return
         self.api.reviewed += 1
         if self.api.reviews:
             self._whole(*self.api.reviews)
             return
-        plural = asked["spec"]["resourceAttributes"]["resource"]
+        plural = requested["spec"]["resourceAttributes"]["resource"]
         allowed = plural in self.api.others and plural not in self.api.refused
-        self._whole(201, json.dumps({**asked, "status": {"allowed": allowed}}).encode())
+        self._whole(201, json.dumps({**requested, "status": {"allowed": allowed}}).encode())
 
     def do_PATCH(self) -> None:
         """Take over a status, without asking whether it fits."""
@@ -203,7 +203,7 @@ class _Handler(BaseHTTPRequestHandler):
         of, plural = path.split("/")[-2:]
         elsewhere = "discovery" if path.startswith((ROOT, *RANGES)) else "secret"
         other = "" if plural in KINDS else "object" if of in KINDS else elsewhere
-        api.asked.append((time.monotonic(), other or ("watch" if watched else "list")))
+        api.requested.append((time.monotonic(), other or ("watch" if watched else "list")))
         api.paths.append(path)
         if api.silent:
             self._wait(renewed)
@@ -222,13 +222,13 @@ class _Handler(BaseHTTPRequestHandler):
             whole = 200 if secret else 404, json.dumps(secret or {"kind": "Status", "code": 404}).encode()
             self._whole(*api.odd.get(named, whole))
         elif not watched:
-            self._whole(*(api.listed or (200, healthy(KINDS[plural], api.kept(plural)))))
+            self._whole(*(api.listed or (200, healthy(KINDS[plural], api.retained(plural)))))
         elif api.watched:
             self._whole(*api.watched)
         else:
             self._head(200, "Transfer-Encoding", "chunked")
             for node in api.nodes if "/nodes" in self.path else []:
-                self._say("ADDED", node)
+                self._log("ADDED", node)
             self._wait(renewed)
 
     def _watch_name(self, kind: str, renewed: threading.Event) -> None:
@@ -250,7 +250,7 @@ class _Handler(BaseHTTPRequestHandler):
             if now is not before:
                 event = "DELETED" if now is None else "MODIFIED" if before else "ADDED"
                 metadata = {"name": name, "resourceVersion": str(version)}
-                self._say(event, {"kind": "PartialObjectMetadata", "metadata": metadata})
+                self._log(event, {"kind": "PartialObjectMetadata", "metadata": metadata})
             before = now
         self.close_connection = True
 
@@ -271,20 +271,20 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _wait(self, renewed: threading.Event) -> None:
         """Say what happens to objects, until the client goes or the test wants another watch."""
-        said = 0
+        stated = 0
         while not (self.api.over.is_set() or renewed.is_set()):
             if select.select([self.connection], [], [], 0.01)[0]:
                 break
             plural = self.path.partition("?")[0].rpartition("/")[2]
             events = self.api.events if plural == "services" else self.api.other_events.get(plural, [])
-            for kind, item in events[said:]:
-                self._say(kind, item)
-                said += 1
+            for kind, item in events[stated:]:
+                self._log(kind, item)
+                stated += 1
         if renewed.is_set():
             self.wfile.write(b"0\r\n\r\n")
         self.close_connection = True
 
-    def _say(self, kind: str, item: Mapping[str, Any]) -> None:
+    def _log(self, kind: str, item: Mapping[str, Any]) -> None:
         line = json.dumps({"type": kind, "object": item}).encode() + b"\n"
         self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
 
@@ -317,5 +317,5 @@ def kubeconfig(path: Path, port: int, credential: str = "t", address: str = "127
 
 def free_port() -> int:
     """Find a port where nobody listens."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as claimed:
+        return int(claimed.getsockname()[1])

@@ -54,7 +54,7 @@ class Trap:
 
     monkeypatch: pytest.MonkeyPatch
     sprung: int = 0
-    again: int = 0
+    retry: int = 0
     """How often it was called after that."""
     armed: bool = True
 
@@ -65,13 +65,13 @@ class Trap:
     def before(self, real: Callable[..., Any]) -> Callable[..., Any]:
         """Return it with the trap before it."""
 
-        def trapped(*args: Any, **words: Any) -> Any:  # noqa: ANN401 - anything
+        def trapped(*args: Any, **terms: Any) -> Any:  # noqa: ANN401 - anything
             if self.armed:
                 self.armed = False
                 self.sprung += 1
                 raise UnexpectedError("on purpose")
-            self.again += 1
-            return real(*args, **words)
+            self.retry += 1
+            return real(*args, **terms)
 
         return trapped
 
@@ -83,21 +83,21 @@ class Case:
     trap: Trap
     directory: Path
     stack: ExitStack
-    told: list[Escape] = field(default_factory=list)
+    reported: list[Escape] = field(default_factory=list)
 
 
 def a_follower(case: Case) -> None:
     """One of three; the source counts as old meanwhile."""
     _, access = case.stack.enter_context(served(case.directory))
     case.trap.set(FollowedKinds, "_replace")
-    stale, is_there = list[str](), threading.Event()
+    stale, exists = list[str](), threading.Event()
 
     def changed() -> None:
-        is_there.wait()
+        exists.wait()
         stale.append(followed.stale())
 
     followed = FollowedCluster(ClusterName("demo"), access, changed, loopback=True)
-    is_there.set()
+    exists.set()
     case.stack.callback(followed.stop)
     becomes(lambda: followed.ready() and not followed.stale())
     assert any("broke off" in sentence for sentence in stale)
@@ -106,11 +106,11 @@ def a_follower(case: Case) -> None:
 def a_folder(case: Case) -> None:
     """Count its source as old meanwhile, and look when it is watched again."""
     case.trap.set(FolderWatch, "_watch")
-    troubles: list[str] = []
-    watch = FolderWatch(case.directory, lambda: troubles.append(THREADS.trouble("demo")), "demo")
+    failures: list[str] = []
+    watch = FolderWatch(case.directory, lambda: failures.append(THREADS.failure("demo")), "demo")
     case.stack.callback(watch.stop)
-    becomes(lambda: len(troubles) > 1 and not troubles[-1])
-    assert "broke off" in troubles[0]
+    becomes(lambda: len(failures) > 1 and not failures[-1])
+    assert "broke off" in failures[0]
 
 
 def files(case: Case) -> None:
@@ -130,7 +130,7 @@ def containers(case: Case) -> None:
     presence: list[str] = []
     events = ContainerEvents("l", (), lambda _name: None, presence.append)
     case.stack.callback(events.stop)
-    becomes(lambda: presence and case.trap.again)
+    becomes(lambda: presence and case.trap.retry)
 
 
 def exits(case: Case) -> None:
@@ -159,9 +159,9 @@ def routes(case: Case) -> None:
 def _process(pid: int) -> Any:  # noqa: ANN401 - a Process
     from locallb.runtimes.process.processes import _stat  # noqa: PLC0415 - only here
 
-    seen = _stat(pid)
-    assert seen
-    return seen.process
+    observed = _stat(pid)
+    assert observed
+    return observed.process
 
 
 def election(case: Case) -> None:
@@ -203,28 +203,28 @@ def teller(case: Case) -> None:
     case.trap.set(Lines, "show")
     case.trap.armed = False
     out: Any = written
-    telling = EventReporter(relay, Lines(out, plain), dict, lambda _error: None)
-    telling.start()
+    reporting = EventReporter(relay, Lines(out, plain), dict, lambda _error: None)
+    reporting.start()
     case.trap.armed = True
     relay.listen(Converged())
-    becomes(lambda: case.told)
+    becomes(lambda: case.reported)
     relay.listen(planned(snapshot_of("web")))
     relay.listen(Stopped())
-    assert telling.join(20)
+    assert reporting.join(20)
     assert b"stopped" in written.getvalue()
 
 
 def health(case: Case) -> None:
     """Proxies are asked on."""
-    asked: list[str] = []
-    looking = Health(case.trap.before(lambda proxy: asked.append(proxy.name)), lambda: None)
-    looking.start()
-    case.stack.callback(looking.stop)
-    looking.listen(planned(snapshot_of("web")))
-    becomes(lambda: case.told)
-    looking._turn_at = 0.0
-    looking.listen(planned(snapshot_of("web", "api")))
-    becomes(lambda: asked)
+    requested: list[str] = []
+    reading = Health(case.trap.before(lambda proxy: requested.append(proxy.name)), lambda: None)
+    reading.start()
+    case.stack.callback(reading.stop)
+    reading.listen(planned(snapshot_of("web")))
+    becomes(lambda: case.reported)
+    reading._turn_at = 0.0
+    reading.listen(planned(snapshot_of("web", "api")))
+    becomes(lambda: requested)
 
 
 def hangs(case: Case) -> None:
@@ -233,15 +233,15 @@ def hangs(case: Case) -> None:
     asking = HangWatch(lambda _name: None)
     case.stack.callback(asking.stop)
     asking.follow({"web": case.directory})
-    becomes(lambda: case.trap.again)
+    becomes(lambda: case.trap.retry)
 
 
 def page(case: Case) -> None:
     """Ask for figures again while somebody looks."""
-    asked: list[object] = []
+    requested: list[object] = []
 
     def nothing_flows(plan: object) -> tuple[()]:
-        asked.append(plan)
+        requested.append(plan)
         return ()
 
     case.trap.monkeypatch.setattr(live, "traffic", case.trap.before(nothing_flows))
@@ -249,24 +249,24 @@ def page(case: Case) -> None:
     shown.open()
     case.stack.callback(shown.close)
     case.stack.callback(shown._feed.open().close)
-    becomes(lambda: asked)
+    becomes(lambda: requested)
 
 
 def signals(case: Case) -> None:
     """Leave at the end of patience."""
-    left: list[int] = []
-    case.trap.monkeypatch.setattr(signals_module, "PATIENCE", 0.01)
+    remaining: list[int] = []
+    case.trap.monkeypatch.setattr(signals_module, "TIMEOUT", 0.01)
     caught = Signals(lambda: None, lambda: None, on_terminal=False)
 
     def leave(code: int) -> None:
-        left.append(code)
+        remaining.append(code)
         assert caught._timer
         caught._timer.stop()
 
     case.trap.monkeypatch.setattr(os, "_exit", leave)
     case.trap.set(Signals, "leave")
-    caught._asked_to_stop(15, None)
-    becomes(lambda: left)
+    caught._stop_requested(15, None)
+    becomes(lambda: remaining)
     for descriptor in (caught._news, caught._bell):
         os.close(descriptor)
 
@@ -299,7 +299,7 @@ def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
     """Return what a case needs, with whoever is told of what escapes."""
     with ExitStack() as stack:
         made = Case(Trap(monkeypatch), tmp_path, stack)
-        THREADS.listen(made.told.append)
+        THREADS.listen(made.reported.append)
         stack.callback(THREADS.listen, None)
         yield made
 
@@ -318,10 +318,10 @@ def test_a_thread_that_breaks_off_is_reported_counted_and_goes_on(case: Case, ta
     before = THREADS.counts()[task]
     CASES[task](case)
     assert case.trap.sprung == 1
-    assert [escape.task for escape in case.told] == [task], [escape.sentence for escape in case.told]
-    assert "(UnexpectedError: on purpose at " in case.told[0].sentence
+    assert [escape.task for escape in case.reported] == [task], [escape.sentence for escape in case.reported]
+    assert "(UnexpectedError: on purpose at " in case.reported[0].sentence
     assert THREADS.counts()[task] == before + 1
-    becomes(lambda: not THREADS.trouble())
+    becomes(lambda: not THREADS.failure())
 
 
 def test_escaped_error_of_a_single_task_is_reported_and_counted(case: Case) -> None:
@@ -331,13 +331,13 @@ def test_escaped_error_of_a_single_task_is_reported_and_counted(case: Case) -> N
         raise UnexpectedError
 
     do_once(Task.PLUGIN, "exec plugin", work)
-    becomes(lambda: case.told)
-    assert case.told[0].task is Task.PLUGIN
+    becomes(lambda: case.reported)
+    assert case.reported[0].task is Task.PLUGIN
 
 
 def test_readiness_and_metrics_know_of_a_thread_in_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not ready until it works again; counted by what it is for."""
-    monkeypatch.setattr(supervised, "AGAIN", Pace(first=3600, longest=3600))
+    monkeypatch.setattr(supervised, "RETRY_DELAY", Pace(first=3600, longest=3600))
     metrics = Metrics(dict)
     for event in (planned(snapshot_of("web")), Converged()):
         metrics.listen(event)
@@ -347,7 +347,7 @@ def test_readiness_and_metrics_know_of_a_thread_in_trouble(monkeypatch: pytest.M
         raise UnexpectedError
 
     before = THREADS.counts()[Task.EXITS]
-    thread = SupervisedThread(Task.EXITS, "exits", work, pace=supervised.AGAIN)
+    thread = SupervisedThread(Task.EXITS, "exits", work, pace=supervised.RETRY_DELAY)
     thread.start()
     becomes(metrics.unready)
     assert "the thread exits broke off" in metrics.unready()

@@ -41,7 +41,7 @@ class Keeper:
 
 
 @contextmanager
-def kept() -> Iterator[Keeper]:
+def retained() -> Iterator[Keeper]:
     """Serve a Lease."""
     keeper = Keeper()
 
@@ -93,7 +93,7 @@ def test_a_renewed_credential_and_a_server_that_moves_cost_no_lead(
 ) -> None:
     """Both stand in the kubeconfig, which is looked at again before each step."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with kept() as keeper, kept() as elsewhere:
+    with retained() as keeper, retained() as elsewhere:
         kubeconfig(tmp_path / "kubeconfig", keeper.port)
         with candidate(tmp_path) as election:
             becomes(election.leads, lambda: election.problem)
@@ -108,7 +108,7 @@ def test_a_renewed_credential_and_a_server_that_moves_cost_no_lead(
 def test_lease_follows_the_current_context_of_the_kubeconfig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the source names no context, as after `kubectl config use-context`."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with kept() as keeper, kept() as elsewhere:
+    with retained() as keeper, retained() as elsewhere:
         path, ports = tmp_path / "kubeconfig", {"first": keeper.port, "second": elsewhere.port}
         clusters = [{"name": name, "cluster": {"server": f"http://127.0.0.1:{port}"}} for name, port in ports.items()]
         contexts = [{"name": name, "context": {"cluster": name, "user": "u"}} for name in ports]
@@ -136,7 +136,7 @@ def test_a_live_source_of_any_type_may_keep_the_lease(tmp_path: Path, monkeypatc
     (tmp_path / "way").write_text("")
     with pytest.raises(KubeError, match="source demo has no API"), taking_part(settings, Home("p", "s", str(tmp_path))):
         pass
-    with kept() as keeper:
+    with retained() as keeper:
         kubeconfig(tmp_path / "kubeconfig", keeper.port)
         (tmp_path / "way").write_text(str(tmp_path / "kubeconfig"))
         with taking_part(settings, Home("p", "s", str(tmp_path))) as election:
@@ -150,7 +150,7 @@ def test_a_kubeconfig_in_the_midst_of_being_rewritten_ends_nothing(
 ) -> None:
     """It is told, and asked again."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with kept() as keeper:
+    with retained() as keeper:
         path = tmp_path / "kubeconfig"
         kubeconfig(path, keeper.port)
         with candidate(tmp_path) as election:
@@ -167,7 +167,7 @@ def test_an_odd_lease_is_reported_and_asked_for_again(
 ) -> None:
     """As an API that doesn't answer."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    with kept() as keeper:
+    with retained() as keeper:
         kubeconfig(tmp_path / "kubeconfig", keeper.port)
         with candidate(tmp_path) as election:
             becomes(election.leads, lambda: election.problem)

@@ -19,13 +19,13 @@ from locallb.model.state_resource import GATEWAY_STATUS, PROCESS, REACHABLE
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
 from locallb.watch.converging.outcome import Outcome
-from locallb.watch.converging.work import MOST, Batch, Work
+from locallb.watch.converging.work import MAX, Batch, Work
 from locallb.watch.events import Cause, Converged, LoopEvent, Mark
+from locallb.watch.failures.failures import Failures
 from locallb.watch.loop import Loop
 from locallb.watch.marks import schedule
 from locallb.watch.marks.schedule import OF_OTHERS, UPDATES
 from locallb.watch.planner import Planner
-from locallb.watch.troubles.troubles import Troubles
 
 HOME = Home("p", "s", "/p")
 SETTINGS = Settings((), ())
@@ -38,20 +38,20 @@ class World:
 
     def __init__(self) -> None:
         self.old: dict[ClusterName, str] = {}
-        self.known = self.old
+        self.existing = self.old
         self.reading = SnapshotResult(Snapshot(HOME, access=ACCESS))
 
     def read(self, *, keep: bool) -> SnapshotResult:
         """Read: only then is it known which are old."""
         assert keep
-        self.known = self.old
+        self.existing = self.old
         return self.reading
 
     def stale(self) -> dict[ClusterName, str]:
         """Return which are old."""
-        return self.known
+        return self.existing
 
-    def again(self) -> dict[ClusterName, float]:
+    def retry(self) -> dict[ClusterName, float]:
         """No source is to be read again without an event."""
         return {}
 
@@ -62,7 +62,7 @@ class World:
     def updated(self) -> None:
         """Forget nothing."""
 
-    def surprised(self) -> None:
+    def invalidated(self) -> None:
         """Forget nothing."""
 
     def stop(self) -> None:
@@ -76,23 +76,23 @@ def world() -> World:
 
 
 @pytest.fixture
-def told() -> list[LoopEvent]:
+def reported() -> list[LoopEvent]:
     """Collect what the loop tells."""
     return []
 
 
 @pytest.fixture
-def loop(world: World, told: list[LoopEvent], tmp_path: Path) -> Loop:
+def loop(world: World, reported: list[LoopEvent], tmp_path: Path) -> Loop:
     """Make a loop whose engine has nothing."""
     engine: Any = SimpleNamespace(
         state_stamp=lambda: 1,
-        known_stamp=lambda: 1,
+        read_stamp=lambda: 1,
         readings=1,
         resources=lambda: (),
         unfinished=frozenset,
         cancel=lambda: None,
     )
-    made = Loop(HOME, engine, lambda: SETTINGS, tmp_path / "x.yaml", told.append, observe=lambda _proxies: {})
+    made = Loop(HOME, engine, lambda: SETTINGS, tmp_path / "x.yaml", reported.append, observe=lambda _proxies: {})
     workspace: Any = SimpleNamespace(
         settings=SETTINGS, cache=world, read_and_plan=lambda *_, keep: (world.read(keep=keep), Plan())
     )
@@ -112,29 +112,29 @@ def played(update: Callable[..., Outcome], **more: object) -> Any:  # noqa: ANN4
         "going_on": (),
         "is_full": lambda _now: False,
         "under_way": lambda *_: frozenset(),
-        "fell": lambda _keys: None,
+        "exited": lambda _keys: None,
         "wake": lambda: None,
     }
     return SimpleNamespace(**parts | more)
 
 
-def look(loop: Loop) -> None:
+def inspect(loop: Loop) -> None:
     """Look once."""
     loop._take(Mark(Cause.RETRY))
-    loop._look()
+    loop._inspect()
 
 
 def test_a_cluster_counts_as_silent_as_long_as_it_is_stale(loop: Loop, world: World) -> None:
     """Nothing is asked of it, and of the others as always; a loop that ends leaves nobody silent."""
     world.old = {AWAY: "source away: it doesn't answer"}
-    look(loop)
+    inspect(loop)
     assert UNREACHABLE.why(ACCESS[AWAY]) == "source away: it doesn't answer"
     assert not UNREACHABLE.why(ACCESS[DEMO])
     world.old = {}
-    look(loop)
+    inspect(loop)
     assert not UNREACHABLE.why(ACCESS[AWAY])
     world.old = {AWAY: "source away: it doesn't answer"}
-    look(loop)
+    inspect(loop)
     loop._planner.stop()
     assert not UNREACHABLE.why(ACCESS[AWAY])
 
@@ -174,10 +174,10 @@ def test_failures_of_a_silent_cluster_are_retried_once_it_answers_and_rarely_bef
 
 @pytest.mark.parametrize("ends", ["all is done", "it is stopped", "something else came"])
 def test_converged_is_reported_only_after_all_of_the_plan_is_done(
-    ends: str, loop: Loop, told: list[LoopEvent], monkeypatch: pytest.MonkeyPatch
+    ends: str, loop: Loop, reported: list[LoopEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not by a loop that was stopped in between, nor by one that looks again before it goes on."""
-    keys = tuple(ObjectKey(DEMO, "n", f"s{number}") for number in range(2 * MOST))
+    keys = tuple(ObjectKey(DEMO, "n", f"s{number}") for number in range(2 * MAX))
     result: Any = SimpleNamespace(changes={}, has_failed=lambda _type: False)
     batches = list[int]()
 
@@ -189,12 +189,12 @@ def test_converged_is_reported_only_after_all_of_the_plan_is_done(
             loop.mark(Mark(Cause.SOURCE, "demo"))
         return Outcome(result, ended=frozenset(batch.keys))
 
-    known = dict.fromkeys(keys, "digest")
-    loop._converger = played(update, wanted=lambda _plan: known, work=lambda *_: Work(new=keys))
-    monkeypatch.setattr(Troubles, "look", lambda *_: ())
-    look(loop)
-    assert batches == ([MOST, MOST] if ends == "all is done" else [MOST])
-    assert (Converged() in told) == (ends == "all is done")
+    existing = dict.fromkeys(keys, "digest")
+    loop._converger = played(update, wanted=lambda _plan: existing, work=lambda *_: Work(new=keys))
+    monkeypatch.setattr(Failures, "inspect", lambda *_: ())
+    inspect(loop)
+    assert batches == ([MAX, MAX] if ends == "all is done" else [MAX])
+    assert (Converged() in reported) == (ends == "all is done")
 
 
 def test_what_is_new_is_served_although_something_changes_all_the_time(
@@ -202,7 +202,7 @@ def test_what_is_new_is_served_although_something_changes_all_the_time(
 ) -> None:
     """Whatever changes goes first, and is another every time the loop looks."""
     busy, fresh, status = (ObjectKey(DEMO, "n", name) for name in ("busy", "fresh", "status"))
-    many = tuple(ObjectKey(DEMO, "n", f"told{number}") for number in range(MOST))
+    many = tuple(ObjectKey(DEMO, "n", f"told{number}") for number in range(MAX))
     done = list[ObjectKey]()
 
     def update(_plan: Plan, _wanted: object, batch: Batch, _is_enough: object) -> Outcome:
@@ -212,12 +212,12 @@ def test_what_is_new_is_served_although_something_changes_all_the_time(
         return Outcome(result, ended=frozenset(batch.keys))
 
     def work(*_: object) -> Work:
-        return Work(changed=(busy,), new=(fresh,), told=(status, *many)).without({fresh, status} & {*done})
+        return Work(changed=(busy,), new=(fresh,), reported=(status, *many)).without({fresh, status} & {*done})
 
     loop._converger = played(update, wanted=lambda _plan: {}, work=work)
-    monkeypatch.setattr(Troubles, "look", lambda *_: ())
-    monkeypatch.setattr(schedule, "PATIENCE", 0.0)
+    monkeypatch.setattr(Failures, "inspect", lambda *_: ())
+    monkeypatch.setattr(schedule, "TIMEOUT", 0.0)
     for _ in range(3):
-        look(loop)
+        inspect(loop)
     assert done[0] == busy
     assert {fresh, status} <= {*done}

@@ -15,14 +15,14 @@ from locallb.model.pacing import Pace
 from locallb.threads import supervised
 from locallb.threads.supervised import Escape, SupervisedThread, Task, Threads
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 QUICK = Pace(first=0.01, longest=0.02)
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def becomes(fact: Callable[[], object]) -> None:
     """Wait until something is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not fact():
         assert time.monotonic() < deadline, "it never became true"
         time.sleep(0.002)
@@ -44,13 +44,13 @@ def test_escaped_exception_is_reported_and_the_thread_restarts(
     error: BaseException | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the work just returns; in one line, with the place in our code if there is one."""
-    mine, told, failed = Threads(), list[Escape](), list[str]()
+    mine, reported, failed = Threads(), list[Escape](), list[str]()
     monkeypatch.setattr(supervised, "THREADS", mine)
-    mine.listen(told.append)
+    mine.listen(reported.append)
     begun: list[str] = []
 
     def work() -> None:
-        begun.append(mine.trouble("demo"))
+        begun.append(mine.failure("demo"))
         if len(begun) < 3:
             if error is None:
                 return
@@ -62,13 +62,13 @@ def test_escaped_exception_is_reported_and_the_thread_restarts(
     becomes(lambda: len(begun) == 3)
     assert begun == ["", "", ""], "a thread that works isn't in trouble"
     assert mine.counts()[Task.FOLDER] == 2
-    assert [escape.sentence for escape in told] == failed
+    assert [escape.sentence for escape in reported] == failed
     name = type(error).__name__ if error else "EndedError"
     assert all(f"the thread watch x broke off by a mistake in local-lb ({name}" in text for text in failed)
     assert not any("\n" in text for text in failed)
     thread.stop()
-    assert thread.join(PATIENCE)
-    assert len(told) == 2, "an end that was asked for is none"
+    assert thread.join(TIMEOUT)
+    assert len(reported) == 2, "an end that was asked for is none"
 
 
 def test_failing_thread_is_restarted_with_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,13 +94,13 @@ def test_failing_thread_is_restarted_with_back_off(monkeypatch: pytest.MonkeyPat
     thread = SupervisedThread(Task.FOLDER, "watch x", work, pace=Pace(first=0.01, longest=60.0))
     monkeypatch.setattr(thread.stopped, "wait", wait)
     thread.start()
-    assert thread.join(PATIENCE)
+    assert thread.join(TIMEOUT)
     assert len(begun) == len(waits) == 6
     assert all(seconds > 0 for seconds in waits)
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "reported"),
     [
         (OSError(errno.EMFILE, "Too many open files", "/f"), "/f: Too many open files; raise the limit of open files"),
         (OSError(errno.ENOSPC, "No space left on device"), "No space left on device; make room on that disk"),
@@ -108,10 +108,10 @@ def test_failing_thread_is_restarted_with_back_off(monkeypatch: pytest.MonkeyPat
         (MemoryError(), "this host gives no more memory or threads (MemoryError); end other programs"),
     ],
 )
-def test_host_limits_are_reported_with_the_remedy_and_not_as_bugs(error: BaseException, told: str) -> None:
+def test_host_limits_are_reported_with_the_remedy_and_not_as_bugs(error: BaseException, reported: str) -> None:
     """The sentence doesn't ask for a report."""
     sentence = Threads().escaped(Task.LOOP, "loop", error)
-    assert sentence.startswith(f"the thread loop broke off: {told}")
+    assert sentence.startswith(f"the thread loop broke off: {reported}")
     assert "report" not in sentence
 
 
@@ -125,12 +125,12 @@ def test_a_thread_that_waits_to_begin_again_is_in_trouble(monkeypatch: pytest.Mo
 
     thread = SupervisedThread(Task.FOLDER, "watch x", work, subject="demo", pace=Pace(first=3600, longest=3600))
     thread.start()
-    becomes(lambda: mine.trouble("demo"))
-    assert mine.trouble() == mine.trouble("demo")
-    assert not mine.trouble("other")
+    becomes(lambda: mine.failure("demo"))
+    assert mine.failure() == mine.failure("demo")
+    assert not mine.failure("other")
     thread.stop()
-    assert thread.join(PATIENCE)
-    assert not mine.trouble()
+    assert thread.join(TIMEOUT)
+    assert not mine.failure()
 
 
 def test_a_thread_that_is_stopped_while_it_fails_leaves_no_trouble(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,8 +140,8 @@ def test_a_thread_that_is_stopped_while_it_fails_leaves_no_trouble(monkeypatch: 
     mine.listen(lambda _escape: thread.stop())
     thread = SupervisedThread(Task.FOLDER, "watch x", lambda: None, subject="demo", pace=QUICK)
     thread.start()
-    assert thread.join(PATIENCE)
-    assert not mine.trouble()
+    assert thread.join(TIMEOUT)
+    assert not mine.failure()
 
 
 def test_a_listener_that_fails_ends_no_thread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def test_a_listener_that_fails_ends_no_thread(monkeypatch: pytest.MonkeyPatch) -
     mine, begun = Threads(), list[int]()
     monkeypatch.setattr(supervised, "THREADS", mine)
 
-    def fail(_told: object) -> None:
+    def fail(_reported: object) -> None:
         raise ValueError
 
     def work() -> None:
@@ -161,7 +161,7 @@ def test_a_listener_that_fails_ends_no_thread(monkeypatch: pytest.MonkeyPatch) -
     thread.start()
     becomes(lambda: len(begun) > 2)
     thread.stop()
-    assert thread.join(PATIENCE)
+    assert thread.join(TIMEOUT)
 
 
 def test_work_that_fails_again_and_again_waits_longer_and_one_that_lived_begins_soon(
@@ -170,7 +170,7 @@ def test_work_that_fails_again_and_again_waits_longer_and_one_that_lived_begins_
     """By the one back-off of everything; a long life forgives what was before."""
     waits: list[float] = []
     now = [0.0]
-    lives = [0.0] * 8 + [supervised.AGAIN.calm, 0.0]
+    lives = [0.0] * 8 + [supervised.RETRY_DELAY.idle, 0.0]
     monkeypatch.setattr(supervised, "THREADS", Threads())
     monkeypatch.setattr("locallb.threads.supervised.time.monotonic", lambda: now[0])
     monkeypatch.setattr("locallb.threads.supervised.jitter", lambda: 0.0)
@@ -191,9 +191,9 @@ def test_work_that_fails_again_and_again_waits_longer_and_one_that_lived_begins_
         raise ValueError
 
     SupervisedThread(Task.EXITS, "exits", work, stopped=stopped)._run()
-    first = supervised.AGAIN.first
+    first = supervised.RETRY_DELAY.first
     assert waits[:3] == pytest.approx([first, 2 * first, 4 * first])
-    assert max(waits) == pytest.approx(supervised.AGAIN.longest)
+    assert max(waits) == pytest.approx(supervised.RETRY_DELAY.longest)
     assert waits[8:] == pytest.approx([first, 2 * first])
 
 

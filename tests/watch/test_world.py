@@ -29,11 +29,11 @@ from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import EVERYTHING
 from locallb.storage import paths
 from locallb.watch.events import Cause, Mark
-from locallb.watch.planner import changes_of, next_look
+from locallb.watch.planner import changes_of, next_check
 from tests.sources.seed_api import kubeconfig, served_seed
 from tests.watch.api import becomes
 
-LOOK = changes_of({Mark(Cause.KIND)})
+INSPECT = changes_of({Mark(Cause.KIND)})
 ADMIN = {
     "clusters": [{"cluster": {"server": "https://127.0.0.1:1"}}],
     "users": [{"user": {"token": "t"}}],
@@ -48,11 +48,11 @@ class Docker:
     def __init__(self) -> None:
         self.clusters: dict[str, bytes | None] = {}
         self.absent = False
-        self.asked = 0
+        self.requested = 0
 
     def labelled(self, label: str) -> list[Mapping[str, Any]]:
         """List them."""
-        self.asked += 1
+        self.requested += 1
         if self.absent:
             raise DockerAbsentError("Docker doesn't answer")
         return [
@@ -74,7 +74,7 @@ def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
     """Put a daemon in Docker's place."""
     made = Docker()
     for name in ("labelled", "inspect", "file"):
-        monkeypatch.setattr(Containers, name, lambda _self, *words, name=name: getattr(made, name)(*words))
+        monkeypatch.setattr(Containers, name, lambda _self, *terms, name=name: getattr(made, name)(*terms))
     return made
 
 
@@ -119,11 +119,11 @@ def test_looking_for_clusters_reads_no_other_source(docker: Docker, world: Snaps
     write("first")
     assert names(world.read(EVERYTHING)) == {"first"}
     write("second")
-    asked = docker.asked
-    assert names(world.read(LOOK)) == {"first"}
-    assert docker.asked == asked + 1
+    requested = docker.requested
+    assert names(world.read(INSPECT)) == {"first"}
+    assert docker.requested == requested + 1
     assert names(world.read(Changes(sources=frozenset({"c"})))) == {"first", "second"}
-    assert docker.asked == asked + 1
+    assert docker.requested == requested + 1
 
 
 @contextmanager
@@ -164,12 +164,12 @@ def test_a_claim_that_a_disk_does_not_give_for_a_moment_is_reported_and_looked_a
     with claims_refused(monkeypatch, number):
         reading = world.read(EVERYTHING)
         assert names(reading) == {"web"}
-        (told,) = reading.complaints
-        assert told.startswith(f"who holds 127.77.0.5 can't be told: {path} can't be read: {os.strerror(number)}; ")
-        assert told.endswith("; nobody new gets the address")
-        assert next_look(reading) is not None
+        (reported,) = reading.complaints
+        assert reported.startswith(f"who holds 127.77.0.5 can't be told: {path} can't be read: {os.strerror(number)}; ")
+        assert reported.endswith("; nobody new gets the address")
+        assert next_check(reading) is not None
     reading = world.read(Changes())
-    assert (holders(reading), reading.complaints, next_look(reading)) == ([SERVICE], (), None)
+    assert (holders(reading), reading.complaints, next_check(reading)) == ([SERVICE], (), None)
 
 
 def test_a_cluster_in_the_making_is_worth_looks_for_a_while(
@@ -179,14 +179,14 @@ def test_a_cluster_in_the_making_is_worth_looks_for_a_while(
     world.read(EVERYTHING)
     assert not world.unready()
     docker.clusters["young"] = None
-    assert world.read(LOOK).notices == ("the cluster young isn't up yet",)
+    assert world.read(INSPECT).notices == ("the cluster young isn't up yet",)
     assert world.unready()
     since = world._unready
-    world.read(LOOK)
+    world.read(INSPECT)
     assert world._unready == since
     world.read(changes_of({Mark(Cause.KIND, "other")}))
     assert world._unready != since
-    monkeypatch.setattr(worlds, "PATIENCE", 0.0)
+    monkeypatch.setattr(worlds, "TIMEOUT", 0.0)
     assert not world.unready()
 
 
@@ -194,14 +194,14 @@ def test_a_cluster_that_was_found_and_does_not_answer_yet_is_no_error(docker: Do
     """Neither its first look nor any other waits for it; it says why at the look at everything."""
     world.read(EVERYTHING)
     docker.clusters["young"] = yaml.safe_dump(ADMIN).encode()
-    for changes in (LOOK, Changes(sources=frozenset({"young"})), LOOK):
+    for changes in (INSPECT, Changes(sources=frozenset({"young"})), INSPECT):
         reading = world.read(changes)
         assert reading.complaints == ()
         assert reading.notices == ("the cluster young isn't up yet",)
     (notice,) = world.read(changes_of({Mark(Cause.FULL)})).notices
     assert notice.startswith("the cluster young isn't up yet")
     docker.clusters = {}
-    reading = world.read(LOOK)
+    reading = world.read(INSPECT)
     assert (reading.notices, reading.complaints) == ((), ())
 
 
@@ -214,12 +214,12 @@ def test_a_docker_that_goes_away_takes_nothing_away(docker: Docker, world: Snaps
     docker.absent = False
     assert world.read(EVERYTHING).complaints == ()
     docker.absent = True
-    reading = world.read(LOOK)
+    reading = world.read(INSPECT)
     assert [complaint for complaint in reading.complaints if "Docker doesn't answer" in complaint]
     write("first")
     assert names(world.read(Changes(sources=frozenset({"c"})))) == {"first"}
     docker.absent = False
-    assert world.read(LOOK).complaints == ()
+    assert world.read(INSPECT).complaints == ()
 
 
 def test_shoots_that_come_and_sleep_are_looked_at_where_a_mark_says_so(tmp_path: Path) -> None:
@@ -235,12 +235,12 @@ def test_shoots_that_come_and_sleep_are_looked_at_where_a_mark_says_so(tmp_path:
         text = kubeconfig(shoot.url, {"token": "t"})
         seed.put_secret("shoot--local--a", "gardener", "kubeconfig", text)
         assert names(world.read(Changes(sources=frozenset({"seed"})))) == set()
-        becomes(lambda: names(world.read(LOOK)) == {"web"})
+        becomes(lambda: names(world.read(INSPECT)) == {"web"})
         shoot.refused = 503
         seed.put_shoot("shoot--local--a", hibernated=True)
-        for changes in (LOOK, EVERYTHING, LOOK):
+        for changes in (INSPECT, EVERYTHING, INSPECT):
             reading = world.read(changes)
             assert (names(reading), dict(world.stale())) == ({"web"}, {})
         seed.drop_shoot("shoot--local--a")
-        assert names(world.read(LOOK)) == set()
+        assert names(world.read(INSPECT)) == set()
         world.stop()

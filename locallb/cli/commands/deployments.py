@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.others_at_work import forgotten, tell_of_watch, without_watch
+from locallb.cli.commands.others_at_work import forgotten, warn_if_watching, without_watch
 from locallb.cli.confirmation import confirmed
 from locallb.cli.console import Out
-from locallb.cli.display.outcome import complain, ending, print_json, tell_outcome, what_was_planned
+from locallb.cli.display.outcome import complain, ending, print_json, report_outcome, what_was_planned
 from locallb.cli.display.progress import Progress
 from locallb.cli.display.tree import print_counts, print_steps
 from locallb.cli.exit_code import Exit
@@ -27,13 +27,13 @@ from locallb.sources.workspace import Planned
 if TYPE_CHECKING:
     from locallb.cli.program import Program
 
-MOST_MOVES = 10
+MAX_MOVES = 10
 """Plans of one `up` after the first, because others claimed addresses at the same moment."""
 
 
 def up(session: Session, args: Arguments, out: Out) -> int:
     """Create, update and remove what the plan says; ask first unless --yes is given."""
-    tell_of_watch(session, out)
+    warn_if_watching(session, out)
     session.settings  # noqa: B018 - a mistake in the configuration is told before anything else
     as_of = session.stamp()  # until the stack is locked, others may change it
     scope, plan = scope_of(session, args.targets, keep=args.yes)
@@ -43,7 +43,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
             program, plan = session.program(plan), None
             planned = program.preview(session.engine(progress.listen), scope)
         if (planned.ok and planned.unchanged) or (args.json and not planned.ok):
-            return tell_outcome(session, args, out, "up", planned, what_was_planned(session, program)[1])
+            return report_outcome(session, args, out, "up", planned, what_was_planned(session, program)[1])
         printed = _ask_about(out, args, planned)
         if not planned.ok:
             return ending(planned)
@@ -56,12 +56,12 @@ def up(session: Session, args: Arguments, out: Out) -> int:
         while not result.ok and _finds_refusals(session, program, result):
             program = session.program()
             result = program.update(session.engine(progress.listen), scope)
-        for _ in range(MOST_MOVES):
+        for _ in range(MAX_MOVES):
             if result.ok or (moved := _moved(session, program, result)) is None:
                 break
             program = session.program(moved)
             result = program.update(session.engine(progress.listen), scope)
-    return tell_outcome(session, args, out, "up", result, what_was_planned(session, program)[1], printed=printed)
+    return report_outcome(session, args, out, "up", result, what_was_planned(session, program)[1], printed=printed)
 
 
 def _finds_refusals(session: Session, program: Program, result: Result) -> bool:
@@ -92,13 +92,13 @@ def _places(plan: Plan) -> dict[ObjectKey, tuple[tuple[IPAddress, ...], tuple[in
 
 def refresh(session: Session, args: Arguments, out: Out) -> int:
     """Compare the state with reality and correct the state."""
-    tell_of_watch(session, out)
+    warn_if_watching(session, out)
     if not args.yes and not confirmed("Correct the state by what is really there?", out):
         return Exit.FAILED
     session.sign_in()
     with Progress(out, f"Refreshing ({session.stack})", silent=args.json) as progress:
         result = session.engine(progress.listen).refresh()
-    return tell_outcome(session, args, out, "refresh", result, session.plan()[1])
+    return report_outcome(session, args, out, "refresh", result, session.plan()[1])
 
 
 def destroy(session: Session, args: Arguments, out: Out) -> int:
@@ -129,13 +129,14 @@ def _destroy(session: Session, args: Arguments, out: Out) -> int:
     else:
         print_counts(out, result, planned=False)
         complain(out, result)
-    left = forgotten(session) if result.ok else 0
-    if left:
+    remaining = forgotten(session) if result.ok else 0
+    if remaining:
         out.error(
-            f"{counted(left, 'thing')} of this stack stayed, of which its state knows nothing: `locallb gc` lists them,"
+            f"{counted(remaining, 'thing')} of this stack stayed, of which its state knows nothing: `locallb gc` "
+            f"lists them,"
             " `locallb gc --yes` removes them"
         )
-    return Exit.FAILED if left else ending(result)
+    return Exit.FAILED if remaining else ending(result)
 
 
 def _ask_about(out: Out, args: Arguments, planned: Result) -> frozenset[str]:

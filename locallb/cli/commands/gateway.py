@@ -22,7 +22,7 @@ from locallb.kubernetes.api.definitions import Definitions
 from locallb.model.fields import at, objects_of
 from locallb.model.identities import ContextName
 
-_PATIENCE = 30.0
+_TIMEOUT = 30.0
 """Seconds in which an API server has to serve what it took."""
 _PAUSE = 0.1
 
@@ -33,24 +33,24 @@ def gateway(args: Arguments, out: Out) -> int:
     access = resolve(args.kubeconfig, args.context, Path.cwd())
     require_named_or_local(Cluster(kubeconfig=args.kubeconfig, context=args.context), Path.cwd())
     cluster = Definitions(access)
-    seen = {name: definition for name in names(bundle) if (definition := cluster.definition(*name))}
-    made = plan(bundle, seen, args.channel)
+    observed = {name: definition for name in names(bundle) if (definition := cluster.definition(*name))}
+    made = plan(bundle, observed, args.channel)
     if made.refusal:
         raise Refused(made.refusal)
-    left = [step for step in made.steps if not step.done]
-    for step in left:
+    remaining = [step for step in made.steps if not step.done]
+    for step in remaining:
         cluster.apply(step.document, rehearsed=True)
     if args.json and not args.yes:
         out.raw(json.dumps(_document(made, access.context, applied=False), indent=2))
     elif not args.json:
-        _tell(made, access.context, out)
-        if left and not args.yes:
+        _report(made, access.context, out)
+        if remaining and not args.yes:
             out.line("Nothing was changed. --yes does exactly this.")
     if args.yes:
         _install(cluster, made.steps)
         if args.json:
             out.raw(json.dumps(_document(made, access.context, applied=True), indent=2))
-        elif left:
+        elif remaining:
             out.line(f"Installed: {access.context} has Gateway API {made.version} ({made.channel}).")
     return Exit.OK
 
@@ -60,11 +60,11 @@ def _install(cluster: Definitions, steps: Sequence[Step]) -> None:
     for step in steps:
         if not step.done:
             cluster.apply(step.document, rehearsed=False)
-    deadline = time.monotonic() + _PATIENCE
+    deadline = time.monotonic() + _TIMEOUT
     waited = [step.name for step in steps if step.name[0] == DEFINITION]
     while waited := [name for name in waited if not _is_served(cluster, *name)]:
         if time.monotonic() > deadline:
-            raise Refused(f"{waited[0][1]} is installed, but the API doesn't serve it after {_PATIENCE:.0f} s")
+            raise Refused(f"{waited[0][1]} is installed, but the API doesn't serve it after {_TIMEOUT:.0f} s")
         time.sleep(_PAUSE)
 
 
@@ -73,9 +73,9 @@ def _is_served(cluster: Definitions, kind: str, name: str) -> bool:
     return any((condition.get("type"), condition.get("status")) == ("Established", "True") for condition in conditions)
 
 
-def _tell(made: CrdPlan, context: ContextName, out: Out) -> None:
-    left = [step for step in made.steps if not step.done]
-    if not left:
+def _report(made: CrdPlan, context: ContextName, out: Out) -> None:
+    remaining = [step for step in made.steps if not step.done]
+    if not remaining:
         out.line(f"{context} has Gateway API {made.version} ({made.channel}) already.")
         return
     out.line(f"Gateway API {made.version}, channel {made.channel}, into the cluster of the context {context}:")

@@ -21,8 +21,8 @@ from locallb.sources.found import find_sources
 from locallb.sources.source import reached
 
 if TYPE_CHECKING:
-    from locallb.leftovers.names import LeftName
-    from locallb.leftovers.services import LeftService
+    from locallb.leftovers.names import OrphanedName
+    from locallb.leftovers.services import OrphanedService
 
 FINALIZER = "finalizer"
 _Row: TypeAlias = tuple[str, str, str]
@@ -31,66 +31,66 @@ _Row: TypeAlias = tuple[str, str, str]
 
 def gc(session: Session, args: Arguments, out: Out) -> int:
     """List leftovers; with --yes remove those of this stack."""
-    elsewhere = _look_elsewhere(session)  # before the lock: a cluster may hang
-    findings = _look(session, elsewhere)
+    elsewhere = _search_elsewhere(session)  # before the lock: a cluster may hang
+    findings = _inspect(session, elsewhere)
     removed: tuple[Leftover, ...] = ()
     if not findings.is_ours:
         session.require_stack()  # the name may be misspelt, whatever others left here
     elif args.yes:
         with session.alone(out.warning):
-            findings = _look(session, elsewhere)  # an update may have made it meanwhile
+            findings = _inspect(session, elsewhere)  # an update may have made it meanwhile
             removed = _removed(findings)
     others = [*((FINALIZER, str(service), str(service.owner)) for service in findings.services)]
     others += [("name", name.name, str(session.home)) for name in findings.names]
     if args.json:
-        listed = [_fields(leftover, removed=leftover in removed) for leftover in findings.left]
+        listed = [_fields(leftover, removed=leftover in removed) for leftover in findings.remaining]
         out.raw(json.dumps([*listed, *(_row_fields(row, removed=args.yes) for row in others)], indent=2))
     else:
-        _print(out, findings.left, removed, others, asked=args.yes)
+        _print(out, findings.remaining, removed, others, requested=args.yes)
     return 0
 
 
 class _Found(NamedTuple):
-    left: tuple[Leftover, ...]
-    services: tuple[LeftService, ...]
-    names: tuple[LeftName, ...]
+    remaining: tuple[Leftover, ...]
+    services: tuple[OrphanedService, ...]
+    names: tuple[OrphanedName, ...]
 
     @property
     def is_ours(self) -> bool:
         """Whether any of it is this stack's."""
-        return bool(self.services or self.names) or any(leftover.ours for leftover in self.left)
+        return bool(self.services or self.names) or any(leftover.ours for leftover in self.remaining)
 
 
 class _Elsewhere(NamedTuple):
     """What clusters and name servers had that the state didn't know when they were asked."""
 
-    services: tuple[LeftService, ...]
-    names: tuple[LeftName, ...]
+    services: tuple[OrphanedService, ...]
+    names: tuple[OrphanedName, ...]
 
 
-def _look_elsewhere(session: Session) -> _Elsewhere:
-    known = session.resources()
-    return _Elsewhere(_services(session, _claimed(known)), _names(session, _named(known)))
+def _search_elsewhere(session: Session) -> _Elsewhere:
+    existing = session.resources()
+    return _Elsewhere(_services(session, _claimed(existing)), _names(session, _named(existing)))
 
 
-def _look(session: Session, elsewhere: _Elsewhere) -> _Found:
+def _inspect(session: Session, elsewhere: _Elsewhere) -> _Found:
     """Find leftovers on this host; of those found elsewhere, keep only what the state doesn't have yet."""
-    known, under_way = session.resources_and_under_way()
-    proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
-    claimed, named = _claimed(known), _named(known)
+    existing, under_way = session.resources_and_under_way()
+    proxies = {str(resource.id) for resource in existing if resource.type == CONFIG}
+    claimed, named = _claimed(existing), _named(existing)
     return _Found(
-        leftovers(session.home, proxies, claim_keys_in((*known, *under_way)), routes_in(known)),
+        leftovers(session.home, proxies, claim_keys_in((*existing, *under_way)), routes_in(existing)),
         tuple(service for service in elsewhere.services if str(service) not in claimed),
-        tuple(left for left in elsewhere.names if left.name not in named),
+        tuple(remaining for remaining in elsewhere.names if remaining.name not in named),
     )
 
 
-def _claimed(known: Iterable[ResourceState]) -> set[str]:
-    return {str(resource.id) for resource in known if resource.type == CLAIM}
+def _claimed(existing: Iterable[ResourceState]) -> set[str]:
+    return {str(resource.id) for resource in existing if resource.type == CLAIM}
 
 
-def _named(known: Iterable[ResourceState]) -> set[str]:
-    return {str(resource.inputs.get("name")) for resource in known if resource.type == DNS_NAME}
+def _named(existing: Iterable[ResourceState]) -> set[str]:
+    return {str(resource.inputs.get("name")) for resource in existing if resource.type == DNS_NAME}
 
 
 def _removed(findings: _Found) -> tuple[Leftover, ...]:
@@ -98,26 +98,26 @@ def _removed(findings: _Found) -> tuple[Leftover, ...]:
         service.let_go()
     for name in findings.names:
         name.let_go()
-    return remove(findings.left)
+    return remove(findings.remaining)
 
 
-def _services(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:
+def _services(session: Session, claimed: set[str]) -> tuple[OrphanedService, ...]:
     """Find Services with our finalizer that no state knows; none where the configuration can't be read."""
     try:
         settings = session.settings
         if not any(source.live for source in (*settings.sources, *settings.finders)):
             return ()
-        from locallb.leftovers.services import left_services  # noqa: PLC0415 - loads a client of Kubernetes
+        from locallb.leftovers.services import orphaned_services  # noqa: PLC0415 - loads a client of Kubernetes
 
         sources, _ = find_sources(session.home, settings, keep=False)
         clusters = reached(sources, session.project.root)
     except (EngineError, SettingsError, SourceError):
         return ()
-    known = [ObjectKey.parse(key) for key in claimed]
-    return tuple(left_services(session.home, settings, clusters, known))
+    existing = [ObjectKey.parse(key) for key in claimed]
+    return tuple(orphaned_services(session.home, settings, clusters, existing))
 
 
-def _names(session: Session, known: set[str]) -> tuple[LeftName, ...]:
+def _names(session: Session, existing: set[str]) -> tuple[OrphanedName, ...]:
     """Find names with marks of this stack that no state knows; none where the configuration can't be read."""
     try:
         settings = session.settings
@@ -125,20 +125,20 @@ def _names(session: Session, known: set[str]) -> tuple[LeftName, ...]:
         return ()
     if settings.dns is None or all(zone.server in settings.dns.embedded for zone in settings.dns.zones):
         return ()
-    from locallb.leftovers.names import left_names  # noqa: PLC0415 - loads a client of name servers
+    from locallb.leftovers.names import orphaned_names  # noqa: PLC0415 - loads a client of name servers
 
-    return tuple(left_names(session.home, settings, session.project.root, known))
+    return tuple(orphaned_names(session.home, settings, session.project.root, existing))
 
 
 def _print(
     out: Out,
-    left: tuple[Leftover, ...],
+    remaining: tuple[Leftover, ...],
     removed: tuple[Leftover, ...],
     others: list[_Row],
     *,
-    asked: bool,
+    requested: bool,
 ) -> None:
-    if not left and not others:
+    if not remaining and not others:
         out.line("Nothing was left behind.")
         return
     out.table(
@@ -151,12 +151,12 @@ def _print(
                     str(leftover.owner or "unknown"),
                     _fate(leftover, leftover in removed),
                 )
-                for leftover in left
+                for leftover in remaining
             ),
-            *((*row, "removed" if asked else "") for row in others),
+            *((*row, "removed" if requested else "") for row in others),
         ],
     )
-    if not asked and (others or any(leftover.ours for leftover in left)):
+    if not requested and (others or any(leftover.ours for leftover in remaining)):
         out.line("")
         out.line("`locallb gc --yes` removes those of this stack.")
 

@@ -16,7 +16,7 @@ from locallb.cli.console import Out
 from locallb.cli.display.links import Link, links
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
-from locallb.cli.observe import look
+from locallb.cli.observe import inspect
 from locallb.cli.session import Session
 from locallb.cli.targets import matching
 from locallb.model.identities import Protocol
@@ -31,7 +31,7 @@ def open_address(session: Session, args: Arguments, out: Out) -> int:
     reading, plan = session.plan(glance=True)
     for complaint in reading.complaints:
         out.error(complaint)
-    table = look(plan)
+    table = inspect(plan)
     planned = {placement.key: placement.ports for placement in plan.placements}
     rows = _chosen(table, args)
     links_by_key = {row.key: _of_port(links(row, planned.get(row.key, ())), args.port) for row in rows}
@@ -69,13 +69,13 @@ def _why_none(rows: Sequence[Row], number: int) -> str:
         return f"{what}; `locallb status` says why, `locallb up` serves what is planned"
     (row,) = rows
     ports = [port for port in row.ports if port.port.protocol is Protocol.TCP]
-    asked = [port for port in ports if number in {0, port.port.port, port.port.number}]
+    requested = [port for port in ports if number in {0, port.port.port, port.port.number}]
     if row.ports and not ports:
         return f"{row.key} has no port of TCP, and browsers need one; `locallb status {row.key}` tells its ports"
-    if ports and not asked:
+    if ports and not requested:
         numbers = ", ".join(str(port.port.port) for port in ports)
         return f"{row.key} has no port {number} of TCP; name one with --port: {numbers}"
-    why = next((port.message for port in asked if port.message), "") or row.message
+    why = next((port.message for port in requested if port.message), "") or row.message
     if why:  # with the key, and what helps
         return f"it can't be opened yet: {why}"
     return f"{row.key} has no address that serves yet; `locallb status {row.key}` tells more"

@@ -9,13 +9,13 @@ from locallb.cli.console import Out
 from locallb.cli.session import Session
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
-from locallb.runtimes.single_instance import TakenError, holder, only_one
+from locallb.runtimes.single_instance import AlreadyRunningError, holder, only_one
 
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds from SIGTERM to SIGKILL: a `watch` finishes the operations that it has begun."""
 
 
-def tell_of_watch(session: Session, out: Out) -> None:
+def warn_if_watching(session: Session, out: Out) -> None:
     """Report that a `watch` keeps the stack as it is configured, whatever this command does."""
     if process := holder(session.watch_lock):
         out.warning(f"`watch` (pid {process.pid}) keeps stack {session.stack} converged, too; this is done beside it")
@@ -26,10 +26,12 @@ def without_watch(session: Session, *, stop: bool) -> Iterator[None]:
     """Keep every `watch` of the stack away; one that runs is ended if `stop`. Raises TakenError, ProcessError."""
     if process := holder(session.watch_lock):
         if not stop:
-            raise TakenError(_refusal(session, process))
+            raise AlreadyRunningError(_refusal(session, process))
         if not processes.has_open(process, session.watch_lock):  # that pid is another process's here
-            raise TakenError(f"`watch` of stack {session.stack} runs elsewhere, as in a container: end it there first")
-        processes.stop(process, PATIENCE)
+            raise AlreadyRunningError(
+                f"`watch` of stack {session.stack} runs elsewhere, as in a container: end it there first"
+            )
+        processes.stop(process, TIMEOUT)
     with only_one(session.watch_lock, f"watch of stack {session.stack}"):
         yield
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.cli.display.outcome import tell_outcome, what_was_planned
+from locallb.cli.display.outcome import report_outcome, what_was_planned
 from locallb.cli.display.progress import Progress
 from locallb.cli.exit_code import Exit
-from locallb.cli.reports.command import refuse, tell
+from locallb.cli.reports.command import refuse, report_to
 from locallb.cli.reports.live import report_live
-from locallb.cli.reports.text import beside_the_table, print_alerts
+from locallb.cli.reports.text import outside_the_table, print_alerts
 from locallb.cli.session import Session
 from locallb.cli.targets import scope_of
 
@@ -23,12 +23,12 @@ def preview(session: Session, args: Arguments, out: Out) -> int:
         result = program.preview(session.engine(progress.listen), scope)
     reading, plan = what_was_planned(session, program)
     if args.targets:  # policies and reports are about whole stacks
-        return tell_outcome(session, args, out, "preview", result, plan)
+        return report_outcome(session, args, out, "preview", result, plan)
     report = report_live(session, result, reading, plan)
     if args.format != "tree":
-        return Exit.INTERRUPTED if result.interrupted else tell(report, args, out)
+        return Exit.INTERRUPTED if result.interrupted else report_to(report, args, out)
     if not args.json:
-        print_alerts(out, beside_the_table(report))
-    code = tell_outcome(session, args, out, "preview", result, plan)
+        print_alerts(out, outside_the_table(report))
+    code = report_outcome(session, args, out, "preview", result, plan)
     refused = refuse(report.violations, out)
     return refused or code if code in {Exit.OK, Exit.CHANGES} else code

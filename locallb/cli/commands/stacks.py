@@ -79,7 +79,7 @@ def init(args: Arguments, out: Out) -> int:
     """Write the configuration of a new stack, and a project where there is none; change nothing that exists."""
     check_stack_name(args.stack)
     directory = args.place or args.directory
-    sources = [{key: _seen_from(directory, key, value, args)} for key, value in args.sources]
+    sources = [{key: _observed_from(directory, key, value, args)} for key, value in args.sources]
     sources = sources or [{"manifests": MANIFESTS}]
     settings = parse_settings({"sources": sources})  # a mistake is reported before anything is written
     begins = not (directory / PROJECT_FILE).is_file()
@@ -104,7 +104,7 @@ def init(args: Arguments, out: Out) -> int:
     return Exit.OK
 
 
-def _seen_from(directory: Path, key: str, value: object, args: Arguments) -> object:
+def _observed_from(directory: Path, key: str, value: object, args: Arguments) -> object:
     """Return a source's value for a stack in `directory`; paths are given relative to where the command runs."""
     if key != "manifests" or args.place is None or Path(str(value)).is_absolute():
         return value

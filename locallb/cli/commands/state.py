@@ -26,26 +26,27 @@ def state(session: Session, args: Arguments, out: Out) -> int:
 
 def adopt(session: Session, args: Arguments, out: Out) -> int:
     """Move the stack to this user and state home."""
-    known, current = belonging(session.home, session.project.state_file(session.stack)), here(session.home)
-    if known is None:
+    existing, current = belonging(session.home, session.project.state_file(session.stack)), here(session.home)
+    if existing is None:
         out.line(f"Stack {session.stack} isn't deployed: it will belong to {current.user} where `up` runs first.")
         return Exit.OK
-    refuse_copy(session.home, known)
-    question = f"End the proxies under {known.state_home}, so that `up` starts them under {current.state_home}?"
-    moves = is_elsewhere(known, current)
+    refuse_copy(session.home, existing)
+    question = f"End the proxies under {existing.state_home}, so that `up` starts them under {current.state_home}?"
+    moves = is_elsewhere(existing, current)
     if moves and not args.yes and not confirmed(question, out):
         return Exit.FAILED
     if moves:
         resources = session.resources()
         try:
-            ended = counted(leave(resources, session.home, Path(known.state_home)), "proxy", "proxies")
+            ended = counted(leave(resources, session.home, Path(existing.state_home)), "proxy", "proxies")
         except ProcessError as error:
-            left = " ".join(str(process.pid) for _, process in living(resources))
+            remaining = " ".join(str(process.pid) for _, process in living(resources))
             raise Refused(
-                f"{error}: the proxies are those of {known.user}, and {current.user} may not end them; root may, with"
-                f" `kill {left}`, and then run `locallb state adopt` again"
+                f"{error}: the proxies are those of {existing.user}, and {current.user} may not end them; root may, "
+                f"with"
+                f" `kill {remaining}`, and then run `locallb state adopt` again"
             ) from None
-        out.line(f"{ended} ended under {known.state_home}; `locallb up` starts what is missing.")
+        out.line(f"{ended} ended under {existing.state_home}; `locallb up` starts what is missing.")
     settle(session.home)
     out.line(f"Stack {session.stack} belongs to {current.user}, and its proxies live under {current.state_home}.")
     return Exit.OK

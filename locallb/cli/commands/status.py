@@ -16,8 +16,8 @@ from locallb.cli.display.service_detail import Detail, detail_json, details, pri
 from locallb.cli.display.service_table import print_services, services_json
 from locallb.cli.exit_code import Exit
 from locallb.cli.failures import sentence
-from locallb.cli.observe import look
-from locallb.cli.process import end_well_when_interrupted
+from locallb.cli.observe import inspect
+from locallb.cli.process import exit_cleanly_when_interrupted
 from locallb.cli.session import UNPLANNED, Session
 from locallb.cli.targets import matching
 from locallb.model.errors import ClientError
@@ -39,13 +39,13 @@ def status(session: Session, args: Arguments, out: Out) -> int:
 
         return top(session, replace(args, once=not args.repeat, sort="name"), out)
     if args.repeat:
-        end_well_when_interrupted()
+        exit_cleanly_when_interrupted()
         _repeat(session, args, out)
     leaders = _Leaders()
-    leader = leaders.look(session, args)
+    leader = leaders.inspect(session, args)
     reading, plan = session.plan(glance=True)
-    table = look(plan)
-    if leader.doubted:  # a renewal in between shows at once
+    table = inspect(plan)
+    if leader.doubtful:  # a renewal in between shows at once
         leader = leaders.settled(session, args, out)
     delays = _delays(session)
     if args.json:
@@ -53,7 +53,7 @@ def status(session: Session, args: Arguments, out: Out) -> int:
     else:
         _print(table, plan, args, leader, out)
         _warn_of_delays(delays, out)
-        _tell_trust(session, out)
+        _report_trust(session, out)
     printed = frozenset(row.message for row in table)
     for notice in () if args.services else (*reading.notices, *plan.notices):
         if args.json or notice not in printed:
@@ -70,7 +70,7 @@ class _Leader(Struct, frozen=True):
     """A line for the user; empty for a stack without an election."""
     identity: str | None = None
     """The holder of the Lease, empty if there is none; None where that is unknown."""
-    doubted: bool = False
+    doubtful: bool = False
     """Whether it will be known in a few seconds."""
 
 
@@ -78,33 +78,33 @@ class _Leaders:
     """Finds the leader of the stack, where that is shown."""
 
     def __init__(self) -> None:
-        self._known: Leaders | None = None
+        self._existing: Leaders | None = None
 
-    def look(self, session: Session, args: Arguments) -> _Leader:
+    def inspect(self, session: Session, args: Arguments) -> _Leader:
         """Return what is known without waiting."""
-        return self._told(session, args, lambda leaders: leaders.look(session.settings, session.project.root))
+        return self._reported(session, args, lambda leaders: leaders.inspect(session.settings, session.project.root))
 
     def settled(self, session: Session, args: Arguments, out: Out) -> _Leader:
         """Return the leader, even if finding it takes a few seconds."""
         root = session.project.root
-        return self._told(session, args, lambda leaders: leaders.settled(session.settings, root, out.warning))
+        return self._reported(session, args, lambda leaders: leaders.settled(session.settings, root, out.warning))
 
-    def _told(self, session: Session, args: Arguments, ask: Callable[[Leaders], Holder]) -> _Leader:
+    def _reported(self, session: Session, args: Arguments, ask: Callable[[Leaders], Holder]) -> _Leader:
         if session.election() is None or (args.services and not args.json):
             return _Leader()
-        if self._known is None:
+        if self._existing is None:
             from locallb.cli.leading import Leaders  # noqa: PLC0415 - loads a client of Kubernetes
 
-            self._known = Leaders()
+            self._existing = Leaders()
         try:
-            return _leader(ask(self._known))
+            return _leader(ask(self._existing))
         except ClientError as error:
             return _Leader(f"Leader: can't be told: {sentence(error)}")
 
 
 def _leader(holder: Holder) -> _Leader:
-    if holder.doubted:
-        return _Leader(f"Leader: {holder.identity}, if it renews its Lease, which shows within seconds", doubted=True)
+    if holder.doubtful:
+        return _Leader(f"Leader: {holder.identity}, if it renews its Lease, which shows within seconds", doubtful=True)
     if holder.identity and holder.ran_out:
         return _Leader(f"Leader: nobody; the Lease of {holder.identity} ran out at {holder.ran_out}", "")
     return _Leader(f"Leader: {holder.identity or 'nobody holds the Lease'}", holder.identity)
@@ -124,7 +124,7 @@ def _warn_of_delays(delays: Sequence[Delay], out: Out) -> None:
         out.warning(delay.sentence(f"for {max(0.0, time.time() - delay.since):.0f} s"))
 
 
-def _tell_trust(session: Session, out: Out) -> None:
+def _report_trust(session: Session, out: Out) -> None:
     """Explain that nothing on this host trusts a stack's certificates."""
     if session.settings.local_certificates:
         from locallb.cli.host.trusting import is_believed  # noqa: PLC0415 - only who has such certificates
@@ -171,21 +171,21 @@ def _chosen(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[Detail]
 
 def _repeat(session: Session, args: Arguments, out: Out) -> None:
     """Show them for ever: drawn again on a terminal that can do that, elsewhere whenever something is different."""
-    again = out.redraws and not args.json
+    retry = out.redraws and not args.json
     before: object = None
     leaders = _Leaders()
-    while not out.gone:
+    while not out.removed:
         document: object
         try:
-            looking = Session(session.project, session.stack)
-            _, plan = looking.plan(glance=True)
-            table, leader = look(plan), leaders.look(looking, args)
-            delays = _delays(looking)
+            reading = Session(session.project, session.stack)
+            _, plan = reading.plan(glance=True)
+            table, leader = inspect(plan), leaders.inspect(reading, args)
+            delays = _delays(reading)
             document = _document(table, plan, args, leader, delays)
         except UNPLANNED as error:
             document = sentence(error)
-        if document != before or again:
-            if again:
+        if document != before or retry:
+            if retry:
                 out.console.clear()
             if isinstance(document, str):
                 out.error(document)

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _GLANCE = 0.2
 """Seconds between two looks whether the loop has ended, once it is to end."""
-LAST_WORDS = 1.0
+LAST_OUTPUT = 1.0
 """Seconds that the teller has for what it still has to tell."""
 
 
@@ -77,7 +77,7 @@ class _Watch:
         self._relay = Relay()
         self._health = Health(ask, self._observed)
         self._page = self._shown(args.page or session.settings.page)
-        self._metrics = Metrics(self._health.seen)
+        self._metrics = Metrics(self._health.observed)
         self._supervised = Supervised()
         self._delays = DelaysFile(session.delays_file)
         self._leads = leads or _alone
@@ -92,7 +92,7 @@ class _Watch:
             observe=observe,
         )
         self._face = _face(out, session.stack, args)
-        self._teller = EventReporter(self._relay, self._face, self._health.seen, self._nobody_listens)
+        self._teller = EventReporter(self._relay, self._face, self._health.observed, self._is_unattended)
         self._fault = ""
         self._over = False
         self._thread = SupervisedThread(Task.LOOP, "loop", self._follow)
@@ -104,7 +104,7 @@ class _Watch:
             return None
         from locallb.cli.page.reporter import PageReporter  # noqa: PLC0415 - only who wants the page loads it
 
-        return PageReporter(place, self._stack, self._health.seen, lambda: self._loop.pulse)
+        return PageReporter(place, self._stack, self._health.observed, lambda: self._loop.pulse)
 
     def run(self) -> int:
         """Run until stopped; give the exit code."""
@@ -127,7 +127,7 @@ class _Watch:
             if not self._leads():
                 self._supervised.stand_by()
             self._wait(signals)
-        if not self._teller.join(LAST_WORDS):  # the reader of our output delays our end
+        if not self._teller.join(LAST_OUTPUT):  # the reader of our output delays our end
             signals.leave(Exit.FAILED)
         if self._page:
             self._page.close()
@@ -187,7 +187,7 @@ class _Watch:
         self._supervised.reload()
         self._loop.reload()
 
-    def _nobody_listens(self, error: OSError) -> None:
+    def _is_unattended(self, error: OSError) -> None:
         self._fault = f"standard output was closed ({error.strerror}); what serves goes on serving"
         self._end()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from locallb.dns.names import is_hostname, is_wildcard, name_fault
-from locallb.host.setup.hosts_file import HOSTS, tells
+from locallb.host.setup.hosts_file import HOSTS, applies_to
 from locallb.host.setup.resolver_plan import routing_files
 from locallb.model.http.serving import HttpListener, HttpRoutes
 from locallb.model.identities import ROUTED, IPAddress, ObjectKey, Protocol
@@ -90,7 +90,7 @@ def is_routed(name: str) -> bool:
 def _is_in_hosts(name: str) -> bool:
     """Return whether `host setup` has written a name into /etc/hosts."""
     try:
-        return tells(files.read(Path(HOSTS)) or "", name)
+        return applies_to(files.read(Path(HOSTS)) or "", name)
     except files.FilesError:
         return False
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.cli.display.service_table import as_told, print_services, services_json
+from locallb.cli.display.service_table import as_reported, print_services, services_json
 from locallb.cli.display.tree import print_counts, print_steps
 from locallb.cli.exit_code import Exit
-from locallb.cli.observe import look
+from locallb.cli.observe import inspect
 from locallb.cli.session import Session
-from locallb.cli.targets import MOST_NAMES
+from locallb.cli.targets import MAX_NAMES
 from locallb.engine.deploy.events import Op, Result, Severity
 from locallb.model.formatting import few
 from locallb.model.state_resource import BALANCER
@@ -33,7 +33,7 @@ def what_was_planned(session: Session, program: Program) -> tuple[SnapshotResult
     return program.outcome or program.handed or session.plan()
 
 
-def tell_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
+def report_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
     session: Session,
     args: Arguments,
     out: Out,
@@ -44,7 +44,7 @@ def tell_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
     printed: frozenset[str] = frozenset(),
 ) -> int:
     """Print how a run ended, without sentences that were `printed` before or twice; return the exit code."""
-    table = look(plan)
+    table = inspect(plan)
     if args.json:
         print_json(out, session, command, result, table)
     else:
@@ -55,7 +55,7 @@ def tell_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
             print_counts(out, result, planned=False)
         out.line("")
         print_services(out, table, printed, plan.left_out)
-        complain(out, result, printed.union(*map(as_told, table)))
+        complain(out, result, printed.union(*map(as_reported, table)))
     if not result.ok:
         return ending(result)
     if args.expect_no_changes and not result.unchanged:
@@ -75,7 +75,7 @@ def _served(table: Sequence[Row], args: Arguments, out: Out) -> int:
     failing = [row for row in table if row.state in args.fail_on]
     if not failing:
         return Exit.OK
-    names = few([f"{row.key} is {row.state}" for row in failing], MOST_NAMES)
+    names = few([f"{row.key} is {row.state}" for row in failing], MAX_NAMES)
     out.error(f"--fail-on {' '.join(args.fail_on)}: {names}")
     return Exit.UNSERVED
 

@@ -50,13 +50,13 @@ class Progress:
         if self._silent:
             return
         if isinstance(event, DiagnosticEvent):
-            self._tell(event)
+            self._report(event)
         elif isinstance(event, StepStarted):
             self._begin(event)
         elif isinstance(event, (StepDone, StepFailed)):
             self._end(event)
 
-    def _tell(self, event: DiagnosticEvent) -> None:
+    def _report(self, event: DiagnosticEvent) -> None:
         if event.diagnostic.severity is Severity.INFO:
             self._out.line(event.diagnostic.message)
 
@@ -74,8 +74,8 @@ class Progress:
         sign, style = SIGNS[event.op]
         failed = isinstance(event, StepFailed)
         seconds = "" if event.seconds < SHORT else f" ({event.seconds:.2f}s)"
-        words = ("  failed", "bold red") if failed else ""
-        self._out.line((f" {sign:<2} ", style), _named(event), seconds, words)
+        terms = ("  failed", "bold red") if failed else ""
+        self._out.line((f" {sign:<2} ", style), _named(event), seconds, terms)
 
     def _update(self) -> None:
         if self._status:

@@ -10,9 +10,9 @@ from locallb.model.formatting import few
 from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
 
-MOST_SENTENCES = 20
-MOST_NAMES = 2
-_MOST_PORTS = 10
+MAX_SENTENCES = 20
+MAX_NAMES = 2
+_MAX_PORTS = 10
 STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yellow", State.REJECTED: "red"}
 
 
@@ -36,16 +36,16 @@ def _print_table(out: Out, rows: Sequence[Row], printed: frozenset[str]) -> None
     named = any(row.names for row in rows)
     head = ("SERVICE", "ADDRESS", *(["NAMES"] if named else []), "PORTS", "STATE", "REASON")
     out.table(head, [_cells(row, named=named) for row in rows])
-    sentences = list(dict.fromkeys(row.message for row in rows if row.message and printed.isdisjoint(as_told(row))))
+    sentences = list(dict.fromkeys(row.message for row in rows if row.message and printed.isdisjoint(as_reported(row))))
     if sentences:
         out.line("")
-    for sentence in sentences[:MOST_SENTENCES]:
+    for sentence in sentences[:MAX_SENTENCES]:
         out.line(("! ", "yellow"), sentence)
-    if len(sentences) > MOST_SENTENCES:
-        out.line(f"  and {len(sentences) - MOST_SENTENCES} more; `locallb status --json` has all")
+    if len(sentences) > MAX_SENTENCES:
+        out.line(f"  and {len(sentences) - MAX_SENTENCES} more; `locallb status --json` has all")
 
 
-def as_told(row: Row) -> frozenset[str]:
+def as_reported(row: Row) -> frozenset[str]:
     """Return the forms in which a Service's problem is printed: in the table, and as a warning of the program."""
     return frozenset({row.message, f"{row.reason}: {row.message}"})
 
@@ -83,7 +83,7 @@ def _cells(row: Row, *, named: bool) -> Sequence[str | tuple[str, str]]:
     return (
         str(row.key),
         " ".join(str(address) for address in row.addresses) or "-",
-        *([few(row.names, MOST_NAMES) or "-"] if named else []),
+        *([few(row.names, MAX_NAMES) or "-"] if named else []),
         _ports(row.ports),
         (str(row.state), STYLES[row.state]),
         " ".join(row.codes),
@@ -92,9 +92,9 @@ def _cells(row: Row, *, named: bool) -> Sequence[str | tuple[str, str]]:
 
 def _ports(rows: Sequence[PortRow]) -> str:
     """Format the ports, of many only the first few, with ports that don't serve first."""
-    if len(rows) > _MOST_PORTS:
+    if len(rows) > _MAX_PORTS:
         rows = sorted(rows, key=lambda row: row.state is State.SERVING)
-    return few([_port(row) for row in rows], _MOST_PORTS, " ") or "-"
+    return few([_port(row) for row in rows], _MAX_PORTS, " ") or "-"
 
 
 def _port(row: PortRow) -> str:

@@ -25,8 +25,8 @@ QUIET = frozenset({Op.SAME, Op.READ, Op.REFRESH, Op.CREATE_REPLACEMENT, Op.DELET
 DONE = {Op.CREATE: "created", Op.UPDATE: "updated", Op.DELETE: "deleted", Op.REPLACE: "replaced"}
 DERIVED = frozenset({"digest", "version_info", "versions.cds", "versions.lds"})
 """Ends of the paths of properties that follow from others: shown only where nothing else changes."""
-MOST_CHANGES = 12
-MOST_CHARACTERS = 160
+MAX_CHANGES = 12
+MAX_CHARACTERS = 160
 
 
 def print_steps(out: Out, result: Result, *, planned: bool) -> None:
@@ -90,10 +90,10 @@ def _print_branch(
 def _print_changes(out: Out, changes: Sequence[PropertyChange], below: str) -> None:
     lines = list(_differences(changes))
     lines = [line for line in lines if not line[0].endswith(tuple(DERIVED))] or lines
-    for path, old, new in lines[:MOST_CHANGES]:
+    for path, old, new in lines[:MAX_CHANGES]:
         out.line("    ", (below, "dim"), f"     {path}: ", (old, "red"), " => ", (new, "green"))
-    if len(lines) > MOST_CHANGES:
-        out.line("    ", (below, "dim"), f"     and {len(lines) - MOST_CHANGES} more")
+    if len(lines) > MAX_CHANGES:
+        out.line("    ", (below, "dim"), f"     and {len(lines) - MAX_CHANGES} more")
 
 
 def _differences(changes: Sequence[PropertyChange]) -> Iterator[tuple[str, str, str]]:
@@ -115,7 +115,7 @@ def _leaves(path: str, old: object, new: object) -> Iterator[tuple[str, str, str
             if before != after:
                 yield from _leaves(f"{path}[{index}]", before, after)
     else:
-        yield path, _words(old), _words(new)
+        yield path, _terms(old), _terms(new)
 
 
 def _parsed(value: object) -> object:
@@ -127,10 +127,10 @@ def _parsed(value: object) -> object:
     return value
 
 
-def _words(value: object) -> str:
+def _terms(value: object) -> str:
     if value is None:
         return "(none)"
     text = json.dumps(value, ensure_ascii=False)
-    if isinstance(value, dict | list) and len(text) > MOST_CHARACTERS:
+    if isinstance(value, dict | list) and len(text) > MAX_CHARACTERS:
         return f"({len(text)} characters)"
-    return text if len(text) <= MOST_CHARACTERS else text[: MOST_CHARACTERS - 1] + "…"
+    return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"

@@ -32,14 +32,14 @@ def ca(args: Arguments, out: Out) -> int:
 
 
 def _show(args: Arguments, out: Out) -> int:
-    known = store.find()
+    existing = store.find()
     if args.json:
-        out.raw(json.dumps(_document(known) if known else None, indent=2))
-    elif known:
-        _tell(known, out)
+        out.raw(json.dumps(_document(existing) if existing else None, indent=2))
+    elif existing:
+        _report(existing, out)
     else:
         out.line(_NONE[0].upper() + _NONE[1:] + ".")
-    why = store.fault(known, store.now()) if known else ""
+    why = store.fault(existing, store.now()) if existing else ""
     if why:
         out.error(why)
     return Exit.FAILED if why else Exit.OK
@@ -53,26 +53,26 @@ def _create(args: Arguments, out: Out) -> int:
     if args.json:
         out.raw(json.dumps(_document(made), indent=2))
     else:
-        _tell(made, out)
+        _report(made, out)
     return Exit.OK
 
 
 def _export(args: Arguments, out: Out) -> int:
-    known = _found()
+    existing = _found()
     if args.place:
-        files.write(args.place, known.pem, mode=_READABLE)
+        files.write(args.place, existing.pem, mode=_READABLE)
     if args.json:
-        out.raw(json.dumps({**_document(known), "pem": known.pem}, indent=2))
+        out.raw(json.dumps({**_document(existing), "pem": existing.pem}, indent=2))
     elif args.place is None:
-        out.document(known.pem)
+        out.document(existing.pem)
     return Exit.OK
 
 
 def _found() -> store.Authority:
-    known = store.find()
-    if known is None:
+    existing = store.find()
+    if existing is None:
         raise Refused(_NONE)
-    return known
+    return existing
 
 
 def _domain(text: str) -> str:
@@ -83,18 +83,18 @@ def _domain(text: str) -> str:
         raise Refused(f"--domain {shown(text)} is no domain; write one such as shop.example.com") from None
 
 
-def _tell(known: store.Authority, out: Out) -> None:
-    for name, value in _document(known).items():
+def _report(existing: store.Authority, out: Out) -> None:
+    for name, value in _document(existing).items():
         out.line(f"{name}: {value if isinstance(value, str) else ', '.join(value)}")
 
 
-def _document(known: store.Authority) -> Mapping[str, str | list[str]]:
-    seen = known.seen
+def _document(existing: store.Authority) -> Mapping[str, str | list[str]]:
+    observed = existing.observed
     return {
-        "name": seen.name,
-        "certificate": str(known.file),
-        "fingerprint": seen.fingerprint,
-        "begins": f"{seen.begins:%Y-%m-%dT%H:%M:%SZ}",
-        "ends": f"{seen.ends:%Y-%m-%dT%H:%M:%SZ}",
-        "domains": list(seen.domains),
+        "name": observed.name,
+        "certificate": str(existing.file),
+        "fingerprint": observed.fingerprint,
+        "begins": f"{observed.begins:%Y-%m-%dT%H:%M:%SZ}",
+        "ends": f"{observed.ends:%Y-%m-%dT%H:%M:%SZ}",
+        "domains": list(observed.domains),
     }

@@ -7,7 +7,7 @@ import json
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
-from locallb.cli.host.examine import look
+from locallb.cli.host.examine import inspect
 from locallb.host.doctor import examine
 from locallb.host.headroom import headroom
 from locallb.host.observation import Finding, Level
@@ -17,11 +17,11 @@ STYLES = {Level.OK: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.PROB
 
 def doctor(args: Arguments, out: Out) -> int:
     """Examine the host and the stack, and print the findings."""
-    seen = look(args.directory, args.stack)
-    findings = examine(seen)
+    observed = inspect(args.directory, args.stack)
+    findings = examine(observed)
     healthy = not any(finding.level is Level.PROBLEM for finding in findings)
     if args.json:
-        room = headroom(seen.limits)
+        room = headroom(observed.limits)
         document = {
             "healthy": healthy,
             "headroom": {"proxies": room.proxies, "limited_by": room.limited_by},

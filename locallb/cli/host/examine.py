@@ -27,7 +27,7 @@ from locallb.host import container_sockets, inotify, limits
 from locallb.host.capabilities import is_wsl
 from locallb.host.facts import host_facts, inotify_limit
 from locallb.host.headroom import Limits, free_addresses
-from locallb.host.observation import Finding, HostInspection, Level, LockSeen, NameSeen, ProxySeen
+from locallb.host.observation import Finding, HostInspection, Level, ObservedLock, ObservedName, ObservedProxy
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers.claims import claim_key, claim_keys_in
 from locallb.leftovers.host import leftovers, routes_in
@@ -44,7 +44,7 @@ from locallb.storage import files, paths
 from locallb.storage.proxy_directories import PROXY_MARK
 
 AT_ONCE = 16
-TROUBLES = (ClientError, EngineError, SettingsError, SourceError, OSError)
+FAILURES = (ClientError, EngineError, SettingsError, SourceError, OSError)
 _FEW = 100
 """inotify instances below which it matters who has the others."""
 _PROBED = 512
@@ -53,32 +53,34 @@ Found = TypeVar("Found")
 Otherwise = TypeVar("Otherwise")
 
 
-class Troubles(Struct):
+class Failures(Struct):
     """What could not be looked at, collected."""
 
     findings: list[Finding]
 
-    def guard(self, topic: str, look: Callable[[], Found], otherwise: Otherwise, remedy: str = "") -> Found | Otherwise:
+    def guard(
+        self, topic: str, inspect: Callable[[], Found], otherwise: Otherwise, remedy: str = ""
+    ) -> Found | Otherwise:
         """Look; where that fails, note why and go on."""
         try:
-            return look()
-        except TROUBLES as error:
+            return inspect()
+        except FAILURES as error:
             self.findings += [Finding(Level.PROBLEM, topic, line, remedy) for line in str(error).splitlines()]
             return otherwise
 
 
-def look(directory: Path, stack: str) -> HostInspection:
+def inspect(directory: Path, stack: str) -> HostInspection:
     """Examine the host, and the stack if there is one."""
-    troubles = Troubles([])
-    session = _session(directory, stack, troubles)
-    pools = troubles.guard("stack", lambda: session.settings.pools, ()) if session else ()
-    here = session if session and troubles.guard("stack", lambda: _belongs_here(session), otherwise=False) else None
-    plan = troubles.guard("sources", here.plan, None) if here and pools else None
-    host = plan[0].snapshot.host if plan else troubles.guard("host", lambda: _host(pools, session), HostFacts())
-    ledger = troubles.guard("ledger", lambda: Ledger(paths.ledger_directory()), None)
-    claims = troubles.guard("ledger", ledger.claims, ()) if ledger else ()
+    failures = Failures([])
+    session = _session(directory, stack, failures)
+    pools = failures.guard("stack", lambda: session.settings.pools, ()) if session else ()
+    here = session if session and failures.guard("stack", lambda: _belongs_here(session), otherwise=False) else None
+    plan = failures.guard("sources", here.plan, None) if here and pools else None
+    host = plan[0].snapshot.host if plan else failures.guard("host", lambda: _host(pools, session), HostFacts())
+    ledger = failures.guard("ledger", lambda: Ledger(paths.ledger_directory()), None)
+    claims = failures.guard("ledger", ledger.claims, ()) if ledger else ()
     envoy, envoy_problem = _envoy()
-    seen = HostInspection(
+    observed = HostInspection(
         python=sys.version_info[:2],
         user=_user(),
         envoy=envoy,
@@ -90,54 +92,58 @@ def look(directory: Path, stack: str) -> HostInspection:
         ledger=str(ledger.directory) if ledger else "",
         shared_ledger=_shared(),
         claims=len(claims),
-        ledger_problems=troubles.guard("ledger", ledger.problems, ()) if ledger else (),
-        ledger_keepers=troubles.guard("ledger", ledger.keepers, ()) if ledger else (),
+        ledger_problems=failures.guard("ledger", ledger.problems, ()) if ledger else (),
+        ledger_keepers=failures.guard("ledger", ledger.keepers, ()) if ledger else (),
         docker=container_sockets.state(container_sockets.docker_path()),
         docker_context_problem=container_sockets.docker_context_problem(),
         docker_elsewhere=container_sockets.docker_elsewhere(),
         podman=tuple(container_sockets.podman_sockets()),
         wsl=is_wsl(os.uname().release),
         mapped=bool(session and pools and session.settings.port_mapping),
-        disk_free=troubles.guard("disk", lambda: limits.disk_left(paths.state_home()), limits.PLENTY),
+        disk_free=failures.guard("disk", lambda: limits.free_disk(paths.state_home()), limits.PLENTY),
     )
     if session and pools:
         with suppress(ClientError):  # the plan has reported an engine that doesn't answer
-            image, is_there = runtime(session.settings.runtime).image(session.settings, envoy)
-            seen = replace(seen, image=image, lacks_image=not is_there)
+            image, exists = runtime(session.settings.runtime).image(session.settings, envoy)
+            observed = replace(observed, image=image, lacks_image=not exists)
     if plan:
-        seen = replace(seen, names=tuple(_names(plan)))
-    seen = troubles.guard("authority", lambda: _with_authority(seen), seen)
+        observed = replace(observed, names=tuple(_names(plan)))
+    observed = failures.guard("authority", lambda: _with_authority(observed), observed)
     if here:
-        seen = _with_stack(seen, here, plan, claims, troubles)
-    return replace(seen, extra=tuple(troubles.findings))
+        observed = _with_stack(observed, here, plan, claims, failures)
+    return replace(observed, extra=tuple(failures.findings))
 
 
-def _session(directory: Path, stack: str, troubles: Troubles) -> Session | None:
+def _session(directory: Path, stack: str, failures: Failures) -> Session | None:
     """Open the stack; a missing project is only noted."""
     if directory == paths.data_home() and not directory.exists():
         text = f"there is no project here and none in {directory}"
-        troubles.findings.append(Finding(Level.NOTE, "stack", text, "`locallb watch` begins one"))
+        failures.findings.append(Finding(Level.NOTE, "stack", text, "`locallb watch` begins one"))
         return None
-    return troubles.guard("stack", lambda: Session.open(directory, stack), None)
+    return failures.guard("stack", lambda: Session.open(directory, stack), None)
 
 
-def _names(plan: Planned) -> Iterator[NameSeen]:
+def _names(plan: Planned) -> Iterator[ObservedName]:
     """Ask for one name of each zone that has any."""
     names = (name for placement in plan[1].placements for name in placement.names)
     first = {name.zone: name.name for name in names if not is_wildcard(name.name)}
     if first:
         from locallb.host import resolving  # noqa: PLC0415 - loads a client of name servers
 
-        yield from (resolving.look(name, zone) for zone, name in first.items())
+        yield from (resolving.inspect(name, zone) for zone, name in first.items())
 
 
-def _with_authority(seen: HostInspection) -> HostInspection:
+def _with_authority(observed: HostInspection) -> HostInspection:
     """Find out which stores trust this user's own authority, where there is one."""
     from locallb.certificates import store  # noqa: PLC0415 - loads cryptography
     from locallb.trust import stores  # noqa: PLC0415 - for who has an authority
 
-    known = store.find()
-    return replace(seen, authority=known.seen.name, doubting=stores.doubting(known.seen.fingerprint)) if known else seen
+    existing = store.find()
+    return (
+        replace(observed, authority=existing.observed.name, doubting=stores.doubting(existing.observed.fingerprint))
+        if existing
+        else observed
+    )
 
 
 def _belongs_here(session: Session) -> bool:
@@ -153,31 +159,31 @@ def _host(pools: tuple[Pool, ...], session: Session | None) -> HostFacts:
 
 
 def _with_stack(
-    seen: HostInspection, session: Session, plan: Planned | None, claims: tuple[Claim, ...], troubles: Troubles
+    observed: HostInspection, session: Session, plan: Planned | None, claims: tuple[Claim, ...], failures: Failures
 ) -> HostInspection:
     """Examine the stack: its state, lock, proxies and sources. `claims` are the ledger's."""
     path = session.project.state_file(session.stack)
-    state_problems = troubles.guard("state", lambda: check_state(path), ())
+    state_problems = failures.guard("state", lambda: check_state(path), ())
     remedy = "`locallb state restore` goes back to the last good state"
-    known, under_way = troubles.guard("state", session.resources_and_under_way, ((), ()), remedy)
-    wanted = troubles.guard("state", lambda: claim_keys_in(known), frozenset())
+    existing, under_way = failures.guard("state", session.resources_and_under_way, ((), ()), remedy)
+    wanted = failures.guard("state", lambda: claim_keys_in(existing), frozenset())
     missing, unread = wanted - set(map(claim_key, claims)), {str(c.address): c.problem for c in claims if c.unread}
     complaints = (
         tuple(text for text in plan[0].complaints if not text.startswith(tuple(unread.values()))) if plan else ()
     )
     return replace(
-        seen,
+        observed,
         source_problems=complaints,
         source_notices=(*plan[0].notices, *plan[1].notices) if plan else (),
         left_out=plan[1].left_out if plan else (),
         sources=len(session.settings.sources) if plan else 0,
         services=len(plan[1].placements) + len(plan[1].rejections) if plan else 0,
-        proxies=_proxies(known),
+        proxies=_proxies(existing),
         unclaimed=tuple(sorted({claim.name for claim in missing if claim.name.partition("/")[0] not in unread})),
-        leftovers=troubles.guard("ledger", lambda: _leftovers(session, known, under_way, claims), ()),
-        state=f"{counted(len(known), 'resource')} in {path}" if path.exists() else f"nothing deployed yet ({path})",
+        leftovers=failures.guard("ledger", lambda: _leftovers(session, existing, under_way, claims), ()),
+        state=f"{counted(len(existing), 'resource')} in {path}" if path.exists() else f"nothing deployed yet ({path})",
         state_problems=state_problems,
-        locks=troubles.guard("state", lambda: _locks(session), ()),
+        locks=failures.guard("state", lambda: _locks(session), ()),
     )
 
 
@@ -201,11 +207,11 @@ def _limits(pools: tuple[Pool, ...], host: HostFacts, claims: Iterable[Claim]) -
     return Limits(
         watches=free if free < _PROBED else max(free, host.watches),
         watch_limit=limit,
-        memory=limits.memory_left(),
-        tasks=limits.tasks_left(),
+        memory=limits.free_memory(),
+        tasks=limits.free_tasks(),
         addresses=free_addresses(pools, host, claims) if pools else limits.PLENTY,
         files=limits.files_each(),
-        watch_holders=inotify.most_holders() if free < _FEW else (),
+        watch_holders=inotify.largest_holders() if free < _FEW else (),
     )
 
 
@@ -215,25 +221,27 @@ def _shared() -> str:
     return "usable" if os.access(paths.SHARED_LEDGER, os.W_OK | os.X_OK) else "closed"
 
 
-def _proxies(known: Sequence[ResourceState]) -> tuple[ProxySeen, ...]:
-    runs = {str(resource.id): resource for resource in known if resource.type == PROCESS}
+def _proxies(existing: Sequence[ResourceState]) -> tuple[ObservedProxy, ...]:
+    runs = {str(resource.id): resource for resource in existing if resource.type == PROCESS}
     with ThreadPoolExecutor(AT_ONCE) as workers:
-        configs = [resource for resource in known if resource.type == CONFIG]
+        configs = [resource for resource in existing if resource.type == CONFIG]
         configs.sort(key=lambda config: str(config.inputs.get("name")))
         return tuple(workers.map(_proxy, configs, [runs.get(str(config.id)) for config in configs]))
 
 
-def _proxy(config: ResourceState, run: ResourceState | None) -> ProxySeen:
+def _proxy(config: ResourceState, run: ResourceState | None) -> ObservedProxy:
     """Compare a proxy of the state with what exists."""
     name, wanted = str(config.inputs.get("name", config.id)), config.inputs.get("files")
     path = paths.proxies_root() / str(config.id)
-    known = run.outputs if run else {}
-    pid = known.get("pid")
-    alive = isinstance(pid, int | float) and processes.is_alive(processes.Process(int(pid), str(known.get("started"))))
-    kept = isinstance(wanted, dict) and all(_read(path / file) == text for file, text in wanted.items())
+    existing = run.outputs if run else {}
+    pid = existing.get("pid")
+    alive = isinstance(pid, int | float) and processes.is_alive(
+        processes.Process(int(pid), str(existing.get("started")))
+    )
+    retained = isinstance(wanted, dict) and all(_read(path / file) == text for file, text in wanted.items())
     shared = bool(config.inputs.get("shared"))  # in a container, whose process only Docker knows
     answers = (shared or alive) and path.is_dir() and EnvoyAdmin(path).answers()
-    return ProxySeen(name, answers if shared else alive, answers, str(known.get("version", "")), kept)
+    return ObservedProxy(name, answers if shared else alive, answers, str(existing.get("version", "")), retained)
 
 
 def _read(path: Path) -> str | None:
@@ -244,16 +252,16 @@ def _read(path: Path) -> str | None:
 
 
 def _leftovers(
-    session: Session, known: Iterable[ResourceState], under_way: Iterable[ResourceState], claims: tuple[Claim, ...]
+    session: Session, existing: Iterable[ResourceState], under_way: Iterable[ResourceState], claims: tuple[Claim, ...]
 ) -> tuple[str, ...]:
-    proxies = {str(resource.id) for resource in known if resource.type == CONFIG}
-    left = leftovers(session.home, proxies, claim_keys_in((*known, *under_way)), routes_in(known), claims)
-    return tuple(map(str, left))
+    proxies = {str(resource.id) for resource in existing if resource.type == CONFIG}
+    remaining = leftovers(session.home, proxies, claim_keys_in((*existing, *under_way)), routes_in(existing), claims)
+    return tuple(map(str, remaining))
 
 
-def _locks(session: Session) -> tuple[LockSeen, ...]:
+def _locks(session: Session) -> tuple[ObservedLock, ...]:
     folder = session.project.backend / ".pulumi/locks/organization" / session.project.name / session.stack
     return tuple(
-        LockSeen(f"{holder.username}@{holder.hostname} (pid {holder.pid})", str(holder.path), holder.is_gone())
+        ObservedLock(f"{holder.username}@{holder.hostname} (pid {holder.pid})", str(holder.path), holder.is_removed())
         for holder in read_holders(folder)
     )

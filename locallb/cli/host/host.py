@@ -19,7 +19,7 @@ from locallb.host.setup import changes as setup
 from locallb.host.setup.consent import Consent, on_behalf, unnamed
 from locallb.host.setup.hosts_file import Table, read_names
 from locallb.host.setup.plan import LEDGER, plan_setup, plan_teardown
-from locallb.host.setup.steps import HostSeen, Setup, Step
+from locallb.host.setup.steps import ObservedHost, Setup, Step
 from locallb.ledger.ledger import Ledger
 from locallb.sources.state.held import read_held
 
@@ -38,16 +38,16 @@ def teardown(args: Arguments, out: Out) -> int:
 def _setup_plan(session: Session, args: Arguments) -> Setup:
     group = setup.group_id(args.group) if args.group else setup.group_of(session.project.root)
     dns = _zones(session)
-    seen = setup.look(session.settings.pools, group, dns.zones if dns else (), _names(session) if dns else {})
-    plan = plan_setup(seen, persist=args.persist, status=args.action == "status")
-    return plan if args.action == "status" else _with_consent(plan, seen, session, args)
+    observed = setup.inspect(session.settings.pools, group, dns.zones if dns else (), _names(session) if dns else {})
+    plan = plan_setup(observed, persist=args.persist, status=args.action == "status")
+    return plan if args.action == "status" else _with_consent(plan, observed, session, args)
 
 
-def _with_consent(plan: Setup, seen: HostSeen, session: Session, args: Arguments) -> Setup:
+def _with_consent(plan: Setup, observed: ObservedHost, session: Session, args: Arguments) -> Setup:
     """Return the plan with the problem of each change that its caller has to name and didn't."""
     zones = frozenset(zone.lower().rstrip(".") for zone in args.allow_zone)
     consent = Consent(zones, args.allow_network, frozenset(args.on_behalf_of))
-    problems = [*unnamed(seen, consent)]
+    problems = [*unnamed(observed, consent)]
     if owner := owners.another_owner((session.project.root / PROJECT_FILE, session.project.root)):
         problems += on_behalf(owners.shown(owner), [name for name in (owners.name(owner), str(owner)) if name], consent)
     return replace(plan, problems=(*plan.problems, *problems))
@@ -58,8 +58,8 @@ def _zones(session: Session) -> DnsSettings | None:
     dns = session.settings.dns
     if dns is None:
         return None
-    known = read_held(session.project.state_file(session.stack)).name_servers
-    return with_servers(dns, session.home, tuple(Embedded(*socket) for socket in known))
+    existing = read_held(session.project.state_file(session.stack)).name_servers
+    return with_servers(dns, session.home, tuple(Embedded(*socket) for socket in existing))
 
 
 def _names(session: Session) -> Table:
@@ -80,7 +80,7 @@ def _status(plan: Setup, args: Arguments, out: Out) -> int:
         return Exit.OK
     rows = [(_state(step), str(step.sort), step.what, _value(step)) for step in plan.steps]
     out.table(("STATE", "WHAT", "NAME", "VALUE"), rows)
-    _tell_rest(plan, out)
+    _report_rest(plan, out)
     return Exit.OK
 
 
@@ -100,11 +100,11 @@ def _perform(plan: Setup, args: Arguments, out: Out, *, undo: bool) -> int:
     if args.json:
         out.raw(json.dumps(_document(plan, applied=applying), indent=2))
     else:
-        _tell_end(plan, steps, out, applied=applying)
+        _report_end(plan, steps, out, applied=applying)
     return Exit.FAILED if plan.problems else Exit.OK
 
 
-def _tell_end(plan: Setup, steps: list[Step], out: Out, *, applied: bool) -> None:
+def _report_end(plan: Setup, steps: list[Step], out: Out, *, applied: bool) -> None:
     if not steps:
         out.line("Nothing to do.")
     elif applied:
@@ -112,10 +112,10 @@ def _tell_end(plan: Setup, steps: list[Step], out: Out, *, applied: bool) -> Non
     elif not plan.problems:
         out.line("")
         out.line("Nothing was changed. As root, --yes does exactly this.")
-    _tell_rest(plan, out)
+    _report_rest(plan, out)
 
 
-def _tell_rest(plan: Setup, out: Out) -> None:
+def _report_rest(plan: Setup, out: Out) -> None:
     for note in plan.notes:
         out.warning(note)
     for problem in plan.problems:

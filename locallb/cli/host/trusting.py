@@ -16,22 +16,22 @@ from locallb.trust.plan import Believed, TrustPlan, TrustStep, believes, plan_tr
 from locallb.trust.tools import TrustError
 
 
-def trust(known: Authority, args: Arguments, out: Out) -> int:
+def trust(existing: Authority, args: Arguments, out: Out) -> int:
     """Add the authority to this host's trust stores."""
-    return _perform(plan_trust(_believed(known), stores.look(), os.getuid()), args, out)
+    return _perform(plan_trust(_believed(existing), stores.inspect(), os.getuid()), args, out)
 
 
-def untrust(known: Authority | None, args: Arguments, out: Out) -> int:
+def untrust(existing: Authority | None, args: Arguments, out: Out) -> int:
     """Take out what `ca trust` put in, whatever has become of the authority."""
-    plan = plan_untrust(_believed(known) if known else None, stores.look(), os.getuid())
+    plan = plan_untrust(_believed(existing) if existing else None, stores.inspect(), os.getuid())
     return _perform(plan, args, out)
 
 
 def is_believed() -> bool:
     """Return whether any program of this host trusts this user's authority, or there is none."""
     try:
-        known = find()
-        return known is None or any(believes(store, known.seen.fingerprint) for store in stores.look())
+        existing = find()
+        return existing is None or any(believes(store, existing.observed.fingerprint) for store in stores.inspect())
     except ClientError:
         return True
 
@@ -47,14 +47,14 @@ def _perform(plan: TrustPlan, args: Arguments, out: Out) -> int:
                 out.line(f"  {line}")
         if args.apply and not step.store.lacks:
             failures += _tried(step)
-    left = [step for step in steps if step.store.lacks]
+    remaining = [step for step in steps if step.store.lacks]
     if args.json:
-        out.raw(json.dumps(_document(plan, applied=args.apply and not left and not failures), indent=2))
+        out.raw(json.dumps(_document(plan, applied=args.apply and not remaining and not failures), indent=2))
     else:
-        _tell_end(plan, len(steps), len(steps) - len(left) - len(failures), args, out)
+        _report_end(plan, len(steps), len(steps) - len(remaining) - len(failures), args, out)
     for failure in failures:
         out.error(failure)
-    return Exit.FAILED if failures or (args.apply and left) else Exit.OK
+    return Exit.FAILED if failures or (args.apply and remaining) else Exit.OK
 
 
 def _tried(step: TrustStep) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _tried(step: TrustStep) -> Iterator[str]:
         yield f"{step.store.place} isn't changed: {error}"
 
 
-def _tell_end(plan: TrustPlan, steps: int, changed: int, args: Arguments, out: Out) -> None:
+def _report_end(plan: TrustPlan, steps: int, changed: int, args: Arguments, out: Out) -> None:
     if not steps:
         out.line("Nothing to do.")
     elif args.apply:
@@ -77,8 +77,8 @@ def _tell_end(plan: TrustPlan, steps: int, changed: int, args: Arguments, out: O
         out.warning(note)
 
 
-def _believed(known: Authority) -> Believed:
-    return Believed(known.seen.fingerprint, str(known.file))
+def _believed(existing: Authority) -> Believed:
+    return Believed(existing.observed.fingerprint, str(existing.file))
 
 
 def _document(plan: TrustPlan, *, applied: bool) -> dict[str, object]:
@@ -88,13 +88,13 @@ def _document(plan: TrustPlan, *, applied: bool) -> dict[str, object]:
             {
                 "kind": str(step.store.kind),
                 "place": step.store.place,
-                "asks": step.store.asks,
+                "asks": step.store.requires,
                 "adds": step.adds,
                 "name": step.name,
                 "fingerprint": step.fingerprint,
                 "done": step.done,
                 "lacks": step.store.lacks,
-                "commands": [list(words) for words in step.commands],
+                "commands": [list(terms) for terms in step.commands],
             }
             for step in plan.steps
         ],

@@ -21,7 +21,7 @@ NOTHING = "[]"
 """The rates of a lane where nothing flows."""
 LOG = 100
 """Lines of what happened that are kept."""
-GONE = 2000
+REMOVED = 2000
 """Maximum removed lanes that are remembered; a reader with an older state gets all lanes instead."""
 
 
@@ -44,7 +44,7 @@ class Feed:
         self._lanes: dict[str, Part] = {}
         self._rates: dict[str, Part] = {}
         self._log: deque[Part] = deque(maxlen=LOG)
-        self._gone: dict[str, int] = {}
+        self._removed: dict[str, int] = {}
         self._forgotten = 0
         """Number up to which removed lanes are forgotten."""
         self._readers = 0
@@ -78,7 +78,7 @@ class Feed:
             self._put(self._lanes, lanes)
             for name in self._lanes.keys() - lanes.keys():
                 del self._lanes[name]
-                self._gone[name] = self._number
+                self._removed[name] = self._number
             self._put(self._rates, dict.fromkeys(self._rates.keys() - lanes.keys(), NOTHING))
             self._forget(lanes)
 
@@ -113,14 +113,14 @@ class Feed:
             if not self._drawn or number == self._number:
                 return number, ""
             whole = number < self._forgotten or not number
-            known = 0 if whole else number
+            existing = 0 if whole else number
             parts = {
                 "whole": "true" if whole else "false",
-                "head": self._head.text if self._head.number > known else "null",
-                "lanes": _object(self._lanes, known),
-                "gone": _list(json.dumps(name) for name, at in self._gone.items() if at > known and not whole),
-                "rates": _object(self._rates, known),
-                "log": _list(part.text for part in self._log if part.number > known),
+                "head": self._head.text if self._head.number > existing else "null",
+                "lanes": _object(self._lanes, existing),
+                "gone": _list(json.dumps(name) for name, at in self._removed.items() if at > existing and not whole),
+                "rates": _object(self._rates, existing),
+                "log": _list(part.text for part in self._log if part.number > existing),
                 "pulse": self._pulse(),
             }
             return self._number, _json(parts)
@@ -135,11 +135,11 @@ class Feed:
                 parts[name] = Part(self._number, text)
 
     def _forget(self, lanes: Mapping[str, str]) -> None:
-        for name in [name for name in self._gone if name in lanes]:
-            del self._gone[name]
-        while len(self._gone) > GONE:
-            name = next(iter(self._gone))
-            self._forgotten = self._gone.pop(name)
+        for name in [name for name in self._removed if name in lanes]:
+            del self._removed[name]
+        while len(self._removed) > REMOVED:
+            name = next(iter(self._removed))
+            self._forgotten = self._removed.pop(name)
             self._rates.pop(name, None)
 
 
@@ -149,17 +149,17 @@ class Reader:
     def __init__(self, feed: Feed) -> None:
         self._feed = feed
         self._number = 0
-        self._told = 0.0
+        self._reported = 0.0
 
     def read(self) -> bytes:
         """Return what is new; after a while without news, a keep-alive message."""
         now = time.monotonic()
         self._number, text = self._feed.since(self._number)
-        if not text and now - self._told >= SILENCE:
+        if not text and now - self._reported >= SILENCE:
             text = self._feed.beat()
         if not text:
             return b""
-        self._told = now
+        self._reported = now
         return f"data: {text}\n\n".encode("ascii")
 
     def close(self) -> None:
@@ -172,8 +172,8 @@ def _json(parts: Mapping[str, str]) -> str:
     return f"{{{members}}}"
 
 
-def _object(parts: Mapping[str, Part], known: int) -> str:
-    return _json({name: part.text for name, part in parts.items() if part.number > known})
+def _object(parts: Mapping[str, Part], existing: int) -> str:
+    return _json({name: part.text for name, part in parts.items() if part.number > existing})
 
 
 def _list(texts: Iterable[str]) -> str:

@@ -27,9 +27,9 @@ from locallb.threads.supervised import SupervisedThread, Task
 from locallb.traffic.ask import traffic
 from locallb.traffic.table import TrafficRow, since
 
-QUICK, CALM = 0.2, 1.0
+QUICK, IDLE = 0.2, 1.0
 """Seconds between two drawings at least, while a page is open and while none is."""
-LOOK = 1.0
+INSPECT = 1.0
 """Seconds between two looks at figures at least."""
 SHARE = 4
 """A look that took long is followed by so many times as long without one."""
@@ -51,7 +51,7 @@ class LivePage:
         """Whether the current scene was drawn."""
         self._drawn: dict[str, tuple[Subject, str]] = {}
         """What was drawn last, and of what: most stays as it is."""
-        self._thread = SupervisedThread(Task.PAGE, "page's figures", self._look_again)
+        self._thread = SupervisedThread(Task.PAGE, "page's figures", self._reread)
 
     @property
     def url(self) -> str:
@@ -66,7 +66,7 @@ class LivePage:
     @property
     def pace(self) -> float:
         """Seconds between two updates of the page."""
-        return QUICK if self._feed.is_read else CALM
+        return QUICK if self._feed.is_read else IDLE
 
     def open(self) -> None:
         """Begin to answer."""
@@ -111,10 +111,10 @@ class LivePage:
         self._feed.draw(head, {name: text for name, (_, text) in self._drawn.items()})
         self._is_drawn = True
 
-    def _look_again(self) -> None:
+    def _reread(self) -> None:
         """Query figures periodically while there are readers."""
         before: Sequence[TrafficRow] = ()
-        asked = 0.0
+        requested = 0.0
         while not self._thread.stopped.is_set():
             if not self._feed.is_read:
                 before = ()
@@ -122,11 +122,11 @@ class LivePage:
                     break
             began = time.monotonic()
             rows = traffic(self._plan)
-            self._tell_rates(rates(since(rows, before), max(began - asked, LOOK)))
-            before, asked = rows, began
-            self._thread.stopped.wait(max(LOOK, SHARE * (time.monotonic() - began)))
+            self._report_rates(rates(since(rows, before), max(began - requested, INSPECT)))
+            before, requested = rows, began
+            self._thread.stopped.wait(max(INSPECT, SHARE * (time.monotonic() - began)))
 
-    def _tell_rates(self, flowing: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
+    def _report_rates(self, flowing: Mapping[str, Sequence[Mapping[str, object]]]) -> None:
         self._feed.flow({name: json.dumps(rows) for name, rows in flowing.items()})
         self._server.wake()
 

@@ -13,7 +13,7 @@ from locallb.cli.watching.supervision import stuck
 from locallb.planning.status import Observation
 from locallb.watch.events import LoopEvent, Pulse
 
-_LAST_WORDS = 0.5
+_LAST_OUTPUT = 0.5
 """Seconds in which the page can receive the final event."""
 
 
@@ -21,11 +21,15 @@ class PageReporter:
     """Listens from the beginning. Raises HttpServerError. `listen` and `poke` may be called from any thread."""
 
     def __init__(
-        self, place: str, stack: str, seen: Callable[[], Mapping[str, Observation | None]], pulse: Callable[[], Pulse]
+        self,
+        place: str,
+        stack: str,
+        observed: Callable[[], Mapping[str, Observation | None]],
+        pulse: Callable[[], Pulse],
     ) -> None:
         self._page = LivePage(place, stack, lambda: stuck(pulse(), time.monotonic()))
         self._relay = Relay()
-        self._teller = EventReporter(self._relay, self._page, seen, lambda _error: None)
+        self._teller = EventReporter(self._relay, self._page, observed, lambda _error: None)
         self.url = self._page.url
         """Where it is."""
         self.listen: Callable[[LoopEvent], None] = self._relay.listen
@@ -37,5 +41,5 @@ class PageReporter:
 
     def close(self) -> None:
         """Tell readers that it ends, and end."""
-        self._teller.join(_LAST_WORDS if self._page.is_read else 0.0)
+        self._teller.join(_LAST_OUTPUT if self._page.is_read else 0.0)
         self._teller.close()

@@ -16,7 +16,7 @@ _JOBS = {
     ".github/workflows/load-balancers.yml": "examples/ci/github-actions.yml",
     ".gitlab-ci.yml": "examples/ci/gitlab-ci.yml",
 }
-_MAY_BE_THERE = (".", "README", "LICENSE")
+_MAY_EXIST = (".", "README", "LICENSE")
 """How names begin that a repository has before anything is in it."""
 
 
@@ -62,7 +62,7 @@ def _remove_empty(directory: Path) -> None:
 
 
 def _require_room(directory: Path, manifests: frozenset[str]) -> None:
-    names = {path.name for path in directory.iterdir() if not path.name.startswith(_MAY_BE_THERE)}
+    names = {path.name for path in directory.iterdir() if not path.name.startswith(_MAY_EXIST)}
     if others := sorted(names - manifests):
         here = str(directory.resolve())
         elsewhere = f"locallb init {shlex.quote(f'{here}-lb')} --manifests {shlex.quote(here)}"

@@ -18,7 +18,7 @@ from locallb.storage import paths
 
 MAKING = frozenset({"up", "preview", "watch"})
 """Commands that begin this user's own project."""
-LOOKING = "doctor"
+SEARCHING = "doctor"
 """The command that looks at what isn't there yet, too; every other one needs a project."""
 BY_SUDO = "host"
 """Command about this host: root runs it on behalf of the user that called `sudo`."""
@@ -49,7 +49,7 @@ def chosen(args: Arguments, out: Out, lent: ExitStack) -> Path:
 
     if args.command in MAKING:
         own = prepare(args, out, lent)
-    elif args.command != LOOKING:
+    elif args.command != SEARCHING:
         own = require_own(by_sudo=args.command == BY_SUDO)
     else:
         own = paths.data_home()

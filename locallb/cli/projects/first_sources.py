@@ -60,7 +60,7 @@ def clusters_of(sources: Sources) -> list[Cluster]:
     return [Cluster(ClusterName(each["name"]), each["kubeconfig"], ContextName(each["context"])) for each in texts]
 
 
-def require_there(sources: Sources, root: Path) -> None:
+def require_existing(sources: Sources, root: Path) -> None:
     """Refuse manifests and contexts that aren't there, by Refused or KubeError; clusters of kind may come later."""
     for kind, value in (entry for source in sources for entry in source.items()):
         if kind == "manifests" and not Path(str(value)).exists():

@@ -25,7 +25,7 @@ from locallb.cli.projects.first_sources import (
     default_sources,
     described,
     named,
-    require_there,
+    require_existing,
 )
 from locallb.cli.projects.layout import Sources, program_files, stack_text, with_sources
 from locallb.cli.projects.place import PROJECT_FILE, fault
@@ -93,7 +93,7 @@ def prepare(args: Arguments, out: Out, lent: ExitStack) -> Path:
         out.warning(f"{described(sources)}, not of this host: nothing of this preview is kept")
     elif not (args.sources and args.yes):
         for entry in elsewhere:
-            confirm_new(entry, root, args.command, out, asks=not args.json)
+            confirm_new(entry, root, args.command, out, requires=not args.json)
     for directory in (root, root / "stacks", root / ".state", root / "provider"):
         paths.private_directory(directory)
     environment = sys.prefix if sys.prefix != sys.base_prefix else ""
@@ -120,7 +120,7 @@ def _wanted(former: str | None, given: Sources, stack: Path, command: str) -> tu
     parse_settings(
         {"sources": wanted, **({"runtime": runtime} if runtime else {})}
     )  # a mistake is reported before anything is written
-    require_there(wanted, paths.data_home())
+    require_existing(wanted, paths.data_home())
     return wanted, stack_text(wanted, runtime)
 
 
@@ -139,7 +139,7 @@ def _extended(text: str, added: Sources, stack: Path, command: str) -> str:
             " stack with --stack"
         )
     parse_settings({"sources": [*former, *added]})  # a mistake is reported before anything is written
-    require_there(added, paths.data_home())
+    require_existing(added, paths.data_home())
     return changed
 
 

@@ -17,7 +17,7 @@ from locallb.engine.state.project import load_project
 from locallb.guarded import owners
 from locallb.guarded.owners import Distrust
 from locallb.model.identities import Home
-from locallb.model.system_errors import told
+from locallb.model.system_errors import reported
 from locallb.storage.paths import CONSENTS, REFUSALS, stack_directory
 
 
@@ -29,12 +29,12 @@ def require_trusted(directory: Path, args: Arguments) -> None:
     try:
         fault = _first_fault(directory, args.stack)
     except OSError as error:
-        raise Refused(f"to whom {directory} belongs can't be determined: {told(error)}") from None
+        raise Refused(f"to whom {directory} belongs can't be determined: {reported(error)}") from None
     if fault:
         why = "nothing of this project was run"
         remedy = f"{fault.remedy}, or if you trust them" if fault.remedy else "if you trust that user"
-        words = f"{args.command} {args.action}".strip()
-        raise Refused(f"{fault}: {why}; {remedy}, name it on purpose: `locallb -C {directory} {words}`")
+        terms = f"{args.command} {args.action}".strip()
+        raise Refused(f"{fault}: {why}; {remedy}, name it on purpose: `locallb -C {directory} {terms}`")
 
 
 def _first_fault(directory: Path, stack: str) -> Distrust | None:
@@ -58,6 +58,6 @@ def _parts(directory: Path, stack: str) -> Iterator[tuple[Path, Path]]:
     yield project.backend, project.backend / ".pulumi" / "journals" / project.name / f"{stack}.jsonl"
     yield project.backend, project.backend / ".pulumi" / "locks" / "organization" / project.name / stack
     yield project.backend, project.backend / ".pulumi" / "backups" / project.name / stack
-    kept = stack_directory(Home(project.name, stack, str(directory)))
-    yield directory, kept
-    yield from ((directory, kept / name) for name in (CONSENTS, REFUSALS))
+    retained = stack_directory(Home(project.name, stack, str(directory)))
+    yield directory, retained
+    yield from ((directory, retained / name) for name in (CONSENTS, REFUSALS))

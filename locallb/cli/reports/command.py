@@ -35,10 +35,10 @@ def offline(args: Arguments, out: Out) -> int:
         from locallb.cli.reports.against import report_against  # noqa: PLC0415 - likewise
 
         report = report_against(args.directory, args.stack, args.against or "")
-    return tell(report, args, out)
+    return report_to(report, args, out)
 
 
-def tell(report: Report, args: Arguments, out: Out) -> int:
+def report_to(report: Report, args: Arguments, out: Out) -> int:
     """Print the report in its format, and give the exit code."""
     if args.format in FORMATS:
         out.document(writer(args.format)(report))

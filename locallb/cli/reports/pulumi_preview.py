@@ -68,8 +68,8 @@ def _document(path: Path) -> Mapping[str, object]:
     except FileNotFoundError:
         raise SourceError(f"{path} doesn't exist; make it with `pulumi preview --json > {path}`") from None
     except OSError as error:
-        told = f"{path} can't be read: {refusal(error)}"
-        raise SourceError(f"{told}; name a file that `pulumi preview --json` wrote") from None
+        reported = f"{path} can't be read: {refusal(error)}"
+        raise SourceError(f"{reported}; name a file that `pulumi preview --json` wrote") from None
     except (ValueError, RecursionError):
         document = {}
     if not isinstance(document, dict) or not isinstance(document.get("steps"), list):

@@ -19,7 +19,7 @@ STYLES = {
     Change.REJECTED: "red",
     Change.UNCHANGED: "dim",
 }
-MOST_ALERTS = 20
+MAX_ALERTS = 20
 
 
 def print_report(out: Out, report: Report) -> None:
@@ -36,13 +36,13 @@ def print_report(out: Out, report: Report) -> None:
     out.line(summary(report))
 
 
-TOLD_BY_TABLE = frozenset({Topic.CONFLICT, Topic.EXHAUSTION, Topic.REJECTION})
+SHOWN_IN_TABLE = frozenset({Topic.CONFLICT, Topic.EXHAUSTION, Topic.REJECTION})
 
 
-def beside_the_table(report: Report) -> list[Alert]:
+def outside_the_table(report: Report) -> list[Alert]:
     """Return what the tree of resources and the table of Services lack: former values, allowed clients, policies."""
-    known = {str(service.key) for service in report.services if service.before is None}
-    return [alert for alert in alerts(report) if alert.topic not in TOLD_BY_TABLE and alert.service not in known]
+    existing = {str(service.key) for service in report.services if service.before is None}
+    return [alert for alert in alerts(report) if alert.topic not in SHOWN_IN_TABLE and alert.service not in existing]
 
 
 def print_alerts(out: Out, listed: Sequence[Alert]) -> None:
@@ -53,10 +53,10 @@ def print_alerts(out: Out, listed: Sequence[Alert]) -> None:
     """
     errors = {Topic.UNREADABLE, Topic.POLICY} if out.together else {Topic.UNREADABLE}
     important = [alert for alert in listed if alert.topic not in errors]
-    for alert in important[:MOST_ALERTS]:
+    for alert in important[:MAX_ALERTS]:
         out.line(("! ", "bold red" if alert.topic is Topic.POLICY else "yellow"), visible(alert.message))
-    if len(important) > MOST_ALERTS:
-        out.line(f"  and {len(important) - MOST_ALERTS} more; `--format json` has all")
+    if len(important) > MAX_ALERTS:
+        out.line(f"  and {len(important) - MAX_ALERTS} more; `--format json` has all")
 
 
 def _cells(service: ServiceChange) -> Sequence[str | tuple[str, str]]:

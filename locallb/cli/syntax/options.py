@@ -18,9 +18,9 @@ from locallb.model.formatting import any_of
 from locallb.model.identities import IPNetwork
 
 SHELLS = ("bash", "zsh", "fish")
-ORDERS = ("name", "connections", "requests", "failures", "bytes")
+OVERRIDES = ("name", "connections", "requests", "failures", "bytes")
 """What `top` sorts by."""
-TROUBLES = ("rejected", "pending", "degraded")
+FAILURES = ("rejected", "pending", "degraded")
 """States of a Service that `up --fail-on` may name."""
 
 ACTIONS = {
@@ -77,10 +77,10 @@ def _add_demands(command: argparse.ArgumentParser, _common: argparse.ArgumentPar
     command.add_argument(
         "--fail-on",
         metavar="STATE",
-        choices=TROUBLES,
+        choices=FAILURES,
         action="append",
         default=[],
-        help=f"exit with 8 if a Service ends up {any_of(TROUBLES)}; may be repeated",
+        help=f"exit with 8 if a Service ends up {any_of(FAILURES)}; may be repeated",
     )
 
 
@@ -105,7 +105,9 @@ def _port(text: str) -> int:
 def _add_top(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("services", metavar="SERVICE", nargs="*", help="only names that contain one of these")
     command.add_argument("--once", action="store_true", help="show what was counted so far, and exit")
-    command.add_argument("--sort", choices=ORDERS, default=ORDERS[0], help=f"sort by this (default: {ORDERS[0]})")
+    command.add_argument(
+        "--sort", choices=OVERRIDES, default=OVERRIDES[0], help=f"sort by this (default: {OVERRIDES[0]})"
+    )
 
 
 def _add_logs(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:

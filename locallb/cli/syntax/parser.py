@@ -34,9 +34,9 @@ class Parser(argparse.ArgumentParser):
     def __init__(self, **given: Any) -> None:  # noqa: ANN401 - whatever argparse takes
         super().__init__(allow_abbrev=False, **given)
 
-    def take(self, words: Sequence[str] | None) -> argparse.Namespace:
+    def take(self, terms: Sequence[str] | None) -> argparse.Namespace:
         """Parse a whole command line; exits with 2 when it can't be understood."""
-        given, more = self.parse_known_args(words)
+        given, more = self.parse_known_args(terms)
         if more:
             self.error(_superfluous(given, more))
         return given
@@ -62,8 +62,8 @@ def _remedy(action: argparse.Action, value: str) -> str:
     if action.option_strings and "," in value and {*value.split(",")} <= {*choices}:
         repeated = " ".join(f"{action.option_strings[-1]} {part}" for part in value.split(","))
         return f"one of {_listed(choices)}; say it once for each: {repeated}"
-    known = _ELSEWHERE.get(value, "") if action.dest == "command" else ""
-    near = [known] if known else get_close_matches(value.lower(), choices, n=1)
+    existing = _ELSEWHERE.get(value, "") if action.dest == "command" else ""
+    near = [existing] if existing else get_close_matches(value.lower(), choices, n=1)
     if near and action.metavar == COMMAND:  # there are more than anybody reads
         return f"a command; did you mean {near[0]}?"
     return f"one of {_listed(choices)}" + (f"; did you mean {near[0]}?" if near else "")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
-from locallb.cli.process import end_well_when_interrupted
+from locallb.cli.process import exit_cleanly_when_interrupted
 from locallb.cli.session import UNPLANNED, Session
 from locallb.cli.traffic.shown import print_traffic, traffic_json
 from locallb.planning.planned import Plan
@@ -38,15 +38,15 @@ def top(session: Session, args: Arguments, out: Out) -> int:
     _show(rows, args, out, 0)
     if args.once:
         return Exit.OK
-    end_well_when_interrupted()
-    looks = 0
-    while not out.gone:
-        before, asked = rows, time.monotonic()
+    exit_cleanly_when_interrupted()
+    checks = 0
+    while not out.removed:
+        before, requested = rows, time.monotonic()
         time.sleep(PACE)
-        looks += 1
-        plan = _planned(session, plan) if looks % _REPLANNED == 0 else plan
+        checks += 1
+        plan = _planned(session, plan) if checks % _REPLANNED == 0 else plan
         rows = _chosen(traffic(plan), args)
-        _show(since(rows, before), args, out, time.monotonic() - asked)
+        _show(since(rows, before), args, out, time.monotonic() - requested)
     return Exit.OK
 
 

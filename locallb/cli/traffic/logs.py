@@ -12,7 +12,7 @@ from pathlib import Path
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.exit_code import Exit
-from locallb.cli.process import end_well_when_interrupted
+from locallb.cli.process import exit_cleanly_when_interrupted
 from locallb.cli.session import UNPLANNED, Session
 from locallb.cli.traffic.line_texts import line_json, line_text
 from locallb.model.errors import ClientError
@@ -22,11 +22,11 @@ from locallb.storage.proxy_directories import Proxies
 from locallb.traffic.lines import Line, lines, services_by_listener
 from locallb.traffic.reading import ENOUGH, PACE, Reading
 
-_LOOKED = 5.0
+_INSPECTED = 5.0
 """Seconds until it is looked again which proxies there are."""
 _STALE = 60.0
 """Seconds with one plan while the state is unchanged: planning reads every source, and no lines meanwhile."""
-_MOST = int(ENOUGH / PACE)
+_MAX = int(ENOUGH / PACE)
 _OFF = (
     "this stack's proxies can't be asked for a log: set local-lb:accessLogs to true and run `locallb up`, "
     "which cuts no connection"
@@ -43,10 +43,10 @@ def logs(session: Session, args: Arguments, out: Out) -> int:
         out.line("There is no Service here with a proxy, or none of that name.")
         return Exit.OK
     if not shown.reading.taps:
-        raise ClientError(shown.troubles)
-    end_well_when_interrupted(shown.reading.shut)
-    while not out.gone:
-        shown.show(_LOOKED)
+        raise ClientError(shown.failures)
+    exit_cleanly_when_interrupted(shown.reading.shut)
+    while not out.removed:
+        shown.show(_INSPECTED)
         with suppress(*UNPLANNED):  # those of before
             shown.choose(plans.now())
     shown.reading.end()
@@ -74,31 +74,31 @@ class _Shown:
 
     def __init__(self, args: Arguments, out: Out) -> None:
         self.reading, self.services = Reading(), dict[str, ObjectKey]()
-        self._words, self._is_json, self._out = args.services, args.json, out
-        self._told = set[str]()
+        self._terms, self._is_json, self._out = args.services, args.json, out
+        self._reported = set[str]()
 
     @property
-    def troubles(self) -> str:
+    def failures(self) -> str:
         """Why proxies can't be read, a line for each."""
-        return "\n".join(sorted(self._told))
+        return "\n".join(sorted(self._reported))
 
     def choose(self, plan: Plan) -> None:
         """Read from the proxies of chosen Services, as they are now."""
         chosen = {
             name: key
             for name, key in services_by_listener(plan).items()
-            if not self._words or any(word in str(key) for word in self._words)
+            if not self._terms or any(word in str(key) for word in self._terms)
         }
         self.services = chosen
-        troubles = set(self.reading.follow(_directories(plan, chosen.values())))
-        for trouble in sorted(troubles - self._told if self.reading.taps else ()):
-            self._out.warning(trouble)
-        self._told = troubles
+        failures = set(self.reading.follow(_directories(plan, chosen.values())))
+        for failure in sorted(failures - self._reported if self.reading.taps else ()):
+            self._out.warning(failure)
+        self._reported = failures
 
     def show(self, seconds: float) -> None:
         """Show lines as they arrive."""
         until = time.monotonic() + seconds
-        while time.monotonic() < until and not self._out.gone:
+        while time.monotonic() < until and not self._out.removed:
             for tap, message in self.reading.messages(PACE):
                 with suppress(ValueError):  # no message of Envoy's
                     ended = list(lines(message))
@@ -106,7 +106,7 @@ class _Shown:
                     self._print(ended)
             renewed = [tap.renew() for tap in self.reading.taps.values()]
             if any(renewed):
-                self._out.warning(f"a proxy had more than {_MOST} lines a second: some are left out")
+                self._out.warning(f"a proxy had more than {_MAX} lines a second: some are left out")
 
     def _print(self, ended: Iterable[Line]) -> None:
         for line in ended:

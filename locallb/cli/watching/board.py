@@ -53,7 +53,7 @@ class Board(Struct):
     """For one thread."""
 
     planned: Planned | None = None
-    seen: Mapping[str, Observation | None] = field(default_factory=dict)
+    observed: Mapping[str, Observation | None] = field(default_factory=dict)
     """What proxies answered, by name: None where one doesn't, absent where it wasn't asked yet."""
     converged: float = 0.0
     """When everything was as planned last, in seconds since the epoch; 0 if never."""
@@ -69,7 +69,7 @@ class Board(Struct):
     _open: set[ObjectKey] = field(default_factory=set)
     _changes: dict[ObjectKey, RowChange] = field(default_factory=dict)
     _failures: dict[ObjectKey, str] = field(default_factory=dict)
-    _known: tuple[ObjectKey, ...] = ()
+    _existing: tuple[ObjectKey, ...] = ()
     """Whom the last plan has, in its order."""
     _planned_keys: frozenset[ObjectKey] = frozenset()
     """The same, so that others are found at once."""
@@ -108,7 +108,7 @@ class Board(Struct):
         of_each = self._rows.each(
             _rows_of,
             plan.placements,
-            [self.seen.get(placement.proxy) for placement in plan.placements],
+            [self.observed.get(placement.proxy) for placement in plan.placements],
             [plan.refused.get(placement.key, ()) for placement in plan.placements],
         )
         rejected = rows(Plan(rejections=plan.rejections, refused=plan.refused), {}) if plan.rejections else ()
@@ -120,7 +120,7 @@ class Board(Struct):
         return list(self._views.each(_view, all_rows, failures, changes, map(unasked.__contains__, keys)))
 
     def _is_unasked(self, proxy: str) -> bool:
-        answer = self.seen.get(proxy, _UNASKED)
+        answer = self.observed.get(proxy, _UNASKED)
         return answer is not None and answer.is_outdated
 
     def _plan(self, at: float, planned: Planned) -> None:
@@ -145,18 +145,18 @@ class Board(Struct):
             return
         plan = self.planned.plan
         keys = *map(_KEY, plan.placements), *map(_KEY, plan.rejections)
-        if keys != self._known:
-            self._known, self._planned_keys = keys, frozenset(keys)
-        for kept in (self._changes, self._failures):
-            for key in kept.keys() - self._planned_keys:
-                del kept[key]
+        if keys != self._existing:
+            self._existing, self._planned_keys = keys, frozenset(keys)
+        for retained in (self._changes, self._failures):
+            for key in retained.keys() - self._planned_keys:
+                del retained[key]
 
 
-def _rows_of(placement: Placement, seen: Observation | None, refused: tuple[str, ...]) -> tuple[Row, ...]:
+def _rows_of(placement: Placement, observed: Observation | None, refused: tuple[str, ...]) -> tuple[Row, ...]:
     """Return the rows of one Service from its proxy's observation. An outdated one doesn't show what is missing."""
     plan = Plan(placements=(placement,), refused={placement.key: refused})
-    found = rows(plan, {placement.proxy: seen} if seen else {})
-    if seen and seen.is_outdated and any(port.reason == NOT_DEPLOYED for row in found for port in row.ports):
+    found = rows(plan, {placement.proxy: observed} if observed else {})
+    if observed and observed.is_outdated and any(port.reason == NOT_DEPLOYED for row in found for port in row.ports):
         return rows(plan, {})
     return found
 

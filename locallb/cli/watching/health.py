@@ -22,7 +22,7 @@ PACE = 2.0
 """Seconds between two proxies in turn."""
 ROUND = 30.0
 """Seconds that a round takes at least."""
-AGAIN, AGAIN_EACH = 3.0, 0.1
+RETRY_DELAY, RETRY_EACH = 3.0, 0.1
 """Seconds after which one that doesn't serve as it should is asked again, in its turn or not; more where many don't."""
 
 Ask = Callable[[Proxy], Observation | None]
@@ -46,7 +46,7 @@ class Health:
         """What each proxy serves."""
         self._due: dict[str, float] = {}
         """When to ask next, by the proxy's name and the monotonic clock."""
-        self._seen: dict[str, Observation | None] = {}
+        self._observed: dict[str, Observation | None] = {}
         self._silent: dict[str, frozenset[SilentPort]] = {}
         """Ports of which each proxy reported last that no backend takes connections."""
         self._turn: list[str] = []
@@ -63,11 +63,11 @@ class Health:
         with self._lock:
             self._lock.notify()
 
-    def seen(self) -> Mapping[str, Observation | None]:
+    def observed(self) -> Mapping[str, Observation | None]:
         """Return the last answer of each proxy that was asked; None where it didn't answer."""
         with self._lock:
             self._absorb()
-            return dict(self._seen)
+            return dict(self._observed)
 
     def silent(self) -> frozenset[SilentPort]:
         """Return the ports with backends that take no connections; an unanswered query keeps the former result."""
@@ -98,7 +98,7 @@ class Health:
         if self._named:
             self._ask_soon([name for name, proxy in self._proxies.items() if {name, proxy.id} & self._named])
         if self._changed_keys:
-            self._ask_again({self._served.get(key, str(key)) for key in self._changed_keys})
+            self._ask_repeatedly({self._served.get(key, str(key)) for key in self._changed_keys})
         self._named, self._changed_keys = set(), set()
 
     def _follow(self, planned: Planned) -> None:
@@ -108,21 +108,21 @@ class Health:
         for placement in planned.plan.placements:
             self._served[placement.key] = placement.proxy
             self._placements.setdefault(placement.proxy, []).append(placement)
-        for kept in (self._seen, self._due, self._silent):
-            for name in kept.keys() - self._proxies.keys():
-                del kept[name]
+        for retained in (self._observed, self._due, self._silent):
+            for name in retained.keys() - self._proxies.keys():
+                del retained[name]
 
-    def _ask_again(self, names: Collection[str]) -> None:
+    def _ask_repeatedly(self, names: Collection[str]) -> None:
         """Ask soon; until then answers from before the update say nothing of what isn't there in them.
 
         A shared proxy's goes on saying that its other Services are served.
         """
         for name in names:
-            answer = self._seen.get(name)
+            answer = self._observed.get(name)
             if answer is None:
-                self._seen.pop(name, None)
+                self._observed.pop(name, None)
             elif not self._serves(name, answer):
-                self._seen[name] = replace(answer, is_outdated=True)
+                self._observed[name] = replace(answer, is_outdated=True)
         self._ask_soon(names)
 
     def _ask_soon(self, names: Collection[str]) -> None:
@@ -140,7 +140,7 @@ class Health:
                         self._lock.wait(self._pause(time.monotonic()))
                     continue
             if proxy:
-                news = self._look(proxy) or news
+                news = self._inspect(proxy) or news
             else:  # no other proxy is to be queried now: publish all news at once
                 news = False
                 self._changed()
@@ -160,16 +160,16 @@ class Health:
         moments = [*self._due.values(), *([self._turn_at] if self._proxies else [])]
         return max(0.0, min(moments) - now) if moments else None
 
-    def _look(self, proxy: Proxy) -> bool:
+    def _inspect(self, proxy: Proxy) -> bool:
         """Check one proxy; return whether the answer is another one than before."""
         answer = self._ask(proxy)
         with self._lock:
             if self._proxies.get(proxy.name) != proxy:  # changed or gone meanwhile
                 return False
             if not self._serves(proxy.name, answer):
-                self._due[proxy.name] = time.monotonic() + AGAIN + len(self._due) * AGAIN_EACH
-            new = proxy.name not in self._seen or self._seen[proxy.name] != answer
-            self._seen[proxy.name] = answer
+                self._due[proxy.name] = time.monotonic() + RETRY_DELAY + len(self._due) * RETRY_EACH
+            new = proxy.name not in self._observed or self._observed[proxy.name] != answer
+            self._observed[proxy.name] = answer
             return self._note_silent(proxy.name, answer) or new
 
     def _note_silent(self, name: str, answer: Observation | None) -> bool:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from locallb.planning.planned import Plan
 from locallb.watch.events import LoopEvent, Planned
 
-MOST = 1000
+MAX = 1000
 """Events that may wait."""
 
 
@@ -40,10 +40,10 @@ class Batch(Struct, frozen=True):
 class Relay:
     """One teller; `listen` and `poke` may be called from any thread."""
 
-    def __init__(self, most: int = MOST) -> None:
+    def __init__(self, maximum: int = MAX) -> None:
         self._changed = Condition()
         self._waiting: deque[RelayedEvent] = deque()
-        self._most = most
+        self._most = maximum
         self._latest: Planned | None = None
         self._lost = 0
         self._poked = False

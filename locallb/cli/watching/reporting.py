@@ -20,7 +20,7 @@ from locallb.model.formatting import counted
 from locallb.planning.status import Observation
 from locallb.threads.supervised import SupervisedThread, Task
 
-_GONE = {errno.EPIPE, errno.EIO, errno.EBADF}
+_REMOVED = {errno.EPIPE, errno.EIO, errno.EBADF}
 """Errors of an output without a reader: a closed pipe, a terminal that hung up."""
 
 
@@ -71,15 +71,15 @@ class Lines:
 
     def _write(self, record: LogRecord) -> bool:
         """Write one; return whether all of it was written."""
-        left = f"{chr(10) if self._cut else ''}{self._form(record)}\n".encode(errors="replace")
+        remaining = f"{chr(10) if self._cut else ''}{self._form(record)}\n".encode(errors="replace")
         try:
-            while left and (taken := self._stream.write(left)):  # None: the stream is non-blocking and full
-                left = left[taken:]
-                self._cut = bool(left)
+            while remaining and (claimed := self._stream.write(remaining)):  # None: the stream is non-blocking and full
+                remaining = remaining[claimed:]
+                self._cut = bool(remaining)
         except OSError as error:
-            if error.errno in _GONE:
+            if error.errno in _REMOVED:
                 raise
-        return not left
+        return not remaining
 
 
 class OnScreen:
@@ -114,19 +114,19 @@ class OnScreen:
 
 
 class EventReporter:
-    """Reports from `start` until the loop has stopped; `gone` is called if nothing reads the output any more."""
+    """Reports from `start` until the loop has stopped; `removed` is called if nothing reads the output any more."""
 
     def __init__(
         self,
         relay: Relay,
         face: EventSink,
-        seen: Callable[[], Mapping[str, Observation | None]],
-        gone: Callable[[OSError], None],
+        observed: Callable[[], Mapping[str, Observation | None]],
+        removed: Callable[[OSError], None],
     ) -> None:
         self._relay = relay
         self._face = face
-        self._seen = seen
-        self._gone = gone
+        self._observed = observed
+        self._removed = removed
         self._board, self._narrator = Board(), Narrator()
         self._first: tuple[LogRecord, ...] = ()
         """Records that are printed before all others."""
@@ -153,15 +153,15 @@ class EventReporter:
             while not self._board.stopped:
                 self._relay.wait()
                 time.sleep(self._face.pace)  # not while the loop goes on with what it just told
-                self._tell(self._relay.take(0))
+                self._report(self._relay.take(0))
         except OSError as error:
-            self._gone(error)
+            self._removed(error)
         self._thread.stop()
 
-    def _tell(self, batch: Batch) -> None:
+    def _report(self, batch: Batch) -> None:
         board, narrator = self._board, self._narrator
-        board.seen = self._seen()
+        board.observed = self._observed()
         board.take(batch)
         views = board.views()
-        records = [*narrator.tell(batch, views), *narrator.services(time.time(), views)]
+        records = [*narrator.report_to(batch, views), *narrator.services(time.time(), views)]
         self._face.show(records, board, views)

@@ -22,9 +22,9 @@ from locallb.planning.status import PortRow, State
 from locallb.report.pool_room import rooms_for
 from locallb.report.safe import LONGEST_NAME, visible
 
-KEPT = 200
+RETAINED = 200
 """Records that are remembered for the screen."""
-MOST_PARTS = 6
+MAX_PARTS = 6
 """Sources and pools that the head names."""
 _NOTHING_YET = "No Service of type LoadBalancer yet; one that is created shows up here."
 _LEVELS = {Level.INFO: "", Level.WARNING: "yellow", Level.ERROR: "red"}
@@ -41,7 +41,7 @@ class Screen(Struct):
     stack: str
     board: Board = field(default_factory=Board)
     views: Sequence[View] = ()
-    records: deque[LogRecord] = field(default_factory=lambda: deque(maxlen=KEPT))
+    records: deque[LogRecord] = field(default_factory=lambda: deque(maxlen=RETAINED))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw."""
@@ -78,26 +78,26 @@ class Screen(Struct):
         settings = self.board.planned.settings if self.board.planned else None
         text = Text("sources  ")
         sources = settings.sources if settings else ()
-        for source in sources[:MOST_PARTS]:
+        for source in sources[:MAX_PARTS]:
             since = self.board.stale.get(source.cluster)
             text.append(str(source.cluster)).append(
                 f" stale since {clock(since)[:-4]}" if since else " ok", "yellow" if since else "green"
             )
             text.append("  ")
-        return text.append(f"and {len(sources) - MOST_PARTS} more" if len(sources) > MOST_PARTS else "")
+        return text.append(f"and {len(sources) - MAX_PARTS} more" if len(sources) > MAX_PARTS else "")
 
     def _pools(self) -> Text:
         planned = self.board.planned
         text = Text("pools    ")
         if planned and planned.snapshot and planned.settings:
             given = {address for placement in planned.plan.placements for address in placement.addresses}
-            for room in rooms_for(given, planned.snapshot, planned.settings)[:MOST_PARTS]:
+            for room in rooms_for(given, planned.snapshot, planned.settings)[:MAX_PARTS]:
                 text.append(f"{visible(room.pool, LONGEST_NAME)} {room.family} ")
                 rest = f", {room.unavailable} unavailable" if room.unavailable else ""
                 usage = f"{room.used} of {room.size} used, {room.free} free{rest}  "
                 text.append(usage, "" if room.free > 0 else "yellow")
         proxies = len(planned.plan.proxies) if planned else 0
-        answering = sum(answer is not None for answer in self.board.seen.values())
+        answering = sum(answer is not None for answer in self.board.observed.values())
         return text.append(f"proxies {proxies}, {answering} answer", "" if answering >= proxies else "yellow")
 
     def _progress(self) -> Text:
@@ -137,11 +137,11 @@ class Screen(Struct):
         )
 
     def _rest(self, shown: Sequence[View]) -> Text:
-        left = len(self.views) - len(shown)
-        if not left:
+        remaining = len(self.views) - len(shown)
+        if not remaining:
             return Text("" if self.views else _NOTHING_YET if self.board.planned else "Reading the sources.")
         troubled = sum(view.is_troubled for view in self.views) - sum(view.is_troubled for view in shown)
-        return Text(f"and {left} more, {f'{troubled} of them troubled' if troubled else 'all serving'}", "dim")
+        return Text(f"and {remaining} more, {f'{troubled} of them troubled' if troubled else 'all serving'}", "dim")
 
 
 class _Column(Struct, frozen=True):
@@ -150,7 +150,7 @@ class _Column(Struct, frozen=True):
     head: str
     cell: Callable[[View], tuple[str, str]]
     from_width: int
-    most: int
+    maximum: int
 
 
 _COLUMNS = (
@@ -171,7 +171,7 @@ def _table(views: Sequence[View], width: int) -> Iterator[Text]:
     cells = [[Text(*column.cell(view)) for column in columns] for view in views]
     heads = [Text(column.head, "bold") for column in columns]
     widths = [
-        min(column.most, max(cell.cell_len for cell in cells_of_column))
+        min(column.maximum, max(cell.cell_len for cell in cells_of_column))
         for column, cells_of_column in zip(columns, zip(heads, *cells, strict=True), strict=True)
     ]
     if width < _NARROW:  # the name gives way, so that the state is seen

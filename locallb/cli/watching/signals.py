@@ -12,7 +12,7 @@ from types import FrameType
 from locallb.threads.supervised import SupervisedThread, Task
 
 INTERRUPTED = 130
-PATIENCE = 2.0
+TIMEOUT = 2.0
 """Seconds that operations which had begun have to end; the state is valid without, the next run finishes them."""
 
 _OUTPUT = 1
@@ -49,8 +49,8 @@ class Signals:
             resized()
 
         handlers = {
-            signal.SIGTERM: self._asked_to_stop,
-            signal.SIGINT: self._asked_to_stop,
+            signal.SIGTERM: self._stop_requested,
+            signal.SIGINT: self._stop_requested,
             signal.SIGHUP: self._hung_up,
             signal.SIGWINCH: ignore_or_resize,
         }
@@ -65,7 +65,7 @@ class Signals:
             for number, handler in before.items():
                 signal.signal(number, handler)
 
-    def _asked_to_stop(self, number: int, frame: FrameType | None) -> None:
+    def _stop_requested(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         if self._timer:
             self.leave()
@@ -74,13 +74,13 @@ class Signals:
         self._stop()
 
     def _leave_later(self) -> None:
-        if self._timer and not self._timer.stopped.wait(PATIENCE):
+        if self._timer and not self._timer.stopped.wait(TIMEOUT):
             self.leave()
 
     def _hung_up(self, number: int, frame: FrameType | None) -> None:
         """Reload; but a terminal that went away took its user with it."""
         if self._on_terminal and not os.isatty(_OUTPUT):
-            self._asked_to_stop(number, frame)
+            self._stop_requested(number, frame)
         else:
             self._reload()
 

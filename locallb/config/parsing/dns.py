@@ -13,8 +13,8 @@ from locallb.config.candidates import listed
 from locallb.config.loopback_socket import private_place
 from locallb.config.settings import Pool
 from locallb.config.values import Mistakes, parse_address
-from locallb.dns.names import is_wildcard, lies_in, name_fault, normal
-from locallb.dns.records import MOST_TTL
+from locallb.dns.names import is_wildcard, is_within, name_fault, normal
+from locallb.dns.records import MAX_TTL
 from locallb.dns.zones import TTL, DnsSettings, Embedded, Rfc2136, Zone, zone_of
 from locallb.model.formatting import clipped, shown
 from locallb.model.identities import IPAddress, OwnerId, ZoneName
@@ -161,15 +161,15 @@ def _template(mistakes: Mistakes, value: object, zones: Sequence[Zone]) -> str:
             "dns.template",
             f"{shown(text)} makes no names: {fault}; the fields are {{name}}, {{namespace}}, {{cluster}}",
         )
-    elif text and not any(lies_in(name, zone.name) for zone in zones):
+    elif text and not any(is_within(name, zone.name) for zone in zones):
         mistakes.add("dns.template", f"{shown(text)} lies in none of the zones; write one such as {example}")
     return text
 
 
 def _ttl(mistakes: Mistakes, value: object) -> int:
     seconds = mistakes.number("dns.ttl", value)
-    if value == seconds and not 0 < seconds <= MOST_TTL:
-        mistakes.add("dns.ttl", f"{seconds} seconds is no TTL; use 1 to {MOST_TTL}, such as {TTL}")
+    if value == seconds and not 0 < seconds <= MAX_TTL:
+        mistakes.add("dns.ttl", f"{seconds} seconds is no TTL; use 1 to {MAX_TTL}, such as {TTL}")
     return seconds
 
 

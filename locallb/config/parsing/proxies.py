@@ -11,7 +11,7 @@ from locallb.model.formatting import shown
 
 HOST = "host"
 """The value of `network` with which containers use the host's."""
-_MOST = 64
+_MAX = 64
 _EXAMPLES = "{mode: shared, count: 2} or {mode: per-service, spares: 1}"
 
 
@@ -47,6 +47,6 @@ def _bounded(mistakes: Mistakes, key: str, value: object, least: int) -> int:
     """Read a number of proxies."""
     before = len(mistakes.sentences)
     number = mistakes.number(key, value)
-    if len(mistakes.sentences) == before and not least <= number <= _MOST:
-        mistakes.add(key, f"{number} is out of range; write a number from {least} to {_MOST}")
+    if len(mistakes.sentences) == before and not least <= number <= _MAX:
+        mistakes.add(key, f"{number} is out of range; write a number from {least} to {_MAX}")
     return number

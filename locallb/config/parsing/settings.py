@@ -41,7 +41,7 @@ KEYS = (
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
     *("trafficDetails", "trafficMetrics", "accessLogs", "certificates", "http3", "page"),
 )
-_PORTS, _MOST_PORTS = 100, 1000
+_PORTS, _MAX_PORTS = 100, 1000
 """Default and limit of the number of ports with metrics."""
 _SECRETS, _LOCAL = "secrets", "local"
 """Where certificates come from."""
@@ -106,16 +106,16 @@ def _bound(mistakes: Mistakes, value: object) -> int:
     """Read `trafficMetrics`: whether, or of how many ports."""
     if isinstance(value, bool):
         return _PORTS if value else 0
-    if not isinstance(value, int) or not 1 <= value <= _MOST_PORTS:
-        mistakes.add("trafficMetrics", f"{shown(value)} is neither true nor a number of ports from 1 to {_MOST_PORTS}")
+    if not isinstance(value, int) or not 1 <= value <= _MAX_PORTS:
+        mistakes.add("trafficMetrics", f"{shown(value)} is neither true nor a number of ports from 1 to {_MAX_PORTS}")
         return 0
     return value
 
 
 def _outputs(mistakes: Mistakes, config: Mapping[str, object]) -> Mapping[str, object]:
     """Read the keys that turn outputs on."""
-    words = (word for word in OUTPUTS.having("entry") if word in config)
-    return MappingProxyType({word: output_entry(word).parse(mistakes, word, config[word]) for word in words})
+    terms = (word for word in OUTPUTS.having("entry") if word in config)
+    return MappingProxyType({word: output_entry(word).parse(mistakes, word, config[word]) for word in terms})
 
 
 def _sources(mistakes: Mistakes, value: object) -> tuple[tuple[Source, ...], tuple[Finder, ...]]:
@@ -141,11 +141,11 @@ def _sources(mistakes: Mistakes, value: object) -> tuple[tuple[Source, ...], tup
 def _source(mistakes: Mistakes, key: str, value: object) -> Iterator[tuple[str, Source | Finder]]:
     """Return the word of an entry and its parsed value; nothing where it is invalid."""
     entry = mistakes.mapping(key, value, _SOURCE)
-    words = [word for word in SOURCES if word in entry]
-    if len(words) > 1:
-        mistakes.add(key, f"it is {' and '.join(words)} at once; write each as a source of its own")
-    elif words:
-        (word,) = words
+    terms = [word for word in SOURCES if word in entry]
+    if len(terms) > 1:
+        mistakes.add(key, f"it is {' and '.join(terms)} at once; write each as a source of its own")
+    elif terms:
+        (word,) = terms
         mistakes.unknown(f"{key}.", entry, source_entry(word).keys)
         if (parsed := source_entry(word).parse(mistakes, key, entry)) is not None:
             yield word, parsed

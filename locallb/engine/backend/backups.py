@@ -28,7 +28,7 @@ _SPACING = ((3600 * _SECOND, 12), (86400 * _SECOND, 14))
 """Spans of time, and of how many of each the last backup is kept."""
 
 
-def kept(times: Iterable[int], now: int) -> frozenset[int]:
+def retained(times: Iterable[int], now: int) -> frozenset[int]:
     """Return which backups to keep, of those made at `times` (nanoseconds): the newest, one per hour, one per day."""
     ordered = sorted(times)
     wanted = set(ordered[-NEWEST:])
@@ -49,7 +49,7 @@ class Backups(Struct, frozen=True):
         """Keep the state as it is, and remove backups that are no longer needed; what is no file stays."""
         self.files.link(state, self.folder / f"{self.stack}.{now}.json")
         times = {time: path for time, path in self._times() if _is_regular(path)}
-        for time in times.keys() - kept(times, now):
+        for time in times.keys() - retained(times, now):
             with suppress(OSError):
                 times[time].unlink()
 

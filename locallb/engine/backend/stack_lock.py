@@ -43,7 +43,7 @@ class Holder(Struct, frozen=True):
     kernel: str = ""
     """Under which the holder took the operating system's lock; empty for the official command line, which has none."""
 
-    def is_gone(self, *, guarded: bool = False) -> bool:
+    def is_removed(self, *, guarded: bool = False) -> bool:
         """Return whether the holder has ended, as far as that can be told; `guarded`: we have the system's lock."""
         if guarded and self.kernel and self.kernel == _kernel():
             return True
@@ -113,7 +113,7 @@ def read_holders(folder: Path) -> Iterator[Holder]:
 def _read_holder(path: Path) -> Holder | None:
     """Read a lock file; None where it was removed meanwhile. What can't be understood locks all the same."""
     try:
-        data = reader.read_if_there(path, _LARGEST)
+        data = reader.read_if_present(path, _LARGEST)
         if data is None:
             return None
         raw = json.loads(data)
@@ -166,7 +166,7 @@ def _give_way(
     for holder in read_holders(folder):
         if holder.path == own:
             continue
-        if not holder.is_gone(guarded=guarded):
+        if not holder.is_removed(guarded=guarded):
             raise LockHeld(
                 f"the stack is locked since {holder.timestamp} by {holder.username}@{holder.hostname} "
                 f"(pid {holder.pid}); wait for it to end, or if it is gone delete {holder.path} or run `pulumi cancel`"
@@ -179,7 +179,7 @@ def _give_way(
 def _guarded(guard: Path, folder: Path, files: Files) -> Iterator[None]:
     descriptor = files.open_new(guard)
     try:
-        if not locks.taken(descriptor):
+        if not locks.claimed(descriptor):
             _give_way(folder, files, lambda _text: None, guarded=False)
             raise LockHeld(f"another update of this stack is starting or ending ({guard}); run again")
         yield

@@ -171,7 +171,7 @@ class Store:
         return self._read_stamp()
 
     @property
-    def known_stamp(self) -> _Stamp | None:
+    def read_stamp(self) -> _Stamp | None:
         """The stamp of the state file as it is in memory; None if none is."""
         return self._stamp
 

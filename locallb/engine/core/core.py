@@ -51,9 +51,9 @@ def _ignore(_news: News) -> None:
 class Terms(Struct, frozen=True):
     """On which terms a core works."""
 
-    told: Callable[[News], None] = _ignore
+    reported: Callable[[News], None] = _ignore
     """Hears of everything, in the core's thread."""
-    tries_again: bool = True
+    retries: bool = True
     """Whether what failed is tried again although nothing else is desired."""
     parallel: int | None = None
     """How many operations may be under way at a time, in all lanes."""
@@ -79,7 +79,7 @@ class Core:
         self._lanes = lanes
         self._executor = executor
         self._terms = terms
-        self._told = terms.told
+        self._reported = terms.reported
         self._recorder = decider.recorder
         self._unsettled = decider.unsettled
         self._queue: deque[str] = deque()
@@ -103,7 +103,7 @@ class Core:
         snapshot = self._recorder.snapshot
         for old in snapshot.condemned.values():
             self._old.setdefault(old.urn, []).append(old)
-        for urn in () if terms.is_partial else (*snapshot.live, *decider.left, *self._old):
+        for urn in () if terms.is_partial else (*snapshot.live, *decider.remaining, *self._old):
             self._doubt(urn)
 
     # Requests
@@ -117,7 +117,7 @@ class Core:
         stack = self._decider.stack_entry(outputs)
         self._apply(stack.changes)
         if stack.news:
-            self._told(stack.news)
+            self._reported(stack.news)
         touched = self._decider.wanted.replace(groups)
         users = {user for urn in touched for user in self._decider.wanted.users(urn)}
         for urn, operation in [*self._claimed.items()]:
@@ -132,7 +132,7 @@ class Core:
                 self._scope.discard(urn)
         return touched
 
-    def bring(self, roots: Collection[str], *, look: bool = False) -> frozenset[str]:
+    def bring(self, roots: Collection[str], *, inspect: bool = False) -> frozenset[str]:
         """Bring what is below these roots to what is desired, whatever failed before; give what that is, by URN.
 
         Looks at the world first where the state may be wrong. What they need and isn't there is made as well, and what
@@ -142,8 +142,8 @@ class Core:
         if self._scope is not None:
             self._scope |= urns
         for urn in sorted(urns):
-            if look:
-                self._look_at(urn)
+            if inspect:
+                self._inspect_at(urn)
             self._failures.pop(urn, None)
             self._doubt(urn)
         return urns
@@ -152,16 +152,16 @@ class Core:
         snapshot = self._recorder.snapshot
         urns = {urn for root in roots for urn in self._decider.wanted.below(root)}
         urns.update(resource.urn for resource in snapshot.members_of(roots))
-        left = (pending.resource for several in self._decider.left.values() for pending in several)
+        remaining = (pending.resource for several in self._decider.remaining.values() for pending in several)
         old = (one for several in self._old.values() for one in several)
-        urns.update(one.urn for one in (*left, *old) if snapshot.root_of_any(one) in roots)
+        urns.update(one.urn for one in (*remaining, *old) if snapshot.root_of_any(one) in roots)
         return frozenset(urns)
 
-    def _look_at(self, urn: str) -> None:
+    def _inspect_at(self, urn: str) -> None:
         live = self._recorder.snapshot.live.get(urn)
-        is_there = live is not None and live.custom and not live.pending_replacement
-        if live is not None and is_there and urn not in self._decider.left:
-            self._decider.left[urn] = [Pending(Kind.UPDATE.value, live)]
+        exists = live is not None and live.custom and not live.pending_replacement
+        if live is not None and exists and urn not in self._decider.remaining:
+            self._decider.remaining[urn] = [Pending(Kind.UPDATE.value, live)]
 
     def desire_nothing(self) -> None:
         """Desire that nothing is left, not even the Stack."""
@@ -183,7 +183,7 @@ class Core:
 
     @property
     def _is_stopping(self) -> bool:
-        return self._stop.is_asked()
+        return self._stop.is_requested()
 
     @property
     def is_settled(self) -> bool:
@@ -201,21 +201,21 @@ class Core:
 
     def is_under_way(self, urn: str) -> bool:
         """Return whether something is done for a resource, or for what it waits for."""
-        seen: set[str] = set()
-        while urn not in seen:
+        observed: set[str] = set()
+        while urn not in observed:
             if (operation := self._claimed.get(urn)) and (id(operation) in self._running or not self._is_stopping):
                 return True
-            seen.add(urn)
+            observed.add(urn)
             urn = self._waits.get(urn, urn)
         return False
 
     def failure_of(self, urn: str) -> EngineError | None:
         """Return why a resource isn't as desired: for its own sake, or for that of what it waits for."""
-        seen: set[str] = set()
-        while urn not in seen:
+        observed: set[str] = set()
+        while urn not in observed:
             if urn in self._failures:
                 return self._failures[urn].error
-            seen.add(urn)
+            observed.add(urn)
             urn = self._waits.get(urn, urn)
         return None
 
@@ -371,7 +371,7 @@ class Core:
             about = self._decider.wanted.get(urn)
             if not self._is_put_off(urn, about) and not self._decider.is_spared(urn):
                 self._follow(urn, about, lambda: self._decider.decide(urn))
-        if urn in self._decider.left or (urn in self._unsettled and self._decider.wanted.get(urn)):
+        if urn in self._decider.remaining or (urn in self._unsettled and self._decider.wanted.get(urn)):
             return
         for old in (*self._old.get(urn, ()),):
             if not self._decider.spares(old) and not self._is_put_off(urn, old) and urn not in self._claimed:
@@ -415,16 +415,16 @@ class Core:
             if not is_provider(type_of(urn)):
                 self._ask_for(decision.on)
         elif isinstance(decision, Settled):
-            if urn in self._decider.left:
+            if urn in self._decider.remaining:
                 self._adopted(urn, decision.changes)
             else:
                 self._settle(urn, about, decision.changes)
             if decision.news:
-                self._told(decision.news)
+                self._reported(decision.news)
 
     def _refuse(self, urn: str, about: object, error: EngineError) -> None:
         self._fail(urn, about, error)
-        self._told(Refused(urn, error, next(iter(self._decider.left.get(urn, ())), None)))
+        self._reported(Refused(urn, error, next(iter(self._decider.remaining.get(urn, ())), None)))
 
     def _wait(self, urn: str, on: str) -> None:
         self._waits[urn] = on
@@ -461,10 +461,10 @@ class Core:
             self._touch(urn)
 
     def _adopted(self, urn: str, changes: Iterable[Mutation]) -> None:
-        left = self._decider.left[urn]
-        left.pop(0)
-        if not left:
-            del self._decider.left[urn]
+        remaining = self._decider.remaining[urn]
+        remaining.pop(0)
+        if not remaining:
+            del self._decider.remaining[urn]
         self._apply(changes)
         self._doubt(urn)
 
@@ -475,7 +475,7 @@ class Core:
             self._recorder.begin(operation.noted())
             self._note_change()
         self._running[id(operation)] = self._executor.now()
-        self._told(Begun(operation))
+        self._reported(Begun(operation))
         self._executor.start(operation)
 
     def _end(self, outcome: Outcome) -> None:
@@ -486,7 +486,7 @@ class Core:
         del self._claimed[urn]
         if outcome.error is not None:
             self._fail_operation(operation, outcome.error)
-            self._told(outcome)
+            self._reported(outcome)
             return
         snapshot = self._recorder.snapshot
         changes = (*ended(snapshot, operation.pending), *operation.changes(outcome.answer, snapshot))
@@ -499,13 +499,13 @@ class Core:
             self._settle(urn, self._decider.wanted.get(urn), ())
         elif operation.kind in MAKING:
             self._made[urn] = operation.subject.inputs
-        self._told(outcome)
+        self._reported(outcome)
 
     def _fail_operation(self, operation: Operation, error: EngineError) -> None:
         urn = operation.urn
         if operation.kind not in ADOPTING:
             self._apply(ended(self._recorder.snapshot, operation.pending))
-        elif operation.kind is Kind.LOOK and not self.is_wanted(urn):
+        elif operation.kind is Kind.INSPECT and not self.is_wanted(urn):
             self._adopted(urn, ())  # whatever became of it is to go
             return
         is_old = any(operation.subject is old for old in self._old.get(urn, ()))
@@ -514,9 +514,9 @@ class Core:
     def _fail(self, urn: str, about: object, error: EngineError) -> None:
         before = self._failures.get(urn)
         tries = before.tries + 1 if before and before.about == about else 1
-        due = self._executor.now() + min(LONGEST_RETRY, FIRST_RETRY * 2**tries) if self._terms.tries_again else inf
+        due = self._executor.now() + min(LONGEST_RETRY, FIRST_RETRY * 2**tries) if self._terms.retries else inf
         self._failures[urn] = Failure(error, about, tries, due)
-        if self._terms.tries_again:
+        if self._terms.retries:
             heapq.heappush(self._timers, (due, urn))
 
     # State
@@ -548,8 +548,8 @@ class Core:
         for urn, was in before.items():
             self._touch(urn)
             self._compare(was, live.get(urn))
-        left = (was for urn, was in before.items() if was and _provider(was) != _provider(live.get(urn)))
-        for provider in {_provider(gone) for gone in (*freed, *left)} - {""}:
+        remaining = (was for urn, was in before.items() if was and _provider(was) != _provider(live.get(urn)))
+        for provider in {_provider(removed) for removed in (*freed, *remaining)} - {""}:
             self._doubt(provider)
 
     def _compare(self, old: ResourceState | None, new: ResourceState | None) -> None:

@@ -58,8 +58,8 @@ def own_lane(resource: ResourceState) -> str:
 class Decider(Struct):
     """Decides for one resource after the other.
 
-    `unsettled` are the URNs that aren't known to be as desired. `left` are the operations that an earlier run broke
-    off, by URN, the oldest first.
+    `unsettled` are the URNs that aren't known to be as desired. `remaining` are the operations that an earlier run
+    broke off, by URN, the oldest first.
     """
 
     project: str
@@ -69,7 +69,7 @@ class Decider(Struct):
     providers: ProviderResources
     lane_of: LaneOf
     unsettled: dict[str, None]
-    left: dict[str, list[Pending]]
+    remaining: dict[str, list[Pending]]
     keeps_stack: bool = True
     spares: Callable[[ResourceState], bool] = lambda _resource: False
     """Whether what isn't desired, or a replacement left, is left alone."""
@@ -90,12 +90,12 @@ class Decider(Struct):
     def is_spared(self, urn: str) -> bool:
         """Return whether nothing is to be done about a resource that isn't desired."""
         live = self._snapshot.live.get(urn)
-        return live is not None and not self.wanted.get(urn) and urn not in self.left and self.spares(live)
+        return live is not None and not self.wanted.get(urn) and urn not in self.remaining and self.spares(live)
 
     def decide(self, urn: str) -> Decision:
         """Return the next step of a resource. Raises StepError, Unsupported."""
-        if self.left.get(urn):
-            return self._adopt(self.left[urn][0])
+        if self.remaining.get(urn):
+            return self._adopt(self.remaining[urn][0])
         old = self._snapshot.live.get(urn)
         wanted = self.wanted.get(urn)
         if wanted is None:
@@ -112,7 +112,7 @@ class Decider(Struct):
 
     def decide_old(self, old: ResourceState) -> Decision:
         """Return the next step of what a replacement left, whose resource is settled. Raises StepError, Unsupported."""
-        if on := self._user_of_old(old) or self._unsettled_beside(old):
+        if on := self._user_of_old(old) or self._unsettled_siblings(old):
             return Waiting(on)
         if not old.custom or is_provider(old.type) or old.pending_replacement:
             refuse_options(old)
@@ -134,8 +134,8 @@ class Decider(Struct):
         goal = Goal(STACK_TYPE, f"{self.project}-{self.stack}", custom=False, inputs={})
         new = old or replace(goal.state(root, {}, None), created=now, modified=now)
         if outputs is not None:
-            kept = {} if self.scope.is_full and not self.is_partial else new.outputs
-            new = replace(new, outputs=dict(sorted({**kept, **outputs}.items())))
+            retained = {} if self.scope.is_full and not self.is_partial else new.outputs
+            new = replace(new, outputs=dict(sorted({**retained, **outputs}.items())))
         op = Op.SAME if old else Op.CREATE
         return Settled(() if old and old.equals(new) else (Put(new),), Entered(op, new))
 
@@ -156,11 +156,11 @@ class Decider(Struct):
 
     def _custom(self, urn: str, goal: Goal, old: ResourceState | None) -> Decision:
         reference, handle = self.providers.provider_for(urn, goal)
-        is_there = old is not None and not old.pending_replacement
-        inputs = handle.check(urn, old.inputs if old and is_there else {}, goal.inputs)
+        exists = old is not None and not old.pending_replacement
+        inputs = handle.check(urn, old.inputs if old and exists else {}, goal.inputs)
         new = replace(goal.state(urn, inputs, old), provider=reference)
         lane = self.lane_of(new)
-        if old is None or not is_there:
+        if old is None or not exists:
             return Operation(Kind.CREATE, new, handle, lane, old, difference=self._replacements.pop(urn, None))
         difference = self.providers.compare(old, new, handle)
         if not difference.changes:
@@ -202,7 +202,7 @@ class Decider(Struct):
             return Settled()
         if is_provider(old.type):
             return self._provider(old)
-        if on := self._user_of(urn) or self._unsettled_beside(old):
+        if on := self._user_of(urn) or self._unsettled_siblings(old):
             return Waiting(on)
         if not old.custom or old.pending_replacement:
             refuse_options(old)
@@ -229,10 +229,10 @@ class Decider(Struct):
         others = (*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values()))
         return next((other.urn for other in others if other.urn != urn and urn in other.references), "")
 
-    def _unsettled_beside(self, old: ResourceState) -> str:
+    def _unsettled_siblings(self, old: ResourceState) -> str:
         """Return what of the same root isn't as desired, of parts: where that fails, it may use what is to go."""
-        beside = self.wanted.below(self._snapshot.root_of_any(old)) if self.is_partial else ()
-        return next((urn for urn in beside if urn in self.unsettled and urn != old.urn), "")
+        sibling = self.wanted.below(self._snapshot.root_of_any(old)) if self.is_partial else ()
+        return next((urn for urn in sibling if urn in self.unsettled and urn != old.urn), "")
 
     def _user_to_come(self, provider: ResourceState) -> str:
         """Return a resource that isn't settled and may come to use a provider."""
@@ -274,9 +274,9 @@ class Decider(Struct):
             is_it = live is not None and live.id == (pending.resource.id or live.id)
             if live is None or not is_it or not live.custom or live.pending_replacement:
                 return Settled(ended(self._snapshot, pending), Adopted(pending))
-            return Operation(Kind.LOOK, live, self.providers.handle_of(live), self.lane_of(live), pending=pending)
+            return Operation(Kind.INSPECT, live, self.providers.handle_of(live), self.lane_of(live), pending=pending)
         for needed in pending.resource.references:
-            if any(one.kind == Kind.CREATE.value for one in self.left.get(needed, ())):
+            if any(one.kind == Kind.CREATE.value for one in self.remaining.get(needed, ())):
                 return Waiting(needed)
         resource = self.providers.attach(pending.resource)
         handle = self.providers.handle_of(resource)

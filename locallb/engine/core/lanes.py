@@ -16,7 +16,7 @@ DEADLINE = 1.0
 """Seconds in which an operation counts against its lane."""
 HANGING = 3
 """So many operations over their deadline stall a lane."""
-PATIENCE = 5.0
+TIMEOUT = 5.0
 """Seconds over their deadline after which whoever asks for parts isn't told to wait for a stalled lane any more."""
 SLOW = 3.0
 """Seconds after which an operation over its deadline makes its party slow."""
@@ -86,10 +86,12 @@ class _Lane(Struct):
                 self.probes += 1
             several = self.shape.batch and not self.is_stalled
             number = len(self.waiting) if several else 1
-            taken = [self.waiting.popleft() for _ in range(number if room is None else min(number, room - len(begun)))]
-            self.slots.append({id(operation): operation for operation in taken})
-            self.began.update((id(operation), now) for operation in taken)
-            begun += taken
+            claimed = [
+                self.waiting.popleft() for _ in range(number if room is None else min(number, room - len(begun)))
+            ]
+            self.slots.append({id(operation): operation for operation in claimed})
+            self.began.update((id(operation), now) for operation in claimed)
+            begun += claimed
         return begun
 
     def free_overdue(self, now: float) -> None:
@@ -160,7 +162,7 @@ class Lanes:
         begun = lane.begin(now, room)
         if begun:
             heapq.heappush(self._due, (now + lane.shape.deadline, name))
-            heapq.heappush(self._due, (now + lane.shape.deadline + PATIENCE, name))
+            heapq.heappush(self._due, (now + lane.shape.deadline + TIMEOUT, name))
         if lane.is_stalled and lane.waiting and lane.probe_at > now:
             heapq.heappush(self._due, (lane.probe_at, name))
         if not lane.waiting and not lane.began:
@@ -180,7 +182,7 @@ class Lanes:
         """Return what waits for a party that hasn't answered for long, and forget it."""
         refused: list[Operation] = []
         for name, lane in self._lanes.items():
-            late = sum(lane.began[number] + lane.shape.deadline + PATIENCE <= now for number in lane.hanging)
+            late = sum(lane.began[number] + lane.shape.deadline + TIMEOUT <= now for number in lane.hanging)
             if lane.waiting and late >= HANGING:
                 refused += lane.waiting
                 lane.waiting.clear()

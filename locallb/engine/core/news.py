@@ -28,15 +28,15 @@ class Entered(Struct, frozen=True):
 class Adopted(Struct, frozen=True):
     """An operation that an earlier run broke off needs nothing any more."""
 
-    left: Pending
+    remaining: Pending
 
 
 class Refused(Struct, frozen=True):
-    """It can't be decided what is to be done with a resource, or with what an earlier run `left` of it."""
+    """It can't be decided what is to be done with a resource, or with what an earlier run `remaining` of it."""
 
     urn: str
     error: EngineError
-    left: Pending | None = None
+    remaining: Pending | None = None
 
 
 News: TypeAlias = Begun | Outcome | Entered | Adopted | Refused

@@ -9,8 +9,8 @@ from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import LaneOf, own_lane
 from locallb.engine.core.declared import Declared
 from locallb.engine.core.executor import PreviewExecutor, ThreadExecutor
+from locallb.engine.core.reporting import Teller
 from locallb.engine.core.session import core_of
-from locallb.engine.core.telling import Teller
 from locallb.engine.core.wanted import Wanted
 from locallb.engine.deploy.events import Severity
 from locallb.engine.deploy.interrupts import waking
@@ -38,14 +38,14 @@ class Once(Struct, frozen=True):
         Raises Cancelled, FullScopeNeeded.
         """
         for severity, sentence in declared.remarks:
-            self.run.reporter.say(severity, sentence)
+            self.run.reporter.log(severity, sentence)
         with self._core(declared) as (core, wanted):
             core.spare(lambda _resource: True)
             core.desire({group.root: group for group in declared.groups}, declared.outputs)
             core.run(lambda: core.is_at_rest)
             broken = {wanted.root_of(urn) for urn in core.unsettled if core.is_wanted(urn)}
             self.run.reporter.broken |= broken
-            core.spare(lambda resource: self._stays(resource, broken, core))
+            core.spare(lambda resource: self._remains(resource, broken, core))
             core.run(lambda: core.is_at_rest)
             self._conclude(core)
 
@@ -54,7 +54,7 @@ class Once(Struct, frozen=True):
         run, preview = self.run, self.run.steps.preview
         executor = PreviewExecutor() if preview else ThreadExecutor()
         terms = Terms(
-            Teller(run.reporter), tries_again=False, parallel=run.parallel, stop=run.steps.stop, is_preview=preview
+            Teller(run.reporter), retries=False, parallel=run.parallel, stop=run.steps.stop, is_preview=preview
         )
         wanted = Wanted(run.providers.project, run.providers.stack, declared.versions, is_preview=preview)
         at_work = core_of(run.providers, wanted, self.lane_of, executor, terms=terms)
@@ -64,7 +64,7 @@ class Once(Struct, frozen=True):
         finally:
             executor.close()
 
-    def _stays(self, resource: ResourceState, broken: set[str], core: Core) -> bool:
+    def _remains(self, resource: ResourceState, broken: set[str], core: Core) -> bool:
         root = core.snapshot.root_of_any(resource)
         return root in broken or not self.run.scope.covers(root)
 
@@ -72,29 +72,29 @@ class Once(Struct, frozen=True):
         """Report why the stack differs from the desired one, if no operation reported it. Raises Cancelled."""
         reporter, snapshot = self.run.reporter, core.snapshot
         reporter.broken |= {snapshot.root_of(urn) for urn in core.failures}
-        left = [*core.unsettled]
-        if left:
+        remaining = [*core.unsettled]
+        if remaining:
             self.run.steps.go_on()
         for circle in circles_of(core.waiting):
             what = f"{' refers to '.join((*circle, circle[0]))}, so none of them can be deleted first"
-            reporter.say(Severity.ERROR, f"{what}; run `pulumi state delete` for one of them", circle[0])
-        unwanted = {urn: snapshot.live[urn] for urn in left if urn in snapshot.live and not core.is_wanted(urn)}
+            reporter.log(Severity.ERROR, f"{what}; run `pulumi state delete` for one of them", circle[0])
+        unwanted = {urn: snapshot.live[urn] for urn in remaining if urn in snapshot.live and not core.is_wanted(urn)}
         for urn in (resource.urn for resource in snapshot.sort(unwanted)):
             users = (*(user.urn for user in snapshot.users_of(urn)), *filter(None, [core.waiting.get(urn)]))
             staying = [user for user in users if user not in unwanted]
             if staying and not reporter.failed():  # otherwise a failure explains it
-                reporter.say(Severity.ERROR, f"{urn} can't be deleted: {staying[0]}, which stays, refers to it", urn)
+                reporter.log(Severity.ERROR, f"{urn} can't be deleted: {staying[0]}, which stays, refers to it", urn)
 
 
 def circles_of(waiting: Mapping[str, str]) -> list[list[str]]:
     """List cycles of resources that wait for each other, each once."""
     circles: list[list[str]] = []
-    seen: set[str] = set()
+    observed: set[str] = set()
     for start in sorted(waiting):
         way: dict[str, None] = {}
         urn: str | None = start
-        while urn is not None and urn not in seen:
-            seen.add(urn)
+        while urn is not None and urn not in observed:
+            observed.add(urn)
             way[urn] = None
             urn = waiting.get(urn)
         if urn in way:

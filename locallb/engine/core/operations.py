@@ -6,8 +6,8 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.engine.deploy.settling import taken_over
-from locallb.engine.deploy.steps import instances_taken_over
+from locallb.engine.deploy.settling import adopted
+from locallb.engine.deploy.steps import adopted_instances
 from locallb.engine.providers.handles import Difference, Found, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError
@@ -28,11 +28,11 @@ class Kind(Enum):
     """What a replacement left."""
     FINISH = "finishing"
     """A creation that an earlier run began."""
-    LOOK = "looking"
+    INSPECT = "looking"
     """Its update or deletion was begun by an earlier run."""
 
 
-ADOPTING = frozenset((Kind.FINISH, Kind.LOOK))
+ADOPTING = frozenset((Kind.FINISH, Kind.INSPECT))
 _MAKING = frozenset((Kind.CREATE, Kind.FINISH))
 MAKING = frozenset((Kind.CREATE, Kind.UPDATE))
 _DELETING = frozenset((Kind.DELETE, Kind.DELETE_FIRST, Kind.DELETE_OLD))
@@ -84,7 +84,7 @@ class Operation(Struct, eq=False):
             return self.handle.create(self.subject, preview=False)
         if self.kind is Kind.UPDATE and self.old is not None:
             return self.handle.update(self.old, self.subject, preview=False)
-        if self.kind is Kind.LOOK:
+        if self.kind is Kind.INSPECT:
             return self.handle.read(self.subject)
         if self.prepare is not None:
             self.prepare()
@@ -124,9 +124,9 @@ class Operation(Struct, eq=False):
         if self.kind is Kind.UPDATE and isinstance(answer, dict) and self.old is not None:
             old, now = self.old, timestamp()
             return (Put(replace(self.subject, id=old.id, outputs=answer, created=old.created, modified=now)),)
-        if self.kind is Kind.LOOK:
-            seen = answer if isinstance(answer, Found) else None
-            return taken_over(snapshot, self.subject, seen)
+        if self.kind is Kind.INSPECT:
+            observed = answer if isinstance(answer, Found) else None
+            return adopted(snapshot, self.subject, observed)
         if self.kind is Kind.DELETE_OLD:
             return freed(snapshot, self.subject)
         if self.kind is Kind.DELETE:
@@ -136,10 +136,10 @@ class Operation(Struct, eq=False):
     def _made(self, answer: Made, live: ResourceState | None, snapshot: Snapshot) -> tuple[Mutation, ...]:
         now = timestamp()
         made = replace(self.subject, id=answer[0], outputs=answer[1], created=now, modified=now)
-        again = instances_taken_over(snapshot, made, self.handle)
+        retry = adopted_instances(snapshot, made, self.handle)
         if live is None or live.pending_replacement:
-            return (*again, Put(made))
-        return (*again, Supersede(made, snapshot.take_number()))
+            return (*retry, Put(made))
+        return (*retry, Supersede(made, snapshot.take_number()))
 
 
 def freed(snapshot: Snapshot, old: ResourceState) -> tuple[Free, ...]:

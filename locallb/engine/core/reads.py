@@ -19,7 +19,7 @@ from locallb.engine.core.operations import Kind, Outcome, ended
 from locallb.engine.deploy.events import Op, Severity
 from locallb.engine.deploy.interrupts import waking
 from locallb.engine.deploy.run import Run
-from locallb.engine.deploy.settling import taken_over
+from locallb.engine.deploy.settling import adopted
 from locallb.engine.providers.handles import Found
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
@@ -62,13 +62,13 @@ class Reader(Struct, frozen=True):
         What an earlier run broke off is settled by that, but for creations: what became of those an update finds out.
         """
         recorder, reporter = self.run.steps.recorder, self.run.reporter
-        left: dict[str, list[Pending]] = {}
+        remaining: dict[str, list[Pending]] = {}
         for pending in (*recorder.snapshot.pending.values(),):
             live = recorder.snapshot.live.get(pending.resource.urn)
             if pending.kind == _CREATING:
                 continue
             if live is not None and live.id == (pending.resource.id or live.id):
-                left.setdefault(live.urn, []).append(pending)
+                remaining.setdefault(live.urn, []).append(pending)
             else:
                 self._settle(pending)
         for old, read in self._read_all(recorder.snapshot.in_order_live()):
@@ -78,35 +78,35 @@ class Reader(Struct, frozen=True):
                 op = Op.DELETE if read is None else Op.UPDATE if changed else Op.SAME
                 reporter.end(reporter.begin(op, old, changes))
             self._take_over(old, read)
-            for pending in left.get(old.urn, ()) if not isinstance(read, EngineError) else ():
+            for pending in remaining.get(old.urn, ()) if not isinstance(read, EngineError) else ():
                 self._settle(pending)
 
     def differing(self, resources: Iterable[ResourceState]) -> Iterator[ResourceState]:
         """Return resources that are gone, drifted, or can't be read in time. Raises Cancelled."""
-        asked = [old for old in resources if _can_be_read(old)]
-        with self._one_look(asked):
-            read = self._read_all(asked)
+        requested = [old for old in resources if _can_be_read(old)]
+        with self._one_pass(requested):
+            read = self._read_all(requested)
         for old, found in read:
             if found is None or isinstance(found, EngineError) or self._is_changed(old, found):
                 yield old
 
     @contextmanager
-    def _one_look(self, asked: Sequence[ResourceState]) -> Iterator[None]:
+    def _one_pass(self, requested: Sequence[ResourceState]) -> Iterator[None]:
         """Tell the providers of many resources that these are only read."""
         with ExitStack() as stack:
-            for one in {old.provider: old for old in asked}.values() if len(asked) >= _MANY else ():
+            for one in {old.provider: old for old in requested}.values() if len(requested) >= _MANY else ():
                 with suppress(StepError, Unsupported):  # the read of the resource reports it
-                    stack.enter_context(self.run.providers.handle_of(one).one_look())
+                    stack.enter_context(self.run.providers.handle_of(one).one_pass())
             yield
 
     def _read_all(
         self, resources: Iterable[ResourceState], op: Op | None = None
     ) -> Sequence[tuple[ResourceState, Read]]:
         """Return what each of these is, providers aside; each read is reported as `op`. Raises Cancelled."""
-        asked = [old for old in resources if not is_provider(old.type)]
+        requested = [old for old in resources if not is_provider(old.type)]
         executor = ThreadExecutor()
         reads = _Reads(self, executor, op)
-        for old in asked:
+        for old in requested:
             if _can_be_read(old):
                 reads.waiting.setdefault(self.lane_of(old), []).append(old)
             else:
@@ -116,28 +116,28 @@ class Reader(Struct, frozen=True):
                 reads.work()
         finally:
             executor.close()
-        return [(old, reads.found.get(old.urn, _UNREAD)) for old in asked]
+        return [(old, reads.found.get(old.urn, _UNREAD)) for old in requested]
 
     def _is_changed(self, old: ResourceState, read: Found | None) -> bool:
         """Ask the provider whether a difference matters."""
         if read is None or read.outputs == dict(old.outputs):
             return False
-        seen = replace(old, id=read.id, inputs=read.inputs, outputs=read.outputs)
-        return bool(self.run.providers.handle_of(old).diff(seen, old.inputs).changes)
+        observed = replace(old, id=read.id, inputs=read.inputs, outputs=read.outputs)
+        return bool(self.run.providers.handle_of(old).diff(observed, old.inputs).changes)
 
     def _take_over(self, old: ResourceState, read: Read) -> None:
         """Take over what was read: one at a time, because a resource that is gone touches its users."""
         recorder = self.run.steps.recorder
         if isinstance(read, EngineError):
-            self.run.reporter.say(Severity.ERROR, str(read), old.urn)
-        elif mutations := taken_over(recorder.snapshot, old, read):
+            self.run.reporter.log(Severity.ERROR, str(read), old.urn)
+        elif mutations := adopted(recorder.snapshot, old, read):
             recorder.apply(*mutations)
 
     def _settle(self, pending: Pending) -> None:
         recorder, urn = self.run.steps.recorder, pending.resource.urn
         if mutations := ended(recorder.snapshot, pending):
             recorder.apply(*mutations)
-        self.run.reporter.say(Severity.INFO, f"looked at {urn}, whose {pending.kind} was interrupted", urn)
+        self.run.reporter.log(Severity.INFO, f"looked at {urn}, whose {pending.kind} was interrupted", urn)
 
 
 class _Portion(Struct, eq=False):

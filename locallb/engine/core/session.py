@@ -71,8 +71,10 @@ def core_of(  # noqa: PLR0913 - as above
     What doesn't end in time stays under way in the state, and the next run finds out what came of it.
     """
     recorder = resources.steps.recorder
-    left = {} if terms.is_preview else broken_off(recorder.snapshot, resources.scope)
-    decider = Decider(resources.project, resources.stack, recorder, wanted, resources, lane_of, unsettled={}, left=left)
+    remaining = {} if terms.is_preview else broken_off(recorder.snapshot, resources.scope)
+    decider = Decider(
+        resources.project, resources.stack, recorder, wanted, resources, lane_of, unsettled={}, remaining=remaining
+    )
     core = Core(decider, Lanes(shape_of), executor, terms)
     try:
         yield core

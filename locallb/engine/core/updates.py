@@ -17,8 +17,8 @@ from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import LaneOf
 from locallb.engine.core.executor import ThreadExecutor
 from locallb.engine.core.lanes import LateLane, Shape
+from locallb.engine.core.reporting import Teller
 from locallb.engine.core.session import open_core
-from locallb.engine.core.telling import Teller
 from locallb.engine.core.wanted import Groups, Wanted, plain
 from locallb.engine.deploy.events import Op, Result, StepRecord, ignore
 from locallb.engine.deploy.interrupts import Stop
@@ -120,7 +120,7 @@ class Updates:
         groups: Groups,
         parts: Mapping[Hashable, frozenset[str]],
         *,
-        look: bool,
+        inspect: bool,
         outputs: Mapping[str, object],
         first: Callable[[], None],
     ) -> None:
@@ -139,7 +139,7 @@ class Updates:
             for part in self._parts.values():
                 self._follow(core, part, changed)
             for name, roots in parts.items():
-                self._parts[name] = _Part(roots, core.bring(roots, look=look))
+                self._parts[name] = _Part(roots, core.bring(roots, inspect=inspect))
 
     def _follow(self, core: Core, part: _Part, changed: frozenset[str]) -> None:
         """Bring a part that is under way to what is desired of it now, also what was brought about already."""
@@ -175,7 +175,7 @@ class Updates:
             ok=not failed,
             changes=_changes(steps, members),
             steps=steps,
-            is_whole=not self._stack.stop.is_asked(),
+            is_whole=not self._stack.stop.is_requested(),
         )
         return Ended(frozenset(ended), failed, result)
 
@@ -224,13 +224,13 @@ class Updates:
 
     def _why(self, core: Core, part: _Part) -> str:
         """Return why a part isn't as desired; empty if it is."""
-        left = sorted(urn for urn in part.members if not core.has_ended(urn))
-        if not left:
+        remaining = sorted(urn for urn in part.members if not core.has_ended(urn))
+        if not remaining:
             return ""
         failures = core.failures
-        own = (failures[urn] for urn in left if urn in failures)
-        reasons = (*own, *(error for urn in left if (error := core.failure_of(urn))))
-        cancelled = (Cancelled(),) if self._stack.stop.is_asked() else ()
+        own = (failures[urn] for urn in remaining if urn in failures)
+        reasons = (*own, *(error for urn in remaining if (error := core.failure_of(urn))))
+        cancelled = (Cancelled(),) if self._stack.stop.is_requested() else ()
         return next((str(error) for error in (*reasons, *cancelled)), _FAILED)
 
     def _open(self) -> Core:
@@ -247,9 +247,7 @@ class Updates:
                 shape_of=stack.shape_of,
                 config=self._config(),
                 wanted=self._wanted,
-                terms=Terms(
-                    Teller(reporter), tries_again=False, is_partial=True, parallel=stack.parallel, stop=stack.stop
-                ),
+                terms=Terms(Teller(reporter), retries=False, is_partial=True, parallel=stack.parallel, stop=stack.stop),
             )
         )
         self._reporter, self._session, self._core = reporter, session, core

@@ -86,8 +86,8 @@ class Wanted:
                 raise EngineError(f"{resource.key.type} '{resource.key.name}' is desired twice")
             self._by_key[resource.key] = resource
         touched |= {self._add(resource) for resource in new}
-        come_or_gone = old.keys() ^ {resource.key for resource in new}
-        for resource in [one for one in self._followers.values() if come_or_gone.intersection(one.follows)]:
+        added_or_removed = old.keys() ^ {resource.key for resource in new}
+        for resource in [one for one in self._followers.values() if added_or_removed.intersection(one.follows)]:
             self._forget(resource.key)
             self._by_key[resource.key] = resource
             touched.add(self._add(resource))
@@ -162,12 +162,12 @@ class Wanted:
         return _resolved(value, lambda ref: self._output(ref, live[self._urns[ref.key]]))
 
     def _output(self, ref: Ref, of: ResourceState) -> Value:
-        known = {**of.inputs, **of.outputs, "id": of.id}
-        if self._is_preview and any(has_unknown(known.get(field, UNKNOWN)) for field in ref.fields):
+        existing = {**of.inputs, **of.outputs, "id": of.id}
+        if self._is_preview and any(has_unknown(existing.get(field, UNKNOWN)) for field in ref.fields):
             return UNKNOWN
-        if missing := [field for field in ref.fields if field not in known]:
+        if missing := [field for field in ref.fields if field not in existing]:
             raise StepError(f"{of.urn} has no output {missing[0]}")
-        value = ref.value(*(known[field] for field in ref.fields))
+        value = ref.value(*(existing[field] for field in ref.fields))
         return self._value(value, {})
 
 

@@ -46,7 +46,7 @@ class Deleter(Struct):
 
     def _refuse(self, circle: list[str]) -> None:
         what = f"nothing was deleted: {' refers to '.join(circle)}, so none of them can go first"
-        self.steps.reporter.say(Severity.ERROR, f"{what}; run `pulumi state delete` for one of them", circle[0])
+        self.steps.reporter.log(Severity.ERROR, f"{what}; run `pulumi state delete` for one of them", circle[0])
 
     def _keep_what_others_use(self, doomed: dict[_Key, ResourceState]) -> None:
         """Leave out what a resource that stays refers to; one whose creation isn't finished may come to stay."""
@@ -64,7 +64,7 @@ class Deleter(Struct):
         if resource is None:
             return
         if not self.steps.reporter.failed():  # otherwise the failure explains it
-            self.steps.reporter.say(Severity.ERROR, f"{urn} can't be deleted: {user}, which stays, refers to it", urn)
+            self.steps.reporter.log(Severity.ERROR, f"{urn} can't be deleted: {user}, which stays, refers to it", urn)
         for used in resource.references:
             self._keep(doomed, used, urn)
 
@@ -78,9 +78,9 @@ class Deleter(Struct):
             for key in ready:
                 pool.submit(self._delete, key, doomed[key]).add_done_callback(ended.put)
             running += len(ready) - 1
-            gone = ended.get().result()
-            if gone is not None:
-                order.done(gone)
+            removed = ended.get().result()
+            if removed is not None:
+                order.done(removed)
 
     def _delete(self, key: _Key, resource: ResourceState) -> _Key | None:
         """Delete one; gives its key if it is gone."""
@@ -92,7 +92,7 @@ class Deleter(Struct):
             else:
                 self.steps.delete(resource, handle)
         except (StepError, Unsupported) as error:
-            self.steps.reporter.say(Severity.ERROR, str(error), resource.urn)
+            self.steps.reporter.log(Severity.ERROR, str(error), resource.urn)
             return None
         return key
 
@@ -120,10 +120,10 @@ def order_of(doomed: Mapping[_Key, ResourceState]) -> TopologicalSorter[_Key]:
         return _sorted_by(doomed, [key for key in doomed if isinstance(key, str)])
 
 
-def _sorted_by(doomed: Mapping[_Key, ResourceState], meant: Iterable[_Key]) -> TopologicalSorter[_Key]:
-    """Sort; `meant` are those that a reference to their URN means."""
+def _sorted_by(doomed: Mapping[_Key, ResourceState], intended: Iterable[_Key]) -> TopologicalSorter[_Key]:
+    """Sort; `intended` are those that a reference to their URN means."""
     by_urn: dict[str, list[_Key]] = {}
-    for key in meant:
+    for key in intended:
         by_urn.setdefault(doomed[key].urn, []).append(key)
     order: TopologicalSorter[_Key] = TopologicalSorter(dict.fromkeys(doomed, ()))
     for key, resource in doomed.items():

@@ -53,7 +53,7 @@ class Deployment(Struct):
         try:
             reply = self._register(urn, goal)
         except StepError as error:
-            self.steps.reporter.say(Severity.ERROR, str(error), urn)
+            self.steps.reporter.log(Severity.ERROR, str(error), urn)
             reply = Reply(urn, Outcome.FAILED)
         except EngineError:
             self.outcomes[urn] = Outcome.FAILED
@@ -133,7 +133,7 @@ class Deployment(Struct):
         if old is None:
             return self.steps.create(new, provider, changes_between({}, inputs))
         if old.pending_replacement:
-            return self._create_again(old, new, provider, changes_between(old.inputs, inputs))
+            return self._recreate(old, new, provider, changes_between(old.inputs, inputs))
         difference = self.providers.compare(old, new, provider)
         changes = shown_changes(old, new, difference)
         if not difference.changes:
@@ -145,14 +145,12 @@ class Deployment(Struct):
         first = goal.delete_before_replace
         if difference.delete_before_replace if first is None else first:
             self.steps.prepare(renewed, provider)
-            return self._create_again(self._delete_first(old, provider), renewed, provider, changes)
+            return self._recreate(self._delete_first(old, provider), renewed, provider, changes)
         made = self.steps.create_replacement(old, renewed, provider, changes)
         self.steps.replaced(renewed, changes)
         return made
 
-    def _create_again(
-        self, old: ResourceState, new: ResourceState, provider: Handle, changes: Changes
-    ) -> ResourceState:
+    def _recreate(self, old: ResourceState, new: ResourceState, provider: Handle, changes: Changes) -> ResourceState:
         """Create the successor of a resource that an earlier step or run deleted already."""
         self.steps.replaced(new, changes)
         return self.steps.create_replacement(old, new, provider, changes)
@@ -182,14 +180,14 @@ class Deployment(Struct):
         if self.outcomes.get(urn) is not Outcome.DONE:
             return
         old = self.snapshot.live[urn]
-        known = _known_outputs(old, outputs) if is_stack else without_unknown(outputs)
+        existing = _resolved_outputs(old, outputs) if is_stack else without_unknown(outputs)
         if is_stack and not self.scope.is_full:
-            known = dict(sorted({**old.outputs, **known}.items()))
-        if dict(old.outputs) != known:
-            self.steps.recorder.apply(Put(replace(old, outputs=known)))
+            existing = dict(sorted({**old.outputs, **existing}.items()))
+        if dict(old.outputs) != existing:
+            self.steps.recorder.apply(Put(replace(old, outputs=existing)))
 
 
-def _known_outputs(old: ResourceState, outputs: Properties) -> dict[str, Value]:
+def _resolved_outputs(old: ResourceState, outputs: Properties) -> dict[str, Value]:
     """Keep the former value of a stack output that something failed or left out makes unknown."""
-    kept = {key: old.outputs[key] for key, value in outputs.items() if has_unknown(value) and key in old.outputs}
-    return dict(sorted({**without_unknown(outputs), **kept}.items()))
+    retained = {key: old.outputs[key] for key, value in outputs.items() if has_unknown(value) and key in old.outputs}
+    return dict(sorted({**without_unknown(outputs), **retained}.items()))

@@ -5,7 +5,7 @@ from enum import Enum
 
 from msgspec import Struct, field
 
-from locallb.engine.state.resource import KEPT_EXTRAS, ResourceState
+from locallb.engine.state.resource import PRESERVED_EXTRAS, ResourceState
 from locallb.engine.state.urns import STACK_TYPE
 from locallb.engine.state.values import Properties, Value
 
@@ -43,7 +43,7 @@ class Goal(Struct, frozen=True):
 
     def state(self, urn: str, inputs: Properties, old: ResourceState | None) -> ResourceState:
         """Make the new state, without what only an operation can tell."""
-        extras = {key: old.extras[key] for key in KEPT_EXTRAS if key in old.extras} if old else {}
+        extras = {key: old.extras[key] for key in PRESERVED_EXTRAS if key in old.extras} if old else {}
         if self.timeouts:
             extras["customTimeouts"] = dict(self.timeouts)
         return ResourceState(

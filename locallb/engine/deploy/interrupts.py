@@ -27,16 +27,16 @@ class Stop:
     """
 
     def __init__(self, wider: Stop | None = None) -> None:
-        self._asked = threading.Event()
+        self._requested = threading.Event()
         self._wider = wider
 
     def ask(self) -> None:
         """Ask for it; from any thread."""
-        self._asked.set()
+        self._requested.set()
 
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Return whether an interrupt was requested."""
-        return self._asked.is_set() or (self._wider is not None and self._wider.is_asked())
+        return self._requested.is_set() or (self._wider is not None and self._wider.is_requested())
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def interruptible(stop: Stop) -> Iterator[None]:
         return
 
     def interrupt(number: int, frame: FrameType | None) -> None:
-        if stop.is_asked():
+        if stop.is_requested():
             before[number](number, frame)
         stop.ask()
 

@@ -80,10 +80,10 @@ class ProviderResources(Struct):
             recorder = self.steps.recorder
             if provider.urn not in recorder.snapshot.live:
                 recorder.apply(Put(provider))
-        gone = resource.references - recorder.snapshot.live.keys()
-        for urn in gone:
+        removed = resource.references - recorder.snapshot.live.keys()
+        for urn in removed:
             resource = resource.without_reference(urn)
-        parent = "" if resource.parent in gone else resource.parent
+        parent = "" if resource.parent in removed else resource.parent
         return replace(resource, parent=parent, provider=provider_reference(provider.urn, provider.id))
 
     def _handle(self, provider: ResourceState) -> Handle:
@@ -167,15 +167,15 @@ class ProviderResources(Struct):
             identity = UNKNOWN if self.steps.preview else str(uuid4())
             new = replace(new, id=identity, created=now, modified=now)
             return self.steps.component(Op.CREATE, None, new, changes_between({}, new.inputs))
-        kept = replace(new, id=old.id, created=old.created, modified=old.modified, extras=old.extras)
+        retained = replace(new, id=old.id, created=old.created, modified=old.modified, extras=old.extras)
         difference = handle.diff_config(old, _configuration(new.inputs))
         if not difference.changes and not difference.replaces and dict(old.inputs) == dict(new.inputs):
-            return self.steps.same(old, kept)
+            return self.steps.same(old, retained)
         if not self.scope.is_full:
             raise FullScopeNeeded(f"the provider {new.urn} changed, which concerns every resource; update everything")
         if difference.replaces:
             raise StepError(f"the provider {new.urn} would have to be replaced; destroy what uses it first")
-        changed = replace(kept, modified=now)
+        changed = replace(retained, modified=now)
         return self.steps.component(Op.UPDATE, old, changed, changes_between(old.inputs, new.inputs))
 
 

@@ -59,7 +59,7 @@ class Reporter(Struct):
     _counts: Counter[Op] = field(default_factory=Counter)
     _lock: RLock = field(default_factory=RLock)
 
-    def tell(self, event: Event) -> None:
+    def report_to(self, event: Event) -> None:
         """Call the listener; one that raises (a closed terminal) is told no more, and never stops the run."""
         with self._lock:
             try:
@@ -69,12 +69,12 @@ class Reporter(Struct):
                 what = f"the display broke and shows no more: {type(error).__name__}: {error}"
                 self.diagnostics.append(Diagnostic(Severity.WARNING, what))
 
-    def say(self, severity: Severity, message: str, urn: str = "", debug: str = "") -> None:
+    def log(self, severity: Severity, message: str, urn: str = "", debug: str = "") -> None:
         """Add a diagnostic."""
         diagnostic = Diagnostic(severity, message, urn, debug)
         with self._lock:
             self.diagnostics.append(diagnostic)
-            self.tell(DiagnosticEvent(diagnostic))
+            self.report_to(DiagnosticEvent(diagnostic))
 
     def failed(self) -> bool:
         """Return whether there was an error."""
@@ -99,7 +99,7 @@ class Reporter(Struct):
         """Report that an operation begins."""
         step = Step(op, subject_of(resource), changes, monotonic())
         if not is_default_provider(resource.urn):
-            self.tell((StepPlanned if self.planning else StepStarted)(op, step.subject, changes))
+            self.report_to((StepPlanned if self.planning else StepStarted)(op, step.subject, changes))
         return step
 
     def end(self, step: Step, error: EngineError | None = None) -> None:
@@ -111,9 +111,9 @@ class Reporter(Struct):
             failed = error is not None
             self.steps.append(StepRecord(step.op, step.subject, step.changes, failed=failed, seconds=seconds))
             if error is not None:
-                self.tell(StepFailed(step.op, step.subject, str(error), seconds))
+                self.report_to(StepFailed(step.op, step.subject, str(error), seconds))
                 return
             if step.op in _COUNTED:
                 self._counts[step.op] += 1
             if not self.planning:
-                self.tell(StepDone(step.op, step.subject, seconds, step.changes))
+                self.report_to(StepDone(step.op, step.subject, seconds, step.changes))

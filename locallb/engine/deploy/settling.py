@@ -36,25 +36,25 @@ class Settler(Struct, frozen=True):
         for number, operation in sorted(self.steps.recorder.snapshot.pending.items()):
             root = self.steps.recorder.snapshot.root_of_any(operation.resource)
             if self.concerns(root):
-                resolve = self._create_again if operation.kind == "creating" else self._look
+                resolve = self._recreate if operation.kind == "creating" else self._inspect
                 if not resolve(number, operation):
                     yield operation.resource.urn, root
 
-    def _create_again(self, number: int, operation: Pending) -> bool:
+    def _recreate(self, number: int, operation: Pending) -> bool:
         resource = operation.resource
         try:
             resource = self.providers.attach(resource)
             handle = self.providers.handle_of(resource)
-            if self._is_there(resource, handle):
+            if self._exists(resource, handle):
                 self.steps.recorder.apply(End(number))
                 return True
             self.steps.finish_creation(number, resource, handle)
         except (StepError, Unsupported) as error:
             return self._give_up(number, resource, error)
-        self._say(resource.urn, f"finished the interrupted creation of {resource.urn}")
+        self._log(resource.urn, f"finished the interrupted creation of {resource.urn}")
         return True
 
-    def _is_there(self, resource: ResourceState, handle: Handle) -> bool:
+    def _exists(self, resource: ResourceState, handle: Handle) -> bool:
         """Return whether the state has the very resource already: another engine created it since."""
         live = self.steps.recorder.snapshot.live.get(resource.urn)
         if live is None or live.pending_replacement:
@@ -65,10 +65,10 @@ class Settler(Struct, frozen=True):
         """Forget a creation of which nothing is left; keep one of which something may be, for the next run."""
         if self._leaves_nothing(resource):
             self.steps.recorder.apply(End(number))
-            self._say(resource.urn, f"nothing is left of the interrupted creation of {resource.urn} ({error})")
+            self._log(resource.urn, f"nothing is left of the interrupted creation of {resource.urn} ({error})")
             return True
         what = f"the interrupted creation of {resource.urn} can't be finished ({error}); the next run tries again"
-        self.steps.reporter.say(Severity.ERROR, what, resource.urn)
+        self.steps.reporter.log(Severity.ERROR, what, resource.urn)
         return False
 
     def _leaves_nothing(self, resource: ResourceState) -> bool:
@@ -77,14 +77,14 @@ class Settler(Struct, frozen=True):
         except (StepError, Unsupported):
             return False
 
-    def _look(self, number: int, operation: Pending) -> bool:
+    def _inspect(self, number: int, operation: Pending) -> bool:
         urn = operation.resource.urn
         live = self.steps.recorder.snapshot.live.get(urn)
         is_it = live is not None and live.id == (operation.resource.id or live.id)
         if live is not None and is_it and not self._refresh(live):
             return False
         self.steps.recorder.apply(End(number))
-        self._say(urn, f"looked at {urn}, whose {operation.kind} was interrupted")
+        self._log(urn, f"looked at {urn}, whose {operation.kind} was interrupted")
         return True
 
     def _refresh(self, old: ResourceState) -> bool:
@@ -96,25 +96,25 @@ class Settler(Struct, frozen=True):
             with self.steps.reporter.step(Op.REFRESH, old):
                 found = self.steps.read(old, handle)
         except (StepError, Unsupported) as error:
-            self.steps.reporter.say(Severity.ERROR, str(error), old.urn)
+            self.steps.reporter.log(Severity.ERROR, str(error), old.urn)
             return False
-        if mutations := taken_over(recorder.snapshot, old, found):
+        if mutations := adopted(recorder.snapshot, old, found):
             recorder.apply(*mutations)
         return True
 
-    def _say(self, urn: str, message: str) -> None:
-        self.steps.reporter.say(Severity.INFO, message, urn)
+    def _log(self, urn: str, message: str) -> None:
+        self.steps.reporter.log(Severity.INFO, message, urn)
 
 
-def taken_over(snapshot: Snapshot, old: ResourceState, seen: Found | None) -> tuple[Mutation, ...]:
+def adopted(snapshot: Snapshot, old: ResourceState, observed: Found | None) -> tuple[Mutation, ...]:
     """Return what brings the state up to what was seen of a resource."""
-    if seen is None:
+    if observed is None:
         return _forgotten(snapshot, old)
     current = snapshot.live.get(old.urn, old)  # a reference of it may be gone meanwhile
-    new = replace(current, id=seen.id, inputs=seen.inputs or old.inputs, outputs=seen.outputs)
+    new = replace(current, id=observed.id, inputs=observed.inputs or old.inputs, outputs=observed.outputs)
     if new.equals(current):
         return ()
-    drifted = dict(seen.outputs) != dict(old.outputs)
+    drifted = dict(observed.outputs) != dict(old.outputs)
     return (Put(replace(new, modified=timestamp()) if drifted else new),)
 
 

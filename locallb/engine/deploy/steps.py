@@ -43,7 +43,7 @@ class Steps(Struct, frozen=True):
 
     def go_on(self) -> None:
         """Raise Cancelled after an interrupt."""
-        if self.stop.is_asked():
+        if self.stop.is_requested():
             raise Cancelled
 
     def same(self, old: ResourceState, new: ResourceState) -> ResourceState:
@@ -66,7 +66,7 @@ class Steps(Struct, frozen=True):
         """Create a resource that the state doesn't have."""
         with self._working(), self.reporter.step(Op.CREATE, new, changes):
             number, made = self._create(new, provider)
-            self.recorder.end(number, *instances_taken_over(self.recorder.snapshot, made, provider), Put(made))
+            self.recorder.end(number, *adopted_instances(self.recorder.snapshot, made, provider), Put(made))
             return made
 
     def create_replacement(
@@ -76,7 +76,7 @@ class Steps(Struct, frozen=True):
         with self._working(), self.reporter.step(Op.CREATE_REPLACEMENT, new, changes):
             number, made = self._create(new, provider)
             put = Put(made) if old.pending_replacement else Supersede(made, self.recorder.number())
-            self.recorder.end(number, *instances_taken_over(self.recorder.snapshot, made, provider), put)
+            self.recorder.end(number, *adopted_instances(self.recorder.snapshot, made, provider), put)
             return made
 
     def _create(self, new: ResourceState, provider: Handle) -> tuple[int, ResourceState]:
@@ -113,7 +113,7 @@ class Steps(Struct, frozen=True):
         old = self.recorder.snapshot.live.get(wanted.urn)
         superseding = old is not None and not old.pending_replacement
         put = Supersede(made, self.recorder.number()) if superseding else Put(made)
-        self.recorder.end(number, *instances_taken_over(self.recorder.snapshot, made, provider), put)
+        self.recorder.end(number, *adopted_instances(self.recorder.snapshot, made, provider), put)
 
     def update(self, old: ResourceState, new: ResourceState, provider: Handle, changes: Changes) -> ResourceState:
         """Update a resource in place."""
@@ -154,9 +154,9 @@ class Steps(Struct, frozen=True):
         """Delete a resource whose successor comes afterwards."""
         with self._working(), self.reporter.step(Op.DELETE_REPLACED, old):
             number = self._delete(old, provider)
-            gone = replace(old, pending_replacement=True)
-            self.recorder.end(number, Put(gone))
-            return gone
+            removed = replace(old, pending_replacement=True)
+            self.recorder.end(number, Put(removed))
+            return removed
 
     def delete(self, old: ResourceState, provider: Handle | None) -> None:
         """Delete a resource that is no longer wanted; without a provider only the entry (components, providers)."""
@@ -189,7 +189,7 @@ class Steps(Struct, frozen=True):
         return number
 
 
-def instances_taken_over(snapshot: Snapshot, made: ResourceState, provider: Handle) -> tuple[Free, ...]:
+def adopted_instances(snapshot: Snapshot, made: ResourceState, provider: Handle) -> tuple[Free, ...]:
     """Forget the old instances that are what a creation made: the resource is again what it was before."""
     mine = [(number, old) for number, old in dict(snapshot.condemned).items() if old.urn == made.urn]
     return tuple(Free(number) for number, old in mine if provider.is_same_thing(old, made))

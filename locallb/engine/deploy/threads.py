@@ -28,9 +28,9 @@ class Shift(ThreadPoolExecutor):
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:  # noqa: FBT001, FBT002 - as above
         """End the shift: the threads stay."""
-        left = tuple(self._begun)
+        remaining = tuple(self._begun)
         if cancel_futures:
-            for future in left:
+            for future in remaining:
                 future.cancel()
         if wait:
-            futures.wait(left)
+            futures.wait(remaining)

@@ -25,30 +25,30 @@ class Unwanted(Struct, frozen=True):
 def find_unwanted(deployment: Deployment) -> Unwanted:
     """List what the program that has ended leaves over."""
     snapshot = deployment.snapshot
-    kept = deployment.broken_roots()
+    retained = deployment.broken_roots()
     scope = deployment.scope
     candidates = snapshot.in_order_live() if scope.roots is None else snapshot.members_of(sorted(scope.roots))
     live = tuple(
         resource
         for resource in candidates
-        if _is_left_over(resource, deployment) and snapshot.root_of(resource.urn) not in kept
+        if _is_orphan(resource, deployment) and snapshot.root_of(resource.urn) not in retained
     )
     old_instances = {
-        number: resource for number, resource in snapshot.condemned.items() if _may_go(resource, deployment, kept)
+        number: resource for number, resource in snapshot.condemned.items() if _may_go(resource, deployment, retained)
     }
     return Unwanted(live, old_instances)
 
 
-def _is_left_over(resource: ResourceState, deployment: Deployment) -> bool:
+def _is_orphan(resource: ResourceState, deployment: Deployment) -> bool:
     if is_stack(resource) or resource.urn in deployment.outcomes:
         return False
     return resource.urn not in deployment.providers.used if is_provider(resource.type) else True
 
 
-def _may_go(resource: ResourceState, deployment: Deployment, kept: frozenset[str]) -> bool:
+def _may_go(resource: ResourceState, deployment: Deployment, retained: frozenset[str]) -> bool:
     """Return whether an old instance is in the scope and nothing that failed still uses it."""
     snapshot = deployment.snapshot
     root = snapshot.root_of(resource.urn if resource.urn in snapshot.live else resource.parent or resource.urn)
     users = snapshot.users_of(resource.urn)
     in_use = any(deployment.outcomes.get(user.urn) in {Outcome.FAILED, Outcome.SKIPPED} for user in users)
-    return deployment.scope.covers(root) and root not in kept and not in_use
+    return deployment.scope.covers(root) and root not in retained and not in_use

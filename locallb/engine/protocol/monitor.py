@@ -130,7 +130,7 @@ class EngineService:
         """Pass a message on; debug messages are dropped."""
         severity = _SEVERITIES.get(request.severity)
         if severity is not None:
-            self._reporter.say(severity, request.message, request.urn)
+            self._reporter.log(severity, request.message, request.urn)
         return empty_pb2.Empty()
 
     def GetRootResource(self, _request: object) -> engine_pb2.GetRootResourceResponse:  # noqa: N802 the stub's name

@@ -141,12 +141,12 @@ def _failure(error: BaseException, root: Path) -> Failure:
 
 def _words_of(error: BaseException) -> str:
     """Return an error's words in one sentence: the SDK wraps them in several lines about what it was doing."""
-    before, wrapped, words = str(error).rpartition(" has risen: ")
+    before, wrapped, terms = str(error).rpartition(" has risen: ")
     if wrapped:
         doing, _, kinds = before.partition("\n")
         kind = kinds.rpartition("\n")[2]
-        return f"{kind}: {words}, {doing[:1].lower()}{doing[1:]}"
-    return f"{type(error).__name__}: {words}" if words else type(error).__name__
+        return f"{kind}: {terms}, {doing[:1].lower()}{doing[1:]}"
+    return f"{type(error).__name__}: {terms}" if terms else type(error).__name__
 
 
 def _own_frame(trace: TracebackType | None, root: Path) -> str:

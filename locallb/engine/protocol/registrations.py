@@ -35,17 +35,17 @@ _REFUSED: dict[str, Callable[[Request], bool]] = {
 
 def goal_of(request: Request) -> Goal:
     """Read a registration. Raises Unsupported for what this engine leaves to the official command line."""
-    who = f"{request.type} resource '{request.name}'"
+    party = f"{request.type} resource '{request.name}'"
     if request.remote or request.packageRef:
-        raise Unsupported(f"{who}: a component or package that a plugin provides")
+        raise Unsupported(f"{party}: a component or package that a plugin provides")
     for option, is_set in _REFUSED.items():
         if is_set(request):
-            raise Unsupported(f"{who}: the resource option {option}")
+            raise Unsupported(f"{party}: the resource option {option}")
     return Goal(
         type=request.type,
         name=request.name,
         custom=request.custom,
-        inputs=from_struct(request.object, who),
+        inputs=from_struct(request.object, party),
         parent=request.parent,
         provider=request.provider,
         version=request.version,
@@ -54,7 +54,7 @@ def goal_of(request: Request) -> Goal:
             key: tuple(sorted(urns.urns)) for key, urns in sorted(request.propertyDependencies.items())
         },
         delete_before_replace=request.deleteBeforeReplace if request.deleteBeforeReplaceDefined else None,
-        timeouts=_timeouts(request.customTimeouts, who),
+        timeouts=_timeouts(request.customTimeouts, party),
     )
 
 
@@ -62,9 +62,9 @@ _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, 
 _DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
-def _timeouts(given: Request.CustomTimeouts, who: str) -> dict[str, Value]:
+def _timeouts(given: Request.CustomTimeouts, party: str) -> dict[str, Value]:
     texts = {"create": given.create, "update": given.update, "delete": given.delete}
-    return {name: number(_seconds(text, f"{who}: the {name} timeout")) for name, text in texts.items() if text}
+    return {name: number(_seconds(text, f"{party}: the {name} timeout")) for name, text in texts.items() if text}
 
 
 def _seconds(text: str, what: str) -> float:

@@ -104,5 +104,5 @@ class DirectHandle(Handle):
 
     def read(self, old: ResourceState) -> Found | None:
         """Read a resource as it is now."""
-        seen = attempt(lambda: self._direct.read(old.type, name_of(old.urn), old.outputs))
-        return Found(old.id, seen[1], seen[0]) if seen else None
+        observed = attempt(lambda: self._direct.read(old.type, name_of(old.urn), old.outputs))
+        return Found(old.id, observed[1], observed[0]) if observed else None

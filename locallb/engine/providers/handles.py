@@ -2,7 +2,7 @@
 
 One that has a method `leaves_nothing` can be asked what an interrupted creation left; of another one nobody knows. One
 that has a method `prepare` gets ready for a creation whose predecessor must be deleted before, or refuses it. One that
-has a method `one_look` is told when many resources are only looked at. Not here: how each kind of provider is asked
+has a method `one_pass` is told when many resources are only looked at. Not here: how each kind of provider is asked
 (`direct`, `by_protocol`).
 """
 
@@ -22,7 +22,7 @@ from locallb.engine.state.values import UNKNOWN, Properties, Value
 T = TypeVar("T")
 LeavesNothing: TypeAlias = Callable[[str, Properties], bool]
 Prepare: TypeAlias = Callable[[str, Properties], None]
-OneLook: TypeAlias = Callable[[], AbstractContextManager[None]]
+OnePass: TypeAlias = Callable[[], AbstractContextManager[None]]
 
 
 class Difference(Struct, frozen=True):
@@ -137,20 +137,20 @@ class Handle(ABC):
         if prepare is not None:
             attempt(lambda: prepare(wanted.type, wanted.inputs))
 
-    def one_look(self) -> AbstractContextManager[None]:
+    def one_pass(self) -> AbstractContextManager[None]:
         """Return a context in which the provider may answer all reads from one snapshot."""
-        ask: OneLook = getattr(self._provider, "one_look", nullcontext)
+        ask: OnePass = getattr(self._provider, "one_pass", nullcontext)
         return ask()
 
 
 def refuse(urn: str, news: Properties, failures: Sequence[tuple[str, str]]) -> None:
     """Raise StepError if there are failures: pairs of a property and what is wrong with it."""
     if failures:
-        who = f"{type_of(urn)} resource '{name_of(urn)}'"
-        raise StepError("; ".join(_failure(who, key, reason, news) for key, reason in failures))
+        party = f"{type_of(urn)} resource '{name_of(urn)}'"
+        raise StepError("; ".join(_failure(party, key, reason, news) for key, reason in failures))
 
 
-def _failure(who: str, key: str, reason: str, news: Properties) -> str:
+def _failure(party: str, key: str, reason: str, news: Properties) -> str:
     if not key:
-        return f"{who} has a problem: {reason}"
-    return f"{who}: property {key} value {{{news.get(key, '<nil>')}}} has a problem: {reason}"
+        return f"{party} has a problem: {reason}"
+    return f"{party}: property {key} value {{{news.get(key, '<nil>')}}} has a problem: {reason}"

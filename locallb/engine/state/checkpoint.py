@@ -86,7 +86,7 @@ def read_checkpoint(path: Path, stack: str) -> Checkpoint:
 def check_state(path: Path) -> tuple[str, ...]:
     """Return a sentence for each rule that a state file breaks; none when it is sound or isn't there."""
     try:
-        data = reader.read_if_there(path, reader.STATE)
+        data = reader.read_if_present(path, reader.STATE)
         if data is None:
             return ()
         whole, _texts = _parse(data.decode())
@@ -255,17 +255,17 @@ def check_pending(pending: Iterable[Pending]) -> Iterator[str]:
 def format_checkpoint(checkpoint: Checkpoint, snapshot: Snapshot, time: str) -> bytes:
     """Write a state file, one line, from the bytes that each resource keeps of itself."""
     manifest: dict[str, Value] = {"time": time, "magic": magic_of(VERSION), "version": VERSION}
-    known = dict(checkpoint.latest)
+    existing = dict(checkpoint.latest)
     head = f'{{"version":{FORMAT},"checkpoint":{{"stack":{compact(checkpoint.stack)},"latest":{{'
     head += f'"manifest":{compact(manifest)},'
-    if "secrets_providers" in known:
-        head += f'"secrets_providers":{compact(known.pop("secrets_providers"))},'
+    if "secrets_providers" in existing:
+        head += f'"secrets_providers":{compact(existing.pop("secrets_providers"))},'
     tail = ""
     if snapshot.pending:
         operations = [operation.as_json() for operation in snapshot.pending.values()]
         tail += f'"pending_operations":{compact(operations)},'
-    tail += f'"metadata":{compact(known.pop("metadata", {}))}'
-    tail += "".join(f",{compact(key)}:{compact(value)}" for key, value in known.items())
+    tail += f'"metadata":{compact(existing.pop("metadata", {}))}'
+    tail += "".join(f",{compact(key)}:{compact(value)}" for key, value in existing.items())
     tail += "}" + "".join(f",{compact(key)}:{compact(value)}" for key, value in checkpoint.around.items()) + "}}"
     if not (listed := [resource.data for resource in snapshot.in_order()]):
         return f"{head}{tail}".encode()

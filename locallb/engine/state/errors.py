@@ -6,7 +6,7 @@ The command line prints `str(error)` as it is. Nothing here knows what the resou
 from pathlib import Path
 
 from locallb.guarded.reader import UnfitError
-from locallb.model.system_errors import has_remedy, obstacle, refusal, told, words_of
+from locallb.model.system_errors import has_remedy, obstacle, refusal, reported, words_of
 
 
 class EngineError(Exception):
@@ -45,7 +45,7 @@ class HostRefused(EngineError):  # noqa: N818 the name says what happened
     """The system refuses what every run needs: descriptors, threads."""
 
     def __init__(self, error: OSError) -> None:
-        super().__init__(told(error))
+        super().__init__(reported(error))
 
 
 class StateUnreadable(StateBroken):

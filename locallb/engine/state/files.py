@@ -93,11 +93,11 @@ class Files:
     def link(self, path: Path, to: Path) -> None:
         """Link a file under a second name, replacing what had it: a free copy, because files are never changed."""
         self.make_folder(to.parent)
-        beside = to.with_name(f".{to.name}.new")
+        sibling = to.with_name(f".{to.name}.new")
         with self._writing(f"link {to.name}", to):
-            beside.unlink(missing_ok=True)
-            beside.hardlink_to(path)
-            beside.replace(to)
+            sibling.unlink(missing_ok=True)
+            sibling.hardlink_to(path)
+            sibling.replace(to)
 
     def move(self, path: Path, to: Path) -> None:
         """Rename a file, or whatever is in its place."""

@@ -96,7 +96,7 @@ class Leftover(Struct, frozen=True):
 def read_journal(path: Path) -> Leftover | None:
     """Read what a run left, None when there is nothing. Raises StateBroken for what no run writes."""
     try:
-        data = reader.read_if_there(path, reader.STATE)
+        data = reader.read_if_present(path, reader.STATE)
     except OSError as error:
         raise unreadable(path, error) from None
     if data is None:

@@ -36,12 +36,12 @@ class _Loader(yaml.CSafeLoader):
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:  # noqa: FBT001, FBT002
         """Read an object. Raises ConstructorError if one of its own keys is there twice."""
-        seen: set[str] = set()
+        observed: set[str] = set()
         for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
-            if key.value in seen:
+            if key.value in observed:
                 problem = f'the key "{key.value}" is there twice; remove one'
                 raise yaml.constructor.ConstructorError(None, None, problem, key.start_mark)
-            seen.add(key.value)
+            observed.add(key.value)
         return super().construct_mapping(node, deep)
 
 
@@ -131,10 +131,10 @@ def require_stack(project: Project, stack: str) -> None:
 
 
 def _unknown(project: Project, stack: str) -> ProjectError:
-    known = ", ".join(project.stacks()) or "none"
+    existing = ", ".join(project.stacks()) or "none"
     near = get_close_matches(_bare(stack).lower(), project.stacks(), n=1)
-    meant = f" did you mean {near[0]!r}?" if near else f" create {project.stack_file(stack)}"
-    return ProjectError(f"there is no stack {stack!r}:{meant} (stacks that exist: {known})")
+    intended = f" did you mean {near[0]!r}?" if near else f" create {project.stack_file(stack)}"
+    return ProjectError(f"there is no stack {stack!r}:{intended} (stacks that exist: {existing})")
 
 
 def _bare(stack: str) -> str:
@@ -198,7 +198,7 @@ def _has_secret(value: Value) -> bool:
 
 def _read_yaml(path: Path) -> dict[str, Value]:
     try:
-        data = reader.read_if_there(path, _LARGEST)
+        data = reader.read_if_present(path, _LARGEST)
         raw = None if data is None else load_yaml(data.decode(), _Loader)
     except PermissionError:
         raise ProjectError(f"{path} can't be read: Permission denied; give this user the right to read it") from None

@@ -27,7 +27,7 @@ _OWN = frozenset((
     "propertyDependencies", "pendingReplacement", "created", "modified",
 ))  # fmt: skip
 # What a registration doesn't set again, and so keeps.
-KEPT_EXTRAS = ("sourcePosition", "stackTrace")
+PRESERVED_EXTRAS = ("sourcePosition", "stackTrace")
 
 PropertyDependencies = Mapping[str, tuple[str, ...]]
 
@@ -123,18 +123,18 @@ class ResourceState(Struct, frozen=True, dict=True):
 
     def without_reference(self, urn: str) -> "ResourceState":
         """Forget a dependency that is gone."""
-        kept = {key: tuple(u for u in urns if u != urn) for key, urns in (self.property_dependencies or {}).items()}
+        retained = {key: tuple(u for u in urns if u != urn) for key, urns in (self.property_dependencies or {}).items()}
         return replace(
             self,
             dependencies=tuple(u for u in self.dependencies if u != urn),
-            property_dependencies={key: urns for key, urns in kept.items() if urns},
+            property_dependencies={key: urns for key, urns in retained.items() if urns},
         )
 
 
 def _plain(state: ResourceState) -> tuple[object, ...]:
     """Return everything that has no order of its own, as `as_json` would tell it apart."""
-    words = (state.urn, state.custom, state.id, state.type, state.parent, state.provider, state.created, state.modified)
-    return (*words, state.delete, state.pending_replacement, state.inputs, state.outputs, state.extras)
+    terms = (state.urn, state.custom, state.id, state.type, state.parent, state.provider, state.created, state.modified)
+    return (*terms, state.delete, state.pending_replacement, state.inputs, state.outputs, state.extras)
 
 
 def _unordered(state: ResourceState) -> dict[str, frozenset[str]]:

@@ -13,7 +13,7 @@ from locallb.model.http.policies import HeaderChanges
 from locallb.model.http.routes import Answer, Forward, PathMatch, PathRewrite, Redirect, Route, Target
 from locallb.model.http.serving import Chain, HttpListener
 
-NOBODY = "nobody"
+NO_OWNER = "nobody"
 """The cluster that there isn't: requests for it are answered 500, connections closed."""
 _CODES = {
     301: "MOVED_PERMANENTLY",
@@ -59,26 +59,26 @@ def targets(listed: Sequence[Target]) -> Message:
     """Return how requests or connections are split between clusters."""
     live = [target for target in listed if target.weight]
     if len(live) == 1 and not header_changes(live[0].request, live[0].response):
-        return {"cluster": live[0].upstream or NOBODY}
+        return {"cluster": live[0].upstream or NO_OWNER}
     return {"weighted_clusters": {"clusters": [_share(target) for target in live]}}
 
 
 def header_changes(request: HeaderChanges, response: HeaderChanges) -> Message:
     """Make the fields of a route, or of a share of it, that change headers."""
     changes: dict[str, Json] = {}
-    for kind, asked in (("request", request), ("response", response)):
-        added = [_header(*header, "OVERWRITE_IF_EXISTS_OR_ADD") for header in asked.set]
-        added += [_header(*header, "APPEND_IF_EXISTS_OR_ADD") for header in asked.add]
+    for kind, requested in (("request", request), ("response", response)):
+        added = [_header(*header, "OVERWRITE_IF_EXISTS_OR_ADD") for header in requested.set]
+        added += [_header(*header, "APPEND_IF_EXISTS_OR_ADD") for header in requested.add]
         if added:
             changes[f"{kind}_headers_to_add"] = added
-        if asked.remove:
-            changes[f"{kind}_headers_to_remove"] = list(asked.remove)
+        if requested.remove:
+            changes[f"{kind}_headers_to_remove"] = list(requested.remove)
     return changes
 
 
 def _share(target: Target) -> Message:
     changes = header_changes(target.request, target.response)
-    return {"name": target.upstream or NOBODY, "weight": target.weight, **changes}
+    return {"name": target.upstream or NO_OWNER, "weight": target.weight, **changes}
 
 
 def _header(name: str, value: str, how: str) -> Message:

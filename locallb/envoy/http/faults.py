@@ -72,8 +72,8 @@ def _before(until: str) -> Message:
     """Make the predicate `request.time < timestamp(until)`; Envoy takes expressions here only as they are parsed."""
     numbers = count(1)
 
-    def node(**said: Message) -> Message:
-        return {"id": str(next(numbers)), **said}
+    def node(**stated: Message) -> Message:
+        return {"id": str(next(numbers)), **stated}
 
     def called(function: str, *given: Message) -> Message:
         return node(call_expr={"function": function, "args": given})

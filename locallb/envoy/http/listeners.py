@@ -13,7 +13,7 @@ from locallb.envoy import overload
 from locallb.envoy.access_logs import logged
 from locallb.envoy.document import KEEPALIVE, Json, Message, socket_address, subscription, typed
 from locallb.envoy.http import names, tls
-from locallb.envoy.http.actions import NOBODY, Entrance, targets
+from locallb.envoy.http.actions import NO_OWNER, Entrance, targets
 from locallb.envoy.http.clients_headers import clients_headers
 from locallb.envoy.http.faults import dormant
 from locallb.envoy.http.policies import CORS, SESSION, SOURCES
@@ -96,7 +96,7 @@ def _forwarded(forward: TcpForward) -> Message:
         stat_prefix="tcp",
         idle_timeout="0s",
         max_connect_attempts=4,
-        **(targets(forward.targets) if live else {"cluster": NOBODY}),
+        **(targets(forward.targets) if live else {"cluster": NO_OWNER}),
     )
 
 

@@ -42,8 +42,8 @@ def key_file(certificate: AnyCertificate) -> str:
 
 
 def _secret(certificate: AnyCertificate) -> str:
-    return _short(*certificate.words)
+    return _short(*certificate.terms)
 
 
-def _short(*words: str) -> str:
-    return hashlib.sha256("\n".join(words).encode()).hexdigest()[:12]
+def _short(*terms: str) -> str:
+    return hashlib.sha256("\n".join(terms).encode()).hexdigest()[:12]

@@ -16,7 +16,7 @@ SOURCES = "envoy.filters.http.rbac"
 _STATES = "envoy.extensions.http.stateful_session"
 _PASSED_OVER = 3
 """Backends that didn't take a request, before the client hears of it."""
-_NOT_TAKEN = "connect-failure,refused-stream,reset-before-request"
+_NOT_SUPPORTED = "connect-failure,refused-stream,reset-before-request"
 """What no backend has seen, so that nothing happens twice."""
 _FULL = 1_000_000
 
@@ -34,9 +34,9 @@ def per_filter(route: Route) -> Mapping[str, Message]:
 def retries(retry: Retry | None, attempt_timeout: int) -> Message:
     """Make the RetryPolicy: a backend that didn't take the request is passed over, more is tried on demand."""
     more: dict[str, Json] = {}
-    conditions, attempts = _NOT_TAKEN, _PASSED_OVER
+    conditions, attempts = _NOT_SUPPORTED, _PASSED_OVER
     if retry:
-        conditions, attempts = f"{_NOT_TAKEN},reset", retry.attempts
+        conditions, attempts = f"{_NOT_SUPPORTED},reset", retry.attempts
         if retry.codes:
             conditions += ",retriable-status-codes"
             more["retriable_status_codes"] = list(retry.codes)
@@ -95,7 +95,7 @@ def _cors(cors: Cors) -> Message:
         allow_credentials=cors.credentials,
         max_age=str(cors.max_age),
         forward_not_matching_preflights=False,
-        **{name: "*" if "*" in words else ", ".join(words) for name, words in listed.items() if words},
+        **{name: "*" if "*" in terms else ", ".join(terms) for name, terms in listed.items() if terms},
     )
 
 
@@ -110,8 +110,8 @@ def _session(session: Session) -> Message:
         state = typed(f"{_STATES}.header.v3.HeaderBasedSessionState", name=session.name)
     else:
         cookie: Message = {"name": session.name, "path": session.path or "/"}
-        kept: Message = {"ttl": seconds(session.lifetime)} if session.lifetime else {}
-        state = typed(f"{_STATES}.cookie.v3.CookieBasedSessionState", cookie={**cookie, **kept})
+        retained: Message = {"ttl": seconds(session.lifetime)} if session.lifetime else {}
+        state = typed(f"{_STATES}.cookie.v3.CookieBasedSessionState", cookie={**cookie, **retained})
     named: Message = {"name": f"envoy.http.stateful_session.{session.kind.lower()}", "typed_config": state}
     return typed(
         "envoy.extensions.filters.http.stateful_session.v3.StatefulSessionPerRoute",

@@ -10,7 +10,7 @@ from collections.abc import Container, Iterator, Mapping, Sequence
 
 from locallb.envoy import overload
 from locallb.envoy.document import Message
-from locallb.envoy.http.actions import NOBODY, Entrance, action, header_changes
+from locallb.envoy.http.actions import NO_OWNER, Entrance, action, header_changes
 from locallb.envoy.http.clients_headers import of_route
 from locallb.envoy.http.faults import awake
 from locallb.envoy.http.policies import per_filter
@@ -80,7 +80,7 @@ def _preflights(route: Route, own: Container[Match]) -> Iterator[Message]:
     method: Message = {"name": "access-control-request-method", "string_match": {"exact": route.match.method}}
     yield {
         "match": _match(match, {"name": "origin", "present_match": True}, method),
-        "route": {"cluster": NOBODY, "cluster_not_found_response_code": "NOT_FOUND"},
+        "route": {"cluster": NO_OWNER, "cluster_not_found_response_code": "NOT_FOUND"},
         "typed_per_filter_config": per_filter(Route(match, _NOWHERE, cors=route.cors, sources=route.sources)),
     }
 

@@ -34,11 +34,11 @@ def _read(cluster: ClusterName, document: Mapping[object, object]) -> FrontendRe
         odd = kind and not (isinstance(kind, str) and kind in _TYPES)
         why = f"spec.type is {shown(kind)}; write LoadBalancer to give it an address" if odd else ""
         return FrontendRead(external_ips=theirs, left_out=why)
-    service, said = parse_service(cluster, document), observed_status(document)
+    service, stated = parse_service(cluster, document), observed_status(document)
     notices = tuple(f"{service.key}: {field}" for field in unread_annotations(document))
     if isinstance(service, MalformedService):
-        return FrontendRead(None, service, said, notices, theirs)
-    return FrontendRead(service, None, said, notices, theirs)
+        return FrontendRead(None, service, stated, notices, theirs)
+    return FrontendRead(service, None, stated, notices, theirs)
 
 
 FRONTEND = Frontend(

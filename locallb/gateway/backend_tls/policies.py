@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 
 from locallb.gateway.backend_tls.validation import Validation, validation
-from locallb.gateway.conditions import Trouble
+from locallb.gateway.conditions import Failure
 from locallb.model.gateway.objects import Named
 from locallb.model.gateway.of_cluster import GatewayObjects
 from locallb.model.gateway.policies import BackendTlsPolicy, PolicyTarget
@@ -43,27 +43,27 @@ class Policies:
             self._made[policy.meta.key] = validation(policy, self._bundles)
         return self._made[policy.meta.key]
 
-    def trouble(self, policy: BackendTlsPolicy) -> Trouble | None:
+    def failure(self, policy: BackendTlsPolicy) -> Failure | None:
         """Return why a policy isn't accepted, if it isn't."""
         return self._conflict(policy) or self._missing(policy) or self._odd(policy)
 
-    def _odd(self, policy: BackendTlsPolicy) -> Trouble | None:
+    def _odd(self, policy: BackendTlsPolicy) -> Failure | None:
         tls = self.made(policy).tls
-        return tls if isinstance(tls, Trouble) else None
+        return tls if isinstance(tls, Failure) else None
 
-    def _conflict(self, policy: BackendTlsPolicy) -> Trouble | None:
+    def _conflict(self, policy: BackendTlsPolicy) -> Failure | None:
         for target in policy.services:
             other = self._first[policy.service(target), target.section]
             if other.meta.key != policy.meta.key:
                 why = f"BackendTLSPolicy {other.meta.key} is older and counts for {_shown(target)}; remove one of them"
-                return Trouble("Conflicted", why)
+                return Failure("Conflicted", why)
         return None
 
-    def _missing(self, policy: BackendTlsPolicy) -> Trouble | None:
+    def _missing(self, policy: BackendTlsPolicy) -> Failure | None:
         for target in policy.services:
             service = self._services.get(policy.service(target))
             if service and target.section and all(port.name != target.section for port in service.ports):
-                return Trouble("TargetNotFound", f"{_shown(target)} isn't there; correct its sectionName")
+                return Failure("TargetNotFound", f"{_shown(target)} isn't there; correct its sectionName")
         return None
 
 

@@ -17,13 +17,13 @@ from locallb.model.status_entries import Condition
 
 def policy_status(policy: BackendTlsPolicy, policies: Policies, gateways: Iterable[Named]) -> JsonObject:
     """Return the status of a policy: of each Gateway the same."""
-    said = conditions(*_conditions(policy, policies))
+    stated = conditions(*_conditions(policy, policies))
     return {
         "ancestors": [
             {
                 "ancestorRef": {"group": GROUP, "kind": "Gateway", "namespace": key.namespace, "name": key.name},
                 "controllerName": CONTROLLER,
-                **said,
+                **stated,
             }
             for key in gateways
         ]
@@ -32,7 +32,7 @@ def policy_status(policy: BackendTlsPolicy, policies: Policies, gateways: Iterab
 
 def _conditions(policy: BackendTlsPolicy, policies: Policies) -> Iterator[Condition]:
     made = policies.made(policy)
-    yield verdict(ACCEPTED, policies.trouble(policy))
+    yield verdict(ACCEPTED, policies.failure(policy))
     if made.is_read:
         yield verdict(RESOLVED, made.resolved)
 
@@ -40,5 +40,5 @@ def _conditions(policy: BackendTlsPolicy, policies: Policies) -> Iterator[Condit
 def policy_sentences(cluster: str, policies: Policies, services: Collection[Named]) -> Iterator[str]:
     """Return what is wrong with policies that target any of these Services."""
     for policy in policies.about(services):
-        if why := policies.trouble(policy) or policies.made(policy).resolved:
+        if why := policies.failure(policy) or policies.made(policy).resolved:
             yield f"{cluster}: BackendTLSPolicy {policy.meta.key}: {why.reason}: {why.message}"

@@ -14,16 +14,16 @@ from msgspec import Struct, field
 
 from locallb.gateway.hostnames import covering, covers
 
-MOST_ENTRIES = 20_000
+MAX_ENTRIES = 20_000
 """Matches of all hosts of a Gateway, of which a large expression counts as several: some tens of megabytes."""
-MOST_AUTHORITIES = 16 << 20
+MAX_GATEWAY_AUTHORITIES = 16 << 20
 """Bytes of the authorities, in PEM, of all backends to which a proxy speaks: each has a copy of its own."""
 
 
 class Capacity(Struct):
     """The remaining capacity, as routes are attached one after the other. Counts too much rather than too little."""
 
-    left: int
+    remaining: int
     _hosts: set[tuple[int, str]] = field(default_factory=set)
     _hosts_under: Counter[tuple[int, str]] = field(default_factory=Counter)
     """Number of hosts under a hostname, including itself, by number of the listener."""
@@ -42,7 +42,7 @@ class Capacity(Struct):
 
     def attach(self, listener: int, names: Sequence[str], matches: int) -> None:
         """Take a route over."""
-        self.left -= self.wanted(listener, names, matches)
+        self.remaining -= self.wanted(listener, names, matches)
         for name in names:
             self.open(listener, name)
             self._matches[listener, name] += matches

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.certificates import local
-from locallb.gateway.conditions import INVALID, INVALID_ROUTE_KINDS, Trouble
+from locallb.gateway.conditions import INVALID, INVALID_ROUTE_KINDS, Failure
 from locallb.gateway.grants import Grants
 from locallb.gateway.listeners.pairs import named_pair
 from locallb.gateway.listeners.validation import Clients, clients_by_port
@@ -34,7 +34,7 @@ from locallb.model.http.serving import Certificate, ClientValidation
 from locallb.model.identities import Protocol
 from locallb.model.snapshot import LocalAuthority
 
-_MOST_AUTHORITIES = 1 << 20
+_MAX_AUTHORITIES = 1 << 20
 """Characters of all authorities of a Gateway: each listener has its own copy."""
 KINDS: Mapping[str, tuple[RouteKind, ...]] = {
     ListenerProtocol.HTTP: (RouteKind.HTTP, RouteKind.GRPC),
@@ -55,10 +55,10 @@ class BoundListener(Struct, frozen=True):
     listener: Listener
     kinds: tuple[RouteKind, ...] = ()
     """The kinds of routes that may attach to it."""
-    accepted: Trouble | None = None
+    accepted: Failure | None = None
     """The reason that it isn't accepted, except conflicts."""
-    conflict: Trouble | None = None
-    resolved: Trouble | None = None
+    conflict: Failure | None = None
+    resolved: Failure | None = None
     """The reason that a reference of it can't be resolved."""
     certificates: tuple[Certificate, ...] = ()
     authority: LocalAuthority | None = None
@@ -79,10 +79,10 @@ class BoundListener(Struct, frozen=True):
     @property
     def refusal(self) -> str:
         """Return the refused parts as a text without the name of its Gateway; empty if none is."""
-        trouble = self.conflict or self.accepted or self.resolved
-        if not trouble and not self.serves:
-            trouble = Trouble(INVALID, "nothing of it can be served")
-        return f"listener {self.listener.name}: {trouble.reason}: {trouble.message}" if trouble else ""
+        failure = self.conflict or self.accepted or self.resolved
+        if not failure and not self.serves:
+            failure = Failure(INVALID, "nothing of it can be served")
+        return f"listener {self.listener.name}: {failure.reason}: {failure.message}" if failure else ""
 
     @property
     def _lacks_certificate(self) -> bool:
@@ -113,11 +113,11 @@ def bound_listeners(
     gateway: Gateway, sets: Iterable[ListenerSet], objects: GatewayObjects, authority: LocalAuthority | None = None
 ) -> tuple[BoundListener, ...]:
     """Bind all listeners of a Gateway, `sets` in order; `authority` makes certificates for listeners without one."""
-    grants, asked = Grants(objects.grants), clients_by_port(gateway, objects)
+    grants, requested = Grants(objects.grants), clients_by_port(gateway, objects)
     owned = [("Gateway", gateway.meta, gateway.listeners)]
     owned += [("ListenerSet", listener_set.meta, listener_set.listeners) for listener_set in sets]
     bound = [
-        _validated(_certified(_bound(_owner(kind, meta), listener, objects, grants), authority), asked)
+        _validated(_certified(_bound(_owner(kind, meta), listener, objects, grants), authority), requested)
         for kind, meta, listeners in owned
         for listener in listeners
     ]
@@ -131,13 +131,13 @@ def _owner(kind: str, meta: Meta) -> Reference:
 def _bound(owner: Reference, listener: Listener, objects: GatewayObjects, grants: Grants) -> BoundListener:
     accepted = _unsupported(listener)
     possible = KINDS.get(listener.protocol, ())
-    asked = listener.allowed.kinds
-    kinds = tuple(kind for kind in possible if not asked or (GROUP, kind.value) in asked)
-    odd = [f"{group}/{kind}" for group, kind in asked if group != GROUP or kind not in possible]
+    requested = listener.allowed.kinds
+    kinds = tuple(kind for kind in possible if not requested or (GROUP, kind.value) in requested)
+    odd = [f"{group}/{kind}" for group, kind in requested if group != GROUP or kind not in possible]
     certificates, resolved = _certificates(owner, listener, objects, grants)
     if odd:
         why = f"listener {listener.name} speaks {listener.protocol} and takes no {', '.join(odd)}"
-        resolved = Trouble(INVALID_ROUTE_KINDS, f"{why}; allow {' or '.join(possible)}")
+        resolved = Failure(INVALID_ROUTE_KINDS, f"{why}; allow {' or '.join(possible)}")
     return BoundListener(owner, listener, kinds, accepted, None, resolved, certificates)
 
 
@@ -148,46 +148,46 @@ def _certified(bound: BoundListener, authority: LocalAuthority | None) -> BoundL
         return bound
     if name and not local.certifies(authority, name):
         why = f"listener {bound.listener.name} names no certificate, and {local.refusal(authority, name)}"
-        return replace(bound, resolved=Trouble("InvalidCertificateRef", why))
+        return replace(bound, resolved=Failure("InvalidCertificateRef", why))
     kinds_only = bound.resolved if bound.resolved and bound.resolved.reason == INVALID_ROUTE_KINDS else None
     return replace(bound, resolved=kinds_only, authority=authority)
 
 
-def _validated(bound: BoundListener, asked: Mapping[int, Clients]) -> BoundListener:
+def _validated(bound: BoundListener, requested: Mapping[int, Clients]) -> BoundListener:
     """Require from clients of HTTPS what the Gateway requires at the port, else at all ports."""
     listener = bound.listener
-    clients = asked.get(listener.port, asked.get(0)) if listener.protocol == ListenerProtocol.HTTPS else None
+    clients = requested.get(listener.port, requested.get(0)) if listener.protocol == ListenerProtocol.HTTPS else None
     if clients is None:
         return bound
     accepted, resolved = bound.accepted or clients.accepted, bound.resolved or clients.resolved
     return replace(bound, accepted=accepted, resolved=resolved, clients=clients.validation)
 
 
-def _unsupported(listener: Listener) -> Trouble | None:
+def _unsupported(listener: Listener) -> Failure | None:
     """Return why a listener isn't accepted, whatever else there is."""
     if listener.problem:
-        return Trouble("UnsupportedValue", listener.problem)
+        return Failure("UnsupportedValue", listener.problem)
     if listener.protocol not in set(ListenerProtocol):
         why = (
             f"listener {listener.name} has the protocol {listener.protocol!r}; use one of {', '.join(ListenerProtocol)}"
         )
-        return Trouble("UnsupportedProtocol", why)
+        return Failure("UnsupportedProtocol", why)
     return _odd_tls(listener)
 
 
-def _odd_tls(listener: Listener) -> Trouble | None:
+def _odd_tls(listener: Listener) -> Failure | None:
     with_tls = listener.protocol in _WITH_NAMES
     if with_tls != (listener.tls is not None):
         fix = "give it tls" if with_tls else "leave tls out"
-        return Trouble("UnsupportedValue", f"listener {listener.name} speaks {listener.protocol}; {fix}")
+        return Failure("UnsupportedValue", f"listener {listener.name} speaks {listener.protocol}; {fix}")
     if listener.protocol == ListenerProtocol.HTTPS and listener.tls and listener.tls.mode is TlsMode.PASSTHROUGH:
-        return Trouble("UnsupportedValue", f"listener {listener.name} can't pass HTTPS through; use the protocol TLS")
+        return Failure("UnsupportedValue", f"listener {listener.name} can't pass HTTPS through; use the protocol TLS")
     return None
 
 
 def _certificates(
     owner: Reference, listener: Listener, objects: GatewayObjects, grants: Grants
-) -> tuple[tuple[Certificate, ...], Trouble | None]:
+) -> tuple[tuple[Certificate, ...], Failure | None]:
     """Return the certificates that can be used, and why another one can't."""
     tls = listener.tls
     if tls is None or tls.mode is TlsMode.PASSTHROUGH:
@@ -196,34 +196,34 @@ def _certificates(
         named_pair(owner, certificate, objects, grants, "InvalidCertificateRef") for certificate in tls.certificates
     ]
     usable = [pair for pair in pairs if isinstance(pair, Certificate)]
-    troubles = [pair for pair in pairs if isinstance(pair, Trouble)]
+    failures = [pair for pair in pairs if isinstance(pair, Failure)]
     if not tls.certificates:
-        troubles.append(Trouble("InvalidCertificateRef", f"listener {listener.name} names no certificate; name one"))
-    return tuple(usable), next(iter(troubles), None)
+        failures.append(Failure("InvalidCertificateRef", f"listener {listener.name} names no certificate; name one"))
+    return tuple(usable), next(iter(failures), None)
 
 
 def _within_bound(bound: Iterable[BoundListener]) -> Iterator[BoundListener]:
     """Refuse a listener if its clients' authorities exceed the limit, together with those of earlier listeners."""
-    left = _MOST_AUTHORITIES
+    remaining = _MAX_AUTHORITIES
     for listener in bound:
         size = len(listener.clients.authorities) if listener.clients and listener.serves else 0
-        fits = size <= left
-        left -= size if fits else 0
-        why = f"with those of listeners before it, its authorities have more than {_MOST_AUTHORITIES >> 20} MiB"
-        refused = Trouble("NoValidCACertificate", f"{why}; leave what is needed")
+        fits = size <= remaining
+        remaining -= size if fits else 0
+        why = f"with those of listeners before it, its authorities have more than {_MAX_AUTHORITIES >> 20} MiB"
+        refused = Failure("NoValidCACertificate", f"{why}; leave what is needed")
         yield listener if fits else replace(listener, accepted=refused)
 
 
 def _without_conflicts(bound: Sequence[BoundListener]) -> tuple[BoundListener, ...]:
     """Mark conflicting listeners: between objects the later ones, within one object all of them."""
-    kept: list[BoundListener] = []
+    retained: list[BoundListener] = []
     checked: list[BoundListener] = []
     for _, group in groupby(bound, key=lambda listener: listener.owner):
-        among = [replace(listener, conflict=_conflict(listener, kept)) for listener in group]
-        left = [listener for listener in among if not listener.conflict]
-        conflicts = [listener.conflict or _conflict(listener, _without(listener, left)) for listener in among]
+        among = [replace(listener, conflict=_conflict(listener, retained)) for listener in group]
+        remaining = [listener for listener in among if not listener.conflict]
+        conflicts = [listener.conflict or _conflict(listener, _without(listener, remaining)) for listener in among]
         among = [replace(listener, conflict=conflict) for listener, conflict in zip(among, conflicts, strict=True)]
-        kept += [listener for listener in among if not listener.conflict and _is_understood(listener)]
+        retained += [listener for listener in among if not listener.conflict and _is_understood(listener)]
         checked += among
     return tuple(checked)
 
@@ -237,7 +237,7 @@ def _is_understood(listener: BoundListener) -> bool:
     return not listener.listener.problem and listener.listener.protocol in set(ListenerProtocol)
 
 
-def _conflict(listener: BoundListener, others: Iterable[BoundListener]) -> Trouble | None:
+def _conflict(listener: BoundListener, others: Iterable[BoundListener]) -> Failure | None:
     """Return why traffic couldn't be distinguished; a listener that isn't understood conflicts with none."""
     mine = listener.listener
     for other in others if _is_understood(listener) else ():
@@ -247,10 +247,10 @@ def _conflict(listener: BoundListener, others: Iterable[BoundListener]) -> Troub
         what = f"port {mine.port} with {theirs.name} of {other.owner.key}"
         if not _compatible(mine.protocol, theirs.protocol):
             why = f"listener {mine.name} shares {what}, which speaks {theirs.protocol}; give it a port of its own"
-            return Trouble("ProtocolConflict", why)
+            return Failure("ProtocolConflict", why)
         if mine.hostname == theirs.hostname:
             name = mine.hostname or "every hostname"
-            return Trouble("HostnameConflict", f"listener {mine.name} shares {what}, and {name}; change one of them")
+            return Failure("HostnameConflict", f"listener {mine.name} shares {what}, and {name}; change one of them")
     return None
 
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from locallb.gateway.conditions import Trouble
+from locallb.gateway.conditions import Failure
 from locallb.gateway.grants import Grants, not_permitted
 from locallb.model.gateway.objects import FrontendValidation, Gateway, Reference, ValidationMode
 from locallb.model.gateway.of_cluster import AuthorityBundle, GatewayObjects
@@ -26,9 +26,9 @@ class Clients(Struct, frozen=True):
 
     validation: ClientValidation | None = None
     """None where none of the authorities can be used, and where nothing is asked for."""
-    accepted: Trouble | None = None
+    accepted: Failure | None = None
     """The reason that no client can be accepted."""
-    resolved: Trouble | None = None
+    resolved: Failure | None = None
     """The reason that an authority can't be used."""
 
 
@@ -38,43 +38,43 @@ def clients_by_port(gateway: Gateway, objects: GatewayObjects) -> Mapping[int, C
         return {}
     grants = Grants(objects.grants)
     return {
-        port: _clients(asked, gateway, objects, grants) if asked else Clients()
-        for port, asked in gateway.validations.items()
+        port: _clients(requested, gateway, objects, grants) if requested else Clients()
+        for port, requested in gateway.validations.items()
     }
 
 
-def _clients(asked: FrontendValidation, gateway: Gateway, objects: GatewayObjects, grants: Grants) -> Clients:
+def _clients(requested: FrontendValidation, gateway: Gateway, objects: GatewayObjects, grants: Grants) -> Clients:
     """Combine the usable authorities; report the first unusable one."""
-    if asked.problem:
-        return Clients(accepted=Trouble("UnsupportedValue", asked.problem))
-    text, troubles = "", list[Trouble]()
-    for named in asked.authorities:
+    if requested.problem:
+        return Clients(accepted=Failure("UnsupportedValue", requested.problem))
+    text, failures = "", list[Failure]()
+    for named in requested.authorities:
         bundle = _bundle(named, gateway, objects, grants)
-        if isinstance(bundle, Trouble):
-            troubles.append(bundle)
+        if isinstance(bundle, Failure):
+            failures.append(bundle)
         elif len(text) + len(bundle.authorities) > MAX_AUTHORITIES:
             why = f"with those before it, it has more than {MAX_AUTHORITIES >> 10} KiB; leave what is needed"
-            troubles.append(Trouble(_REF, f"ConfigMap {named.key} can't be used: {why}"))
+            failures.append(Failure(_REF, f"ConfigMap {named.key} can't be used: {why}"))
         else:
             text += bundle.authorities
-    resolved = next(iter(troubles), None)
+    resolved = next(iter(failures), None)
     try:
-        validation = ClientValidation(text, asked.mode is ValidationMode.INSECURE)
+        validation = ClientValidation(text, requested.mode is ValidationMode.INSECURE)
     except ValueError:
-        message = resolved.message if resolved else f"{asked.authorities[0].key} has none"
-        return Clients(None, Trouble("NoValidCACertificate", f"no authority can be used: {message}"), resolved)
+        message = resolved.message if resolved else f"{requested.authorities[0].key} has none"
+        return Clients(None, Failure("NoValidCACertificate", f"no authority can be used: {message}"), resolved)
     return Clients(validation, None, resolved)
 
 
-def _bundle(named: Reference, gateway: Gateway, objects: GatewayObjects, grants: Grants) -> AuthorityBundle | Trouble:
+def _bundle(named: Reference, gateway: Gateway, objects: GatewayObjects, grants: Grants) -> AuthorityBundle | Failure:
     """Return a ConfigMap that a Gateway names, or why it can't be used."""
     if named[:2] != _CONFIG_MAP:
         why = f"{named.group or 'core'}/{named.kind} {named.key} can't be an authority; name a ConfigMap"
-        return Trouble(_KIND, why)
+        return Failure(_KIND, why)
     if not grants.allow(gateway.reference, named):
         return not_permitted(gateway.reference, named)
     bundle = objects.bundles.get(named.key, AuthorityBundle(named.key))
     if bundle.problem or not bundle.authorities:
         why = bundle.problem or "it isn't there; make it, with certificates in its ca.crt"
-        return Trouble(_REF, f"ConfigMap {named.key} can't be used: {why}")
+        return Failure(_REF, f"ConfigMap {named.key} can't be used: {why}")
     return bundle

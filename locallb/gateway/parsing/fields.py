@@ -32,23 +32,23 @@ def made(fields: Fields, make: Callable[[], _Made]) -> _Made:
         raise FieldError(f"{fields.path}: {error}") from None
 
 
-def items(fields: Fields, name: str, most: int) -> Iterator[Fields]:
-    """Return the objects of a list with at most `most` items."""
-    for path, item in raw_items(fields, name, most):
+def items(fields: Fields, name: str, maximum: int) -> Iterator[Fields]:
+    """Return the objects of a list with at most `maximum` items."""
+    for path, item in raw_items(fields, name, maximum):
         yield Fields.of(path, item)
 
 
-def raw_items(fields: Fields, name: str, most: int) -> list[tuple[str, object]]:
-    """Return the items of a list with at most `most` items, each with its path."""
+def raw_items(fields: Fields, name: str, maximum: int) -> list[tuple[str, object]]:
+    """Return the items of a list with at most `maximum` items, each with its path."""
     value = fields.get(name)
-    if isinstance(value, list | tuple) and len(value) > most:
-        raise FieldError(f"{fields.at(name)} has {len(value)} entries; {most} are allowed, so split it")
+    if isinstance(value, list | tuple) and len(value) > maximum:
+        raise FieldError(f"{fields.at(name)} has {len(value)} entries; {maximum} are allowed, so split it")
     return list(fields.items(name))
 
 
-def texts(fields: Fields, name: str, most: int) -> tuple[str, ...]:
-    """Return the texts of a list with at most `most` items."""
-    return tuple(as_text(path, item) for path, item in raw_items(fields, name, most))
+def texts(fields: Fields, name: str, maximum: int) -> tuple[str, ...]:
+    """Return the texts of a list with at most `maximum` items."""
+    return tuple(as_text(path, item) for path, item in raw_items(fields, name, maximum))
 
 
 def hostname(path: str, text: str) -> str:

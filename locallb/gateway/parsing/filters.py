@@ -19,19 +19,19 @@ from locallb.model.gateway.rules import Filters, MirrorRef
 from locallb.model.http.policies import Cors, HeaderChanges
 from locallb.model.http.routes import Forward, PathRewrite, Redirect
 
-_MOST = 16
-_MOST_OF_CORS = 64
+_MAX = 16
+_MAX_OF_CORS = 64
 
 
 def parse_filters(fields: Fields, namespace: str, kinds: tuple[str, ...]) -> Filters:
     """Read the filters of a rule or of a backend, which may be of these kinds."""
-    filters, seen = Filters(), Counter[str]()
-    for entry in items(fields, "filters", _MOST):
+    filters, observed = Filters(), Counter[str]()
+    for entry in items(fields, "filters", _MAX):
         kind = entry.text("type")
         if kind not in kinds:
             raise FieldError(f"{entry.at('type')} is {shown(kind)}, which isn't served; use one of {', '.join(kinds)}")
-        seen[kind] += 1
-        if seen[kind] > 1 and kind != "RequestMirror":
+        observed[kind] += 1
+        if observed[kind] > 1 and kind != "RequestMirror":
             raise FieldError(f"{entry.path} repeats {kind}; put all into one")
         name, add = _READERS[kind]
         filters = add(filters, entry.inner(name), namespace)
@@ -47,14 +47,14 @@ def _response_headers(filters: Filters, fields: Fields, _namespace: str) -> Filt
 
 
 def _headers(fields: Fields) -> HeaderChanges:
-    removed = (as_text(path, item) for path, item in raw_items(fields, "remove", _MOST))
+    removed = (as_text(path, item) for path, item in raw_items(fields, "remove", _MAX))
     return made(fields, lambda: HeaderChanges(_pairs(fields, "set"), _pairs(fields, "add"), tuple(removed)))
 
 
 def _pairs(fields: Fields, name: str) -> tuple[tuple[str, str], ...]:
     """Return names and values; of several with one name the first counts, as the API specifies."""
     pairs: dict[str, tuple[str, str]] = {}
-    for entry in items(fields, name, _MOST):
+    for entry in items(fields, name, _MAX):
         pairs.setdefault(entry.text("name").lower(), (entry.text("name"), entry.text("value")))
     return tuple(pairs.values())
 
@@ -104,7 +104,7 @@ def _mirror(filters: Filters, fields: Fields, namespace: str) -> Filters:
 
 def _cors(filters: Filters, fields: Fields, _namespace: str) -> Filters:
     origins, methods, headers, exposed = (
-        texts(fields, name, _MOST_OF_CORS) for name in ("allowOrigins", "allowMethods", "allowHeaders", "exposeHeaders")
+        texts(fields, name, _MAX_OF_CORS) for name in ("allowOrigins", "allowMethods", "allowHeaders", "exposeHeaders")
     )
     credentials = fields.flag("allowCredentials") is True
     age = fields.integer("maxAge", 1, 2**31 - 1, 5)

@@ -13,18 +13,18 @@ from locallb.gateway.parsing.references import LARGEST_PORT, reference
 from locallb.model.fields import FieldError, Fields
 from locallb.model.gateway.objects import FrontendValidation, Reference, ValidationMode
 
-_MOST_PORTS, _MOST_AUTHORITIES = 64, 16
+_MAX_PORTS, _MAX_AUTHORITIES = 64, 16
 
 
 def validations(frontend: Fields, namespace: str) -> Mapping[int, FrontendValidation | None]:
     """Return the client certificate validation by port; 0 is every other port."""
-    asked = {0: _validation(frontend.inner("default"), namespace)}
-    for item in items(frontend, "perPort", _MOST_PORTS):
+    requested = {0: _validation(frontend.inner("default"), namespace)}
+    for item in items(frontend, "perPort", _MAX_PORTS):
         port = item.integer("port", 1, LARGEST_PORT)
-        if port in asked:
+        if port in requested:
             raise FieldError(f"{frontend.at('perPort')} has port {port} twice; write each once")
-        asked[port] = _validation(item.inner("tls"), namespace)
-    return asked if any(asked.values()) else {}
+        requested[port] = _validation(item.inner("tls"), namespace)
+    return requested if any(requested.values()) else {}
 
 
 def _validation(tls: Fields, namespace: str) -> FrontendValidation | None:
@@ -32,7 +32,7 @@ def _validation(tls: Fields, namespace: str) -> FrontendValidation | None:
         return None
     try:
         fields = tls.inner("validation")
-        named = items(fields, "caCertificateRefs", _MOST_AUTHORITIES)
+        named = items(fields, "caCertificateRefs", _MAX_AUTHORITIES)
         authorities = tuple(reference(item, "", "ConfigMap", namespace) for item in named)
         mode = fields.choice("mode", ValidationMode.VALID_ONLY)
     except FieldError as error:

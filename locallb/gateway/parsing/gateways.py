@@ -48,8 +48,8 @@ from locallb.model.gateway.selection import Allowed, From, Requirement, Selector
 from locallb.model.identities import IPAddress, Uid
 from locallb.model.texts import fault_of
 
-_MOST_LISTENERS = 64
-_MOST = 16
+_MAX_LISTENERS = 64
+_MAX = 16
 _LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
@@ -120,7 +120,7 @@ def parse_gateway(meta: Meta, data: Mapping[object, object]) -> Gateway:
             meta,
             name_of(spec, "gatewayClassName"),
             listeners,
-            tuple(_address(item) for item in items(spec, "addresses", _MOST)),
+            tuple(_address(item) for item in items(spec, "addresses", _MAX)),
             _allowed(spec.inner("allowedListeners"), From.NONE),
             infrastructure.texts("labels"),
             infrastructure.texts("annotations"),
@@ -157,7 +157,7 @@ def parse_listeners(spec: Fields, namespace: str, problems: list[str]) -> tuple[
     """Read listeners, the first of each name; note which are none, and what is wrong with all of them."""
     listeners: dict[str, Listener] = {}
     try:
-        entries = raw_items(spec, "listeners", _MOST_LISTENERS)
+        entries = raw_items(spec, "listeners", _MAX_LISTENERS)
     except FieldError as error:
         problems.append(str(error))
         return ()
@@ -262,10 +262,10 @@ def parse_grant(meta: Meta, data: Mapping[object, object]) -> ReferenceGrant | N
     try:
         spec = spec_of(data)
         sources = frozenset(
-            (group_of(item, ""), kind_of(item, ""), namespace_of(item, "")) for item in items(spec, "from", _MOST)
+            (group_of(item, ""), kind_of(item, ""), namespace_of(item, "")) for item in items(spec, "from", _MAX)
         )
         targets = frozenset(
-            (group_of(item, ""), kind_of(item, ""), item.text("name")) for item in items(spec, "to", _MOST)
+            (group_of(item, ""), kind_of(item, ""), item.text("name")) for item in items(spec, "to", _MAX)
         )
     except FieldError:
         return None

@@ -18,8 +18,8 @@ from locallb.model.gateway.precedence import FIRST, Rank, path_rank, written_pat
 from locallb.model.http.routes import GrpcMethod, Match, PathKind, PathMatch, ValueMatch
 
 _Value = TypeVar("_Value")
-_MOST = 16
-_MOST_KNOWN = 256
+_MAX = 16
+_MAX_PREFIXES = 256
 """Characters of a path's known beginning."""
 _ODD_PATHS = ("//", "/./", "/../", "%2f", "%2F", "#")
 _PLAIN = re.compile(r"[!-~]*")
@@ -110,37 +110,37 @@ def beginning_of_path(kind: PathKind, value: str) -> PathMatch:
     try:
         return PathMatch(kind, value)
     except ValueError:
-        return _beginning(_known(value))
+        return _beginning(_existing(value))
 
 
 def beginning_of_expression(expression: str, *, ignores_case: bool = False) -> PathMatch:
     """Match all paths with the beginning that an expression requires, whatever its syntax."""
-    return _beginning(_known_of_expression(expression), ignores_case=ignores_case)
+    return _beginning(_literal_prefix(expression), ignores_case=ignores_case)
 
 
-def _beginning(known: str, *, ignores_case: bool = False) -> PathMatch:
+def _beginning(existing: str, *, ignores_case: bool = False) -> PathMatch:
     """Match all paths with this beginning, which may end within an element."""
     try:
-        expression = f"{'(?i)' if ignores_case else ''}{re.escape(known)}.*"
-        return PathMatch(PathKind.REGEX, expression) if known.strip("/") else _EVERY_PATH
+        expression = f"{'(?i)' if ignores_case else ''}{re.escape(existing)}.*"
+        return PathMatch(PathKind.REGEX, expression) if existing.strip("/") else _EVERY_PATH
     except ValueError:  # RE2 is missing on this host
         return _EVERY_PATH
 
 
-def _known(value: str) -> str:
+def _existing(value: str) -> str:
     """Return the beginning of a plain path up to what no path of a request has."""
     plain = _PLAIN.match(value)
-    known = re.split(r"[?#]", plain[0], maxsplit=1)[0] if plain else ""
-    return known[:_MOST_KNOWN] if known.startswith("/") else ""
+    existing = re.split(r"[?#]", plain[0], maxsplit=1)[0] if plain else ""
+    return existing[:_MAX_PREFIXES] if existing.startswith("/") else ""
 
 
-def _known_of_expression(expression: str) -> str:
+def _literal_prefix(expression: str) -> str:
     """Return the plain text at the beginning of an expression."""
     text = expression.removeprefix("^")
     if _chooses(text):
         return ""
-    known, at = "", 0
-    while at < len(text) and len(known) < _MOST_KNOWN:
+    existing, at = "", 0
+    while at < len(text) and len(existing) < _MAX_PREFIXES:
         escaped = text[at] == "\\"
         literal = text[at + escaped : at + escaped + 1]
         if not literal or (literal.isalnum() if escaped else literal in _SPECIAL):
@@ -148,8 +148,8 @@ def _known_of_expression(expression: str) -> str:
         at += 1 + escaped
         if text[at : at + 1] in {"?", "*", "{"}:
             break
-        known += literal
-    return _known(known)
+        existing += literal
+    return _existing(existing)
 
 
 def _chooses(expression: str) -> bool:
@@ -183,7 +183,7 @@ def _values(
     fields: Fields, name: str, of: Callable[[str], str], problems: list[str]
 ) -> tuple[tuple[ValueMatch, ...], int]:
     """Return the conditions of a list, the first of each name as the API specifies, and how many are written."""
-    listed = _understood(problems, lambda: list(items(fields, name, _MOST)))
+    listed = _understood(problems, lambda: list(items(fields, name, _MAX)))
     named: dict[str, ValueMatch | None] = {}
     for item in listed or ():
         compared = _understood(problems, lambda item=item: _compared(item))  # type: ignore[misc]
@@ -191,7 +191,7 @@ def _values(
         if compared is None and (compared := _present(item)):
             key = of(compared.name)
         named.setdefault(key, compared)
-    return tuple(filter(None, named.values())), _MOST if listed is None else len(named)
+    return tuple(filter(None, named.values())), _MAX if listed is None else len(named)
 
 
 def _compared(fields: Fields) -> ValueMatch:
@@ -209,9 +209,9 @@ def _present(fields: Fields) -> ValueMatch | None:
 
 def _method(fields: Fields, problems: list[str]) -> str:
     """Return the method; an unknown one is compared as written."""
-    known = _understood(problems, lambda: fields.choice("method", _Method.ANY))
-    if known is not None:
-        return known.value
+    existing = _understood(problems, lambda: fields.choice("method", _Method.ANY))
+    if existing is not None:
+        return existing.value
     written = fields.get("method")
     try:
         return Match(method=written).method if isinstance(written, str) else ""

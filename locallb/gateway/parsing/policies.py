@@ -14,7 +14,7 @@ from locallb.model.fields import FieldError, Fields
 from locallb.model.gateway.objects import Meta, Named, Reference
 from locallb.model.gateway.policies import BackendTlsPolicy, PolicyTarget
 
-_MOST_TARGETS, _MOST_AUTHORITIES, _MOST_NAMES = 16, 8, 5
+_MAX_TARGETS, _MAX_AUTHORITIES, _MAX_NAMES = 16, 8, 5
 
 
 class _NameType(StrEnum):
@@ -30,14 +30,14 @@ def parse_policy(meta: Meta, data: Mapping[object, object]) -> BackendTlsPolicy:
         spec = spec_of(data)
         targets = tuple(_targets(spec, problems))
         validation, options = spec.inner("validation"), spec.inner("options")
-        names = [_name(item) for item in items(validation, "subjectAltNames", _MOST_NAMES)]
+        names = [_name(item) for item in items(validation, "subjectAltNames", _MAX_NAMES)]
         return BackendTlsPolicy(
             meta,
             targets,
             hostname(validation.at("hostname"), validation.text("hostname")),
             tuple(
                 _authority(item, meta.key.namespace)
-                for item in items(validation, "caCertificateRefs", _MOST_AUTHORITIES)
+                for item in items(validation, "caCertificateRefs", _MAX_AUTHORITIES)
             ),
             validation.text("wellKnownCACertificates"),
             tuple(name for kind, name in names if kind is _NameType.HOSTNAME),
@@ -52,7 +52,7 @@ def parse_policy(meta: Meta, data: Mapping[object, object]) -> BackendTlsPolicy:
 def _targets(spec: Fields, problems: list[str]) -> Iterator[PolicyTarget]:
     """Return the targets that are understood, as none of them may get clear text for the sake of another one."""
     try:
-        entries = raw_items(spec, "targetRefs", _MOST_TARGETS)
+        entries = raw_items(spec, "targetRefs", _MAX_TARGETS)
     except FieldError as error:
         problems.append(str(error))
         return

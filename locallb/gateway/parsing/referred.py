@@ -62,10 +62,10 @@ def _bundle(data: Mapping[object, object]) -> AuthorityBundle | None:
         return AuthorityBundle(meta.key, problem=fault)
     try:
         spec = spec_of(data)
-        said = spec.text("authorities"), spec.text("problem")
+        stated = spec.text("authorities"), spec.text("problem")
     except FieldError:
         return None
-    return AuthorityBundle(meta.key, *said) if meta else None
+    return AuthorityBundle(meta.key, *stated) if meta else None
 
 
 def _secret(data: Mapping[object, object]) -> TlsSecret | None:
@@ -74,10 +74,10 @@ def _secret(data: Mapping[object, object]) -> TlsSecret | None:
         return TlsSecret(meta.key, problem=fault)
     try:
         spec = spec_of(data)
-        said = Digest(spec.text("digest")), spec.text("file"), spec.text("problem"), bool(spec.flag("tcpOnly"))
+        stated = Digest(spec.text("digest")), spec.text("file"), spec.text("problem"), bool(spec.flag("tcpOnly"))
     except FieldError:
         return None
-    return TlsSecret(meta.key, *said) if meta else None
+    return TlsSecret(meta.key, *stated) if meta else None
 
 
 def parse_backend_service(meta: Meta, data: Mapping[object, object]) -> BackendService | None:

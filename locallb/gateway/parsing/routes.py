@@ -15,7 +15,7 @@ from locallb.model.gateway.objects import GROUP, Meta, ParentRef, Route, RouteKi
 from locallb.model.gateway.rules import Rule
 from locallb.model.texts import fault_of
 
-_MOST_PARENTS = 32
+_MAX_PARENTS = 32
 _WRITTEN = ("group", "kind", "namespace", "name", "sectionName", "port")
 _WITH_MATCHES = frozenset({RouteKind.HTTP, RouteKind.GRPC})
 _WITH_NAMES = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})
@@ -50,7 +50,7 @@ def _rules(kind: RouteKind, spec: Fields, namespace: str, problems: list[str]) -
 
 def _parents(spec: Fields, namespace: str, problems: list[str]) -> Iterator[ParentRef]:
     try:
-        entries = raw_items(spec, "parentRefs", _MOST_PARENTS)
+        entries = raw_items(spec, "parentRefs", _MAX_PARENTS)
     except FieldError as error:
         problems.append(str(error))
         return

@@ -20,10 +20,10 @@ from locallb.model.gateway.rules import ANYTHING, BackendRef, Rule
 from locallb.model.http.policies import Retry, Session, SessionKind
 from locallb.model.http.routes import Match, PathKind, PathMatch
 
-_MOST_RULES = 16
-_MOST_MATCHES = 128
+_MAX_RULES = 16
+_MAX_MATCHES = 128
 """Of all rules of a route together."""
-_MOST = 16
+_MAX = 16
 
 
 class _Lifetime(StrEnum):
@@ -34,13 +34,13 @@ class _Lifetime(StrEnum):
 def parse_rules(spec: Fields, namespace: str, problems: list[str], *, is_grpc: bool = False) -> tuple[Rule, ...]:
     """Parse spec.rules and note faults of all of them together; if absent, there is one for every request."""
     try:
-        entries = raw_items(spec, "rules", _MOST_RULES)
+        entries = raw_items(spec, "rules", _MAX_RULES)
     except FieldError as error:
         problems.append(str(error))
         return (ANYTHING.refused(str(error)),)
     rules = tuple(_rule(path, item, namespace, is_grpc=is_grpc) for path, item in entries)
-    if (count := sum(len(rule.matches) for rule in rules)) > _MOST_MATCHES:
-        problems.append(f"{spec.at('rules')} has {count} matches; {_MOST_MATCHES} are allowed, so split the route")
+    if (count := sum(len(rule.matches) for rule in rules)) > _MAX_MATCHES:
+        problems.append(f"{spec.at('rules')} has {count} matches; {_MAX_MATCHES} are allowed, so split the route")
     return rules or (Rule(),)
 
 
@@ -102,7 +102,7 @@ def _served_rule(fields: Fields, namespace: str, matches: tuple[Match, ...], *, 
 
 def parse_backends(fields: Fields, namespace: str) -> tuple[BackendRef, ...]:
     """Read backendRefs, with what each does to headers. Raises FieldError."""
-    return tuple(_backend(item, namespace) for item in items(fields, "backendRefs", _MOST))
+    return tuple(_backend(item, namespace) for item in items(fields, "backendRefs", _MAX))
 
 
 def _backend(fields: Fields, namespace: str) -> BackendRef:

@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.gateway.conditions import INCOMPATIBLE_FILTERS, UNSUPPORTED, Trouble
+from locallb.gateway.conditions import INCOMPATIBLE_FILTERS, UNSUPPORTED, Failure
 from locallb.gateway.hostnames import intersection, intersections
-from locallb.gateway.listeners.capacity import MOST_ENTRIES, Capacity
+from locallb.gateway.listeners.capacity import MAX_ENTRIES, Capacity
 from locallb.gateway.listeners.listeners import KINDS, BoundListener
 from locallb.model.formatting import any_of, clipped
 from locallb.model.gateway.objects import ParentRef, Route, RouteKind, TlsMode
@@ -25,7 +25,7 @@ from locallb.model.http.routes import SIZE_OF_ONE
 
 _BY_NAME = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})
 _EXCLUSIVE = frozenset({RouteKind.HTTP, RouteKind.GRPC})
-_Taken: TypeAlias = defaultdict[tuple[int, RouteKind], set[str]]
+_Claimed: TypeAlias = defaultdict[tuple[int, RouteKind], set[str]]
 """The hostnames to which routes of a kind are attached, by number of the listener."""
 
 
@@ -43,7 +43,7 @@ class ParentVerdict(Struct, frozen=True):
 
     route: Route
     parent: ParentRef
-    accepted: Trouble | None = None
+    accepted: Failure | None = None
     places: tuple[int, ...] = ()
     """Numbers of the listeners it is attached to."""
     ends_tls: bool = False
@@ -64,30 +64,30 @@ def attach(
     """Attach routes, the oldest first, to one Gateway's listeners."""
     owners = {bound.owner for bound in listeners}
     attached: dict[int, list[Attached]] = {}
-    taken: _Taken = defaultdict(set)
+    claimed: _Claimed = defaultdict(set)
     verdicts = []
-    capacity = Capacity(MOST_ENTRIES)
+    capacity = Capacity(MAX_ENTRIES)
     for number, bound in enumerate(listeners):
         capacity.open(number, bound.listener.hostname)
     for route in sorted(routes, key=lambda route: (route.meta.age, route.kind)):
         refused: Route | None = None
         for parent in route.parents:
             if parent.reference in owners:
-                places, why = _places(route, parent, listeners, namespaces, taken)
+                places, why = _places(route, parent, listeners, namespaces, claimed)
                 if not why and (why := invalid(route) or _too_much(route, places, capacity)):
                     refused = refused or _refused(route, why, has_room=not _too_much(route, places, capacity))
                 verdicts.append(_verdict(route, parent, why, places, listeners))
                 served = refused if why and refused else route
                 for number, names in places.items():
                     _add(attached.setdefault(number, []), Attached(served, names, not why))
-                    taken[number, route.kind].update(() if why else names)
+                    claimed[number, route.kind].update(() if why else names)
                     if not why or _matches(served) == _matches(route):
                         capacity.attach(number, names, _matches(served))
     return Attachment({number: tuple(of_listener) for number, of_listener in attached.items()}, tuple(verdicts))
 
 
 def _verdict(
-    route: Route, parent: ParentRef, why: Trouble | None, places: Iterable[int], listeners: Sequence[BoundListener]
+    route: Route, parent: ParentRef, why: Failure | None, places: Iterable[int], listeners: Sequence[BoundListener]
 ) -> ParentVerdict:
     if why:
         return ParentVerdict(route, parent, why)
@@ -96,7 +96,7 @@ def _verdict(
     return ParentVerdict(route, parent, None, attached, TlsMode.TERMINATE in modes)
 
 
-def _refused(route: Route, why: Trouble, *, has_room: bool) -> Route:
+def _refused(route: Route, why: Failure, *, has_room: bool) -> Route:
     """Return a route that answers its requests with an error; without room for its matches, all of its hosts."""
     rules = tuple(rule.refused(why.message) for rule in route.rules)
     if not has_room:
@@ -116,8 +116,8 @@ def _places(
     parent: ParentRef,
     listeners: Sequence[BoundListener],
     namespaces: Mapping[str, Mapping[str, str]],
-    taken: _Taken,
-) -> tuple[Mapping[int, tuple[str, ...]], Trouble | None]:
+    claimed: _Claimed,
+) -> tuple[Mapping[int, tuple[str, ...]], Failure | None]:
     """Return the listeners of a parent reference, with the common hostnames, or the reason that there are none."""
     owner = parent.reference
     named = {
@@ -126,23 +126,23 @@ def _places(
     if not named:
         what = f" {parent.section}" if parent.section else ""
         why = f"{parent.kind} {parent.key} has no listener{what}{f' on port {parent.port}' if parent.port else ''}"
-        return {}, Trouble("NoMatchingParent", f"{why}; correct parentRefs")
+        return {}, Failure("NoMatchingParent", f"{why}; correct parentRefs")
     allowed = {number: bound for number, bound in named.items() if _is_allowed(bound, route, namespaces)}
     if not allowed:
-        return {}, Trouble("NotAllowedByListeners", _not_allowed(route, parent, named.values()))
+        return {}, Failure("NotAllowedByListeners", _not_allowed(route, parent, named.values()))
     if route.kind not in _BY_NAME:
         return dict.fromkeys(allowed, ("",)), None
     common = {number: intersections(bound.listener.hostname, route.hostnames) for number, bound in allowed.items()}
     fitting = {number: names for number, names in common.items() if names}
     if not fitting:
         why = f"no listener of {parent.kind} {parent.key} has one of the hostnames {', '.join(route.hostnames or ())}"
-        unmatched = Trouble("NoMatchingListenerHostname", f"{why}; correct one of both")
+        unmatched = Failure("NoMatchingListenerHostname", f"{why}; correct one of both")
         return {}, unmatched if route.hostnames else invalid(route)
     other = RouteKind.GRPC if route.kind is RouteKind.HTTP else RouteKind.HTTP
-    free = {number: names for number, names in fitting.items() if not _is_taken(route, names, taken[number, other])}
+    free = {number: names for number, names in fitting.items() if not _is_claimed(route, names, claimed[number, other])}
     if not free:
         why = f"an older {other} is attached for the same hostname; give one of both another hostname"
-        return {}, Trouble("RouteConflict", why)
+        return {}, Failure("RouteConflict", why)
     return free, None
 
 
@@ -170,21 +170,21 @@ def _not_allowed(route: Route, parent: ParentRef, named: Collection[BoundListene
     return f"{kind}s don't attach to listeners of protocol {protocols}, as {which} has; correct parentRefs"
 
 
-def _is_taken(route: Route, names: Iterable[str], taken: Iterable[str]) -> bool:
+def _is_claimed(route: Route, names: Iterable[str], claimed: Iterable[str]) -> bool:
     """Return whether an older route of the other kind of HTTP is attached to one of the names."""
     if route.kind not in _EXCLUSIVE:
         return False
-    return any(intersection(name, theirs) is not None for theirs in taken for name in names)
+    return any(intersection(name, theirs) is not None for theirs in claimed for name in names)
 
 
-def _too_much(route: Route, places: Mapping[int, Sequence[str]], capacity: Capacity) -> Trouble | None:
+def _too_much(route: Route, places: Mapping[int, Sequence[str]], capacity: Capacity) -> Failure | None:
     """Return why a Gateway has no room for a route at these hostnames of its listeners."""
     matches = _matches(route)
     wanted = sum(capacity.wanted(number, names, matches) for number, names in places.items())
-    if wanted <= capacity.left:
+    if wanted <= capacity.remaining:
         return None
     why = f"its matches come to {wanted} with all hostnames, large expressions and header changes, and the Gateway has"
-    return Trouble(UNSUPPORTED, f"{why} room for {capacity.left} more; use fewer of them, or another Gateway")
+    return Failure(UNSUPPORTED, f"{why} room for {capacity.remaining} more; use fewer of them, or another Gateway")
 
 
 def _matches(route: Route) -> int:
@@ -201,12 +201,12 @@ def _entries(rule: Rule) -> int:
     return sum(for_each + match.entries * (2 if filters.cors and match.preflight else 1) for match in rule.matches)
 
 
-def invalid(route: Route) -> Trouble | None:
+def invalid(route: Route) -> Failure | None:
     """Return why nothing of a route can be served: the problem of the route, or of each of its rules."""
     if route.problem:
-        return Trouble(UNSUPPORTED, route.problem)
+        return Failure(UNSUPPORTED, route.problem)
     problems = [rule for rule in route.rules if rule.problem]
     if not problems or len(problems) < len(route.rules):
         return None
     reason = INCOMPATIBLE_FILTERS if problems[0].incompatible else UNSUPPORTED
-    return Trouble(reason, "; ".join(rule.problem for rule in problems))
+    return Failure(reason, "; ".join(rule.problem for rule in problems))

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from locallb.gateway.backend_tls.policies import Policies
-from locallb.gateway.backend_tls.validation import policy_trouble
-from locallb.gateway.conditions import UNSUPPORTED, Trouble
+from locallb.gateway.backend_tls.validation import policy_failure
+from locallb.gateway.conditions import UNSUPPORTED, Failure
 from locallb.gateway.grants import Grants, not_permitted
-from locallb.gateway.listeners.capacity import MOST_AUTHORITIES
+from locallb.gateway.listeners.capacity import MAX_GATEWAY_AUTHORITIES
 from locallb.model.gateway.objects import Named, Reference, Route, RouteKind
 from locallb.model.gateway.of_cluster import BackendService, GatewayObjects
 from locallb.model.gateway.rules import BackendRef
@@ -51,8 +51,8 @@ class BackendTarget(NamedTuple):
     @property
     def name(self) -> str:
         """The name of its upstream, which becomes a file's: nothing in it comes from a cluster."""
-        said = [str(self.service), str(self.port), self.speaks, bool(self.tls)]
-        return f"to-{digest(said)[:12]}"
+        stated = [str(self.service), str(self.port), self.speaks, bool(self.tls)]
+        return f"to-{digest(stated)[:12]}"
 
 
 class Backends:
@@ -63,33 +63,33 @@ class Backends:
         self._grants = Grants(objects.grants)
         self.policies = Policies(objects)
 
-    def target(self, route: Route, ref: BackendRef) -> BackendTarget | Trouble:
+    def target(self, route: Route, ref: BackendRef) -> BackendTarget | Failure:
         """Return the target of a route's reference, or the reason that it has none."""
         if (ref.group, ref.kind) != ("", "Service"):
-            return Trouble("InvalidKind", f"{ref.group or 'core'}/{ref.kind} {ref} can't be a backend; name a Service")
+            return Failure("InvalidKind", f"{ref.group or 'core'}/{ref.kind} {ref} can't be a backend; name a Service")
         key = Named(ref.namespace, ref.name)
         if not self._grants.allow(route.reference, Reference("", "Service", key)):
             return not_permitted(route.reference, Reference("", "Service", key))
         service = self._objects.services.get(key)
         if service is None:
-            return Trouble("BackendNotFound", f"Service {key} isn't there; make it, or correct backendRefs")
+            return Failure("BackendNotFound", f"Service {key} isn't there; make it, or correct backendRefs")
         if service.uses_name:
             why = f"Service {key} is of type ExternalName, to which routes may not lead; name another one"
-            return Trouble("InvalidKind", why)
+            return Failure("InvalidKind", why)
         return self._port(route, ref, service)
 
-    def served(self, target: BackendTarget) -> BackendTarget | Trouble:
+    def served(self, target: BackendTarget) -> BackendTarget | Failure:
         """Return a target with the TLS that its policy requires, or why it may not be connected to."""
         policy = self.policies.of(target.named, target.port.name)
         if policy is None:
             return _unspoken(target) or target
         tls = self.policies.made(policy).tls
-        if isinstance(tls, Trouble):
-            return policy_trouble(policy, tls)
+        if isinstance(tls, Failure):
+            return policy_failure(policy, tls)
         unspoken = None if target.app_protocol in _BY_TLS else _unspoken(target)
         return unspoken or target._replace(tls=tls)
 
-    def troubles(self, route: Route, *, opened: bool = False) -> Iterator[Trouble]:
+    def failures(self, route: Route, *, opened: bool = False) -> Iterator[Failure]:
         """Return the reasons that references of a route can't be resolved, in order; `opened` as in `Upstreams.name`.
 
         An unsupported policy is such a reason: then the backend gets nothing.
@@ -97,18 +97,18 @@ class Backends:
         for target in self._targets(route):
             by_policy = isinstance(target, BackendTarget) and (opened or target.speaks is not None)
             served = self.served(target) if by_policy and isinstance(target, BackendTarget) else target
-            if isinstance(served, Trouble):
+            if isinstance(served, Failure):
                 yield served
 
-    def own_troubles(self, route: Route) -> Iterator[Trouble]:
+    def own_failures(self, route: Route) -> Iterator[Failure]:
         """Yield troubles except those of policies, which are reported once for all routes."""
         for target in self._targets(route):
-            if isinstance(target, Trouble):
+            if isinstance(target, Failure):
                 yield target
             elif not self.policies.of(target.named, target.port.name) and (unspoken := _unspoken(target)):
                 yield unspoken
 
-    def _targets(self, route: Route) -> Iterator[BackendTarget | Trouble]:
+    def _targets(self, route: Route) -> Iterator[BackendTarget | Failure]:
         for rule in route.rules:
             for ref in (*rule.backends, *(mirror.backend for mirror in rule.filters.mirrors)):
                 yield self.target(route, ref)
@@ -120,13 +120,13 @@ class Backends:
             if isinstance(target, BackendTarget) and (policy := self.policies.of(target.named, target.port.name)):
                 yield f"BackendTLSPolicy {policy.meta.key} is for Service {target.named}, which gets bytes as they come"
 
-    def _port(self, route: Route, ref: BackendRef, service: BackendService) -> BackendTarget | Trouble:
+    def _port(self, route: Route, ref: BackendRef, service: BackendService) -> BackendTarget | Failure:
         protocol = Protocol.UDP if route.kind is RouteKind.UDP else Protocol.TCP
         for port, spoken in zip(service.ports, service.protocols, strict=True):
             if (port.port, port.protocol) == (ref.port, protocol):
                 return self._spoken(route, service.key, port, spoken)
         why = f"Service {service.key} has no {protocol} port {ref.port or '(none is given)'}"
-        return Trouble("BackendNotFound", f"{why}; correct the port of backendRefs")
+        return Failure("BackendNotFound", f"{why}; correct the port of backendRefs")
 
     def _spoken(self, route: Route, key: Named, port: ServicePort, spoken: str) -> BackendTarget:
         target = BackendTarget(ObjectKey(self._objects.cluster, *key), port)
@@ -136,15 +136,15 @@ class Backends:
         return target._replace(speaks=speaks, app_protocol=spoken)
 
 
-def _unspoken(target: BackendTarget) -> Trouble | None:
+def _unspoken(target: BackendTarget) -> Failure | None:
     """Return why a backend can't be spoken to without a policy, by its appProtocol."""
     spoken, where = target.app_protocol, f"Service {target.named} port {target.port.port}"
     if spoken in _BY_TLS:
         why = f"{where} has the appProtocol {spoken}, and no BackendTLSPolicy says how TLS is done; make one for it"
-        return Trouble("UnsupportedProtocol", why)
+        return Failure("UnsupportedProtocol", why)
     if spoken.startswith("kubernetes.io/") and spoken not in _SPOKEN:
         why = f"{where} has the appProtocol {spoken}, which isn't served"
-        return Trouble("UnsupportedProtocol", f"{why}; use one of {', '.join((*_SPOKEN, *_BY_TLS))}")
+        return Failure("UnsupportedProtocol", f"{why}; use one of {', '.join((*_SPOKEN, *_BY_TLS))}")
     return None
 
 
@@ -159,7 +159,7 @@ class Upstreams:
         """Start empty; TLS backends are shown the certificate `client`, if any."""
         self.without_room: dict[Named, str] = {}
         """Reasons that Services aren't reached although their policies are supported."""
-        self._left = MOST_AUTHORITIES
+        self._remaining = MAX_GATEWAY_AUTHORITIES
 
     def name(self, route: Route, ref: BackendRef, *, opened: bool = False) -> UpstreamName:
         """Return the name of a backend's upstream; empty if the reference can't be resolved.
@@ -167,7 +167,7 @@ class Upstreams:
         `opened` are bytes with TLS terminated here; a client may have encrypted others itself.
         """
         upstream = self.find(route, ref, opened=opened)
-        return UpstreamName("") if isinstance(upstream, Trouble) else upstream
+        return UpstreamName("") if isinstance(upstream, Failure) else upstream
 
     def find(
         self,
@@ -176,28 +176,29 @@ class Upstreams:
         change: Callable[[BackendTarget], BackendTarget] = lambda target: target,
         *,
         opened: bool = False,
-    ) -> UpstreamName | Trouble:
+    ) -> UpstreamName | Failure:
         """Return the name of a backend's upstream, or why there is none; `change` is applied to its target first."""
-        meant = self._backends.target(route, ref)
-        if isinstance(meant, Trouble):
-            return meant
-        by_policy = opened or meant.speaks is not None
-        self.services |= {meant.named} if by_policy else set()
-        target = self._backends.served(change(meant)) if by_policy else meant
-        if isinstance(target, Trouble):
+        intended = self._backends.target(route, ref)
+        if isinstance(intended, Failure):
+            return intended
+        by_policy = opened or intended.speaks is not None
+        self.services |= {intended.named} if by_policy else set()
+        target = self._backends.served(change(intended)) if by_policy else intended
+        if isinstance(target, Failure):
             return target
         name = UpstreamName(f"{self._prefix}{target.name}")
         if name not in self.targets and target.tls:
             size = len(target.tls.authorities)
-            if size > self._left:
+            if size > self._remaining:
                 why = self.without_room[target.named] = _without_room(target.named)
-                return Trouble(UNSUPPORTED, why)
-            self._left -= size
+                return Failure(UNSUPPORTED, why)
+            self._remaining -= size
         tls = replace(target.tls, client=self._client) if target.tls else None
         self.targets[name] = target._replace(tls=tls)
         return name
 
 
 def _without_room(service: Named) -> str:
-    why = f"with its authorities those of all backends of this proxy would be more than {MOST_AUTHORITIES >> 20} MiB"
+    limit = f"{MAX_GATEWAY_AUTHORITIES >> 20} MiB"
+    why = f"with its authorities those of all backends of this proxy would be more than {limit}"
     return f"Service {service} isn't spoken to: {why}; name smaller bundles in caCertificateRefs"

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct, field
 
-from locallb.gateway.conditions import Trouble
+from locallb.gateway.conditions import Failure
 from locallb.gateway.routes.backends import BackendTarget
 from locallb.model.faults import Fault
 from locallb.model.http.routes import Target
@@ -31,13 +31,13 @@ class Bound(Struct, frozen=True, kw_only=True):
     """Targets of UDP ports."""
     targets: Mapping[UpstreamName, BackendTarget] = field(default_factory=dict)
     """The upstreams, by name."""
-    trouble: Trouble | None = None
+    failure: Failure | None = None
     """The reason that nothing of it can be served."""
 
     @property
     def is_placed(self) -> bool:
         """Return whether it has an address: as long as it may be served again without a change of its own."""
-        return self.trouble is None or bool(self.want.ports)
+        return self.failure is None or bool(self.want.ports)
 
     @property
     def key(self) -> ObjectKey:

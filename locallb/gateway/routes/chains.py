@@ -64,9 +64,9 @@ def _closed(listeners: Iterable[BoundListener], chains: Sequence[Chain]) -> Iter
     The listener is refused, or for TLS and without a route for the name.
     """
     with_tls = [chain for chain in chains if chain.termination or chain.by_tls]
-    taken = {name for chain in with_tls for name in chain.names or ("",)}
+    claimed = {name for chain in with_tls for name in chain.names or ("",)}
     for name in dict.fromkeys(bound.listener.hostname for bound in listeners if _is_found_by_name(bound)):
-        if name not in taken and any(covers(other, name) for other in taken):
+        if name not in claimed and any(covers(other, name) for other in claimed):
             yield Chain(TcpForward(()), (name,), by_tls=True)
 
 

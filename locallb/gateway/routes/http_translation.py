@@ -46,14 +46,14 @@ def https_routes(mine: Hosted, others: Iterable[Hosted], upstreams: Upstreams) -
 
     Those for a host that no listener has are answered 404.
     """
-    beside = list(others)
-    hosts = _hosts(mine, (mine, *beside), upstreams)
-    elsewhere = [other.hostname or ANY for other in beside]
+    sibling = list(others)
+    hosts = _hosts(mine, (mine, *sibling), upstreams)
+    elsewhere = [other.hostname or ANY for other in sibling]
     misdirected = VirtualHost(tuple(elsewhere), (ServedRoute(Match(), MISDIRECTED),)) if elsewhere else None
     return HttpRoutes((*hosts, *([misdirected] if misdirected else [])))
 
 
-def _hosts(listener: Hosted, beside: Sequence[Hosted], upstreams: Upstreams) -> Iterator[VirtualHost]:
+def _hosts(listener: Hosted, sibling: Sequence[Hosted], upstreams: Upstreams) -> Iterator[VirtualHost]:
     """Return the hosts of one listener, except the ones of another, more specific listener."""
     served = {id(attached.route): _Served(attached.route, upstreams) for attached in listener.attached}
     routes_by_name: dict[str, list[Route]] = {listener.hostname: []}
@@ -61,7 +61,7 @@ def _hosts(listener: Hosted, beside: Sequence[Hosted], upstreams: Upstreams) -> 
         for name in attached.names:
             routes_by_name.setdefault(name, []).append(attached.route)
     for name in sorted(routes_by_name, key=lambda name: (specificity(name), name)):
-        if home(name, beside) is listener:
+        if home(name, sibling) is listener:
             yield VirtualHost((name or ANY,), tuple(_routes(name, routes_by_name, served)))
 
 

@@ -17,7 +17,7 @@ from locallb.gateway.status.patch import ENTRIES, OURS, Status, differences, is_
 from locallb.model.fields import object_of, objects_of
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
 
-_TOLD = {
+_REPORTED = {
     **{kind.name: ObjectKind(kind.plural) for kind in KINDS.values() if kind.plural in set(ObjectKind)},
     "Ingress": ObjectKind.INGRESS,
 }
@@ -36,9 +36,9 @@ class ObservedRouteStatus(Struct, frozen=True):
         return differences(self.status, wanted, generation)
 
 
-def told_kind(name: str) -> ObjectKind | None:
+def reported_kind(name: str) -> ObjectKind | None:
     """Return the object kind of the API's kind `name` if its status is written; None for all others."""
-    return _TOLD.get(name)
+    return _REPORTED.get(name)
 
 
 def observed_statuses(
@@ -46,7 +46,7 @@ def observed_statuses(
 ) -> tuple[tuple[ObjectKey, ObservedRouteStatus], ...]:
     """Return an object's observed status, if it is of one of these kinds and its status is written. Never raises."""
     kind = kind_of_object(document, kinds)
-    object_kind = told_kind(kind.name) if kind else None
+    object_kind = reported_kind(kind.name) if kind else None
     meta = parse_meta(document, namespaced=kind.namespaced) if kind else None
     if not object_kind or not meta:
         return ()
@@ -57,19 +57,19 @@ def observed_statuses(
 
 def _ours(status: Status) -> Status:
     """Return our part of a status, in shapes that the patch understands."""
-    kept = {key: status[key] for key in _FIELDS if key in status}
+    retained = {key: status[key] for key in _FIELDS if key in status}
     if _ADDRESSES in status:
-        kept[_ADDRESSES] = object_of(status[_ADDRESSES])
+        retained[_ADDRESSES] = object_of(status[_ADDRESSES])
     if "conditions" in status:
-        kept["conditions"] = _conditions(status)
+        retained["conditions"] = _conditions(status)
     if "listeners" in status:
-        kept["listeners"] = [
+        retained["listeners"] = [
             _entry(entry) for entry in objects_of(status["listeners"]) if isinstance(entry.get("name"), str)
         ]
     for key in ENTRIES:
         if key in status:
-            kept[key] = [_entry(entry) for entry in objects_of(status[key]) if is_ours(entry)]
-    return kept
+            retained[key] = [_entry(entry) for entry in objects_of(status[key]) if is_ours(entry)]
+    return retained
 
 
 def _entry(entry: Status) -> Status:
@@ -84,6 +84,6 @@ def _conditions(status: Status) -> list[Status]:
     ]
 
 
-def _condition(said: Status) -> Status:
-    generation = said.get("observedGeneration")
-    return {**said, "observedGeneration": generation if isinstance(generation, int) else 0}
+def _condition(stated: Status) -> Status:
+    generation = stated.get("observedGeneration")
+    return {**stated, "observedGeneration": generation if isinstance(generation, int) else 0}

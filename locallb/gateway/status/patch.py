@@ -18,7 +18,7 @@ Status = JsonObject
 _FEATURES = "supportedFeatures"
 ENTRIES = {"parents": "parentRef", "ancestors": "ancestorRef"}
 """Lists that many controllers write entries into, of routes and of policies, and what each entry is about."""
-_MOST_ANCESTORS = 16
+_MAX_ANCESTORS = 16
 """Limit of ancestors, as in the API."""
 
 
@@ -32,91 +32,91 @@ def status_patch(live: Live, wanted: Status, generation: int, now: str) -> Mappi
         now: the time, RFC 3339.
 
     """
-    said = live.get("status") or {}
-    if not _differences(said, wanted, generation, now):
+    stated = live.get("status") or {}
+    if not _differences(stated, wanted, generation, now):
         return None
     return {
         "metadata": {"resourceVersion": live["metadata"]["resourceVersion"]},
-        "status": _status(said, wanted, generation, now),
+        "status": _status(stated, wanted, generation, now),
     }
 
 
-def differences(said: Status, wanted: Status, generation: int) -> tuple[str, ...]:
+def differences(stated: Status, wanted: Status, generation: int) -> tuple[str, ...]:
     """Name the fields that say something else, as far as the definition of the kind has a place for them."""
-    possible = {key: value for key, value in wanted.items() if key != _FEATURES or key in said}
-    return _differences(said, possible, generation)
+    possible = {key: value for key, value in wanted.items() if key != _FEATURES or key in stated}
+    return _differences(stated, possible, generation)
 
 
-def _differences(said: Status, wanted: Status, generation: int, now: str = "") -> tuple[str, ...]:
+def _differences(stated: Status, wanted: Status, generation: int, now: str = "") -> tuple[str, ...]:
     """Name the fields that a patch would change."""
-    if is_newer(said, generation):
+    if is_newer(stated, generation):
         return ()
-    shall = _status(said, wanted, generation, now)
+    must = _status(stated, wanted, generation, now)
     # Absent and empty are the same: older definitions of a kind have no place for some of it.
-    return tuple(key for key, value in shall.items() if not _is_same(said.get(key), value))
+    return tuple(key for key, value in must.items() if not _is_same(stated.get(key), value))
 
 
-def _status(said: Status, wanted: Status, generation: int, now: str) -> Status:
+def _status(stated: Status, wanted: Status, generation: int, now: str) -> Status:
     if not wanted:
-        return {key: [entry for entry in said[key] if not is_ours(entry)] for key in ENTRIES if key in said}
-    return {key: _merged(key, said.get(key), value, generation, now) for key, value in wanted.items()}
+        return {key: [entry for entry in stated[key] if not is_ours(entry)] for key in ENTRIES if key in stated}
+    return {key: _merged(key, stated.get(key), value, generation, now) for key, value in wanted.items()}
 
 
-def _is_same(said: Any, wanted: Any) -> bool:  # noqa: ANN401 - JSON
+def _is_same(stated: Any, wanted: Any) -> bool:  # noqa: ANN401 - JSON
     if isinstance(wanted, dict):
-        return all((dict(said or {}).get(key) or type(value)()) == value for key, value in wanted.items())
-    return bool((said or type(wanted)()) == wanted)
+        return all((dict(stated or {}).get(key) or type(value)()) == value for key, value in wanted.items())
+    return bool((stated or type(wanted)()) == wanted)
 
 
-def says(live: Live, wanted: Status, generation: int) -> bool:
+def contains(live: Live, wanted: Status, generation: int) -> bool:
     """Return whether an object's status is as desired."""
     return not differences(live.get("status") or {}, wanted, generation)
 
 
-def is_said(live: Live) -> bool:
+def is_stated(live: Live) -> bool:
     """Return whether the status has anything that we may have written, except that it waits for a controller."""
-    said = live.get("status") or {}
-    conditions = said.get("conditions") or ()
+    stated = live.get("status") or {}
+    conditions = stated.get("conditions") or ()
     has_conditions = any(
         condition.get("type") in OURS and condition.get("status") != "Unknown" for condition in conditions
     )
-    is_served = bool((said.get("loadBalancer") or {}).get("ingress"))
-    return has_conditions or is_served or any(map(is_ours, _entries(said)))
+    is_served = bool((stated.get("loadBalancer") or {}).get("ingress"))
+    return has_conditions or is_served or any(map(is_ours, _entries(stated)))
 
 
-def withdrawn(said: Status) -> Status:
+def withdrawn(stated: Status) -> Status:
     """Return the status that replaces ours when it is withdrawn: as of a new object, waiting for a controller."""
-    if not ENTRIES.keys().isdisjoint(said):
+    if not ENTRIES.keys().isdisjoint(stated):
         return {}
-    if "loadBalancer" in said:
+    if "loadBalancer" in stated:
         return {"loadBalancer": {"ingress": []}}
     waiting = {"status": "Unknown", "reason": "Pending", "message": "Waiting for controller"}
     conditions = [
-        {"type": condition["type"], **waiting} for condition in said["conditions"] if condition["type"] in _WAITING
+        {"type": condition["type"], **waiting} for condition in stated["conditions"] if condition["type"] in _WAITING
     ]
     none = {"addresses": [], "listeners": [], "attachedListenerSets": 0, _FEATURES: []}
-    return {"conditions": conditions, **{key: value for key, value in none.items() if key in said}}
+    return {"conditions": conditions, **{key: value for key, value in none.items() if key in stated}}
 
 
-def is_newer(said: Status, generation: int) -> bool:
+def is_newer(stated: Status, generation: int) -> bool:
     """Return whether any condition of ours was written for a newer generation than we know."""
-    mine = filter(is_ours, _entries(said))
+    mine = filter(is_ours, _entries(stated))
     conditions = [
-        *(said.get("conditions") or ()),
+        *(stated.get("conditions") or ()),
         *(condition for entry in mine for condition in entry.get("conditions") or ()),
     ]
     return any(int(condition.get("observedGeneration") or 0) > generation for condition in conditions)
 
 
-def _merged(key: str, said: Any, wanted: Any, generation: int, now: str) -> Any:  # noqa: ANN401 - JSON
+def _merged(key: str, stated: Any, wanted: Any, generation: int, now: str) -> Any:  # noqa: ANN401 - JSON
     if key == "conditions":
-        return _conditions(said or (), wanted, generation, now)
+        return _conditions(stated or (), wanted, generation, now)
     if key == "listeners":
-        before = {entry.get("name"): entry for entry in said or ()}
+        before = {entry.get("name"): entry for entry in stated or ()}
         return [_entry(before.get(entry["name"], {}), entry, generation, now) for entry in wanted]
     if key in ENTRIES:
-        merged = _shared(ENTRIES[key], said or (), wanted, generation, now)
-        return merged[:_MOST_ANCESTORS] if key == "ancestors" else merged
+        merged = _shared(ENTRIES[key], stated or (), wanted, generation, now)
+        return merged[:_MAX_ANCESTORS] if key == "ancestors" else merged
     return wanted
 
 
@@ -125,13 +125,13 @@ def _entry(before: Status, wanted: Status, generation: int, now: str) -> Status:
     return {**wanted, "conditions": conditions}
 
 
-def _shared(about: str, said: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
+def _shared(about: str, stated: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
     """Replace our entries; those of others stay where they are."""
-    before = list(said)
+    before = list(stated)
     ours = {_named(about, entry): entry for entry in before if is_ours(entry)}
     mine = {(name := _named(about, entry)): _entry(ours.get(name, {}), entry, generation, now) for entry in wanted}
-    kept = [mine.pop(_named(about, entry), None) if is_ours(entry) else entry for entry in before]
-    return [*(entry for entry in kept if entry), *mine.values()]
+    retained = [mine.pop(_named(about, entry), None) if is_ours(entry) else entry for entry in before]
+    return [*(entry for entry in retained if entry), *mine.values()]
 
 
 def is_ours(entry: Status) -> bool:
@@ -143,17 +143,17 @@ def _named(about: str, entry: Status) -> str:
     return json.dumps(entry.get(about), sort_keys=True)
 
 
-def _entries(said: Status) -> Iterator[Status]:
-    return (entry for key in ENTRIES for entry in said.get(key) or ())
+def _entries(stated: Status) -> Iterator[Status]:
+    return (entry for key in ENTRIES for entry in stated.get(key) or ())
 
 
-def _conditions(said: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
-    before = {str(condition.get("type")): condition for condition in said}
+def _conditions(stated: Iterable[Status], wanted: Iterable[Status], generation: int, now: str) -> list[Status]:
+    before = {str(condition.get("type")): condition for condition in stated}
     mine = {
         condition["type"]: _dated(before.get(condition["type"], {}), condition, generation, now) for condition in wanted
     }
-    kept = [mine.pop(kind, None) if kind in OURS else condition for kind, condition in before.items()]
-    return [*(condition for condition in kept if condition), *mine.values()]
+    retained = [mine.pop(kind, None) if kind in OURS else condition for kind, condition in before.items()]
+    return [*(condition for condition in retained if condition), *mine.values()]
 
 
 _WAITING = ("Accepted", "Programmed")

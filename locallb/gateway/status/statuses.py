@@ -25,7 +25,7 @@ from locallb.gateway.conditions import (
     PROGRAMMED,
     RESOLVED,
     UNSUPPORTED,
-    Trouble,
+    Failure,
     conditions,
     verdict,
 )
@@ -71,9 +71,9 @@ class Outcome(Struct, frozen=True):
     """Result of a Gateway on this host."""
 
     addresses: tuple[IPAddress, ...] = ()
-    trouble: Trouble | None = None
+    failure: Failure | None = None
     """The reason that it has no address, or isn't served at it."""
-    ports: Mapping[Place, Trouble] = field(default_factory=dict)
+    ports: Mapping[Place, Failure] = field(default_factory=dict)
     """Reasons that its ports can't be bound."""
     ordered: tuple[Condition, ...] = ()
     """The fault that was ordered for it."""
@@ -86,8 +86,8 @@ class Outcome(Struct, frozen=True):
 def class_status(gateway_class: GatewayClass) -> ApiStatus:
     """Return the status of a GatewayClass of ours."""
     why = "parametersRef names parameters, and none are known here; leave it out"
-    trouble = Trouble("InvalidParameters", why) if gateway_class.has_parameters else None
-    status = {**conditions(verdict(ACCEPTED, trouble)), "supportedFeatures": [{"name": name} for name in FEATURES]}
+    failure = Failure("InvalidParameters", why) if gateway_class.has_parameters else None
+    status = {**conditions(verdict(ACCEPTED, failure)), "supportedFeatures": [{"name": name} for name in FEATURES]}
     return ApiStatus(Reference(GROUP, "GatewayClass", gateway_class.meta.key), gateway_class.meta, status)
 
 
@@ -115,20 +115,20 @@ def _gateway_conditions(bound: BoundGateway, outcome: Outcome, mine: Sequence[Bo
     odd = [listener.listener.name for listener in mine if not _is_fine(listener, outcome)]
     reason = LISTENERS_NOT_VALID if odd else ACCEPTED
     message = f"look at the listeners {', '.join(odd)}" if odd else ""
-    refused = Trouble(INVALID, bound.trouble.message) if bound.trouble else None
-    yield verdict(ACCEPTED, bound.trouble, reason, message)
-    yield verdict(PROGRAMMED, refused or outcome.trouble, message=" ".join(map(str, outcome.addresses)))
+    refused = Failure(INVALID, bound.failure.message) if bound.failure else None
+    yield verdict(ACCEPTED, bound.failure, reason, message)
+    yield verdict(PROGRAMMED, refused or outcome.failure, message=" ".join(map(str, outcome.addresses)))
     if bound.gateway.client_certificate:
         yield verdict(RESOLVED, bound.resolved or _unresolved(mine))
-    if any(asked.mode is ValidationMode.INSECURE for asked in bound.gateway.validations.values() if asked):
+    if any(requested.mode is ValidationMode.INSECURE for requested in bound.gateway.validations.values() if requested):
         why = "clients without a certificate that its authorities signed are let in; use AllowValidOnly"
         yield Condition(INSECURE_VALIDATION, "True", "ConfigurationChanged", why)
     yield from outcome.ordered
 
 
-def _unresolved(mine: Iterable[BoundListener]) -> Trouble | None:
+def _unresolved(mine: Iterable[BoundListener]) -> Failure | None:
     odd = [listener.listener.name for listener in mine if listener.resolved]
-    return Trouble("ListenersNotResolved", f"look at the listeners {', '.join(odd)}") if odd else None
+    return Failure("ListenersNotResolved", f"look at the listeners {', '.join(odd)}") if odd else None
 
 
 def _is_fine(listener: BoundListener, outcome: Outcome) -> bool:
@@ -139,11 +139,11 @@ def _listener(number: int, mine: BoundListener, bound: BoundGateway, outcome: Ou
     """Return the status of one listener."""
     blocked = outcome.ports.get((mine.listener.port, mine.transport))
     accepted = mine.conflict or mine.accepted or blocked
-    programmed = accepted or (None if mine.serves else mine.resolved or Trouble(INVALID, "nothing of it can be served"))
+    programmed = accepted or (None if mine.serves else mine.resolved or Failure(INVALID, "nothing of it can be served"))
     if programmed and not mine.conflict:
-        programmed = Trouble(INVALID, programmed.message)
-    elif not programmed and (trouble := bound.trouble or outcome.trouble):
-        programmed = Trouble(PENDING, trouble.message)
+        programmed = Failure(INVALID, programmed.message)
+    elif not programmed and (failure := bound.failure or outcome.failure):
+        programmed = Failure(PENDING, failure.message)
     written = [
         verdict(ACCEPTED, accepted),
         verdict(PROGRAMMED, programmed, message=outcome.places.get((mine.listener.port, mine.transport), "")),
@@ -175,7 +175,7 @@ def _meet(hostname: str, other: str) -> bool:
 
 def listener_set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> ApiStatus:
     """Return the status of a ListenerSet of a Gateway."""
-    serves = not outcome.trouble and is_allowed(set_, bound.gateway, objects.namespaces)
+    serves = not outcome.failure and is_allowed(set_, bound.gateway, objects.namespaces)
     gateway = bound.gateway.meta.key if serves else None
     return ApiStatus(set_.reference, set_.meta, _set_status(set_, bound, outcome, objects), gateway)
 
@@ -183,14 +183,14 @@ def listener_set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome
 def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> Status:
     if not is_allowed(set_, bound.gateway, objects.namespaces):
         why = f"Gateway {bound.gateway.meta.key} doesn't allow it; look at its allowedListeners"
-        return conditions(*(verdict(kind, Trouble("NotAllowed", why)) for kind in (ACCEPTED, PROGRAMMED)))
+        return conditions(*(verdict(kind, Failure("NotAllowed", why)) for kind in (ACCEPTED, PROGRAMMED)))
     mine = {number: listener for number, listener in enumerate(bound.listeners) if listener.owner == set_.reference}
     odd = [listener.listener.name for listener in mine.values() if not _is_fine(listener, outcome)]
-    refused = Trouble(INVALID, set_.problem) if set_.problem else None
+    refused = Failure(INVALID, set_.problem) if set_.problem else None
     if refused is None and len(odd) == len(mine):
-        refused = Trouble(LISTENERS_NOT_VALID, "none of its listeners can be served; look at their conditions")
+        refused = Failure(LISTENERS_NOT_VALID, "none of its listeners can be served; look at their conditions")
     message = f"look at the listeners {', '.join(odd)}" if odd else ""
-    parent = Trouble("ParentNotProgrammed", outcome.trouble.message) if outcome.trouble else None
+    parent = Failure("ParentNotProgrammed", outcome.failure.message) if outcome.failure else None
     accepted = verdict(ACCEPTED, refused, LISTENERS_NOT_VALID if odd else ACCEPTED, message)
     return {
         **conditions(accepted, verdict(PROGRAMMED, refused or parent)),
@@ -206,8 +206,8 @@ def verdicts_by_route(bound: Iterable[BoundGateway]) -> Sequence[tuple[Reference
     """Return what the parents of each route say, in the order of the routes' names."""
     verdicts: dict[Reference, tuple[ParentVerdict, ...]] = {}
     for gateway in bound:
-        for reference, said in verdicts_of(gateway).items():
-            verdicts[reference] = (*verdicts.get(reference, ()), *said)
+        for reference, stated in verdicts_of(gateway).items():
+            verdicts[reference] = (*verdicts.get(reference, ()), *stated)
     return sorted(verdicts.items(), key=itemgetter(0))
 
 
@@ -234,12 +234,12 @@ def gateways_by_policy(
 def route_status(verdicts: Sequence[ParentVerdict], backends: Backends) -> ApiStatus:
     """Return the status of a route of which its parents say that."""
     route = verdicts[0].route
-    resolved = next(backends.troubles(route, opened=any(view.ends_tls for view in verdicts)), None)
+    resolved = next(backends.failures(route, opened=any(view.ends_tls for view in verdicts)), None)
     in_order = sorted(verdicts, key=lambda view: route.parents.index(view.parent))
     return ApiStatus(route.reference, route.meta, {"parents": [_parent(view, resolved) for view in in_order]})
 
 
-def _parent(view: ParentVerdict, resolved: Trouble | None) -> Status:
+def _parent(view: ParentVerdict, resolved: Failure | None) -> Status:
     written = [verdict(ACCEPTED, view.accepted), verdict(RESOLVED, resolved)]
     if not view.accepted and (dropped := _dropped(view.route)):
         written.append(Condition(PARTIALLY_INVALID, "True", UNSUPPORTED, dropped))

@@ -14,7 +14,7 @@ from locallb.gateway.conditions import ACCEPTED, PARTIALLY_INVALID, PROGRAMMED, 
 from locallb.gateway.status.patch import ENTRIES, Status, is_ours
 from locallb.model.fields import JsonObject
 
-_MOST = 10_000
+_MAX = 10_000
 """Limit of statuses with a cached verdict."""
 
 
@@ -28,14 +28,14 @@ class Verdict(StrEnum):
     """An entry of it is not accepted or not programmed."""
 
 
-@lru_cache(_MOST)  # to parse a text takes long, and whoever shows statuses comes with the same ones again
+@lru_cache(_MAX)  # to parse a text takes long, and whoever shows statuses comes with the same ones again
 def verdict_of(status: str) -> Verdict:
     """Return the overall result of a status, given as JSON."""
-    said: JsonObject = json.loads(status)
-    of_object = _entries(said)
+    stated: JsonObject = json.loads(status)
+    of_object = _entries(stated)
     if any(_is(entry, kind, "False") for entry in of_object for kind in (ACCEPTED, PROGRAMMED)):
         return Verdict.REFUSED
-    return Verdict.PARTLY if any(map(_is_partly, [*of_object, *said.get("listeners", ())])) else Verdict.ACCEPTED
+    return Verdict.PARTLY if any(map(_is_partly, [*of_object, *stated.get("listeners", ())])) else Verdict.ACCEPTED
 
 
 def _is_partly(entry: JsonObject) -> bool:
@@ -44,7 +44,7 @@ def _is_partly(entry: JsonObject) -> bool:
 
 
 def _is(entry: JsonObject, kind: str, status: str) -> bool:
-    return any((said["type"], said["status"]) == (kind, status) for said in _conditions(entry))
+    return any((stated["type"], stated["status"]) == (kind, status) for stated in _conditions(entry))
 
 
 def _conditions(entry: JsonObject) -> Iterator[Mapping[str, str]]:
@@ -53,17 +53,17 @@ def _conditions(entry: JsonObject) -> Iterator[Mapping[str, str]]:
 
 def bad_news(before: Status, wanted: Status) -> tuple[tuple[str, str], ...]:
     """Return reason and sentence of all new refusals, each once; `before` is the earlier status."""
-    known = frozenset(_refused(before))
-    return tuple(dict.fromkeys(refusal for refusal in _refused(wanted) if refusal not in known))
+    existing = frozenset(_refused(before))
+    return tuple(dict.fromkeys(refusal for refusal in _refused(wanted) if refusal not in existing))
 
 
 def _refused(status: Status) -> Iterator[tuple[str, str]]:
     for entry in (*filter(_may_be_ours, _entries(status)), *(status.get("listeners") or ())):
         of = f"listener {entry['name']}: " if "name" in entry else ""
-        for said in entry.get("conditions") or ():
-            kind, is_true = said.get("type"), said.get("status")
+        for stated in entry.get("conditions") or ():
+            kind, is_true = stated.get("type"), stated.get("status")
             if (kind in _WANTED and is_true == "False") or (kind == PARTIALLY_INVALID and is_true == "True"):
-                yield str(said.get("reason")), f"{of}{said.get('message')}"
+                yield str(stated.get("reason")), f"{of}{stated.get('message')}"
 
 
 _WANTED = frozenset({ACCEPTED, PROGRAMMED, RESOLVED})

@@ -17,7 +17,7 @@ from locallb.config.settings import Pool
 from locallb.model.identities import Family, IPAddress
 
 DEVICE = "lo0"
-MOST = 256
+MAX = 256
 """Aliases of one pool and family: each is an entry of the interface, which every lookup of an address walks along."""
 _ENTRY = re.compile(r"^\s+inet6? (?P<address>[0-9a-fA-F:.]+)(?:%\S+)? ", re.MULTILINE)
 
@@ -40,15 +40,15 @@ def pool_aliases(pools: Iterable[Pool], present: Collection[IPAddress]) -> Itera
     for pool in pools:
         for family in Family:
             usable = candidates(pool, family)
-            for number in range(min(usable.size, MOST)):
+            for number in range(min(usable.size, MAX)):
                 yield PoolAlias(pool.name, usable[number], usable[number] in present)
 
 
 def alias_notes(pools: Iterable[Pool]) -> Iterator[str]:
     """Return what to mind."""
     for pool in pools:
-        if any(candidates(pool, family).size > MOST for family in Family):
-            yield f"of the pool {pool.name} only the first {MOST} addresses of a family become aliases; make it smaller"
+        if any(candidates(pool, family).size > MAX for family in Family):
+            yield f"of the pool {pool.name} only the first {MAX} addresses of a family become aliases; make it smaller"
     yield "aliases of lo0 are gone after a restart: run `sudo locallb host setup --yes` again (untried on a Mac)"
 
 

@@ -21,5 +21,5 @@ def change(address: IPAddress, *, wanted: bool) -> None:
     _run(adding(address) if wanted else removing(address))
 
 
-def _run(words: Sequence[str]) -> str:
-    return Program(tuple(words), _SECONDS, "run this as root").output()
+def _run(terms: Sequence[str]) -> str:
+    return Program(tuple(terms), _SECONDS, "run this as root").output()

@@ -26,8 +26,8 @@ from locallb.host.macos import ifconfig
 from locallb.host.macos.aliases import DEVICE, alias_notes, pool_aliases
 from locallb.host.setup import plan as setup_plan
 from locallb.host.setup.hosts_file import HOSTS, Table
-from locallb.host.setup.resolver_plan import looked_at, restarted_by
-from locallb.host.setup.steps import THERE, HostSeen, Kept, SetupRecord, Step, StepKind
+from locallb.host.setup.resolver_plan import inspected, restarted_by
+from locallb.host.setup.steps import PRESENT, ObservedHost, Retained, SetupRecord, Step, StepKind
 from locallb.model.errors import ClientError
 from locallb.model.network.host_addresses import survey
 from locallb.model.network.routes import Route
@@ -60,15 +60,15 @@ class HostSetupError(ClientError):
     """A step can't be carried out, or the record can't be used: one sentence."""
 
 
-def look(
+def inspect(
     pools: tuple[Pool, ...], group: int, zones: tuple[Zone, ...] = (), names: Table = MappingProxyType({})
-) -> HostSeen:
+) -> ObservedHost:
     """See what the host is like; no right is needed. Raises ClientError."""
-    return HostSeen(
+    return ObservedHost(
         sysctls={name: value for name in _SYSCTLS if (value := _sysctl(name)) is not None},
         routes=() if is_macos() else pool_routes(pools, survey(netlink.routes())),
         ledger=_ledger(),
-        texts={path: text for path in (*_TEXTS, *looked_at(zones)) if (text := _text(Path(path)))},
+        texts={path: text for path in (*_TEXTS, *inspected(zones)) if (text := _text(Path(path)))},
         group=group,
         ip_command=program.find("ip"),
         record=SetupRecord() if _record_fault() else read_record(),
@@ -81,8 +81,8 @@ def look(
 
 def present(record: SetupRecord) -> Mapping[tuple[StepKind, str], str]:
     """See what is there now for each recorded change. Raises ClientError."""
-    known = () if is_macos() else netlink.routes()
-    return {(sort, what): _present(sort, what, known) for sort, what in record.changes}
+    existing = () if is_macos() else netlink.routes()
+    return {(sort, what): _present(sort, what, existing) for sort, what in record.changes}
 
 
 def group_of(directory: Path) -> int:
@@ -107,7 +107,7 @@ def read_record(path: Path = RECORD) -> SetupRecord:
         changes = json.loads(text)[_FORMAT]
         return SetupRecord(
             {
-                (StepKind(change["sort"]), str(change["what"])): Kept(change["found"], change["made"])
+                (StepKind(change["sort"]), str(change["what"])): Retained(change["found"], change["made"])
                 for change in changes
             }
         )
@@ -132,7 +132,7 @@ def apply(step: Step) -> None:
     changes = dict(read_record().changes)
     key = (step.sort, step.what)
     before = changes[key].found if key in changes else step.now
-    changes[key] = Kept(before, step.wanted)
+    changes[key] = Retained(before, step.wanted)
     _write_record(changes)
     _change(step)
 
@@ -207,13 +207,13 @@ def _put_file(path: Path, step: Step) -> None:
         atomic.put_link(path, step.wanted)
 
 
-def _present(sort: StepKind, what: str, known: tuple[Route, ...]) -> str:
+def _present(sort: StepKind, what: str, existing: tuple[Route, ...]) -> str:
     match sort:
         case StepKind.SYSCTL:
             value = _sysctl(what)
             return "" if value is None else str(value)
         case StepKind.ROUTE:
-            return "local" if is_local(ip_network(what), known) else ""
+            return "local" if is_local(ip_network(what), existing) else ""
         case StepKind.ALIAS:
             return DEVICE if ip_address(what) in ifconfig.aliases() else ""
         case StepKind.LEDGER:
@@ -243,11 +243,11 @@ def _text(path: Path) -> str:
     if path.is_symlink():
         return str(path.readlink())
     if path.is_dir():
-        return THERE
+        return PRESENT
     return files.read(path) or ""
 
 
-def _write_record(changes: Mapping[tuple[StepKind, str], Kept]) -> None:
+def _write_record(changes: Mapping[tuple[StepKind, str], Retained]) -> None:
     """Write the record, or remove it and its directory when nothing is left to undo."""
     try:
         if not changes:
@@ -258,8 +258,8 @@ def _write_record(changes: Mapping[tuple[StepKind, str], Kept]) -> None:
         RECORD.parent.mkdir(_DIRECTORY, parents=True, exist_ok=True)
         RECORD.parent.chmod(_DIRECTORY)
         listed = [
-            {"sort": str(sort), "what": what, "found": kept.found, "made": kept.made}
-            for (sort, what), kept in changes.items()
+            {"sort": str(sort), "what": what, "found": retained.found, "made": retained.made}
+            for (sort, what), retained in changes.items()
         ]
         document = json.dumps({_FORMAT: listed}, indent=1) + "\n"
         files.write(RECORD, document, mode=_READABLE, durable=True)

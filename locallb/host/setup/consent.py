@@ -13,9 +13,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.certificates.local import DOMAINS
-from locallb.dns.names import lies_in
+from locallb.dns.names import is_within
 from locallb.host.setup.resolver_plan import resolver_steps, takes_zones
-from locallb.host.setup.steps import HostSeen
+from locallb.host.setup.steps import ObservedHost
 from locallb.model.formatting import few
 from locallb.model.identities import IPNetwork
 from locallb.model.network.host_addresses import is_public
@@ -33,11 +33,11 @@ class Consent(Struct, frozen=True):
     """Other users that are permitted as beneficiaries, by name or number."""
 
 
-def unnamed(seen: HostSeen, consent: Consent) -> Iterator[Problem]:
+def unnamed(observed: ObservedHost, consent: Consent) -> Iterator[Problem]:
     """Return what would be changed and isn't named."""
-    yield from _zones(seen, consent)
-    new = [(route.pool, route.prefix) for route in seen.routes if not route.local and not route.problem]
-    new += [(alias.pool, ip_network(alias.address)) for alias in seen.aliases if not alias.present]
+    yield from _zones(observed, consent)
+    new = [(route.pool, route.prefix) for route in observed.routes if not route.local and not route.problem]
+    new += [(alias.pool, ip_network(alias.address)) for alias in observed.aliases if not alias.present]
     for pool, prefix in new:
         if not _may_be_ours(prefix, consent):
             yield Problem(
@@ -57,26 +57,26 @@ def on_behalf(owner: str, names: Iterable[str], consent: Consent) -> Iterator[Pr
         )
 
 
-def _zones(seen: HostSeen, consent: Consent) -> Iterator[Problem]:
-    for zone in seen.zones:
-        if all(step.done for step in resolver_steps(replace(seen, zones=(zone,)))):
+def _zones(observed: ObservedHost, consent: Consent) -> Iterator[Problem]:
+    for zone in observed.zones:
+        if all(step.done for step in resolver_steps(replace(observed, zones=(zone,)))):
             continue
-        if not any(lies_in(zone.name, domain) for domain in (*DOMAINS, *consent.zones)):
+        if not any(is_within(zone.name, domain) for domain in (*DOMAINS, *consent.zones)):
             yield Problem(
                 Reason.NOT_NAMED,
                 f"zone {zone.name} isn't below {', '.join(DOMAINS)}, so this host would no longer find others' names"
                 f" below it; choose another zone, or name it: `--allow-zone {zone.name}`",
             )
-        if not takes_zones(seen.texts):
-            yield from _names(seen, zone.name, consent)
+        if not takes_zones(observed.texts):
+            yield from _names(observed, zone.name, consent)
 
 
-def _names(seen: HostSeen, zone: str, consent: Consent) -> Iterator[Problem]:
+def _names(observed: ObservedHost, zone: str, consent: Consent) -> Iterator[Problem]:
     """Check the names that the state has, which are written to a file of the host."""
     public = {
         address: name
-        for name, addresses in seen.names.items()
-        if lies_in(name, zone)
+        for name, addresses in observed.names.items()
+        if is_within(name, zone)
         for address in addresses
         if not _may_be_ours(ip_network(address), consent)
     }

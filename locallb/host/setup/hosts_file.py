@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from ipaddress import ip_address
 
 from locallb.dns.blocks import BEGINS, ENDS, block, block_in
-from locallb.dns.names import is_hostname, lies_in, name_fault
+from locallb.dns.names import is_hostname, is_within, name_fault
 from locallb.model.identities import IPAddress
 
 HOSTS = "/etc/hosts"
@@ -24,12 +24,12 @@ def read_names(shown: Iterable[str]) -> Table:
 
 def wanted_block(zone: str, names: Table) -> str:
     """Return the block of a zone; empty where it has no names."""
-    own = sorted((address, name) for name in names if lies_in(name, zone) for address in map(str, names[name]))
+    own = sorted((address, name) for name in names if is_within(name, zone) for address in map(str, names[name]))
     lines = [f"{address} {name}" for address, name in own]
     return block(zone, lines)
 
 
-def tells(text: str, name: str) -> bool:
+def applies_to(text: str, name: str) -> bool:
     """Return whether a block of ours has a name."""
     labels = name.split(".")
     zones = (".".join(labels[number:]) for number in range(len(labels)))

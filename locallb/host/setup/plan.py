@@ -15,8 +15,8 @@ from locallb.host.macos.aliases import DEVICE, PoolAlias, removing
 from locallb.host.setup.hosts_file import removing_command
 from locallb.host.setup.resolver_plan import resolver_notes, resolver_steps, restarting
 from locallb.host.setup.steps import (
-    HostSeen,
-    Kept,
+    ObservedHost,
+    Retained,
     Setup,
     SetupRecord,
     Step,
@@ -47,27 +47,27 @@ def describe_ledger(mode: int, group: int) -> str:
     return f"mode {mode:o} group {group}"
 
 
-def plan_setup(seen: HostSeen, *, persist: bool, status: bool = False) -> Setup:
+def plan_setup(observed: ObservedHost, *, persist: bool, status: bool = False) -> Setup:
     """Decide what is to be done so that this host lifts its limits and has the pools.
 
     For a `status` what makes it last beyond a boot is listed as well, as optional where nobody ever asked for it.
     """
-    asked = persist or (status and any(sort is StepKind.FILE for sort, _ in seen.record.changes))
-    routes = tuple(_route(route) for route in seen.routes if not route.problem)
-    steps = [*_sysctls(seen), _ledger(seen), *routes, *map(_alias, seen.aliases), *resolver_steps(seen)]
-    notes = [*resolver_notes(seen.zones, seen.texts), *seen.alias_notes]
-    notes += [*dict.fromkeys(text for route in seen.routes for text in (route.warning, route.note) if text)]
-    prefixes = _persistent_routes(seen)
-    systemd = UNIT_DIRECTORY in seen.texts
-    if asked or status:
-        lasting = _persistence(seen, prefixes if systemd else ())
-        steps += [replace(step, optional=not asked) for step in lasting]
-    if asked:
+    requested = persist or (status and any(sort is StepKind.FILE for sort, _ in observed.record.changes))
+    routes = tuple(_route(route) for route in observed.routes if not route.problem)
+    steps = [*_sysctls(observed), _ledger(observed), *routes, *map(_alias, observed.aliases), *resolver_steps(observed)]
+    notes = [*resolver_notes(observed.zones, observed.texts), *observed.alias_notes]
+    notes += [*dict.fromkeys(text for route in observed.routes for text in (route.warning, route.note) if text)]
+    prefixes = _persistent_routes(observed)
+    systemd = UNIT_DIRECTORY in observed.texts
+    if requested or status:
+        lasting = _persistence(observed, prefixes if systemd else ())
+        steps += [replace(step, optional=not requested) for step in lasting]
+    if requested:
         if prefixes and not systemd:
             notes.append(f"there is no {UNIT_DIRECTORY}: run `locallb host setup --yes` at every boot for the routes")
-        elif prefixes and not seen.ip_command:
+        elif prefixes and not observed.ip_command:
             notes.append("`ip` isn't installed (Debian: apt install iproute2): the unit will need it at the next boot")
-    problems = tuple(dict.fromkeys(route.problem for route in seen.routes if route.problem))
+    problems = tuple(dict.fromkeys(route.problem for route in observed.routes if route.problem))
     return Setup(tuple(steps), problems, tuple(notes))
 
 
@@ -77,33 +77,41 @@ def plan_teardown(record: SetupRecord, now: Mapping[tuple[StepKind, str], str], 
     A value that was changed again since is kept, and reported.
     """
     steps, notes = [], []
-    for (sort, what), kept in reversed([*record.changes.items()]):
+    for (sort, what), retained in reversed([*record.changes.items()]):
         current = now.get((sort, what), "")
-        if sort is StepKind.LEDGER and claims and not kept.found:
+        if sort is StepKind.LEDGER and claims and not retained.found:
             notes.append(f"{what} stays: {claims} addresses are claimed there; destroy those stacks first")
-        elif current in {kept.made, kept.found}:
-            steps.append(_undo(sort, what, current, kept))
+        elif current in {retained.made, retained.found}:
+            steps.append(_undo(sort, what, current, retained))
         else:
-            notes.append(f"{what} stays {current or 'absent'}: somebody changed it since (setup made it {kept.made})")
+            notes.append(
+                f"{what} stays {current or 'absent'}: somebody changed it since (setup made it {retained.made})"
+            )
     return Setup(tuple(steps), (), tuple(notes))
 
 
-def _sysctls(seen: HostSeen) -> Iterator[Step]:
+def _sysctls(observed: ObservedHost) -> Iterator[Step]:
     wanted = {
         PORT_START: (WANTED_PORT_START, min, "proxies of ordinary users may serve ports such as 22, 53, 80 and 443"),
         INSTANCES: (WANTED_INSTANCES, max, "Envoy takes two inotify instances or more: this is how many proxies fit"),
     }
     for name, (value, better, why) in wanted.items():
-        if (now := seen.sysctls.get(name)) is not None:
+        if (now := observed.sysctls.get(name)) is not None:
             aim = better(now, value)
             yield Step(StepKind.SYSCTL, name, str(now), str(aim), why, f"sysctl -w {name}={aim}")
 
 
-def _ledger(seen: HostSeen) -> Step:
-    aim = describe_ledger(MODE, seen.group)
+def _ledger(observed: ObservedHost) -> Step:
+    aim = describe_ledger(MODE, observed.group)
     why = "all users and stacks of this host see there who has which address"
     return Step(
-        StepKind.LEDGER, LEDGER, seen.ledger, aim, why, f"install -d -m {MODE:o} -g {seen.group} {LEDGER}", seen.group
+        StepKind.LEDGER,
+        LEDGER,
+        observed.ledger,
+        aim,
+        why,
+        f"install -d -m {MODE:o} -g {observed.group} {LEDGER}",
+        observed.group,
     )
 
 
@@ -124,27 +132,27 @@ def route_command(prefix: IPNetwork) -> str:
     return f"ip route add local {prefix} dev lo proto {PROTOCOL}"
 
 
-def _persistent_routes(seen: HostSeen) -> tuple[IPNetwork, ...]:
+def _persistent_routes(observed: ObservedHost) -> tuple[IPNetwork, ...]:
     """Return the prefixes that are ours to make at boot: made before, for other stacks too, and now."""
-    made = [ip_network(what) for sort, what in seen.record.changes if sort is StepKind.ROUTE]
-    new = [route.prefix for route in seen.routes if not route.problem and not route.local]
+    made = [ip_network(what) for sort, what in observed.record.changes if sort is StepKind.ROUTE]
+    new = [route.prefix for route in observed.routes if not route.problem and not route.local]
     return tuple(dict.fromkeys([*made, *new]))
 
 
-def _persistence(seen: HostSeen, prefixes: tuple[IPNetwork, ...]) -> Iterator[Step]:
-    yield from directory_step(seen, SYSCTL_DIRECTORY)
-    yield file_step(seen, SYSCTL_FILE, _sysctl_text(seen), "the kernel's settings come back at boot")
+def _persistence(observed: ObservedHost, prefixes: tuple[IPNetwork, ...]) -> Iterator[Step]:
+    yield from directory_step(observed, SYSCTL_DIRECTORY)
+    yield file_step(observed, SYSCTL_FILE, _sysctl_text(observed), "the kernel's settings come back at boot")
     if prefixes:
-        unit = _unit_text(seen.ip_command or "/usr/sbin/ip", prefixes)
-        yield file_step(seen, UNIT_FILE, unit, "the routes come back at boot")
-        yield from directory_step(seen, WANTS_DIRECTORY)
+        unit = _unit_text(observed.ip_command or "/usr/sbin/ip", prefixes)
+        yield file_step(observed, UNIT_FILE, unit, "the routes come back at boot")
+        yield from directory_step(observed, WANTS_DIRECTORY)
         command = f"ln -s {UNIT_FILE} {UNIT_LINK}"
         why = "the unit is started at boot (what `systemctl enable` does)"
-        yield Step(StepKind.LINK, UNIT_LINK, seen.texts.get(UNIT_LINK, ""), UNIT_FILE, why, command)
+        yield Step(StepKind.LINK, UNIT_LINK, observed.texts.get(UNIT_LINK, ""), UNIT_FILE, why, command)
 
 
-def _sysctl_text(seen: HostSeen) -> str:
-    lines = [f"{step.what} = {step.wanted}" for step in _sysctls(seen)]
+def _sysctl_text(observed: ObservedHost) -> str:
+    lines = [f"{step.what} = {step.wanted}" for step in _sysctls(observed)]
     return "\n".join(["# Made by `locallb host setup --persist`; `locallb host teardown` removes it.", *lines, ""])
 
 
@@ -169,14 +177,14 @@ def _unit_text(ip: str, prefixes: Iterable[IPNetwork]) -> str:
     )
 
 
-def _undo(sort: StepKind, what: str, current: str, kept: Kept) -> Step:
+def _undo(sort: StepKind, what: str, current: str, retained: Retained) -> Step:
     commands = {
-        StepKind.SYSCTL: f"sysctl -w {what}={kept.found}",
+        StepKind.SYSCTL: f"sysctl -w {what}={retained.found}",
         StepKind.ROUTE: f"ip route del local {what} dev lo",
         StepKind.ALIAS: " ".join(removing(ip_address(what))) if sort is StepKind.ALIAS else "",
         StepKind.HOSTS: removing_command(what),
-        StepKind.LEDGER: f"rmdir {what}" if not kept.found else f"chmod/chgrp {what} ({kept.found})",
+        StepKind.LEDGER: f"rmdir {what}" if not retained.found else f"chmod/chgrp {what} ({retained.found})",
     }
-    restored = f"restore {what}" if kept.found else f"{'rmdir' if sort is StepKind.DIRECTORY else 'rm'} {what}"
+    restored = f"restore {what}" if retained.found else f"{'rmdir' if sort is StepKind.DIRECTORY else 'rm'} {what}"
     command = commands.get(sort, restored) + restarting([what])
-    return Step(sort, what, current, kept.found, "as it was found", command)
+    return Step(sort, what, current, retained.found, "as it was found", command)

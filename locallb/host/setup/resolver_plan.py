@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from locallb.dns.blocks import block_in
 from locallb.dns.zones import Zone
 from locallb.host.setup.hosts_file import HOSTS, removing_command, wanted_block
-from locallb.host.setup.steps import HostSeen, Step, StepKind, directory_step, file_step, printed
+from locallb.host.setup.steps import ObservedHost, Step, StepKind, directory_step, file_step, printed
 
 RESOLVED = "/run/systemd/resolve/stub-resolv.conf"
 """Is there while systemd-resolved runs."""
@@ -26,7 +26,7 @@ _SERVICES = {RESOLVED_DIRECTORY: "systemd-resolved", DNSMASQ_DIRECTORY: "dnsmasq
 _MADE = "# Made by `locallb host setup`; `locallb host teardown` removes it."
 
 
-def looked_at(zones: Sequence[Zone]) -> tuple[str, ...]:
+def inspected(zones: Sequence[Zone]) -> tuple[str, ...]:
     """Return the paths that decide what is to be done."""
     directories = (*_SERVICES, MACOS_DIRECTORY)
     files = (path for directory in directories for path, _ in _files(zones, directory))
@@ -47,23 +47,23 @@ def resolver_files(zones: Sequence[Zone], resolvers: Mapping[str, str]) -> Mappi
     return dict(_files(zones, DNSMASQ_DIRECTORY)) if DNSMASQ_DIRECTORY in resolvers else {}
 
 
-def resolver_steps(seen: HostSeen) -> Iterator[Step]:
+def resolver_steps(observed: ObservedHost) -> Iterator[Step]:
     """Have this host's resolver ask the servers of the zones; teardown removes the files."""
-    if not takes_zones(seen.texts):
-        yield from _hosts(seen)
+    if not takes_zones(observed.texts):
+        yield from _hosts(observed)
         return
-    files = resolver_files(seen.zones, seen.texts)
+    files = resolver_files(observed.zones, observed.texts)
     for directory in dict.fromkeys(path.rpartition("/")[0] for path in files):
-        yield from directory_step(seen, directory)
-    for zone, (path, text) in zip(seen.zones, files.items(), strict=False):
-        step = file_step(seen, path, text, f"this host's resolver asks {zone.server} for names below {zone.name}")
+        yield from directory_step(observed, directory)
+    for zone, (path, text) in zip(observed.zones, files.items(), strict=False):
+        step = file_step(observed, path, text, f"this host's resolver asks {zone.server} for names below {zone.name}")
         yield replace(step, command=step.command + restarting([path]))
 
 
-def _hosts(seen: HostSeen) -> Iterator[Step]:
+def _hosts(observed: ObservedHost) -> Iterator[Step]:
     """Have /etc/hosts tell the names of today, as the last resort."""
-    for zone in seen.zones:
-        present, wanted = block_in(seen.texts.get(HOSTS, ""), zone.name), wanted_block(zone.name, seen.names)
+    for zone in observed.zones:
+        present, wanted = block_in(observed.texts.get(HOSTS, ""), zone.name), wanted_block(zone.name, observed.names)
         removing = [removing_command(zone.name)] if present else []
         adding = [printed(wanted, f">>{HOSTS}")] if wanted else []
         why = f"this host finds the names below {zone.name} that there are now"

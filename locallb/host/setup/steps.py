@@ -17,7 +17,7 @@ from locallb.host.setup.hosts_file import Table
 from locallb.model.reasons import Problem
 from locallb.planning.addresses.pool_routes import PoolRoute
 
-THERE = "directory"
+PRESENT = "directory"
 """What stands for a directory that exists."""
 
 
@@ -57,7 +57,7 @@ class Step(Struct, frozen=True):
         return self.now == self.wanted
 
 
-class Kept(Struct, frozen=True):
+class Retained(Struct, frozen=True):
     """A value that setup changed: what it found (empty: nothing) and what it put there."""
 
     found: str
@@ -67,10 +67,10 @@ class Kept(Struct, frozen=True):
 class SetupRecord(Struct, frozen=True):
     """What setup changed on this host, by sort and name, in the order in which it did."""
 
-    changes: Mapping[tuple[StepKind, str], Kept] = field(default_factory=lambda: MappingProxyType({}))
+    changes: Mapping[tuple[StepKind, str], Retained] = field(default_factory=lambda: MappingProxyType({}))
 
 
-class HostSeen(Struct, frozen=True):
+class ObservedHost(Struct, frozen=True):
     """What the host is like now."""
 
     sysctls: Mapping[str, int]
@@ -108,12 +108,12 @@ def printed(text: str, where: str) -> str:
     return f"printf '%s\\n' {lines} {where}"
 
 
-def directory_step(seen: HostSeen, path: str) -> Iterator[Step]:
+def directory_step(observed: ObservedHost, path: str) -> Iterator[Step]:
     """Make a directory that is missing."""
-    if path not in seen.texts:
-        yield Step(StepKind.DIRECTORY, path, "", THERE, "the next file goes there", f"mkdir -p {path}")
+    if path not in observed.texts:
+        yield Step(StepKind.DIRECTORY, path, "", PRESENT, "the next file goes there", f"mkdir -p {path}")
 
 
-def file_step(seen: HostSeen, path: str, text: str, why: str) -> Step:
+def file_step(observed: ObservedHost, path: str, text: str, why: str) -> Step:
     """Write a file."""
-    return Step(StepKind.FILE, path, seen.texts.get(path, ""), text, why, printed(text, f">{path}"))
+    return Step(StepKind.FILE, path, observed.texts.get(path, ""), text, why, printed(text, f">{path}"))

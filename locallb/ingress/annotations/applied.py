@@ -29,9 +29,9 @@ def applied(ingress: Ingress, policy: Policy) -> Ingress:
     if ingress.problem:
         return replace(ingress, rules=tuple(_unclear(rule, ingress.problem) for rule in ingress.rules))
     if policy.canary:
-        asked = Match(headers=tuple(filter(None, (policy.canary.always, policy.canary.never))))
+        requested = Match(headers=tuple(filter(None, (policy.canary.always, policy.canary.never))))
         rules = tuple(replace(rule, paths=tuple(map(_counted, rule.paths))) for rule in ingress.rules)
-        return replace(ingress, rules=rules, routes_a_path=_CANARY_ROUTES * asked.entries)
+        return replace(ingress, rules=rules, routes_a_path=_CANARY_ROUTES * requested.entries)
     if not policy.expressions and not policy.app_root:
         return ingress
     return replace(ingress, rules=tuple(_rule(rule, ingress, policy) for rule in ingress.rules))

@@ -16,7 +16,7 @@ from locallb.model.identities import IPNetwork
 _Value = TypeVar("_Value")
 LONGEST = 4096
 """Characters of a value."""
-_MOST = 200
+_MAX = 200
 """Items of a list."""
 _TRUE, _FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "FALSE", "false", "False"}
 _NUMBER = re.compile(r"[0-9]{1,9}")
@@ -27,7 +27,7 @@ class Values(Struct):
 
     prefix: str
     data: Mapping[str, str]
-    asked: set[str] = field(default_factory=set)
+    requested: set[str] = field(default_factory=set)
 
     @classmethod
     def of(cls, prefix: str, annotations: Mapping[str, str]) -> Values:
@@ -39,7 +39,7 @@ class Values(Struct):
     @property
     def unknown(self) -> list[str]:
         """The names of annotations that no reader requested."""
-        return sorted(self.data.keys() - self.asked)
+        return sorted(self.data.keys() - self.requested)
 
     def fault(self, name: str, remedy: str) -> FieldError:
         """Make the error for an unsupported value."""
@@ -47,7 +47,7 @@ class Values(Struct):
 
     def text(self, name: str) -> str:
         """Return a value without blanks around it; empty where there is none."""
-        self.asked.add(name)
+        self.requested.add(name)
         text = self.data.get(name, "")
         if len(text) > LONGEST:
             raise self.fault(name, f"give at most {LONGEST} characters")
@@ -72,8 +72,8 @@ class Values(Struct):
     def items(self, name: str) -> tuple[str, ...]:
         """Return the texts between commas."""
         listed = tuple(item.strip() for item in self.text(name).split(",") if item.strip())
-        if len(listed) > _MOST:
-            raise self.fault(name, f"list at most {_MOST}")
+        if len(listed) > _MAX:
+            raise self.fault(name, f"list at most {_MAX}")
         return listed
 
     def networks(self, name: str) -> Iterator[IPNetwork]:

@@ -27,7 +27,7 @@ from locallb.threads.supervised import Task, do_once
 
 DEADLINE = 10.0
 """Seconds that a plugin may take."""
-MOST = 2**20
+MAX = 2**20
 """Bytes that it may print."""
 EARLY = 60.0
 """Seconds before a token expires from which on the next one is fetched."""
@@ -86,7 +86,7 @@ class _Credential(Struct):
         return bool(self.token) and time.time() + margin < self.expires
 
 
-_KNOWN: dict[Plugin, _Credential] = {}
+_SUPPORTED: dict[Plugin, _Credential] = {}
 _KNOWING = threading.Lock()
 
 
@@ -98,7 +98,7 @@ def token(plugin: Plugin) -> str:
             if not credential.is_good():
                 _renew(plugin, credential)
     elif not credential.is_good(EARLY) and credential.running.acquire(blocking=False):
-        do_once(Task.PLUGIN, "exec plugin", partial(_renew_beside, plugin, credential))
+        do_once(Task.PLUGIN, "exec plugin", partial(_renew_in_background, plugin, credential))
     return credential.token or token(plugin)  # refused meanwhile
 
 
@@ -112,10 +112,10 @@ def refuse(plugin: Plugin, refused: str) -> None:
 
 def _credential(plugin: Plugin) -> _Credential:
     with _KNOWING:
-        return _KNOWN.setdefault(plugin, _Credential())
+        return _SUPPORTED.setdefault(plugin, _Credential())
 
 
-def _renew_beside(plugin: Plugin, credential: _Credential) -> None:
+def _renew_in_background(plugin: Plugin, credential: _Credential) -> None:
     try:
         with suppress(KubeError):  # the token is still good; it is told when it isn't
             _renew(plugin, credential)
@@ -125,7 +125,7 @@ def _renew_beside(plugin: Plugin, credential: _Credential) -> None:
 
 def _renew(plugin: Plugin, credential: _Credential) -> None:
     """Fetch a token; the caller holds `running`. Raises KubeError."""
-    if credential.attempts.is_well or credential.attempts.is_due(time.monotonic()):
+    if credential.attempts.is_healthy or credential.attempts.is_due(time.monotonic()):
         _ask(plugin, credential)
     if credential.failure:
         sentence = f"{plugin} gives no token: {credential.failure}; run it by hand to see why"
@@ -160,9 +160,9 @@ def _run(plugin: Plugin) -> bytes:
     """Run it to its end; on a timeout or too much output its process group is ended."""
     info = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": False}}
     environment = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(info), **dict(plugin.variables)}
-    words = (plugin.command, *plugin.arguments)
+    terms = (plugin.command, *plugin.arguments)
     try:
-        ended = Program(words, DEADLINE, most=MOST, environment=environment, heard=False).run()
+        ended = Program(terms, DEADLINE, maximum=MAX, environment=environment, heard=False).run()
     except ProgramError as error:
         raise _FailedError(f"it {error.why}") from None
     if ended.code:

@@ -179,8 +179,8 @@ def stamp(access: Access, files: Iterable[str] = ()) -> Stamp:
 def _version(path: str) -> tuple[int, int]:
     if (given := unwritten(path)) is not None:
         return hash(given), len(given)
-    seen = Path(path).stat()
-    return seen.st_mtime_ns, seen.st_ino
+    observed = Path(path).stat()
+    return observed.st_mtime_ns, observed.st_ino
 
 
 def connection(access: Access) -> Connection:
@@ -275,11 +275,11 @@ def _server_name(cluster: Section) -> str:
 
 
 def _part(content: Content, kind: str, access: Access) -> Section:
-    name, known = str(content.lists["contexts"][access.context].get(kind)), content.lists[f"{kind}s"]
-    if name not in known:
+    name, existing = str(content.lists["contexts"][access.context].get(kind)), content.lists[f"{kind}s"]
+    if name not in existing:
         sentence = f"{access.kubeconfig} has no {kind} {name}, which its context {access.context} names"
         raise KubeconfigError(sentence)
-    return known[name]
+    return existing[name]
 
 
 def _single(cluster: Section, user: Section, access: Access) -> SingleConfig:

@@ -20,7 +20,7 @@ from lightkube.config.models import User
 
 from locallb.storage.stamps import stamp_of
 
-_MOST = 16
+_MAX = 16
 """Contexts that are kept."""
 _FRESH = 600.0
 """Seconds after which the same inputs are read again: the system's authorities may be others."""
@@ -45,7 +45,7 @@ class TlsContexts:
                 user = config.user or User()
                 made = now, verify_cluster(config.cluster, user, config.abs_file, trust_env=trust_env)
             self._made[key] = made
-            while len(self._made) > _MOST:
+            while len(self._made) > _MAX:
                 del self._made[next(iter(self._made))]
             return made[1]
 

@@ -36,7 +36,7 @@ T = TypeVar("T")
 _PAUSES = (0.1, 0.3, 1.0)
 """Seconds between attempts."""
 _PAGE = 500
-_KEPT = 600.0
+_RETAINED = 600.0
 """Seconds without a call after which a connection is let go."""
 
 _LEASES = "coordination.k8s.io/v1"
@@ -88,11 +88,11 @@ class Cluster:
 
     def service(self, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
         """Return a Service, or an object of another kind; None if there is none. Raises KubeError."""
-        asked = (
+        requested = (
             self._get(object_name(kind, namespace, name), written_type, namespace, name)
             for written_type in written_types(kind)
         )
-        return next((answer for answer in asked if answer is not None), None)
+        return next((answer for answer in requested if answer is not None), None)
 
     def secret(self, namespace: str, name: str) -> Object | None:
         """Return a Secret; None if there is none. Raises KubeError. The caller must keep its content private."""
@@ -187,7 +187,7 @@ class Cluster:
             try:
                 return call(connected.client)
             except httpx2.HTTPStatusError as error:
-                code, message = refusals.said(error)
+                code, message = refusals.stated(error)
                 if code == httpx2.codes.NOT_FOUND and absent:
                     return None
                 if pause is None or code not in refusals.TRANSIENT:
@@ -217,14 +217,16 @@ class Clusters:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = Lock()
-        self._known: dict[Access, tuple[float, Cluster]] = {}
+        self._existing: dict[Access, tuple[float, Cluster]] = {}
 
     def at(self, access: Access) -> Cluster:
         """Return the cluster of a context. Raises KubeError."""
         now = self._clock()
         with self._lock:
-            self._known = {key: kept for key, kept in self._known.items() if now - kept[0] < _KEPT}
-            known = self._known.get(access)
-            cluster = known[1] if known else Cluster(access)
-            self._known[access] = now, cluster
+            self._existing = {
+                key: retained for key, retained in self._existing.items() if now - retained[0] < _RETAINED
+            }
+            existing = self._existing.get(access)
+            cluster = existing[1] if existing else Cluster(access)
+            self._existing[access] = now, cluster
             return cluster

@@ -32,7 +32,7 @@ TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 EVENT_TIMEOUT = httpx2.Timeout(1.0)
 """Seconds for any request about an event: a lost event is harmless, so it delays nothing."""
 _MANAGER = "local-lb"
-_MOST_PAGES = 1000
+_MAX_PAGES = 1000
 
 
 class Connected:
@@ -63,7 +63,7 @@ class Connected:
         hooks: list[Callable[[httpx2.Request], None]] = [
             reached.name_server,
             _hurry_event,
-            PageGuard(PAGES if allowance else _MOST_PAGES).look,
+            PageGuard(PAGES if allowance else _MAX_PAGES).inspect,
             partial(QUOTAS.hold, access),
             *([ask_plainly] if allowance else ()),
         ]
@@ -86,22 +86,24 @@ class PageGuard:
     Safe to use from several threads, each with lists of its own. Lists of watches follow their own pages (`feed`).
     """
 
-    def __init__(self, most: int = _MOST_PAGES) -> None:
-        self._most = most
-        self._asked: dict[tuple[int, str], set[str]] = {}
+    def __init__(self, maximum: int = _MAX_PAGES) -> None:
+        self._most = maximum
+        self._requested: dict[tuple[int, str], set[str]] = {}
         self._last: dict[int, httpx2.Request] = {}
         """Last request of each thread. An identical one follows if a credential was refused and another is tried."""
 
-    def look(self, request: httpx2.Request) -> None:
+    def inspect(self, request: httpx2.Request) -> None:
         """Raise AnswerError if this page of a list was asked for before, or if there are too many."""
         last, self._last[get_ident()] = self._last.get(get_ident()), request
         if last is request or "limit" not in request.url.params:
             return
         page, key = request.url.params.get("continue"), (get_ident(), request.url.path)
-        asked = self._asked.setdefault(key, set())
+        requested = self._requested.setdefault(key, set())
         if page is None:
-            asked.clear()
-        elif page in asked or len(asked) + 1 >= self._most:
-            raise AnswerError("the list turns no page" if page in asked else f"the list has over {self._most} pages")
+            requested.clear()
+        elif page in requested or len(requested) + 1 >= self._most:
+            raise AnswerError(
+                "the list turns no page" if page in requested else f"the list has over {self._most} pages"
+            )
         else:
-            asked.add(page)
+            requested.add(page)

@@ -51,15 +51,15 @@ class Definitions(Cluster):
 
     def _refused(self, connected: Connected, what: str, code: int, message: str) -> KubeError:
         """Return what a refusal means here, where no rights of ours help."""
-        said = " ".join(message.split())[:_LONGEST]
+        stated = " ".join(message.split())[:_LONGEST]
         if code == httpx2.codes.CONFLICT:
-            sentence = f"{what} is managed by somebody else ({said}); bring it up to date by what installed it"
+            sentence = f"{what} is managed by somebody else ({stated}); bring it up to date by what installed it"
             return ConflictError(sentence)
         if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
             remedy = "name the --context of somebody who may write CustomResourceDefinitions and admission policies"
-            sentence = f"{connected.server} refuses {what} ({code}: {said}); {remedy}"
+            sentence = f"{connected.server} refuses {what} ({code}: {stated}); {remedy}"
             return ForbiddenError(sentence)
         if code == httpx2.codes.NOT_FOUND:
-            sentence = f"{connected.server} doesn't know {what} ({code}: {said}); Kubernetes does from 1.30 on"
+            sentence = f"{connected.server} doesn't know {what} ({code}: {stated}); Kubernetes does from 1.30 on"
             return RefusedError(sentence)
-        return super()._refused(connected, what, code, said)
+        return super()._refused(connected, what, code, stated)

@@ -46,7 +46,7 @@ class Election:
         self._changed = changed
         self._clock = clock
         self._acquired = ""
-        self._told = False
+        self._reported = False
         self._thread = SupervisedThread(Task.ELECTION, "election", self._run)
         self.problem = ""
         """The reason that the last step failed; empty if it didn't."""
@@ -59,8 +59,8 @@ class Election:
     @property
     def holder(self) -> str:
         """The holder of the Lease when it was read last."""
-        seen = self._candidate.seen
-        return seen.holder if seen else ""
+        observed = self._candidate.observed
+        return observed.holder if observed else ""
 
     def term(self) -> Term | None:
         """Return the term of this process, which may be over."""
@@ -89,36 +89,36 @@ class Election:
     def step(self) -> None:
         """Read the Lease, and take or renew it if that may be."""
         try:
-            known = self._leases.lease(self._namespace, self._name)
-            self._candidate = observed(self._candidate, lease_record(known) if known else None, self._clock())
-            asked = self._clock()
-            term = wanted_term(self._candidate, asked, self._least())
+            existing = self._leases.lease(self._namespace, self._name)
+            self._candidate = observed(self._candidate, lease_record(existing) if existing else None, self._clock())
+            requested = self._clock()
+            term = wanted_term(self._candidate, requested, self._least())
             if term is not None:
                 lease = self._write(term, holder=self._candidate.identity)
-                self._candidate = won(self._candidate, lease_record(lease), asked, self._clock())
+                self._candidate = won(self._candidate, lease_record(lease), requested, self._clock())
             self.problem = ""
         except KubeError as error:
             self.problem = "" if isinstance(error, ConflictError) else str(error)
-        self._tell()
+        self._report()
 
     def _write(self, term: int, *, holder: str) -> dict[str, object]:
         """Write the Lease over the version that was read; a conflict means that another candidate was quicker."""
         wall = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        seen = self._candidate.seen
-        if seen is None or seen.holder != self._candidate.identity:
+        observed = self._candidate.observed
+        if observed is None or observed.holder != self._candidate.identity:
             self._acquired = wall
         spec = {**lease_spec(self._candidate, term, wall, self._acquired or wall), "holderIdentity": holder}
-        version = {"resourceVersion": seen.version} if seen else {}
+        version = {"resourceVersion": observed.version} if observed else {}
         body = {"metadata": {"name": self._name, "namespace": self._namespace, **version}, "spec": spec}
-        return self._leases.write_lease(self._namespace, body, fresh=seen is None)
+        return self._leases.write_lease(self._namespace, body, fresh=observed is None)
 
-    def _tell(self) -> None:
-        if (leads := self.leads()) != self._told:
+    def _report(self) -> None:
+        if (leads := self.leads()) != self._reported:
             self._changed(leads)
-            self._told = leads
+            self._reported = leads
 
     def _run(self) -> None:
         while not self._thread.stopped.is_set():
             self.step()
             self._thread.stopped.wait(self.timing.retry_period)
-            self._tell()
+            self._report()

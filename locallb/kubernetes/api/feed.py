@@ -44,16 +44,16 @@ PATHS: Mapping[str, Place] = {
 OPENED = "OPENED"
 SILENCE = 100.0
 """Seconds without a line after which a watch is opened again."""
-PATIENCE = 30.0
+TIMEOUT = 30.0
 """Seconds that one whole answer, or the head of a watch's, may take."""
 PAGES_AT_ONCE, PAGE_EVERY = 3, 0.5
 """Pages of a list that are requested without a pause, and the seconds between later ones."""
 _LIFE = 300
 """Seconds after which the server must end a watch; the next one continues from there."""
 _PAGE = 1000
-_MOST_PAGES = 1000
+_MAX_PAGES = 1000
 _TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
-_GONE = 410
+_REMOVED = 410
 _EXCERPT = 4096
 _CONNECTED = ("connect_tcp.complete", "start_tls.complete")
 _UNANSWERED = frozenset({403, 404, 405, 501})
@@ -122,8 +122,8 @@ class Feed:
         """
         objects: list[Object] = []
         parameters = {"limit": str(_PAGE)}
-        for number in range(1, _MOST_PAGES + 1):
-            with self._telling():
+        for number in range(1, _MAX_PAGES + 1):
+            with self._reporting():
                 page = list_page(self._get(parameters), self._api, self.kind)
                 objects.extend(page.objects)
                 if not page.more:
@@ -137,23 +137,23 @@ class Feed:
 
     def document(self, path: str) -> Object | None:
         """Return the API's document at a path; None if it doesn't exist. Raises KubeError."""
-        with self._telling(), self._asked({}, _TIMEOUT, path) as answer:
+        with self._reporting(), self._requested({}, _TIMEOUT, path) as answer:
             return None if answer.status_code == httpx2.codes.NOT_FOUND else whole(self._text(answer))
 
     def posted(self, path: str, body: Mapping[str, object]) -> Object | None:
         """Return the API's answer to a posted request; None if it takes none. Raises KubeError."""
-        with self._telling(), self._asked({}, _TIMEOUT, path, body) as answer:
+        with self._reporting(), self._requested({}, _TIMEOUT, path, body) as answer:
             if answer.status_code in _UNANSWERED:
                 return None
             return whole(self._text(answer, httpx2.codes.CREATED))
 
     def watch(self, version: str) -> Iterator[Event]:
         """Return what happens after `version`, until the server ends it. Raises KubeError, ExpiredError."""
-        timeout = httpx2.Timeout(10.0, connect=3.0, read=PATIENCE)
-        with self._telling(), self._asked({"watch": "true", **self._watching(version)}, timeout) as answer:
+        timeout = httpx2.Timeout(10.0, connect=3.0, read=TIMEOUT)
+        with self._reporting(), self._requested({"watch": "true", **self._watching(version)}, timeout) as answer:
             if answer.status_code != httpx2.codes.OK:
                 self._refuse(answer)
-            self._due = time.monotonic() + _LIFE + PATIENCE
+            self._due = time.monotonic() + _LIFE + TIMEOUT
             answer.request.extensions["timeout"]["read"] = SILENCE  # its head has come
             yield Event(OPENED, {}, version)
             last = time.monotonic()
@@ -171,14 +171,14 @@ class Feed:
 
     def _event(self, line: WatchLine) -> Event:
         if line.type == ERROR:
-            if line.object.get("code") == _GONE:
+            if line.object.get("code") == _REMOVED:
                 raise ExpiredError
             raise UnreachableError(f"{self._server} ended a watch: {line.object.get('message', '')!s:.200}")
         return Event(line.type, line.object, line.version)
 
     def _get(self, parameters: Mapping[str, str]) -> bytes:
         """Read a whole answer."""
-        with self._asked(parameters, _TIMEOUT) as answer:
+        with self._requested(parameters, _TIMEOUT) as answer:
             return self._text(answer)
 
     def _text(self, answer: httpx2.Response, wanted: int = httpx2.codes.OK) -> bytes:
@@ -190,11 +190,11 @@ class Feed:
             if len(text) > LARGEST:
                 raise AnswerError(f"a page of the list is larger than {LARGEST >> 20} MiB")
             if time.monotonic() > self._due:
-                raise AnswerError(f"the list takes longer than {PATIENCE:.0f} s")
+                raise AnswerError(f"the list takes longer than {TIMEOUT:.0f} s")
         return bytes(text)
 
     @contextmanager
-    def _asked(
+    def _requested(
         self,
         parameters: Mapping[str, str],
         timeout: httpx2.Timeout,
@@ -202,7 +202,7 @@ class Feed:
         body: Mapping[str, object] | None = None,
     ) -> Iterator[httpx2.Response]:
         """Send a request; the answer's head has come."""
-        self._due = time.monotonic() + PATIENCE
+        self._due = time.monotonic() + TIMEOUT
         try:
             with self._client.stream(
                 "POST" if body else "GET",
@@ -225,7 +225,7 @@ class Feed:
 
     def _refuse(self, answer: httpx2.Response) -> None:
         """Raise the error of a failed answer."""
-        if answer.status_code == _GONE:
+        if answer.status_code == _REMOVED:
             raise ExpiredError
         text = excerpt(next(answer.iter_bytes(_EXCERPT), b""))
         sentence = f"{self._server} doesn't give its {self.kind}s ({answer.status_code}: {text})"
@@ -234,7 +234,7 @@ class Feed:
         raise RefusedError(sentence) if answer.status_code == httpx2.codes.UNAUTHORIZED else UnreachableError(sentence)
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _reporting(self) -> Iterator[None]:
         """Return in a sentence what goes wrong with the connection."""
         try:
             yield

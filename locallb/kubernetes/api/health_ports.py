@@ -21,8 +21,10 @@ _ANSWERS = frozenset({200, 503})
 
 def answering(addresses: Collection[IPAddress], port: int, path: str = "/healthz") -> frozenset[Family]:
     """Find the families in which at least one of `addresses` answers on `port`; waits only while none has."""
-    asked = {family: [address for address in addresses if Family.of(address) is family][:_AT_ONCE] for family in Family}
-    several = [address for addresses in asked.values() for address in addresses]
+    requested = {
+        family: [address for address in addresses if Family.of(address) is family][:_AT_ONCE] for family in Family
+    }
+    several = [address for addresses in requested.values() for address in addresses]
     families: set[Family] = set()
     if not several:
         return frozenset()
@@ -32,7 +34,7 @@ def answering(addresses: Collection[IPAddress], port: int, path: str = "/healthz
         for future in as_completed(futures):
             if future.result():
                 families.add(futures[future])
-            if families == {family for family in Family if asked[family]}:
+            if families == {family for family in Family if requested[family]}:
                 break
     finally:
         pool.shutdown(wait=False, cancel_futures=True)

@@ -90,8 +90,8 @@ def is_watched_to_be(access: Access, owner: Owner, fine: Callable[[Live], bool])
 
     Any other state may be outdated after a write of ours: the Service must be read then.
     """
-    seen = RECENT.watched(access, *_place(owner))
-    return seen is not None and is_it(seen, owner.uid) and fine(seen)
+    observed = RECENT.watched(access, *_place(owner))
+    return observed is not None and is_it(observed, owner.uid) and fine(observed)
 
 
 def compare(
@@ -133,7 +133,7 @@ def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
     `decide` gets the Service as it was read and returns a patch with its resourceVersion, or None for no change. Raises
     KubeError, and ProviderError if other writers never stop.
     """
-    guess = _told(access, owner)
+    guess = _reported(access, owner)
     if guess is not None and (patch := decide(guess)) and (done := _patched(access, owner, patch)):
         return done[0]
     is_followed = QUOTAS.are_put(access)
@@ -154,10 +154,10 @@ def _place(owner: Owner) -> tuple[str, str, ObjectKind]:
     return owner.service.namespace, owner.service.name, owner.service.kind
 
 
-def _told(access: Access, owner: Owner) -> Live | None:
+def _reported(access: Access, owner: Owner) -> Live | None:
     """Return the cached Service with the owner's UID; None if it isn't cached."""
-    seen = RECENT.find(access, *_place(owner))
-    return seen if seen is not None and is_it(seen, owner.uid) else None
+    observed = RECENT.find(access, *_place(owner))
+    return observed if observed is not None and is_it(observed, owner.uid) else None
 
 
 def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple[Live | None] | None:
@@ -173,19 +173,19 @@ def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple
     return (made,)
 
 
-def tell(access: Access, owner: Owner, event: Event, not_before: float | None = None) -> None:
+def report_to(access: Access, owner: Owner, event: Event, not_before: float | None = None) -> None:
     """Send an event if possible: nothing waits for it or for its turn, and nothing fails without it.
 
     A Warning that may pass is held back (`held_warnings`) if this process keeps running and can see the problem end,
     until `not_before` (monotonic) if given.
     """
     if event.type == WARNING and may_pass(event) and QUOTAS.are_put(access):
-        HELD_WARNINGS.hold(owner, event, lambda: _tell_now(access, owner, event), not_before)
+        HELD_WARNINGS.hold(owner, event, lambda: _publish_now(access, owner, event), not_before)
     else:
-        _tell_now(access, owner, event)
+        _publish_now(access, owner, event)
 
 
-def _tell_now(access: Access, owner: Owner, event: Event) -> None:
+def _publish_now(access: Access, owner: Owner, event: Event) -> None:
     now = time.time_ns()
     stamp = datetime.fromtimestamp(now / 1e9, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
     send = partial(_send, access, namespace_of(owner), event_body(event, owner, now, stamp))

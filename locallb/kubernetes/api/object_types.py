@@ -60,9 +60,9 @@ def written_types(kind: ObjectKind) -> tuple[type[GenericNamespacedResource], ..
     """
     if kind.value in FRONTENDS:
         return (namespaced(kind),)
-    known = _routed(kind)
-    create = create_namespaced_resource if known.namespaced else create_global_resource
-    made = tuple(create(known.group, version, known.name, known.plural) for version in known.versions)
+    existing = _routed(kind)
+    create = create_namespaced_resource if existing.namespaced else create_global_resource
+    made = tuple(create(existing.group, version, existing.name, existing.plural) for version in existing.versions)
     return cast("tuple[type[GenericNamespacedResource], ...]", made)
 
 
@@ -73,4 +73,4 @@ def object_name(kind: ObjectKind, namespace: str, name: str) -> str:
 
 
 def _routed(kind: ObjectKind) -> ApiKind:
-    return next(known for known in ROUTED_KINDS.values() if known.plural == kind.value)
+    return next(existing for existing in ROUTED_KINDS.values() if existing.plural == kind.value)

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 
-_MOST_DIGITS = 40
+_MAX_DIGITS = 40
 Object: TypeAlias = Mapping[Any, Any]
 """As the API gives it."""
 
@@ -24,7 +24,7 @@ class Recent:
 
     def __init__(self) -> None:
         self._lock = Lock()
-        self._seen: dict[tuple[Access, ObjectKind], dict[tuple[str, str], Object]] = {}
+        self._observed: dict[tuple[Access, ObjectKind], dict[tuple[str, str], Object]] = {}
         self._open: set[tuple[Access, ObjectKind]] = set()
 
     def note(
@@ -32,20 +32,20 @@ class Recent:
     ) -> None:
         """Store an object unless it is older: the answer to a patch may come after the watch's next event."""
         with self._lock:
-            known = self._seen.setdefault((access, kind), {})
-            if not _is_older(live, known.get((namespace, name))):
-                known[namespace, name] = live
+            existing = self._observed.setdefault((access, kind), {})
+            if not _is_older(live, existing.get((namespace, name))):
+                existing[namespace, name] = live
 
     def drop(self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> None:
         """Forget a deleted object."""
         with self._lock:
-            self._seen.get((access, kind), {}).pop((namespace, name), None)
+            self._observed.get((access, kind), {}).pop((namespace, name), None)
 
     def forget(self, access: Access, *kinds: ObjectKind) -> None:
         """Forget all that a cluster has, or has of these kinds."""
         with self._lock:
             for kind in kinds or ObjectKind:
-                self._seen.pop((access, kind), None)
+                self._observed.pop((access, kind), None)
                 self._open.discard((access, kind))
 
     def opened(self, access: Access, kind: ObjectKind = ObjectKind.SERVICE, *, is_open: bool) -> None:
@@ -56,7 +56,7 @@ class Recent:
     def find(self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
         """Return the last known version of an object; None if it is unknown."""
         with self._lock:
-            return self._seen.get((access, kind), {}).get((namespace, name))
+            return self._observed.get((access, kind), {}).get((namespace, name))
 
     def watched(
         self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE
@@ -65,10 +65,10 @@ class Recent:
         return self.find(access, namespace, name, kind) if (access, kind) in self._open else None
 
 
-def _is_older(live: Object, known: Object | None) -> bool:
+def _is_older(live: Object, existing: Object | None) -> bool:
     """Return whether `live` has a smaller resourceVersion; they grow (KEP-5504), and non-numeric ones never compare."""
-    (uid, new), (known_uid, old) = _version(live), _version(known or {})
-    return uid == known_uid and new is not None and old is not None and new < old
+    (uid, new), (last_uid, old) = _version(live), _version(existing or {})
+    return uid == last_uid and new is not None and old is not None and new < old
 
 
 def _version(item: Object) -> tuple[object, int | None]:
@@ -77,7 +77,7 @@ def _version(item: Object) -> tuple[object, int | None]:
     if not isinstance(metadata, Mapping):
         return None, None
     text = str(metadata.get("resourceVersion"))
-    return metadata.get("uid"), int(text) if text.isdecimal() and len(text) < _MOST_DIGITS else None
+    return metadata.get("uid"), int(text) if text.isdecimal() and len(text) < _MAX_DIGITS else None
 
 
 RECENT = Recent()

@@ -30,7 +30,7 @@ _EXCERPT = 200
 """Of what something else writes, such as a proxy between."""
 
 
-def said(error: httpx2.HTTPStatusError) -> tuple[int, str]:
+def stated(error: httpx2.HTTPStatusError) -> tuple[int, str]:
     """Read an answer that is a refusal, the API's own or that of something between."""
     if isinstance(error, ApiError):
         return error.status.code or error.response.status_code, printable((error.status.message or "")[:_LONGEST])

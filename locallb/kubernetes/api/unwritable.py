@@ -33,14 +33,14 @@ class Unwritable:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._lock = threading.Lock()
-        self._known: dict[tuple[Access, str], _Refusals] = {}
+        self._existing: dict[tuple[Access, str], _Refusals] = {}
 
     def why(self, access: Access, kind: ObjectKind) -> str:
         """Return why the status of this kind isn't even tried; empty if it is."""
         with self._lock:
-            known = self._known.get((access, _rights(kind)))
-            tried = known.tried.get(kind) if known else None
-            return known.sentence if known and tried is not None and self._clock() < tried + PAUSE else ""
+            existing = self._existing.get((access, _rights(kind)))
+            tried = existing.tried.get(kind) if existing else None
+            return existing.sentence if existing and tried is not None and self._clock() < tried + PAUSE else ""
 
     def refused(self, access: Access, kind: ObjectKind) -> str:
         """Note a refusal; return the sentence, which is the same for all until none is refused any more."""
@@ -50,18 +50,18 @@ class Unwritable:
                 f"context {access.context}: this user may not patch {kind}/status, so nobody is told there what became"
                 f" of objects that are served; give it the rights of {rights}"
             )
-            known = self._known.setdefault((access, rights), _Refusals(sentence))
-            known.tried[kind] = self._clock()
-            return known.sentence
+            existing = self._existing.setdefault((access, rights), _Refusals(sentence))
+            existing.tried[kind] = self._clock()
+            return existing.sentence
 
     def written(self, access: Access, kind: ObjectKind) -> None:
         """Note that it may be written."""
         with self._lock:
             place = access, _rights(kind)
-            if known := self._known.get(place):
-                known.tried.pop(kind, None)
-                if not known.tried:
-                    del self._known[place]
+            if existing := self._existing.get(place):
+                existing.tried.pop(kind, None)
+                if not existing.tried:
+                    del self._existing[place]
 
 
 def _rights(kind: ObjectKind) -> str:

@@ -29,7 +29,7 @@ class BundleError(Exception):
     """A bundle can't be used: the fault, without its content, and the remedy."""
 
 
-def authorities_said(document: Mapping[object, object]) -> Mapping[str, str]:
+def listed_authorities(document: Mapping[object, object]) -> Mapping[str, str]:
     """Return the authorities that a ConfigMap has, or why they can't be used."""
     text = at(document, "data", ENTRY)
     if not isinstance(text, str):

@@ -28,16 +28,16 @@ _METADATA = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200", "168.
 
 def refusal(address: IPAddress, *, loopback: bool) -> str:
     """Return the kind of an address that no backend of a running cluster may have; empty for allowed ones."""
-    meant = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
-    if meant.is_loopback:
+    intended = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+    if intended.is_loopback:
         return "" if loopback else "loopback"
     kinds = {
-        "unspecified": meant.is_unspecified or meant in _ANY,
-        "IPv4-compatible": meant in _COMPATIBLE,
-        "broadcast": meant == _BROADCAST,
-        "link-local": meant.is_link_local,
-        "multicast": meant.is_multicast,
-        "metadata": meant in _METADATA,
+        "unspecified": intended.is_unspecified or intended in _ANY,
+        "IPv4-compatible": intended in _COMPATIBLE,
+        "broadcast": intended == _BROADCAST,
+        "link-local": intended.is_link_local,
+        "multicast": intended.is_multicast,
+        "metadata": intended in _METADATA,
     }
     return next((kind for kind, is_so in kinds.items() if is_so), "")
 
@@ -47,36 +47,36 @@ def with_backends_of_cluster(cluster: ClusterName, parsed: Parsed, *, loopback: 
     notices: list[str] = []
 
     def allowed(what: str, addresses: Iterable[IPAddress]) -> tuple[IPAddress, ...]:
-        kept = []
+        retained = []
         for address in addresses:
             if kind := refusal(address, loopback=loopback):
                 remedy = f"; {LOOPBACK_BACKENDS}: true in its source allows it" if kind == "loopback" else ""
                 notices.append(f"{cluster}: {what} has the {kind} address {address}, which isn't used{remedy}")
             else:
-                kept.append(address)
-        return tuple(kept)
+                retained.append(address)
+        return tuple(retained)
 
     nodes = tuple(_node(node, allowed) for node in parsed.nodes)
     slices = tuple(_slice(endpoint_slice, allowed) for endpoint_slice in parsed.slices)
     if not notices:
         return parsed
-    told = tuple(dict.fromkeys(notices))
-    return replace(parsed, nodes=nodes, slices=slices, notices=(*parsed.notices, *told))
+    reported = tuple(dict.fromkeys(notices))
+    return replace(parsed, nodes=nodes, slices=slices, notices=(*parsed.notices, *reported))
 
 
 _Allowed = Callable[[str, Iterable[IPAddress]], tuple[IPAddress, ...]]
 
 
 def _node(node: Node, allowed: _Allowed) -> Node:
-    kept = allowed(f"Node {node.name}", node.addresses)
-    return node if kept == node.addresses else replace(node, addresses=kept)
+    retained = allowed(f"Node {node.name}", node.addresses)
+    return node if retained == node.addresses else replace(node, addresses=retained)
 
 
 def _slice(endpoint_slice: EndpointSlice, allowed: _Allowed) -> EndpointSlice:
     service = endpoint_slice.service
     what = f"an endpoint of {service.namespace}/{service.name}"
-    kept = [(endpoint, allowed(what, endpoint.addresses)) for endpoint in endpoint_slice.endpoints]
-    if all(addresses == endpoint.addresses for endpoint, addresses in kept):
+    retained = [(endpoint, allowed(what, endpoint.addresses)) for endpoint in endpoint_slice.endpoints]
+    if all(addresses == endpoint.addresses for endpoint, addresses in retained):
         return endpoint_slice
-    endpoints = tuple(replace(endpoint, addresses=addresses) for endpoint, addresses in kept if addresses)
+    endpoints = tuple(replace(endpoint, addresses=addresses) for endpoint, addresses in retained if addresses)
     return replace(endpoint_slice, endpoints=endpoints)

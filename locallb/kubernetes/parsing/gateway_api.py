@@ -40,16 +40,16 @@ def is_list(kind: str, version: object) -> bool:
 def wrong_version(document: Document) -> str:
     """Return the field and remedy for an API version of Gateway API that isn't read; empty otherwise."""
     kind, version = document.get("kind"), document.get("apiVersion")
-    known = KINDS.get(kind) if isinstance(kind, str) else None
-    ours = known and isinstance(version, str) and version.startswith(f"{GROUP}/")
-    if not known or not ours or kind_of_object(document):
+    existing = KINDS.get(kind) if isinstance(kind, str) else None
+    ours = existing and isinstance(version, str) and version.startswith(f"{GROUP}/")
+    if not existing or not ours or kind_of_object(document):
         return ""
-    return f"apiVersion is {shown(version)}; use {GROUP}/{known.versions[0]}"
+    return f"apiVersion is {shown(version)}; use {GROUP}/{existing.versions[0]}"
 
 
-def parse_gateway_api(cluster: ClusterName, document: Document, known: AnyMemo) -> tuple[ObjectOfCluster, ...]:
+def parse_gateway_api(cluster: ClusterName, document: Document, existing: AnyMemo) -> tuple[ObjectOfCluster, ...]:
     """Read what of an object concerns Gateway API. Never raises."""
-    return known.of(("gateway", id(document)), _parsed, cluster, document)  # type: ignore[no-any-return]
+    return existing.of(("gateway", id(document)), _parsed, cluster, document)  # type: ignore[no-any-return]
 
 
 def _parsed(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:

@@ -31,7 +31,7 @@ from locallb.model.memory import Memo, few_replaced
 from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
 from locallb.model.texts import cleaned, fault_of
 
-Said: TypeAlias = ObservedStatus | ObservedRouteStatus
+AnyStatus: TypeAlias = ObservedStatus | ObservedRouteStatus
 """An object's observed status, as far as it is ours: of a frontend, or of Gateway API."""
 _Other: TypeAlias = Node | EndpointSlice | PodRanges
 _SILENT = ObservedStatus()
@@ -49,7 +49,7 @@ class Parsed(Struct, frozen=True):
     """spec.externalIPs of Services of any type."""
     ranges: tuple[PodRanges, ...] = ()
     """Ranges of Nodes' pods, from the CNI's objects."""
-    observed_statuses: tuple[tuple[ObjectKey, Said], ...] = ()
+    observed_statuses: tuple[tuple[ObjectKey, AnyStatus], ...] = ()
     """Observed statuses, as far as they are ours to write; Services of type LoadBalancer without one are absent."""
     gateway_api: tuple[ObjectOfCluster, ...] = ()
     """Gateway API's objects, and what they may refer to."""
@@ -82,19 +82,19 @@ class ParseMemory(Struct):
 def parse_objects(
     cluster: ClusterName,
     objects: Iterable[object],
-    known: ParseMemory | None = None,
+    existing: ParseMemory | None = None,
     definitions: Definitions | None = None,
 ) -> Parsed:
     """Parse the objects of one cluster; among objects of one name the first counts. Never raises.
 
-    `known` caches results of identical objects of the same cluster. Objects that never passed an API server are
+    `existing` caches results of identical objects of the same cluster. Objects that never passed an API server are
     validated by `definitions`.
     """
-    known = known or ParseMemory()
-    rows = known.objects.each(partial(_understood, cluster, definitions), objects)
-    known.parsed = _with_other_services(known, rows) or _gathered(cluster, rows)
-    known.rows = rows
-    return known.parsed
+    existing = existing or ParseMemory()
+    rows = existing.objects.each(partial(_understood, cluster, definitions), objects)
+    existing.parsed = _with_other_services(existing, rows) or _gathered(cluster, rows)
+    existing.rows = rows
+    return existing.parsed
 
 
 def _gathered(cluster: ClusterName, rows: Iterable[Iterable[ParsedObject]]) -> Parsed:
@@ -116,14 +116,14 @@ def _gathered(cluster: ClusterName, rows: Iterable[Iterable[ParsedObject]]) -> P
     )
 
 
-def _with_other_services(known: ParseMemory, rows: Sequence[tuple[ParsedObject, ...]]) -> Parsed | None:
+def _with_other_services(existing: ParseMemory, rows: Sequence[tuple[ParsedObject, ...]]) -> Parsed | None:
     """Return what was parsed with other Services in the places of some; None where anything else may be different."""
-    where = None if known.parsed is None else few_replaced(known.rows, rows)
-    if known.parsed is None or where is None:
+    where = None if existing.parsed is None else few_replaced(existing.rows, rows)
+    if existing.parsed is None or where is None:
         return None
-    services, rejected = list(known.parsed.services), {service.key for service in known.parsed.malformed}
+    services, rejected = list(existing.parsed.services), {service.key for service in existing.parsed.malformed}
     for number in where:
-        old, new = (_service_alone(row[number], known.parsed) for row in (known.rows, rows))
+        old, new = (_service_alone(row[number], existing.parsed) for row in (existing.rows, rows))
         if old is None or new is None or old.key != new.key:
             return None
         if old.key in rejected:  # it is there twice, maybe in equal words, and another place may be the one that counts
@@ -132,7 +132,7 @@ def _with_other_services(known: ParseMemory, rows: Sequence[tuple[ParsedObject, 
         if place == len(services) or services[place] is not old:  # another one of that name counts
             return None
         services[place] = new
-    return replace(known.parsed, services=tuple(services))
+    return replace(existing.parsed, services=tuple(services))
 
 
 def _service_alone(row: tuple[ParsedObject, ...], parsed: Parsed) -> Service | None:
@@ -147,10 +147,10 @@ def _understood(cluster: ClusterName, definitions: Definitions | None, given: ob
     """Understand an object, or those of a list."""
     documents, notices = relevant([given])
     of_none = ParsedObject({}, Identity("", "", ""), notices=tuple(f"{cluster}: {notice}" for notice in notices))
-    return (*([of_none] if notices else []), *(_meant(cluster, document, definitions) for document in documents))
+    return (*([of_none] if notices else []), *(_intended(cluster, document, definitions) for document in documents))
 
 
-def _meant(cluster: ClusterName, document: Document, definitions: Definitions | None) -> ParsedObject:
+def _intended(cluster: ClusterName, document: Document, definitions: Definitions | None) -> ParsedObject:
     """Understand one object of a kind that is read."""
     document = cleaned(document)
     identity, kind = Identity.of(document), text_of(document.get("kind"))
@@ -213,9 +213,9 @@ class _Gathering(Struct):
 
     def _take_frontend(self, kind: Frontend, read: FrontendRead, document: Document) -> None:
         self.external_ips |= read.external_ips
-        taken = read.wanted or read.malformed
-        if taken is not None and read.observed_status != _SILENT:
-            self.observed_statuses.setdefault(taken.key, read.observed_status)
+        claimed = read.wanted or read.malformed
+        if claimed is not None and read.observed_status != _SILENT:
+            self.observed_statuses.setdefault(claimed.key, read.observed_status)
         if read.malformed:
             self.malformed.append(read.malformed)
         elif read.wanted and read.wanted.key in self.services:
@@ -225,12 +225,12 @@ class _Gathering(Struct):
             self.services[read.wanted.key] = read.wanted
 
     def _take_other(self, identity: Identity, other: _Other) -> None:
-        known = self._others(other)
-        if identity in known:
+        existing = self._others(other)
+        if identity in existing:
             why = "it is there twice and the first counts; remove one"
             self.notices.append(_left_out(self.cluster, identity, why))
         else:
-            known[identity] = other
+            existing[identity] = other
 
     def _others(self, other: _Other) -> dict[Identity, Any]:
         if isinstance(other, EndpointSlice):

@@ -35,7 +35,7 @@ def relevant(documents: Iterable[object]) -> tuple[list[Document], tuple[str, ..
 
     The notices name what is left out although it is of such a kind: another version of the API, a list that is none.
     """
-    kept: list[Document] = []
+    retained: list[Document] = []
     notices: list[str] = []
     for document in documents:
         for item in _opened(document, notices, 0):
@@ -43,8 +43,8 @@ def relevant(documents: Iterable[object]) -> tuple[list[Document], tuple[str, ..
             if wrong:
                 notices.append(wrong)
             elif is_read(item):
-                kept.append(item)
-    return kept, tuple(notices)
+                retained.append(item)
+    return retained, tuple(notices)
 
 
 def is_read(document: Document) -> bool:
@@ -101,11 +101,11 @@ def _misspelt(document: Document) -> str | None:
     kind, version = document.get("kind"), document.get("apiVersion")
     if text_of(kind) in VERSIONS or (version is not None and version not in VERSIONS.values()):
         return None
-    meant = _MEANT.get(text_of(kind).lower())
-    if meant is None and not _is_balancer(document):
+    intended = _INTENDED.get(text_of(kind).lower())
+    if intended is None and not _is_balancer(document):
         return None
     written = "missing" if kind is None else shown(kind)
-    return f"{Identity.of(document)} is left out: kind is {written}; write {meant or 'Service'}"
+    return f"{Identity.of(document)} is left out: kind is {written}; write {intended or 'Service'}"
 
 
 def _is_balancer(document: Document) -> bool:
@@ -113,7 +113,7 @@ def _is_balancer(document: Document) -> bool:
     return isinstance(spec, Mapping) and spec.get("type") == LOAD_BALANCER
 
 
-_MEANT = {f"{kind.lower()}{ending}": kind for kind in VERSIONS for ending in ("", "s")}
+_INTENDED = {f"{kind.lower()}{ending}": kind for kind in VERSIONS for ending in ("", "s")}
 """Misspellings of the kinds that are read."""
 
 

@@ -141,10 +141,10 @@ def _ports(spec: Fields) -> tuple[ServicePort, ...]:
     ports = tuple(_port(Fields.of(path, item)) for path, item in spec.items("ports"))
     if not ports:
         raise FieldError("spec.ports is empty; a LoadBalancer needs at least one port")
-    seen: dict[object, int] = {}
+    observed: dict[object, int] = {}
     for number, port in enumerate(ports):
         for what, identity in (("port", (port.port, port.protocol)), ("name", port.name or number)):
-            if (first := seen.setdefault(identity, number)) != number:
+            if (first := observed.setdefault(identity, number)) != number:
                 value = f"port {port}" if what == "port" else f"the name {shown(port.name)}"
                 raise FieldError(f"spec.ports[{number}] repeats {value} of spec.ports[{first}]; give it another {what}")
     return ports
@@ -195,10 +195,10 @@ def _cluster_families(spec: Fields) -> tuple[Family, ...]:
 def _requested(spec: Fields, annotations: Mapping[str, str]) -> tuple[IPAddress, ...]:
     """Parse the requested addresses, of field and annotation; both may name the same one."""
     field, annotation = spec.at("loadBalancerIP"), annotation_path(ADDRESSES_ANNOTATION)
-    asked = [(field, spec.text("loadBalancerIP"))]
-    asked += [(annotation, part) for part in _parts(annotations.get(ADDRESSES_ANNOTATION, ""))]
+    requested = [(field, spec.text("loadBalancerIP"))]
+    requested += [(annotation, part) for part in _parts(annotations.get(ADDRESSES_ANNOTATION, ""))]
     chosen: dict[Family, tuple[IPAddress, str]] = {}
-    for path, text in asked:
+    for path, text in requested:
         if text.strip():
             address = as_address(path, text.strip())
             first, where = chosen.setdefault(Family.of(address), (address, path))

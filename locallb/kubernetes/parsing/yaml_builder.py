@@ -13,7 +13,7 @@ from typing import Any
 from msgspec import Struct, field
 from yaml import events
 
-from locallb.model.texts import DEEPEST, MOST_ALIASED
+from locallb.model.texts import DEEPEST, MAX_ALIASED
 
 _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(["", "~", "null", "Null", "NULL"]),
@@ -37,14 +37,14 @@ class UnbuildableError(Exception):
 class Allowance(Struct):
     """Remaining size of one file's aliases, over all its documents."""
 
-    most: int = MOST_ALIASED
+    maximum: int = MAX_ALIASED
     used: int = 0
 
     def take(self, size: int) -> None:
         """Use some of it. Raises UnbuildableError if that is too much."""
         self.used += size
-        if self.used > self.most:
-            raise UnbuildableError(f"its aliases stand for more than {self.most} characters")
+        if self.used > self.maximum:
+            raise UnbuildableError(f"its aliases stand for more than {self.maximum} characters")
 
 
 class _Object(Struct):

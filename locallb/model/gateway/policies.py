@@ -39,7 +39,7 @@ class BackendTlsPolicy(Struct, frozen=True):
     targets: tuple[PolicyTarget, ...] = ()
     hostname: str = ""
     authorities: tuple[Reference, ...] = ()
-    well_known: str = ""
+    is_well_known: str = ""
     dns_names: tuple[str, ...] = ()
     uris: tuple[str, ...] = ()
     """Names of which a certificate must have one, in place of the hostname."""

@@ -40,7 +40,7 @@ class Certificate(Struct, frozen=True, order=True):
             raise ValueError(f"the digest of Secret {self.namespace}/{self.name} isn't hexadecimal")
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def terms(self) -> tuple[str, ...]:
         """Return what it is called by, the same for its successor."""
         return "pair", self.cluster, self.namespace, self.name, self.file
 
@@ -58,7 +58,7 @@ class LocalCertificate(Struct, frozen=True, order=True):
     """Number of its validity period: the next period has a successor."""
 
     @property
-    def words(self) -> tuple[str, ...]:
+    def terms(self) -> tuple[str, ...]:
         """Return what it is called by, the same for its successor."""
         return "local", self.name
 
@@ -214,7 +214,7 @@ class HttpListener(Struct, frozen=True):
         Envoy can't ask clients for certificates by QUIC, and takes no keys of some kinds.
         """
         ends = [chain.termination for chain in self.secure if chain.termination]
-        asks = any(termination.clients for termination in ends)
+        requires = any(termination.clients for termination in ends)
         certificates = (certificate for end in ends for certificate in end.certificates)
         odd = any(isinstance(certificate, Certificate) and certificate.tcp_only for certificate in certificates)
-        return self.http3 and bool(ends) and not asks and not odd and not self.container_port
+        return self.http3 and bool(ends) and not requires and not odd and not self.container_port

@@ -36,17 +36,17 @@ def networks_of_host(interfaces: Iterable[Interface]) -> frozenset[str]:
 
     A bridge with any other port is excluded: with the network card in it, its network is the office's.
     """
-    known = tuple(interfaces)
-    open_bridges = {port.master for port in known if port.master and port.kind not in _VIRTUAL_PORTS}
+    existing = tuple(interfaces)
+    open_bridges = {port.master for port in existing if port.master and port.kind not in _VIRTUAL_PORTS}
     return frozenset(
         interface.name
-        for interface in known
+        for interface in existing
         if (interface.kind == _BRIDGE and interface.index not in open_bridges)
         or (not interface.kind and not interface.master and _HYPERVISOR.fullmatch(interface.name))
     )
 
 
-def stays_on_host(route: Route | None, networks: frozenset[str]) -> bool:
+def is_host_only(route: Route | None, networks: frozenset[str]) -> bool:
     """Return whether packets that take `route` reach this host itself, or a neighbour in one of `networks`."""
     if route is None:
         return False

@@ -45,10 +45,10 @@ class Rule(Struct, frozen=True):
         """Return whether it may match unmarked packets that this host sends from one of its `own` addresses."""
         source = self.source
         misses = self.device or bool(self.mark & self.mask) or (source and not any(map(source.__contains__, own)))
-        return misses or self._asks if self.inverted else not misses
+        return misses or self._requires if self.inverted else not misses
 
     @property
-    def _asks(self) -> bool:
+    def _requires(self) -> bool:
         return bool(self.source or self.destination or self.special)
 
 

@@ -26,7 +26,7 @@ def merge(spans: Iterable[Span]) -> list[Span]:
 
 def subtract(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
     """Take `holes` out of `spans`; the result is sorted and disjoint."""
-    left: list[Span] = []
+    remaining: list[Span] = []
     gaps = merge(holes)
     for first, last in merge(spans):
         start = first
@@ -34,11 +34,11 @@ def subtract(spans: Iterable[Span], holes: Iterable[Span]) -> list[Span]:
             if hole[0] > last:
                 break
             if start < hole[0]:
-                left.append((start, hole[0] - 1))
+                remaining.append((start, hole[0] - 1))
             start = hole[1] + 1
         if start <= last:
-            left.append((start, last))
-    return left
+            remaining.append((start, last))
+    return remaining
 
 
 def intersect(spans: Iterable[Span], others: Iterable[Span]) -> list[Span]:

@@ -43,15 +43,15 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
         """Report the end of service, if it ever served; a copy of another project's resource reports nothing."""
         HELD_WARNINGS.withdraw(state.owner, ())
         if not self.belongs_to_copied_project(state.owner) and any(event.reason == ENSURED for event in state.events):
-            live_service.tell(state.access, state.owner, Event(NORMAL, DELETING, "is served no longer"))
+            live_service.report_to(state.access, state.owner, Event(NORMAL, DELETING, "is served no longer"))
 
 
 def _send(
     new: ServiceEventsInputs, events: Sequence[Event], allowance: Allowance, withdrawn: Mapping[Event, float]
 ) -> ServiceEventsState:
     """Send events; a Warning in place of a withdrawn one of the same reason waits no longer than that would have."""
-    allowed, left = spend(allowance, len(events), int(time.time()))
+    allowed, remaining = spend(allowance, len(events), int(time.time()))
     for event in events[:allowed]:
         not_before = min((due for other, due in withdrawn.items() if other.reason == event.reason), default=None)
-        live_service.tell(new.access, new.owner, event, not_before)
-    return grown(ServiceEventsState, new, tokens=left.tokens, since=left.since)
+        live_service.report_to(new.access, new.owner, event, not_before)
+    return grown(ServiceEventsState, new, tokens=remaining.tokens, since=remaining.since)

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from locallb.dns.markers import Marker
 from locallb.dns.owner_ids import owner_id
-from locallb.dns.updates import NOBODY, Former, Records, holder, putting, removing
+from locallb.dns.updates import NO_OWNER, Former, Records, holder, putting, removing
 from locallb.model.errors import ClientError
 from locallb.model.identities import OwnerId
 from locallb.resources.errors import ProviderError
@@ -23,7 +23,7 @@ from locallb.resources.resource_type import ResourceType, grown
 if TYPE_CHECKING:
     from locallb.dns.rfc2136 import NameServer
 
-_NOBODY = OwnerId("")
+_NO_OWNER = OwnerId("")
 ATTEMPTS = 3
 """Attempts to read and update a name that is changed concurrently."""
 
@@ -44,16 +44,18 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
     def read(self, state: DnsNameState) -> DnsNameState | None:
         """Read our records. A server that doesn't answer proves nothing: then they count as unchanged."""
         try:
-            seen = self._server(state).look(state.name)
+            observed = self._server(state).inspect(state.name)
         except ClientError:
             return state
-        ours = {kind: values for kind, values in seen.records.items() if kind in seen.ours(_marker(state).owner)}
-        return replace(state, records=written(ours), ttl=seen.ttl) if ours else None
+        ours = {
+            kind: values for kind, values in observed.records.items() if kind in observed.ours(_marker(state).owner)
+        }
+        return replace(state, records=written(ours), ttl=observed.ttl) if ours else None
 
     def leaves_nothing(self, state: DnsNameState) -> bool:
         """Return whether nothing there has the mark of this object; not so where the server doesn't answer."""
         try:
-            return removing(state.name, _marker(state), self._server(state).look(state.name)) is None
+            return removing(state.name, _marker(state), self._server(state).inspect(state.name)) is None
         except ClientError:
             return False
 
@@ -67,7 +69,7 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
             return
         server = self._server(state)
         for _ in range(ATTEMPTS):
-            update = removing(state.name, _marker(state), server.look(state.name))
+            update = removing(state.name, _marker(state), server.inspect(state.name))
             if update is None or server.send(update, state.ttl):
                 return
         raise _contended(state.name, server)
@@ -75,25 +77,25 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
     def _put(self, new: DnsNameInputs, before: Marker | None = None) -> DnsNameState:
         server, marker, wanted = self._server(new), _marker(new), records_of(new.records)
         classic = bool(new.takes)
-        seen = server.look(new.name, classic=classic)
-        for takes, is_marked in _ways(new.takes):
-            known = seen if is_marked else replace(seen, markers={})
-            update = putting(new.name, wanted, marker, known, Former(before, takes))
-            taken, seen = server.send(update, new.ttl), server.look(new.name, classic=classic)
-            if taken and seen.records.keys() >= wanted.keys():
+        observed = server.inspect(new.name, classic=classic)
+        for takes, is_marked in _pod_paths(new.takes):
+            existing = observed if is_marked else replace(observed, markers={})
+            update = putting(new.name, wanted, marker, existing, Former(before, takes))
+            claimed, observed = server.send(update, new.ttl), server.inspect(new.name, classic=classic)
+            if claimed and observed.records.keys() >= wanted.keys():
                 return grown(self.state, new, marked=marker.owner)
-            if taken and (left := removing(new.name, marker, seen)):
-                server.send(left, new.ttl)  # servers leave a CNAME out silently that has other records beside it
-                raise _foreign(new.name, server, NOBODY)
-        if who := holder(marker.owner, seen):
-            raise _foreign(new.name, server, who)
+            if claimed and (remaining := removing(new.name, marker, observed)):
+                server.send(remaining, new.ttl)  # servers leave a CNAME out silently that has other records beside it
+                raise _foreign(new.name, server, NO_OWNER)
+        if party := holder(marker.owner, observed):
+            raise _foreign(new.name, server, party)
         raise _contended(new.name, server)
 
-    def _server(self, known: DnsNameInputs) -> NameServer:
+    def _server(self, existing: DnsNameInputs) -> NameServer:
         from locallb.dns.rfc2136 import NameServer  # noqa: PLC0415 - see above
 
-        path = (self.root or Path()) / Path(known.tsig).expanduser() if known.tsig else None
-        return NameServer(known.zone, known.server, known.port, path)
+        path = (self.root or Path()) / Path(existing.tsig).expanduser() if existing.tsig else None
+        return NameServer(existing.zone, existing.server, existing.port, path)
 
 
 def written(records: Records) -> tuple[str, ...]:
@@ -110,25 +112,27 @@ def records_of(texts: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
     return {kind: tuple(values) for kind, values in by_kind.items()}
 
 
-def _ways(takes: OwnerId) -> Iterator[tuple[OwnerId, bool]]:
+def _pod_paths(takes: OwnerId) -> Iterator[tuple[OwnerId, bool]]:
     """Yield for each attempt the owner with records to take over, and whether markers next to the name count.
 
     Markers to take over may be the answer of a wildcard, all of them or those next to the name: the server knows.
     """
     yield from (
-        ((takes, True), (_NOBODY, True), (takes, False), (takes, True)) if takes else ((_NOBODY, True),) * ATTEMPTS
+        ((takes, True), (_NO_OWNER, True), (takes, False), (takes, True)) if takes else ((_NO_OWNER, True),) * ATTEMPTS
     )
 
 
-def _marker(known: DnsNameInputs) -> Marker:
+def _marker(existing: DnsNameInputs) -> Marker:
     """Return the mark of what is there, or is to be. Raises ClientError."""
-    marked = known.marked if isinstance(known, DnsNameState) else _NOBODY  # earlier versions' states don't say it
-    return Marker.of(marked or known.mark or owner_id(known.owner.home), known.owner.service)
+    marked = (
+        existing.marked if isinstance(existing, DnsNameState) else _NO_OWNER
+    )  # earlier versions' states don't say it
+    return Marker.of(marked or existing.mark or owner_id(existing.owner.home), existing.owner.service)
 
 
-def _foreign(name: str, server: NameServer, who: str) -> ProviderError:
-    whose = f"{name} isn't this stack's to change: {server} has it for {who}"
-    return ProviderError(f"{whose}; remove it there or choose another name")
+def _foreign(name: str, server: NameServer, party: str) -> ProviderError:
+    owned_by = f"{name} isn't this stack's to change: {server} has it for {party}"
+    return ProviderError(f"{owned_by}; remove it there or choose another name")
 
 
 def _contended(name: str, server: NameServer) -> ProviderError:

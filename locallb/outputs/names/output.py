@@ -22,7 +22,7 @@ class Names(Output):
     """Puts each name into its zone."""
 
     resource_types = (DnsName, StubZones)
-    looked_after = frozenset({DNS_NAME, STUB_ZONES})
+    polled = frozenset({DNS_NAME, STUB_ZONES})
 
     def resources(self, planned: Planned, place: Place) -> Sequence[Resource]:
         """Return a DnsName for each."""

@@ -42,21 +42,21 @@ _ATTEMPTS = 10
 RIGHTS = "deploy/rbac-cluster-dns.yaml"
 
 
-class _Seen:
+class _Observed:
     """Both ConfigMaps of a cluster, as they were read."""
 
     def __init__(self, access: Access) -> None:
-        self._known = {name: live_service.config_map(access, NAMESPACE, name) for name in (MAIN, CUSTOM)}
+        self._existing = {name: live_service.config_map(access, NAMESPACE, name) for name in (MAIN, CUSTOM)}
 
     @property
     def both(self) -> tuple[ConfigMap | None, ConfigMap | None]:
-        return self._known[MAIN], self._known[CUSTOM]
+        return self._existing[MAIN], self._existing[CUSTOM]
 
     def text(self, place: Place) -> str:
         return text_at(place, *self.both)
 
     def version(self, place: Place) -> str:
-        return text_of(at(self._known[place.config_map], "metadata", "resourceVersion"))
+        return text_of(at(self._existing[place.config_map], "metadata", "resourceVersion"))
 
 
 class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
@@ -77,24 +77,24 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
         An API that doesn't answer says nothing, so nothing has changed.
         """
         try:
-            seen = _Seen(state.access)
+            observed = _Observed(state.access)
         except KubeError:
             return state
-        block = block_in(seen.text(_place(state)), _word(state))
-        if block == state.block == stub_block(_word(state), state.zones, seen.both[0]):
+        block = block_in(observed.text(_place(state)), _word(state))
+        if block == state.block == stub_block(_word(state), state.zones, observed.both[0]):
             return state
         return replace(state, zones=()) if block else None
 
     def leaves_nothing(self, state: StubZonesState) -> bool:
         """Return whether no block of this stack is there, or the whole cluster is gone."""
         try:
-            seen = _Seen(state.access)
+            observed = _Observed(state.access)
             places = Place(MAIN, "Corefile"), Place(CUSTOM, f"{_word(state)}.server")
         except NoContextError:
             return True
         except KubeError:
             return False
-        return not any(block_in(seen.text(place), _word(state)) for place in places)
+        return not any(block_in(observed.text(place), _word(state)) for place in places)
 
     def update(self, old: StubZonesState, new: StubZonesInputs) -> StubZonesState:
         """Put what is wanted now in place of what was."""
@@ -105,53 +105,53 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
         if self.belongs_to_copied_project(state.owner):
             return
         with suppress(NoContextError):
-            _written(state.access, lambda seen: self._removed(state, seen))
+            _written(state.access, lambda observed: self._removed(state, observed))
 
     def _put(self, new: StubZonesInputs, old: StubZonesState | None) -> StubZonesState:
         owner = _word(new)
 
-        def decide(seen: _Seen) -> tuple[Place, Mapping[str, str | None]] | None:
-            place = place_of(owner, *seen.both)
-            if old and _place(old) != place and (removed := self._removed(old, seen)):
+        def decide(observed: _Observed) -> tuple[Place, Mapping[str, str | None]] | None:
+            place = place_of(owner, *observed.both)
+            if old and _place(old) != place and (removed := self._removed(old, observed)):
                 return removed  # first, and then again
-            wanted, known = stub_block(owner, new.zones, seen.both[0]), block_in(seen.text(place), owner)
-            if known == wanted:
+            wanted, existing = stub_block(owner, new.zones, observed.both[0]), block_in(observed.text(place), owner)
+            if existing == wanted:
                 return None
-            if known and old and known != old.block:
+            if existing and old and existing != old.block:
                 raise _changed(place, owner)
-            if why := refusal(place, owner, new.zones, *seen.both):
+            if why := refusal(place, owner, new.zones, *observed.both):
                 raise StubError(why)
-            return place, changed_data(place, seen.text(place), owner, wanted)
+            return place, changed_data(place, observed.text(place), owner, wanted)
 
         try:
-            seen = _written(new.access, decide)
-            place = place_of(owner, *seen.both)
-            wanted = stub_block(owner, new.zones, seen.both[0])
+            observed = _written(new.access, decide)
+            place = place_of(owner, *observed.both)
+            wanted = stub_block(owner, new.zones, observed.both[0])
         except StubError as error:
             raise ProviderError(f"zones for the pods of {new.owner.service.name}: {error}") from None
         return grown(self.state, new, config_map=place.config_map, key=place.key, block=wanted)
 
-    def _removed(self, state: StubZonesState, seen: _Seen) -> tuple[Place, Mapping[str, str | None]] | None:
+    def _removed(self, state: StubZonesState, observed: _Observed) -> tuple[Place, Mapping[str, str | None]] | None:
         place, owner = _place(state), _word(state)
-        known = block_in(seen.text(place), owner)
-        if not known:
+        existing = block_in(observed.text(place), owner)
+        if not existing:
             return None
-        if known != state.block:
+        if existing != state.block:
             raise _changed(place, owner)
-        return place, changed_data(place, seen.text(place), owner, "")
+        return place, changed_data(place, observed.text(place), owner, "")
 
 
-def _written(access: Access, decide: Callable[[_Seen], tuple[Place, Mapping[str, str | None]] | None]) -> _Seen:
+def _written(access: Access, decide: Callable[[_Observed], tuple[Place, Mapping[str, str | None]] | None]) -> _Observed:
     """Change ConfigMaps until nothing is left to `decide`, each over the version that was read; return both."""
     for attempt in range(_ATTEMPTS):
         time.sleep(live_service.CONFLICTS.delay(attempt, jitter()))
         try:
-            seen = _Seen(access)
-            wanted = decide(seen)
+            observed = _Observed(access)
+            wanted = decide(observed)
             if wanted is None:
-                return seen
+                return observed
             place, data = wanted
-            patch = {"metadata": {"resourceVersion": seen.version(place)}, "data": dict(data)}
+            patch = {"metadata": {"resourceVersion": observed.version(place)}, "data": dict(data)}
             live_service.patch_config_map(access, NAMESPACE, place.config_map, patch)
         except ForbiddenError as error:
             raise ProviderError(f"{error}; {RIGHTS} has the rights for zones in clusters") from None
@@ -165,14 +165,14 @@ def _written(access: Access, decide: Callable[[_Seen], tuple[Place, Mapping[str,
 def versions(access: Access) -> object:
     """Return a value that changes with a write to either ConfigMap; None if the API doesn't answer."""
     try:
-        seen = _Seen(access)
+        observed = _Observed(access)
     except KubeError:
         return None
-    return tuple(seen.version(Place(name, "")) for name in (MAIN, CUSTOM))
+    return tuple(observed.version(Place(name, "")) for name in (MAIN, CUSTOM))
 
 
-def _word(known: StubZonesInputs) -> OwnerId:
-    return early_owner_id(known.owner.home)
+def _word(existing: StubZonesInputs) -> OwnerId:
+    return early_owner_id(existing.owner.home)
 
 
 def _place(state: StubZonesState) -> Place:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from locallb.gateway.status.patch import is_said, says, status_patch, withdrawn
+from locallb.gateway.status.patch import contains, is_stated, status_patch, withdrawn
 from locallb.gateway.status.verdicts import bad_news
 from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.api import live_service
@@ -35,12 +35,12 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
         """Check whether the status is still published. An API that doesn't answer proves nothing: it is unchanged."""
         silent = replace(state, status="{}")
         return live_service.compare(
-            state.access, state.owner, state, lambda live: _says(live, state), lambda _live: silent
+            state.access, state.owner, state, lambda live: _contains(live, state), lambda _live: silent
         )
 
     def leaves_nothing(self, state: GatewayStatusState) -> bool:
         """Return whether nothing of ours remains, or the object or the whole cluster is gone."""
-        return live_service.has_none(state.access, state.owner, is_said)
+        return live_service.has_none(state.access, state.owner, is_stated)
 
     def update(self, old: GatewayStatusState, new: GatewayStatusInputs) -> GatewayStatusState:
         """Publish it in place of our former part. The status of another object is gone with that object."""
@@ -51,11 +51,11 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
         """Withdraw it, unless it belongs to the project that this one is a copy of."""
         if self.belongs_to_copied_project(state.owner):
             return
-        wanted, said = withdrawn(_said(state)), _said(state)
+        wanted, stated = withdrawn(_stated(state)), _stated(state)
 
         def decide(live: Live) -> Mapping[str, object] | None:
-            theirs = "loadBalancer" in said and not _says(live, state)
-            is_ours = is_said(live) and not theirs
+            theirs = "loadBalancer" in stated and not _contains(live, state)
+            is_ours = is_stated(live) and not theirs
             return status_patch(live, wanted, state.generation, live_service.now()) if is_ours else None
 
         live_service.withdraw(state.access, state.owner, decide)
@@ -65,33 +65,33 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
 
         Raises ProviderError, with one sentence for all objects of a cluster if the right is missing.
         """
-        said, kind = _said(new), new.owner.service.kind
+        stated, kind = _stated(new), new.owner.service.kind
         news: tuple[tuple[str, str], ...] = ()
 
         def decide(live: Live) -> Mapping[str, object] | None:
             nonlocal news
-            patch = status_patch(live, said, new.generation, live_service.now())
-            news = bad_news(live.get("status") or {}, said) if patch else ()
+            patch = status_patch(live, stated, new.generation, live_service.now())
+            news = bad_news(live.get("status") or {}, stated) if patch else ()
             return patch
 
         if why := UNWRITABLE.why(new.access, kind):
             raise ProviderError(why)
         try:
-            is_there = live_service.write(new.access, new.owner, decide) is not None
+            exists = live_service.write(new.access, new.owner, decide) is not None
         except KubeError as error:
             if not lacks_right(error):
                 raise
             raise ProviderError(UNWRITABLE.refused(new.access, kind)) from error
         UNWRITABLE.written(new.access, kind)
-        for reason, note in news if is_there else ():
-            live_service.tell(new.access, new.owner, Event(WARNING, reason, shortened(note)))
+        for reason, note in news if exists else ():
+            live_service.report_to(new.access, new.owner, Event(WARNING, reason, shortened(note)))
         return grown(self.state, new)
 
 
-def _says(live: Live, state: GatewayStatusState) -> bool:
-    return says(live, _said(state), state.generation)
+def _contains(live: Live, state: GatewayStatusState) -> bool:
+    return contains(live, _stated(state), state.generation)
 
 
-def _said(known: GatewayStatusInputs) -> JsonObject:
-    status: JsonObject = json.loads(known.status)
+def _stated(existing: GatewayStatusInputs) -> JsonObject:
+    status: JsonObject = json.loads(existing.status)
     return status

@@ -32,7 +32,7 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
     def read(self, state: ServiceStatusState) -> ServiceStatusState | None:
         """Read our part of the status. An API that doesn't answer proves nothing: it counts as unchanged."""
         return live_service.compare(
-            state.access, state.owner, state, lambda live: _says(live, state), lambda live: _seen(live, state)
+            state.access, state.owner, state, lambda live: _contains(live, state), lambda live: _observed(live, state)
         )
 
     def leaves_nothing(self, state: ServiceStatusState) -> bool:
@@ -52,21 +52,21 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
 
     def _publish(self, new: ServiceStatusInputs, ours: Collection[str]) -> ServiceStatusState:
         def publish(live: Live) -> Mapping[str, object] | None:
-            return _kind(new).publishing(live, ours, _said(new), live_service.now(), alone=new.alone)
+            return _kind(new).publishing(live, ours, _stated(new), live_service.now(), alone=new.alone)
 
         if live_service.write(new.access, new.owner, publish) is None:
             raise ProviderError(f"{new.owner.service} was deleted meanwhile; run again")
         return grown(self.state, new)
 
 
-def _says(live: Live, state: ServiceStatusState) -> bool:
+def _contains(live: Live, state: ServiceStatusState) -> bool:
     """Return whether a Service says what was published."""
-    return not differences(_kind(state).observed_status(live), _addresses(state), _said(state), alone=state.alone)
+    return not differences(_kind(state).observed_status(live), _addresses(state), _stated(state), alone=state.alone)
 
 
-def _seen(live: Live, state: ServiceStatusState) -> ServiceStatusState:
-    seen = _kind(state).published(live, None if state.alone else _addresses(state))
-    return replace(state, ingress=seen.ingress, conditions=seen.conditions)
+def _observed(live: Live, state: ServiceStatusState) -> ServiceStatusState:
+    observed = _kind(state).published(live, None if state.alone else _addresses(state))
+    return replace(state, ingress=observed.ingress, conditions=observed.conditions)
 
 
 def _has_ours(live: Live, state: ServiceStatusState) -> bool:
@@ -79,11 +79,11 @@ def _withdrawing(state: ServiceStatusState) -> Callable[[Live], Mapping[str, obj
     return lambda live: _kind(state).publishing(live, ours, NOTHING, live_service.now())
 
 
-def _kind(known: ServiceStatusInputs | ServiceStatusState) -> Frontend:
-    return frontend(known.owner.service.kind)
+def _kind(existing: ServiceStatusInputs | ServiceStatusState) -> Frontend:
+    return frontend(existing.owner.service.kind)
 
 
-def _said(inputs: ServiceStatusInputs | ServiceStatusState) -> Published:
+def _stated(inputs: ServiceStatusInputs | ServiceStatusState) -> Published:
     return Published(inputs.ingress, inputs.conditions)
 
 

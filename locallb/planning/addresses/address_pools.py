@@ -22,7 +22,7 @@ from locallb.model.snapshot import HostFacts, Place
 from locallb.planning.addresses import refusals
 from locallb.planning.addresses.holder_kinds import ByGroup, ByService, may_share
 from locallb.planning.addresses.holders import Holdings
-from locallb.planning.addresses.refusals import Asked
+from locallb.planning.addresses.refusals import RequestedAddress
 from locallb.planning.addresses.slots import Slots
 from locallb.planning.selection import selects
 
@@ -48,7 +48,7 @@ class Request(Struct, frozen=True):
 
     service: Service
     families: tuple[Family, ...]
-    asked: tuple[Asked, ...]
+    requested: tuple[RequestedAddress, ...]
     preferred: int
     """The number of its preferred candidate, modulo the size of the pool."""
 
@@ -78,10 +78,10 @@ class _FamilyPool:
         numbers = (number for first, last in missing for number in range(first, last + 1))
         return next((address for number in numbers if (address := self.candidates.address(number)) not in held), None)
 
-    def open(self, taken: Iterable[IPAddress]) -> None:
-        """Start again with `taken` taken."""
+    def open(self, claimed: Iterable[IPAddress]) -> None:
+        """Start again with `claimed` taken."""
         self.free = Slots(self.here)
-        for address in taken:
+        for address in claimed:
             self.free.take(address)
 
 
@@ -114,9 +114,9 @@ class AddressPools:
 
     def open(self, reserved: AbstractSet[IPAddress]) -> None:
         """Begin a round in which addresses in `reserved` go only to Services that request them."""
-        taken = {*self._held.holders, *self._given, *reserved}
+        claimed = {*self._held.holders, *self._given, *reserved}
         for part in self._parts:
-            part.open(taken)
+            part.open(claimed)
 
     def take(self, service: Service, addresses: Iterable[IPAddress]) -> None:
         """Assign `addresses` to the Service."""
@@ -134,31 +134,31 @@ class AddressPools:
         held = self._held.held.get(service.key, ())
         return any(address in held for address in addresses)
 
-    def refusal(self, request: Request, asked: Asked) -> Problem | None:
+    def refusal(self, request: Request, requested: RequestedAddress) -> Problem | None:
         """Return the reason that the Service can't have the requested address; None if it can."""
-        service, address = request.service, asked.address
+        service, address = request.service, requested.address
         if Family.of(address) not in request.families:
-            return refusals.family_mismatch(service, asked)
+            return refusals.family_mismatch(service, requested)
         if what := never(address):
-            return refusals.never_given(service, asked, what)
+            return refusals.never_given(service, requested, what)
         having = [part.pool for part in self._parts if address in part.candidates]
         if not having:
             pool = next((pool for pool in self._pools if listed(pool, address)), None)
             if pool:
-                return refusals.excluded(service, asked, pool)
-            return refusals.out_of_pool(service, asked, self._pools)
+                return refusals.excluded(service, requested, pool)
+            return refusals.out_of_pool(service, requested, self._pools)
         if not any(allows(pool, service) for pool in having):
-            return refusals.selector_mismatch(service, asked, having[0])
-        return self._occupied(service, asked)
+            return refusals.selector_mismatch(service, requested, having[0])
+        return self._occupied(service, requested)
 
-    def _occupied(self, service: Service, asked: Asked) -> Problem | None:
-        holder = self._held.holders.get(asked.address)
+    def _occupied(self, service: Service, requested: RequestedAddress) -> Problem | None:
+        holder = self._held.holders.get(requested.address)
         if holder and not holder.admits(service):
-            return refusals.in_use(service, asked, holder)
-        if rival := self._rival(service, asked.address):
-            return refusals.in_use(service, asked, ByService(rival.key))
-        here = any(asked.address in part.here for part in self._parts if allows(part.pool, service))
-        return None if here else refusals.not_on_host(service, asked, self._host)
+            return refusals.in_use(service, requested, holder)
+        if rival := self._rival(service, requested.address):
+            return refusals.in_use(service, requested, ByService(rival.key))
+        here = any(requested.address in part.here for part in self._parts if allows(part.pool, service))
+        return None if here else refusals.not_on_host(service, requested, self._host)
 
     def _rival(self, service: Service, address: IPAddress) -> Service | None:
         """Find an earlier or stronger holder of the address that can't share it with `service`."""
@@ -182,9 +182,9 @@ class AddressPools:
         had = next(fitting, None)
         if had and not self._is_lost(request.service, had):
             return had
-        kept = next((address for address in fitting if not self._is_lost(request.service, address)), None)
+        retained = next((address for address in fitting if not self._is_lost(request.service, address)), None)
         start = request.preferred + self._start
-        given = kept or next((address for part in parts if (address := part.next_free(start))), None)
+        given = retained or next((address for part in parts if (address := part.next_free(start))), None)
         return given or had or self._shortage(request.service, family, parts)
 
     def _is_lost(self, service: Service, address: IPAddress) -> bool:
@@ -208,8 +208,8 @@ class AddressPools:
 
     def _shortage(self, service: Service, family: Family, parts: Sequence[_FamilyPool]) -> Problem:
         pools = [part.pool for part in parts]
-        known = self._host.addresses
-        passed_over = {*self._held.holders, *(own for own, _ in (known.own if known else ()))}
+        existing = self._host.addresses
+        passed_over = {*self._held.holders, *(own for own, _ in (existing.own if existing else ()))}
         for part in parts:
             missing = part.elsewhere(passed_over) or (None if part.here.size else part.elsewhere(self._held.holders))
             if missing:

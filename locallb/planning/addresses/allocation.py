@@ -18,7 +18,7 @@ from locallb.model.snapshot import Snapshot
 from locallb.planning.addresses.address_pools import AddressPools, Request
 from locallb.planning.addresses.holders import age, holdings
 from locallb.planning.addresses.pins import Pins
-from locallb.planning.addresses.refusals import Asked
+from locallb.planning.addresses.refusals import RequestedAddress
 
 Answer = tuple[IPAddress, ...] | Problem
 
@@ -46,25 +46,27 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
     requests = [
         request_of(service, pins.addresses.get(pins.of(service.key), ())) for service in sorted(services, key=age)
     ]
-    asking = [request for request in requests if request.asked]
+    asking = [request for request in requests if request.requested]
     pools = AddressPools(settings.pools, holdings(snapshot, services, pins), snapshot.host)
     # Who asks comes first, and leaves what others ask for alone as long as there is another address.
-    pools.open(reserved={asked.address for request in asking for asked in request.asked})
+    pools.open(reserved={requested.address for request in asking for requested in request.requested})
     early = {request.service.key: serve(request, pools) for request in asking}
     pools.open(reserved=frozenset())
     waiting = [request for request in asking if not is_complete(request, early[request.service.key])]
-    late = {request.service.key: serve(request, pools) for request in [*waiting, *(w for w in requests if not w.asked)]}
+    late = {
+        request.service.key: serve(request, pools) for request in [*waiting, *(w for w in requests if not w.requested)]
+    }
     answers = early | late
     return {request.service.key: _in_the_end(request, answers[request.service.key], pools) for request in requests}
 
 
 def request_of(service: Service, pinned: Iterable[IPAddress] = ()) -> Request:
     """Return what a Service may and wants to get; `pinned` are addresses of its own by the configuration."""
-    asked = {Family.of(address): Asked(address) for address in service.requested}
-    asked |= {Family.of(address): Asked(address, pinned=True) for address in pinned}
+    requested = {Family.of(address): RequestedAddress(address) for address in service.requested}
+    requested |= {Family.of(address): RequestedAddress(address, pinned=True) for address in pinned}
     single = service.family_policy is FamilyPolicy.SINGLE
     families = tuple(dict.fromkeys(service.families))[: 1 if single else None]
-    return Request(service, families, tuple(asked.values()), _preferred(service.key))
+    return Request(service, families, tuple(requested.values()), _preferred(service.key))
 
 
 @lru_cache(maxsize=8192)  # all are asked for when one Service comes or goes
@@ -81,8 +83,8 @@ def _in_the_end(request: Request, answer: Answer, pools: AddressPools) -> Answer
     """Explain refusals by the obstacles after the whole allocation, as every later plan will."""
     if not isinstance(answer, Problem):
         return answer
-    again = _choose(request, pools)
-    return again if isinstance(again, Problem) else answer
+    retry = _choose(request, pools)
+    return retry if isinstance(retry, Problem) else answer
 
 
 def serve(request: Request, pools: AddressPools) -> Answer:
@@ -95,10 +97,10 @@ def serve(request: Request, pools: AddressPools) -> Answer:
 
 def _choose(request: Request, pools: AddressPools) -> Answer:
     chosen: dict[Family, IPAddress] = {}
-    for asked in request.asked:
-        if problem := pools.refusal(request, asked):
+    for requested in request.requested:
+        if problem := pools.refusal(request, requested):
             return problem
-        chosen[Family.of(asked.address)] = asked.address
+        chosen[Family.of(requested.address)] = requested.address
     missing: list[Problem] = []
     for family in (family for family in request.families if family not in chosen):
         answer = pools.find(request, family)

@@ -102,23 +102,23 @@ class Evidence(Struct):
     def _of_claims(self, address: IPAddress, claims: Sequence[Claim]) -> Holder:
         """Return the holder of a claimed address: a foreign one, or the oldest existing one of our claimants."""
         remembered = self.state.get(address, [])
-        known = [claim for claim in claims if claim.owner.service.name]
-        if doubted := len(known) < len(claims):
-            known += remembered
-        others = [claim for claim in known if claim.owner.home != self.home]
+        existing = [claim for claim in claims if claim.owner.service.name]
+        if doubtful := len(existing) < len(claims):
+            existing += remembered
+        others = [claim for claim in existing if claim.owner.home != self.home]
         if foreign := [claim.owner for claim in others if claim not in remembered]:
             return ByOther(f"belongs to Service {min(foreign)}")
-        keys = {claim.owner.service for claim in known}
-        return self._claimant(keys, doubted=doubted) if keys else _somebody(claims[0])
+        keys = {claim.owner.service for claim in existing}
+        return self._claimant(keys, doubtful=doubtful) if keys else _another_owner(claims[0])
 
-    def _claimant(self, keys: AbstractSet[ObjectKey], *, doubted: bool) -> Holder:
+    def _claimant(self, keys: AbstractSet[ObjectKey], *, doubtful: bool) -> Holder:
         """Return the holder among our claimants: the oldest existing one, with the Services that share it.
 
-        `doubted`: another claimant may exist.
+        `doubtful`: another claimant may exist.
         """
-        there = self._by_age(keys)
-        if there:
-            return _together(there, leaving=doubted or len(there) < len(keys))
+        present = self._by_age(keys)
+        if present:
+            return _together(present, leaving=doubtful or len(present) < len(keys))
         return ByService(min(keys), "is not yet released by")
 
     def _oldest(self, keys: Sequence[ObjectKey]) -> Holder:
@@ -130,8 +130,8 @@ class Evidence(Struct):
 
     def _by_age(self, keys: Iterable[ObjectKey]) -> Sequence[Service]:
         """Return those of ours, the oldest first."""
-        there = sorted(filter(self.ours.__contains__, keys), key=self.ages.__getitem__)
-        return [self.ours[key] for key in there]
+        present = sorted(filter(self.ours.__contains__, keys), key=self.ages.__getitem__)
+        return [self.ours[key] for key in present]
 
 
 def keepers(holder: Holder | None) -> Sequence[ObjectKey]:
@@ -152,9 +152,9 @@ def _of_host(snapshot: Snapshot) -> dict[IPAddress, Holder]:
         for address in node.addresses
     }
     holders |= {address: ByOther("is in spec.externalIPs of a Service") for address in snapshot.external_ips}
-    if known := snapshot.host.addresses:
+    if existing := snapshot.host.addresses:
         broadcast = ByOther("is the broadcast address of a network of this host")
-        holders |= dict.fromkeys(known.broadcast, broadcast)
+        holders |= dict.fromkeys(existing.broadcast, broadcast)
     for socket in snapshot.host.sockets:
         if not socket.address.is_unspecified:
             holders[socket.address] = ByOther(f"the process {socket.process or 'of another user'} listens on")
@@ -185,7 +185,7 @@ def _together(services: Sequence[Service], *, leaving: bool) -> Holder:
     return ByGroup(tuple(members), leaving or len(members) < len(services))
 
 
-def _somebody(claim: Claim) -> ByOther:
+def _another_owner(claim: Claim) -> ByOther:
     what = "claim in the ledger that can't be read just now" if claim.unread else "damaged claim in the ledger"
     return ByOther(f"is held by a {what}{f' ({claim.problem})' if claim.problem else ''}")
 

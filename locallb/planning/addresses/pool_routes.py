@@ -109,8 +109,8 @@ def unchecked(pools: Iterable[Pool]) -> tuple[str, ...]:
     """Return notices about the pools if no host is known; empty if every Linux has their addresses."""
     parts = [_Part(pool, addresses, HostAddresses()) for pool in pools for addresses in pool.ranges]
     some = ", ".join(dict.fromkeys(f"{part.addresses} (pool {part.pool.name})" for part in parts if any(part.prefixes)))
-    told = f"no host is known here: whether {some} can be used is found out where the stack runs"
-    return (told,) if some else ()
+    reported = f"no host is known here: whether {some} can be used is found out where the stack runs"
+    return (reported,) if some else ()
 
 
 def left_out(judged: Iterable[PoolRoute]) -> Iterator[tuple[bool, str]]:

@@ -26,7 +26,7 @@ from locallb.planning.addresses.holders import age
 LOOPBACK: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address("127.0.0.1"), Family.IPV6: IPv6Address("::1")}
 FIRST, COUNT = 10_000, 20_000
 """Numbers for ports with an occupied number: below NodePorts and the kernel's ports for clients."""
-_NOBODY = Home("", "", "")
+_NO_OWNER = Home("", "", "")
 
 
 class MappedServices(Struct, frozen=True):
@@ -43,7 +43,7 @@ def map_ports(snapshot: Snapshot, services: Sequence[Service]) -> MappedServices
     ledger, and of removed Services of ours before their release, are not assigned; one with a foreign listener goes to
     no new port, and a port gives up its number to another user's process.
     """
-    whole = _taken_whole(snapshot)
+    whole = _claimed_whole(snapshot)
     answers: dict[ObjectKey, Answer] = {service.key: _addresses(service, snapshot.host, whole) for service in services}
     asking = [service for service in sorted(services, key=age) if not isinstance(answers[service.key], Problem)]
     given = _Numbers(snapshot, {service.key: _given(answers[service.key]) for service in asking})
@@ -73,15 +73,15 @@ class _Numbers:
         """None for owners without a request."""
         self._held: dict[ObjectKey, dict[tuple[int, Protocol], int]] = {}
         self._given: dict[tuple[ObjectKey, ServicePort], int] = {}
-        self._taken: set[Place] = set()
+        self._claimed: set[Place] = set()
         remembered = frozenset(snapshot.remembered)
         for claim in (*snapshot.remembered, *snapshot.claims):
             key = claim.owner.service
             ours = key in asking and (claim.owner.home == snapshot.home or claim in remembered)
             for port in claim.ports:
-                known = self._owners.setdefault(port.place, key if ours else None)
-                if not ours or known != key:  # whoever it is, it isn't free
-                    self._owners[port.place] = None if not ours else known
+                existing = self._owners.setdefault(port.place, key if ours else None)
+                if not ours or existing != key:  # whoever it is, it isn't free
+                    self._owners[port.place] = None if not ours else existing
                 elif ours:
                     self._held.setdefault(key, {})[port.port, port.protocol] = port.number
 
@@ -106,9 +106,9 @@ class _Numbers:
 
     def _take(self, key: ObjectKey, port: ServicePort, number: int) -> bool:
         place = (number, port.protocol)
-        if place in self._taken or self._owners.get(place, key) != key:
+        if place in self._claimed or self._owners.get(place, key) != key:
             return False
-        self._taken.add(place)
+        self._claimed.add(place)
         self._given[key, port] = number
         return True
 
@@ -133,24 +133,24 @@ def _mappable(service: Service) -> list[ServicePort]:
     return sorted(ports, key=lambda port: (port.port, port.protocol))
 
 
-def _taken_whole(snapshot: Snapshot) -> Mapping[IPAddress, Owner]:
+def _claimed_whole(snapshot: Snapshot) -> Mapping[IPAddress, Owner]:
     """Return the owners of whole loopback addresses; not of damaged claims, which are reported by claiming."""
     others = (
         claim
         for claim in snapshot.claims
         if not claim.ports and claim.address in LOOPBACK.values() and claim not in snapshot.remembered
     )
-    return {each.address: each.owner for each in others if each.owner.home not in {snapshot.home, _NOBODY}}
+    return {each.address: each.owner for each in others if each.owner.home not in {snapshot.home, _NO_OWNER}}
 
 
 def _addresses(service: Service, host: HostFacts, whole: Mapping[IPAddress, Owner]) -> Answer:
     """Return the loopback addresses of a Service's families, or why it gets none."""
     single = service.family_policy is FamilyPolicy.SINGLE
     families = tuple(dict.fromkeys(service.families))[: 1 if single else None]
-    for asked in service.requested:
-        if asked not in LOOPBACK.values():
+    for requested in service.requested:
+        if requested not in LOOPBACK.values():
             why = "but with local-lb:portMapping every Service is at 127.0.0.1; remove the request, or the key"
-            return Problem(Reason.OUT_OF_POOL, f"{service.key} asks for {asked}, {why}")
+            return Problem(Reason.OUT_OF_POOL, f"{service.key} asks for {requested}, {why}")
     here = [family for family in families if _is_here(LOOPBACK[family], host)]
     if not here or (len(here) < len(families) and service.family_policy is not FamilyPolicy.PREFER_DUAL):
         missing = next(family for family in families if family not in here)
@@ -167,8 +167,8 @@ def _addresses(service: Service, host: HostFacts, whole: Mapping[IPAddress, Owne
 
 
 def _is_here(address: IPAddress, host: HostFacts) -> bool:
-    known = host.addresses
-    return known is None or bool(usable([AddressRange(address, address)], Family.of(address), known))
+    existing = host.addresses
+    return existing is None or bool(usable([AddressRange(address, address)], Family.of(address), existing))
 
 
 def _exhausted(key: ObjectKey, port: ServicePort) -> Problem:

@@ -19,7 +19,7 @@ from locallb.model.snapshot import HostFacts
 from locallb.planning.addresses.pool_routes import pool_routes
 
 
-class Asked(Struct, frozen=True):
+class RequestedAddress(Struct, frozen=True):
     """The only address that a Service may get: by its own request, or pinned in the configuration."""
 
     address: IPAddress
@@ -31,58 +31,58 @@ class Asked(Struct, frozen=True):
         return "pin another address in local-lb:pins" if self.pinned else "ask for another address"
 
 
-def _refused(reason: Reason, service: Service, asked: Asked, why: str) -> Problem:
-    verb = "is pinned to" if asked.pinned else "asks for"
-    return Problem(reason, f"{service.key} {verb} {asked.address}, {why}")
+def _refused(reason: Reason, service: Service, requested: RequestedAddress, why: str) -> Problem:
+    verb = "is pinned to" if requested.pinned else "asks for"
+    return Problem(reason, f"{service.key} {verb} {requested.address}, {why}")
 
 
-def family_mismatch(service: Service, asked: Asked) -> Problem:
+def family_mismatch(service: Service, requested: RequestedAddress) -> Problem:
     """Explain that the address isn't of a family that the Service wants."""
-    family = Family.of(asked.address)
+    family = Family.of(requested.address)
     wanted = " and ".join(service.families)
-    why = f"an {family} address, but it wants {wanted}; {asked.elsewhere}"
+    why = f"an {family} address, but it wants {wanted}; {requested.elsewhere}"
     if service.family_policy is FamilyPolicy.SINGLE:
         why += f" or set spec.ipFamilyPolicy to {FamilyPolicy.PREFER_DUAL}"
-    return _refused(Reason.FAMILY_MISMATCH, service, asked, why)
+    return _refused(Reason.FAMILY_MISMATCH, service, requested, why)
 
 
-def never_given(service: Service, asked: Asked, what: str) -> Problem:
+def never_given(service: Service, requested: RequestedAddress, what: str) -> Problem:
     """Explain that the address is of a kind that no pool may hand out."""
-    return _refused(Reason.EXCLUDED, service, asked, f"which is never handed out ({what}); {asked.elsewhere}")
+    return _refused(Reason.EXCLUDED, service, requested, f"which is never handed out ({what}); {requested.elsewhere}")
 
 
-def excluded(service: Service, asked: Asked, pool: Pool) -> Problem:
+def excluded(service: Service, requested: RequestedAddress, pool: Pool) -> Problem:
     """Explain that the pool of the address excludes it."""
-    why = f"which the pool {pool.name} excludes; {asked.elsewhere} or take it out of the pool's `exclude`"
-    return _refused(Reason.EXCLUDED, service, asked, why)
+    why = f"which the pool {pool.name} excludes; {requested.elsewhere} or take it out of the pool's `exclude`"
+    return _refused(Reason.EXCLUDED, service, requested, why)
 
 
-def out_of_pool(service: Service, asked: Asked, pools: Sequence[Pool]) -> Problem:
+def out_of_pool(service: Service, requested: RequestedAddress, pools: Sequence[Pool]) -> Problem:
     """Explain that no pool has the address."""
-    why = f"which isn't in {described(pools)}; {asked.elsewhere} or add it to local-lb:pools"
-    return _refused(Reason.OUT_OF_POOL, service, asked, why)
+    why = f"which isn't in {described(pools)}; {requested.elsewhere} or add it to local-lb:pools"
+    return _refused(Reason.OUT_OF_POOL, service, requested, why)
 
 
-def selector_mismatch(service: Service, asked: Asked, pool: Pool) -> Problem:
+def selector_mismatch(service: Service, requested: RequestedAddress, pool: Pool) -> Problem:
     """Explain that the pool of the address isn't for this Service."""
-    why = f"which is in the pool {pool.name}, only for {audience(pool)}; {asked.elsewhere} or let the pool allow it"
-    return _refused(Reason.SELECTOR_MISMATCH, service, asked, why)
+    why = f"which is in the pool {pool.name}, only for {audience(pool)}; {requested.elsewhere} or let the pool allow it"
+    return _refused(Reason.SELECTOR_MISMATCH, service, requested, why)
 
 
-def in_use(service: Service, asked: Asked, holder: object) -> Problem:
+def in_use(service: Service, requested: RequestedAddress, holder: object) -> Problem:
     """Return who else has the address: `holder`, as the rest of a sentence that begins with "which"."""
-    return _refused(Reason.IN_USE, service, asked, f"which {holder}; {asked.elsewhere} or release it there")
+    return _refused(Reason.IN_USE, service, requested, f"which {holder}; {requested.elsewhere} or release it there")
 
 
-def not_on_host(service: Service, asked: Asked, host: HostFacts) -> Problem:
+def not_on_host(service: Service, requested: RequestedAddress, host: HostFacts) -> Problem:
     """Return why the address can't be had: it isn't this host's, or faces a network and isn't listed by itself."""
-    if device := host.addresses.interface(asked.address) if host.addresses else "":
+    if device := host.addresses.interface(requested.address) if host.addresses else "":
         why = f"this host's own address on {device}, which never comes out of a range; list it by itself in"
-        return _refused(Reason.EXCLUDED, service, asked, f"{why} local-lb:pools, or {asked.elsewhere}")
-    if network := _network(asked.address, host):
-        return on_link(service, asked.address, network)
+        return _refused(Reason.EXCLUDED, service, requested, f"{why} local-lb:pools, or {requested.elsewhere}")
+    if network := _network(requested.address, host):
+        return on_link(service, requested.address, network)
     why = "which isn't this host's: no local route has it; as root, `locallb host setup --yes` makes its pool local,"
-    return _refused(Reason.NOT_ON_HOST, service, asked, f"{why} or {asked.elsewhere}")
+    return _refused(Reason.NOT_ON_HOST, service, requested, f"{why} or {requested.elsewhere}")
 
 
 def on_link(service: Service, address: IPAddress, network: IPv6Network) -> Problem:

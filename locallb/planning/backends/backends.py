@@ -66,13 +66,13 @@ def upstreams(service: Service, index: BackendIndex) -> tuple[PortBackends, ...]
     """Find the backends of each port of `service` in each of its families, except drained ones."""
     out = service.ordered.drained
     return tuple(
-        _told_of_drain(service, index, _entry(service, port, family, _find(service, port, family, index, out)))
+        _drain_notice(service, index, _entry(service, port, family, _find(service, port, family, index, out)))
         for port in service.ports
         for family in service.families
     )
 
 
-def _told_of_drain(service: Service, index: BackendIndex, entry: PortBackends) -> PortBackends:
+def _drain_notice(service: Service, index: BackendIndex, entry: PortBackends) -> PortBackends:
     """Report that a port's backends are drained, if that is the only reason that it has none."""
     if not (service.ordered.drained and entry.problem):
         return entry
@@ -101,8 +101,8 @@ def _find(
     slices = index.slices.get(service.key, ())
     ready = usable(port, family, slices, service.ports)
     # Not before: where the last ready ones are out, those that terminate must not get new connections instead.
-    left = endpoints_without(ready, out)
-    if slices and not left:
+    remaining = endpoints_without(ready, out)
+    if slices and not remaining:
         return _Found(why_none=why_none_is(port, family, slices, service.ports))
     choice = service.backends or index.choice
     if not slices and family in index.awaiting.get(service.key.cluster, ()) and choice is not BackendChoice.NODE_PORTS:
@@ -110,14 +110,14 @@ def _find(
         return _Found(why_none="it has no EndpointSlice yet, which Kubernetes makes for a Service with a selector")
     if not port.node_port:
         cluster, anywhere = service.key.cluster, choice is BackendChoice.PODS
-        return _direct(port, family, left, lambda address: anywhere or index.has_route(cluster, address))
+        return _direct(port, family, remaining, lambda address: anywhere or index.has_route(cluster, address))
     health = Health(index.health_ports.get(service.key.cluster, frozenset()))
     reached = _reached(ready, choice, index.reaches.get(service.key.cluster, Reach()))
-    here = health.of(service, port, family, beside_pods=reached > 0)
-    by_nodes = _on_nodes(service, here, nodes, left if slices else None)
+    here = health.of(service, port, family, excluding_pods=reached > 0)
+    by_nodes = _on_nodes(service, here, nodes, remaining if slices else None)
     if not reached or reached < len(ready):
         return by_nodes
-    backends = [_endpoint(port, match, *_asked(here, service.key.cluster, match, index)) for match in left]
+    backends = [_endpoint(port, match, *_requested(here, service.key.cluster, match, index)) for match in remaining]
     # Behind NodePorts Kubernetes chooses the pod, also one that is out.
     stands_by = not out or names_of_endpoints(slices).isdisjoint(out)
     standby = (*by_nodes.backends, *by_nodes.standby) if stands_by else ()
@@ -138,7 +138,7 @@ def _reached(ready: Sequence[Usable], choice: BackendChoice, reach: Reach) -> in
             return 0
 
 
-def _asked(
+def _requested(
     here: NodePorts, cluster: ClusterName, ready: Usable, index: BackendIndex
 ) -> tuple[IPAddress | None, int | None]:
     """Return the address that an endpoint's health check queries: itself or, for UDP, kube-proxy of its Node."""

@@ -35,7 +35,7 @@ class BackendIndex(Struct, frozen=True):
     routed: Sequence[IPNetwork] | None = None
     reaches: Mapping[ClusterName, Reach] = field(default_factory=dict)
     """Reachable pod addresses of each cluster."""
-    asked_at: Mapping[ClusterName, Mapping[NodeName, tuple[IPAddress, ...]]] = field(default_factory=dict)
+    requested_at: Mapping[ClusterName, Mapping[NodeName, tuple[IPAddress, ...]]] = field(default_factory=dict)
     """The addresses of all Nodes, whether they may be backends or not."""
     choice: BackendChoice = BackendChoice.AUTO
     """The stack's default for Services without a choice."""
@@ -88,7 +88,7 @@ class BackendIndex(Struct, frozen=True):
             {cluster: {node.name: node.addresses for node in nodes} for cluster, nodes in everywhere.items()},
             settings.backends if settings else BackendChoice.AUTO,
             routes_to_pods,
-            {key: order.drained for key, order in snapshot.orders.items() if order.drained},
+            {key: order.drained for key, order in snapshot.overrides.items() if order.drained},
             {
                 cluster: _reached_families(nodes_of_cluster, reached[cluster], routes_to_pods.get(cluster, ()))
                 for cluster, nodes_of_cluster in made.nodes.items()
@@ -104,7 +104,7 @@ class BackendIndex(Struct, frozen=True):
             {cluster: self.health_ports.get(cluster, frozenset())},
             self.routed,
             {cluster: self.reaches.get(cluster, Reach())},
-            {cluster: self.asked_at.get(cluster, {})},
+            {cluster: self.requested_at.get(cluster, {})},
             self.choice,
             {cluster: self.routes_to_pods.get(cluster, ())},
             awaiting={cluster: self.awaiting.get(cluster, frozenset())},
@@ -121,7 +121,7 @@ class BackendIndex(Struct, frozen=True):
 
     def health_port(self, cluster: ClusterName, node: NodeName | None) -> IPAddress | None:
         """Return where kube-proxy of a Node answers; None where that is unknown."""
-        addresses = self.asked_at.get(cluster, {}).get(node, ()) if node else ()
+        addresses = self.requested_at.get(cluster, {}).get(node, ()) if node else ()
         families = self.health_ports.get(cluster, frozenset())
         return next((address for address in addresses if Family.of(address) in families), None)
 

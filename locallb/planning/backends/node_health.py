@@ -29,7 +29,7 @@ class NodePorts(Struct, frozen=True):
     family: Family
     check: HttpCheck | None = None
     """None: by a connection to the NodePort itself, where the protocol allows one."""
-    asked: frozenset[Family] = frozenset()
+    requested: frozenset[Family] = frozenset()
     """The families in which `check` is answered; empty means the NodePort's own."""
     by_connecting: bool = False
     """Pods may serve as well: all are checked by a connection, to `check`'s port where that is kube-proxy's."""
@@ -42,7 +42,7 @@ class NodePorts(Struct, frozen=True):
     def backends(self, nodes: Iterable[Node]) -> list[Backend]:
         """Return the NodePort on each of `nodes` that has an address of the family."""
         return [
-            Backend.at(address, self.number, self._asked(node), self._port)
+            Backend.at(address, self.number, self._requested(node), self._port)
             for node in nodes
             for address in node.addresses
             if Family.of(address) is self.family
@@ -53,11 +53,11 @@ class NodePorts(Struct, frozen=True):
         """The port that is asked instead of the check's own."""
         return KUBE_PROXY_PORT if self.by_connecting and self.check == HttpCheck(KUBE_PROXY_PORT) else 0
 
-    def _asked(self, node: Node) -> IPAddress | None:
+    def _requested(self, node: Node) -> IPAddress | None:
         """Find the address on which a Node answers, if it isn't any of the NodePort's family."""
-        if not self.asked or self.family in self.asked:
+        if not self.requested or self.family in self.requested:
             return None
-        return next((address for address in node.addresses if Family.of(address) in self.asked), None)
+        return next((address for address in node.addresses if Family.of(address) in self.requested), None)
 
 
 class Health(Struct, frozen=True):
@@ -65,12 +65,12 @@ class Health(Struct, frozen=True):
 
     families: frozenset[Family]
 
-    def of(self, service: Service, port: ServicePort, family: Family, *, beside_pods: bool = False) -> NodePorts:
+    def of(self, service: Service, port: ServicePort, family: Family, *, excluding_pods: bool = False) -> NodePorts:
         """Decide how the NodePorts of a port are checked. Where 10256 answers, healthCheckNodePorts do as well.
 
         A UDP port is never checked by connecting, pods or not.
         """
-        connecting = beside_pods and port.protocol is Protocol.TCP
+        connecting = excluding_pods and port.protocol is Protocol.TCP
         if not self.families:
             return NodePorts(port.node_port, family)
         if service.traffic_policy is TrafficPolicy.LOCAL:

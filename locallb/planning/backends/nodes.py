@@ -20,19 +20,19 @@ _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 def eligible(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], Mapping[ClusterName, str]]:
     """Return the Nodes of every cluster that may be backends, sorted, and a notice where only excluded are left."""
-    staying = sorted((node for node in nodes if _stays(node)), key=lambda node: (node.cluster, node.name))
-    kept: list[Node] = []
+    staying = sorted((node for node in nodes if _remains(node)), key=lambda node: (node.cluster, node.name))
+    retained: list[Node] = []
     notices: dict[ClusterName, str] = {}
     for cluster, group in groupby(staying, key=lambda node: node.cluster):
         alive = list(group)
         included = [node for node in alive if not _excluded(node)]
-        kept.extend(included or alive)
+        retained.extend(included or alive)
         if not included:
             notices[cluster] = _all_excluded(cluster, alive)
-    return tuple(kept), notices
+    return tuple(retained), notices
 
 
-def _stays(node: Node) -> bool:
+def _remains(node: Node) -> bool:
     return not node.deleting and AUTOSCALER_TAINT not in node.taints
 
 

@@ -66,12 +66,14 @@ def _reach(
     is_node = any(route.is_own and route.destination[0] in nodes for route in routes)
     destinations = [
         Destination(
-            where.version, *span_of(where), all(_leads(route, nodes, is_node=is_node) for route in routes_there)
+            where.version, *span_of(where), all(_leads(route, nodes, is_node=is_node) for route in existing_routes)
         )
-        for where, routes_there in by_destination.items()
+        for where, existing_routes in by_destination.items()
     ]
     links = (
-        [] if is_node else [where for where, routes_there in by_destination.items() if any(map(_is_link, routes_there))]
+        []
+        if is_node
+        else [where for where, existing_routes in by_destination.items() if any(map(_is_link, existing_routes))]
     )
     destinations += [_nowhere(route) for route in behind if _is_passed_on(route, links, by_destination)]
     destinations += [

@@ -84,9 +84,13 @@ def why_none_is(
 ) -> str:
     """Return why there is no usable endpoint: half a sentence, with a remedy."""
     here = [endpoint_slice for endpoint_slice in slices if endpoint_slice.family is family]
-    known = sum(len(endpoint_slice.endpoints) for endpoint_slice in here)
+    existing = sum(len(endpoint_slice.endpoints) for endpoint_slice in here)
     named = f' named "{port.name}"' if port.name else ""
-    if known and not any(map(_matching(port, here, ports), here)):
+    if existing and not any(map(_matching(port, here, ports), here)):
         return f"no EndpointSlice has a {port.protocol} port{named or ' without a name'}; look at its targetPort"
-    state = f"none of its {counted(known, family + ' endpoint')} is ready" if known else f"it has no {family} endpoint"
+    state = (
+        f"none of its {counted(existing, family + ' endpoint')} is ready"
+        if existing
+        else f"it has no {family} endpoint"
+    )
     return f"{state}; look at its pods and selector"

@@ -65,7 +65,7 @@ def gateways_of(
         bound |= {served.key: served for served in (*mine, *ingresses)}
         notices += sentences(objects_of_cluster, mine, memory)
         notices += classes.class_notices(objects_of_cluster, settings.ingress)
-        of_ingresses = {ingress.key: said for ingress in ingresses if (said := ingress.notices)}
+        of_ingresses = {ingress.key: stated for ingress in ingresses if (stated := ingress.notices)}
         notices += chain.from_iterable(of_ingresses.values())
         refused |= {**refusals(objects_of_cluster, mine, memory), **of_ingresses}
         others += (*left_out(objects_of_cluster, names), *classes.left_out(objects_of_cluster, settings))
@@ -86,22 +86,22 @@ def with_gateways(snapshot: Snapshot, gateways: Mapping[ObjectKey, Bound]) -> Sn
     refused = tuple(
         MalformedService(
             served.key,
-            Problem(Reason.MALFORMED, f"{served.key}: {served.trouble.message}"),
+            Problem(Reason.MALFORMED, f"{served.key}: {served.failure.message}"),
             served.want.uid,
             labels=served.want.labels,
         )
         for served in gateways.values()
-        if served.trouble and not served.is_placed
+        if served.failure and not served.is_placed
     )
     return replace(snapshot, services=(*snapshot.services, *wanted), malformed=(*snapshot.malformed, *refused))
 
 
-def with_orders(gateways: Gateways, orders: Mapping[ObjectKey, Order]) -> Gateways:
+def with_overrides(gateways: Gateways, overrides: Mapping[ObjectKey, Order]) -> Gateways:
     """Return Gateways and Ingresses as commands order it."""
-    concerned = [served for key, served in gateways.bound.items() if key in orders] if orders else []
+    concerned = [served for key, served in gateways.bound.items() if key in overrides] if overrides else []
     if not concerned:
         return gateways
     changed = {
-        served.key: replace(served, want=replace(served.want, ordered=orders[served.key])) for served in concerned
+        served.key: replace(served, want=replace(served.want, ordered=overrides[served.key])) for served in concerned
     }
     return gateways._replace(bound={**gateways.bound, **changed})

@@ -46,10 +46,10 @@ class _Mapping(Struct, frozen=True):
 
     def redirect(self, to: Redirect) -> Redirect:
         """Return a redirect that clients can follow."""
-        asked = to.port or _OF_SCHEMES.get(to.scheme, 0)
+        requested = to.port or _OF_SCHEMES.get(to.scheme, 0)
         if self._leads_elsewhere(to.hostname):
-            return to if asked else replace(to, port=self.entrance.port)
-        number = self.numbers.get(asked)
+            return to if requested else replace(to, port=self.entrance.port)
+        number = self.numbers.get(requested)
         return replace(to, port=number) if number else to
 
     def _leads_elsewhere(self, hostname: str) -> bool:

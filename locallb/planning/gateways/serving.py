@@ -36,7 +36,7 @@ _LARGEST_WEIGHT = 10_000
 """Of a backend: thousands of them stay below what Envoy takes together."""
 
 
-Taken: TypeAlias = Mapping[tuple[ServicePort, IPAddress], Problem]
+Claimed: TypeAlias = Mapping[tuple[ServicePort, IPAddress], Problem]
 
 
 class Where(NamedTuple):
@@ -44,7 +44,7 @@ class Where(NamedTuple):
 
     addresses: tuple[IPAddress, ...]
     problems: PortProblems
-    taken: Taken
+    claimed: Claimed
     http3: bool = False
 
 
@@ -159,15 +159,15 @@ def _port(
     gateway: Bound, port: ServicePort, where: Where, via: Via | None, answering: frozenset[UpstreamName]
 ) -> PlannedPort:
     """Return a port with a listener on each address where it is free; for UDP only if it has backends."""
-    if gateway.trouble:
+    if gateway.failure:
         return PlannedPort(
-            port, problem=Problem(Reason.LISTENERS_NOT_VALID, f"{gateway.key}: {gateway.trouble.message}")
+            port, problem=Problem(Reason.LISTENERS_NOT_VALID, f"{gateway.key}: {gateway.failure.message}")
         )
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])
-    taken = {address: where.taken[port, address] for address in where.addresses if (port, address) in where.taken}
-    free = [address for address in where.addresses if address not in taken]
-    problem = next(iter(taken.values()), None)
+    claimed = {address: where.claimed[port, address] for address in where.addresses if (port, address) in where.claimed}
+    free = [address for address in where.addresses if address not in claimed]
+    problem = next(iter(claimed.values()), None)
     listeners: tuple[Listener | HttpListener, ...]
     if port.protocol is Protocol.UDP:
         name = _datagram_name(gateway, port.port)
@@ -219,5 +219,5 @@ def _certificates(chain: Chain) -> tuple[AnyCertificate, ...]:
 
 
 def _via(entries: Iterable[PortBackends]) -> Via | None:
-    ways = {Via.PODS if entry.straight else Via.NODE_PORTS for entry in entries if entry.backends}
-    return Via.BOTH if len(ways) > 1 else next(iter(ways), None)
+    pod_paths = {Via.PODS if entry.straight else Via.NODE_PORTS for entry in entries if entry.backends}
+    return Via.BOTH if len(pod_paths) > 1 else next(iter(pod_paths), None)

@@ -135,8 +135,8 @@ def _mixed(
     # As many as there are to be once spares have made room, which they do only if they have none of it now.
     without = replace(snapshot, stack_proxies=tuple(filter(is_shared, snapshot.stack_proxies)))
     soon = max(len(shared.proxies), len(_shared(several, without, settings).proxies))
-    left = replace(snapshot.host, watches=snapshot.host.watches - _each(settings) * soon)
-    rest = replace(snapshot, host=left, stack_proxies=spares)
+    remaining = replace(snapshot.host, watches=snapshot.host.watches - _each(settings) * soon)
+    rest = replace(snapshot, host=remaining, stack_proxies=spares)
     own = _per_service([demand for demand in demands if demand.service in alone], rest, settings, files)
     proxies = *shared.proxies, *own.proxies
     return ProxyAssignments({**shared.assignments, **own.assignments}, proxies, own.http, snapshot.heaps)
@@ -175,13 +175,15 @@ def _per_service(
         settings.spares,
         _room_for_spares(needs, budget, per_proxy, len({*given.proxies} - {*given.assignments.values()})),
     )
-    kept = {proxy.service: (proxy.patient, proxy.may_fail, proxy.heap, proxy.udp_only) for proxy in snapshot.proxies}
-    ways = share_out(needs, budget - per_proxy * spares)
+    retained = {
+        proxy.service: (proxy.patient, proxy.may_fail, proxy.heap, proxy.udp_only) for proxy in snapshot.proxies
+    }
+    pod_paths = share_out(needs, budget - per_proxy * spares)
     own = {
         key: ProxyAssignment(
-            way, proxy, *kept.get(key, (None, None, snapshot.heaps.get(proxy), None)), whole=key in whole
+            way, proxy, *retained.get(key, (None, None, snapshot.heaps.get(proxy), None)), whole=key in whole
         )
-        for key, way in ways.items()
+        for key, way in pod_paths.items()
         for proxy in [whole.get(key, ProxyName(""))]
     }
     others = tuple(name for name in given.proxies if name not in whole.values())
@@ -197,10 +199,10 @@ def _room_for_spares(needs: Sequence[Need], budget: int, per_proxy: int, waiting
     A waiting spare is ended only for a Service that would get no proxy at all: it is stopped after newcomers are
     started, which couldn't have its inotify instances for their files yet.
     """
-    ways = share_out(needs, budget)
-    served = sum(need.cost(ways[need.service]) for need in needs if need.service in ways)
+    pod_paths = share_out(needs, budget)
+    served = sum(need.cost(pod_paths[need.service]) for need in needs if need.service in pod_paths)
     least = sum(need.cost(need.held or Discovery.STATIC) for need in needs)
-    new, old = (max(0, budget - taken) // per_proxy for taken in (served, least))
+    new, old = (max(0, budget - claimed) // per_proxy for claimed in (served, least))
     return max(new, min(waiting, old))
 
 

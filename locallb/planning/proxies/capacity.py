@@ -37,17 +37,17 @@ def share_out(needs: Sequence[Need], budget: int) -> Mapping[ObjectKey, Discover
     Running proxies are admitted first, then the others in the order given.
     """
     admitted: dict[ObjectKey, Discovery] = {}
-    left = budget
+    remaining = budget
     in_order = sorted(needs, key=lambda need: need.held is None)
     for need in in_order:
-        ways = (need.held, Discovery.STATIC) if need.held else (Discovery.STATIC,)
-        way = next((way for way in ways if way and need.cost(way) <= left), None)
+        pod_paths = (need.held, Discovery.STATIC) if need.held else (Discovery.STATIC,)
+        way = next((way for way in pod_paths if way and need.cost(way) <= remaining), None)
         if way:
             admitted[need.service] = way
-            left -= need.cost(way)
+            remaining -= need.cost(way)
     for need in in_order:
         more = need.cost(Discovery.EDS) - need.cost(Discovery.STATIC)
-        if need.held is None and need.service in admitted and more <= left:
+        if need.held is None and need.service in admitted and more <= remaining:
             admitted[need.service] = Discovery.EDS
-            left -= more
+            remaining -= more
     return admitted

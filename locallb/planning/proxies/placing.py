@@ -58,7 +58,7 @@ class PlacementInputs(NamedTuple):
     """Possible backends of this Service; EndpointSlices of other Services aren't in it."""
     problems: PortProblems
     """Its ports that can't be served on this host at all."""
-    taken: Mapping[tuple[ServicePort, IPAddress], Problem]
+    claimed: Mapping[tuple[ServicePort, IPAddress], Problem]
     """Its ports that can't be served at one of its addresses, because another program listens there."""
     access: Access | None
     notices: tuple[Notice, ...]
@@ -128,7 +128,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         udp_only=_is_udp_only(service, assignment),
     )
     return Placed(
-        placement, _taken(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
+        placement, _claimed(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
     )
 
 
@@ -142,7 +142,7 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     """Return the ports of a Service or a Gateway, and what its proxy serves."""
     if given.gateway:
         http3 = frame.settings.http3 and not given.assignment.in_part
-        where = Where(given.addresses, given.problems, given.taken, http3)
+        where = Where(given.addresses, given.problems, given.claimed, http3)
         made, fault = serve(given.gateway, where, given.backend_index), given.service.failing
         may_fail = given.assignment.may_fail is not False or fault is not None or bool(given.gateway.faults)
         return made._replace(http=tuple(replace(listener, may_fail=may_fail, fault=fault) for listener in made.http))
@@ -159,7 +159,7 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     straight = any(entry.straight for entry in usable)
     leads = {(entry.port, entry.family): bool(entry.backends) for entry in others}
     listen = partial(listener_of, service, mine, _is_patient(given, frame, straight=straight), leads)
-    where = Where(given.addresses, given.problems, given.taken)
+    where = Where(given.addresses, given.problems, given.claimed)
     has_route = partial(given.backend_index.has_route, service.key.cluster)
     ports = tuple(planned_port(service.key, where, port, usable, listen, has_route) for port in service.ports)
     listeners = tuple(listener for port in ports for listener in port.listeners if isinstance(listener, Listener))
@@ -187,7 +187,7 @@ def _run_of_stack(proxy: Proxy, frame: PlanContext) -> tuple[Owner, Proxy, Plann
     return owner, *run_planner(frame.settings.runtime).plan(proxy, RunInputs(owner, frame.settings, frame.host))
 
 
-def _taken(placement: Placement, proxy: Proxy, frame: PlanContext) -> PlannedProxy:
+def _claimed(placement: Placement, proxy: Proxy, frame: PlanContext) -> PlannedProxy:
     """Plan a spare that serves one Service or Gateway exclusively: it runs as started, with a whole configuration."""
     owner, proxy, run = _run_of_stack(proxy, frame)
     return PlannedProxy(proxy, owner, render(proxy), run, serves=placement.key)
@@ -208,7 +208,7 @@ def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:
     for planned in placement.ports:
         if planned.listeners or planned.problem is None or planned.problem.reason is Reason.NO_BACKENDS:
             for address in placement.addresses:
-                if (planned.port, address) not in given.taken:
+                if (planned.port, address) not in given.claimed:
                     yield address, planned.port.number, planned.port.protocol
 
 

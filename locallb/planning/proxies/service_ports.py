@@ -48,15 +48,15 @@ def planned_port(  # noqa: PLR0913, PLR0917 - what a port is made from
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])
     mine = {entry.family: entry for entry in backends if entry.port == port}
-    listeners, problem, ways, silence = [], None, set[Via](), dict[UpstreamName, Problem]()
+    listeners, problem, pod_paths, silence = [], None, set[Via](), dict[UpstreamName, Problem]()
     for address in where.addresses:
-        entry, taken = mine[Family.of(address)], where.taken.get((port, address))
-        problem = problem or taken or entry.problem
-        if entry.backends and not taken:
+        entry, claimed = mine[Family.of(address)], where.claimed.get((port, address))
+        problem = problem or claimed or entry.problem
+        if entry.backends and not claimed:
             listeners.append(listen(port, address))
-            ways.add(Via.PODS if entry.straight else Via.NODE_PORTS)
+            pod_paths.add(Via.PODS if entry.straight else Via.NODE_PORTS)
             silence[listeners[-1].upstream] = _silence(key, port, entry.backends, has_route)
-    via = Via.BOTH if len(ways) > 1 else next(iter(ways), None)
+    via = Via.BOTH if len(pod_paths) > 1 else next(iter(pod_paths), None)
     return PlannedPort(port, tuple(listeners), problem, via, silence)
 
 

@@ -68,19 +68,19 @@ def assign_shared(
     names = {_shared(number): number for number in [*numbers][:room]}
     if not names:
         return Assignment()
-    kept = {service: proxy for service, proxy in held.items() if proxy in names}
-    load = Counter(kept.values())
+    retained = {service: proxy for service, proxy in held.items() if proxy in names}
+    load = Counter(retained.values())
     least = [(load[name], number) for name, number in names.items()]
     heapify(least)
     unused = filterfalse({*names.values()}.__contains__, count(1))
     for service in services:
-        if service not in kept:
+        if service not in retained:
             if not settings.count and least[0][0] >= settings.each and len(least) < room:
                 heappush(least, (0, next(unused)))
             has, number = least[0]
-            kept[service] = _shared(number)
+            retained[service] = _shared(number)
             heapreplace(least, (has + 1, number))
-    return Assignment(tuple(_shared(number) for _, number in sorted(least, key=itemgetter(1))), kept)
+    return Assignment(tuple(_shared(number) for _, number in sorted(least, key=itemgetter(1))), retained)
 
 
 def _shared(number: int) -> ProxyName:
@@ -100,34 +100,34 @@ def assign_spares(
     Service isn't in it: it may still carry that Service's streams, so it is stopped and not used again.
     """
     running = set(held)
-    kept = {
+    retained = {
         assignment.service: assignment.proxy
         for assignment in assignments
         if assignment.proxy in running and assignment.service in staying
     }
     waiting = _spares(running) - {assignment.proxy for assignment in assignments}
-    taken = _taken(newcomers, sorted(waiting, key=lambda name: (name in http.proxies, _number(name))), http)
-    return Assignment(tuple(sorted({*kept.values(), *waiting}, key=_order)), {**kept, **taken})
+    claimed = _claimed(newcomers, sorted(waiting, key=lambda name: (name in http.proxies, _number(name))), http)
+    return Assignment(tuple(sorted({*retained.values(), *waiting}, key=_order)), {**retained, **claimed})
 
 
-def _taken(newcomers: Sequence[ObjectKey], waiting: list[ProxyName], http: Http) -> Mapping[ObjectKey, ProxyName]:
+def _claimed(newcomers: Sequence[ObjectKey], waiting: list[ProxyName], http: Http) -> Mapping[ObjectKey, ProxyName]:
     """Assign each newcomer the first spare that can serve it; Services first get spares that can't serve HTTP."""
-    taken: dict[ObjectKey, ProxyName] = {}
+    claimed: dict[ObjectKey, ProxyName] = {}
     for key in newcomers:
         fitting = (name for name in waiting if key not in http.wanted_by or name in http.proxies)
         if name := next(fitting, None):
-            taken[key] = name
+            claimed[key] = name
             waiting.remove(name)
-    return taken
+    return claimed
 
 
 def with_spares(assignment: Assignment, held: Iterable[ProxyName], wanted: int) -> Assignment:
     """Keep `wanted` proxies waiting besides the assigned ones; new ones get free numbers."""
-    taken = set(assignment.assignments.values())
-    waiting = [name for name in assignment.proxies if name not in taken]
+    claimed = set(assignment.assignments.values())
+    waiting = [name for name in assignment.proxies if name not in claimed]
     fresh = _unused({*held, *assignment.proxies})
     spares = [*waiting[:wanted], *(next(fresh) for _ in range(wanted - len(waiting)))]
-    return Assignment(tuple(sorted({*taken, *spares}, key=_order)), assignment.assignments)
+    return Assignment(tuple(sorted({*claimed, *spares}, key=_order)), assignment.assignments)
 
 
 def _unused(names: set[ProxyName]) -> Iterator[ProxyName]:

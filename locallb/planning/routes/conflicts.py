@@ -24,7 +24,7 @@ _SPECIAL = (
 )
 
 
-class Taken:
+class Claimed:
     """Destinations that have routes, with their owners; networks contain each other or are disjoint."""
 
     def __init__(self, routes: Iterable[Route], diversions: Iterable[Diversion] = ()) -> None:
@@ -73,7 +73,7 @@ class Taken:
 class Refusals(Struct, frozen=True):
     """Reasons that prevent a route."""
 
-    others: Taken
+    others: Claimed
     near: Sequence[IPNetwork] | None
     """Networks with possible gateways; None if no host is known."""
     named: Mapping[ClusterName, tuple[IPNetwork, ...]]
@@ -96,7 +96,7 @@ def _meet(network: IPNetwork, other: IPNetwork) -> bool:
     return network.version == other.version and network.overlaps(other)
 
 
-def told(cluster: ClusterName, refused: Mapping[PodRoute, str], remedy: str) -> Iterator[str]:
+def reported(cluster: ClusterName, refused: Mapping[PodRoute, str], remedy: str) -> Iterator[str]:
     """Explain which routes of one cluster aren't made, and why."""
     for route, why in [*refused.items()][:1]:
         more = f", nor {counted(len(refused) - 1, 'other')} of its routes" if len(refused) > 1 else ""

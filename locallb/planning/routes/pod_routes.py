@@ -20,7 +20,7 @@ from locallb.model.network.routes import POD_PROTOCOL, PodRoute, Route
 from locallb.model.objects import BackendChoice, Node
 from locallb.model.snapshot import Snapshot
 from locallb.planning.planned import Plan, Via
-from locallb.planning.routes.conflicts import Refusals, Taken, told
+from locallb.planning.routes.conflicts import Claimed, Refusals, reported
 
 
 class RoutePlan(Struct, frozen=True):
@@ -37,9 +37,9 @@ def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     existing = host.routes if host else ()
     metric = metric_of(snapshot.home)
     mine = {_way(route) for route in existing if _is_of(route, metric)}
-    taken = (*existing, *(route for route in snapshot.host.routes if route.is_dead_end))
+    claimed = (*existing, *(route for route in snapshot.host.routes if route.is_dead_end))
     diverted = [diversion for diversion in snapshot.host.diversions if not diversion.yields]
-    others = Taken([route for route in taken if not _is_of(route, metric) and not route.is_default], diverted)
+    others = Claimed([route for route in claimed if not _is_of(route, metric) and not route.is_default], diverted)
     near = [route.destination for route in existing if route.is_connected]
     refuse = Refusals(others, near if host else None, _named(settings))
     wanted = _without(wanted, {address for address, _ in host.own}, near) if host else wanted
@@ -51,7 +51,7 @@ def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
         refused = {route: why for route in wanted[cluster] if (why := refuse.why(cluster, route))}
         made[cluster] = tuple(route for route in wanted[cluster] if route not in refused)
         refuse.others.add(cluster, made[cluster])
-        notices += told(cluster, refused, _CONTAINER)
+        notices += reported(cluster, refused, _CONTAINER)
     return RoutePlan({name: routes for name, routes in sorted(made.items()) if routes}, tuple(notices))
 
 
@@ -113,14 +113,14 @@ def container_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     """Return the routes to make in the namespaces of proxies on a Docker network: each has those of one cluster."""
     near = [subnet.network for subnet in snapshot.host.subnets]
     refuse = Refusals(
-        Taken([Route(network, "unicast", "its Docker network") for network in near]), near, _named(settings)
+        Claimed([Route(network, "unicast", "its Docker network") for network in near]), near, _named(settings)
     )
     made: dict[ClusterName, tuple[PodRoute, ...]] = {}
     notices: list[str] = []
     for cluster, routes in sorted(_without(wanted_routes(snapshot, settings), (), near).items()):
         refused = {route: why for route in routes if (why := refuse.why(cluster, route))}
         made[cluster] = tuple(route for route in routes if route not in refused)
-        notices += told(cluster, refused, "")
+        notices += reported(cluster, refused, "")
     return RoutePlan({name: routes for name, routes in made.items() if routes}, tuple(notices))
 
 
@@ -166,12 +166,12 @@ def _named(settings: Settings) -> Mapping[ClusterName, tuple[IPNetwork, ...]]:
 
 def _by_each(nodes: Sequence[Node]) -> Iterator[PodRoute]:
     """Return the route to the pods of each Node by that Node; a range of two Nodes belongs to the first one."""
-    seen = set()
+    observed = set()
     for node in nodes:
         for network in node.pod_cidrs:
             gateway = _address(node, Family.of(network))
-            if gateway and network not in seen:
-                seen.add(network)
+            if gateway and network not in observed:
+                observed.add(network)
                 yield PodRoute(network, gateway)
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from locallb.config.settings import Settings
 from locallb.gateway.backend_tls.policies import Policies
 from locallb.gateway.backend_tls.statuses import policy_status
-from locallb.gateway.conditions import DRAINED, FAULT_ORDERED, INVALID, OF_PROGRAMMED, Trouble, ordered
+from locallb.gateway.conditions import DRAINED, FAULT_ORDERED, INVALID, OF_PROGRAMMED, Failure, ordered
 from locallb.gateway.routes.attachment import ParentVerdict
 from locallb.gateway.routes.backends import Backends
 from locallb.gateway.routes.bound import Bound
@@ -49,7 +49,7 @@ from locallb.planning.statuses.ingress_statuses import planned_status, with_ingr
 
 _Served: TypeAlias = Sequence[tuple[BoundGateway, Outcome]]
 """Gateways in the order of keys, and what became of each."""
-_Said: TypeAlias = Mapping[Reference, tuple[ParentVerdict, ...]]
+_Stated: TypeAlias = Mapping[Reference, tuple[ParentVerdict, ...]]
 _Statuses: TypeAlias = tuple[tuple[Reference, ...], tuple[PlannedStatus, ...]]
 """The routes, and the status of each."""
 _InOrder: TypeAlias = Callable[[tuple[PlannedStatus, ...]], tuple[PlannedStatus, ...]]
@@ -65,25 +65,25 @@ def with_statuses(
     live = [objects for cluster, objects in sorted(gateways.clusters.items()) if cluster in snapshot.access]
     if not live:
         return plan
-    tell = _Telling(snapshot, memory or Memo())
+    report_to = _PublishContext(snapshot, memory or Memo())
     bound = [gateways.bound.get(placement.key) for placement in plan.placements]
     refused_bound = [gateways.bound.get(rejection.key) for rejection in plan.rejections]
-    placed = _of_placements(plan.placements, bound, settings, tell)
-    refused = [_with_status(*pair, tell) for pair in zip(plan.rejections, refused_bound, strict=True)]
+    placed = _of_placements(plan.placements, bound, settings, report_to)
+    refused = [_with_status(*pair, report_to) for pair in zip(plan.rejections, refused_bound, strict=True)]
     served = _served((*placed, *refused), (*bound, *refused_bound))
     served = sorted(served, key=lambda both: both[0].key) if refused else served
-    others = (_others(objects, _of_cluster(objects, served, gateways), settings, tell) for objects in live)
-    with_told = replace(
+    others = (_others(objects, _of_cluster(objects, served, gateways), settings, report_to) for objects in live)
+    with_published = replace(
         plan,
         placements=tuple(placement for placement, _ in placed),
         rejections=tuple(with_news(rejection, gateways.bound.get(rejection.key), snapshot) for rejection, _ in refused),
         statuses=tuple(chain.from_iterable(others)),
     )
-    tell.memory.evict_unused()
-    return with_told
+    report_to.memory.evict_unused()
+    return with_published
 
 
-class _Telling(Struct, frozen=True):
+class _PublishContext(Struct, frozen=True):
     """Makes statuses, each once for identical inputs."""
 
     snapshot: Snapshot
@@ -103,38 +103,38 @@ class _Telling(Struct, frozen=True):
 def outcome_of(planned: Placement | Rejection) -> Outcome:
     """Return what became of a Gateway, in the specification's reasons."""
     if isinstance(planned, Rejection):
-        return Outcome(trouble=_trouble(planned.problem))
+        return Outcome(failure=_failure(planned.problem))
     if planned.withdrawn:
-        return Outcome(trouble=_trouble(planned.withdrawn))
+        return Outcome(failure=_failure(planned.withdrawn))
     blocked = {
-        (port.port.port, port.port.protocol): Trouble("PortUnavailable", port.problem.message)
+        (port.port.port, port.port.protocol): Failure("PortUnavailable", port.problem.message)
         for port in planned.ports
         if port.problem and not port.listeners and port.problem.reason is not Reason.LISTENERS_NOT_VALID
     }
-    orders = tuple(ordered(_ORDERED[notice.reason], notice.message) for notice in ordered_of(planned.notices))
+    overrides = tuple(ordered(_ORDERED[notice.reason], notice.message) for notice in ordered_of(planned.notices))
     places = {
         (port.port, port.protocol): " ".join(place(at, port.number) for at in planned.addresses)
         for port in planned.mapped
     }
-    return Outcome(planned.addresses, ports=blocked, ordered=orders, hostname=planned.hostname, places=places)
+    return Outcome(planned.addresses, ports=blocked, ordered=overrides, hostname=planned.hostname, places=places)
 
 
-def _trouble(problem: Problem) -> Trouble:
-    return Trouble(OF_PROGRAMMED.get(problem.reason, INVALID), problem.message)
+def _failure(problem: Problem) -> Failure:
+    return Failure(OF_PROGRAMMED.get(problem.reason, INVALID), problem.message)
 
 
 def _of_placements(
-    placements: Sequence[Placement], bound: Sequence[Bound | None], settings: Settings, tell: _Telling
+    placements: Sequence[Placement], bound: Sequence[Bound | None], settings: Settings, report_to: _PublishContext
 ) -> Sequence[tuple[Placement, Outcome | None]]:
     """Return placements with their statuses, and the outcomes of Gateways; most are unchanged."""
-    known: Memo[tuple[Placement, Outcome | None]] = tell.memory.of("placed", Memo)
-    known.within(tell.snapshot.home, tell.snapshot.access, settings)
+    existing: Memo[tuple[Placement, Outcome | None]] = report_to.memory.of("placed", Memo)
+    existing.within(report_to.snapshot.home, report_to.snapshot.access, settings)
 
     def made(placement: Placement, bound: Bound | None) -> tuple[Placement, Outcome | None]:
-        with_status, outcome = _with_status(placement, bound, tell)
-        return with_ingresses(with_status, bound, tell.snapshot, settings), outcome
+        with_status, outcome = _with_status(placement, bound, report_to)
+        return with_ingresses(with_status, bound, report_to.snapshot, settings), outcome
 
-    return known.each(made, placements, bound)
+    return existing.each(made, placements, bound)
 
 
 def _served(outcomes: Sequence[tuple[object, Outcome | None]], bound: Sequence[Bound | None]) -> _Served:
@@ -150,38 +150,42 @@ def _of_cluster(objects: GatewayObjects, served: _Served, gateways: Gateways) ->
     return [(gateway, outcome) for gateway, outcome in served if gateway.key.cluster == objects.cluster]
 
 
-def _with_status(planned: _Planned, bound: Bound | None, tell: _Telling) -> tuple[_Planned, Outcome | None]:
+def _with_status(planned: _Planned, bound: Bound | None, report_to: _PublishContext) -> tuple[_Planned, Outcome | None]:
     """Add the status of a Gateway of a running cluster; return its outcome, too."""
     if not isinstance(bound, BoundGateway):
         return planned, None
     key, outcome = planned.key, outcome_of(planned)
     if not planned.access:
         return planned, outcome
-    status = tell.planned(key.cluster, key, gateway_status, bound, outcome)
-    with_told: _Planned = tell.memory.of((key, "told"), lambda it, status: replace(it, status=status), planned, status)
-    return with_told, outcome
+    status = report_to.planned(key.cluster, key, gateway_status, bound, outcome)
+    with_published: _Planned = report_to.memory.of(
+        (key, "told"), lambda it, status: replace(it, status=status), planned, status
+    )
+    return with_published, outcome
 
 
-def _others(objects: GatewayObjects, served: _Served, settings: Settings, tell: _Telling) -> Sequence[PlannedStatus]:
+def _others(
+    objects: GatewayObjects, served: _Served, settings: Settings, report_to: _PublishContext
+) -> Sequence[PlannedStatus]:
     """Return the statuses of all but Gateways in one cluster, of which those are `served`."""
     cluster = objects.cluster
-    shared = shared_objects(objects, tell.memory)
+    shared = shared_objects(objects, report_to.memory)
     backends, bound = Backends(shared), [gateway for gateway, _ in served]
     policies = gateways_by_policy(bound, backends.policies) if shared.policies else ()
     of_policy = partial(_of_policy, policies=backends.policies)
     return [
         *(
-            tell.planned(cluster, gateway_class.meta.key, class_status, gateway_class)
+            report_to.planned(cluster, gateway_class.meta.key, class_status, gateway_class)
             for gateway_class in our_classes(objects, settings.gateway_classes)
         ),
-        *_of_sets(objects, served, shared, tell),
-        *_of_routes(cluster, bound, backends, shared, tell),
-        *(tell.planned(cluster, policy.reference, of_policy, policy, names, shared) for policy, names in policies),
+        *_of_sets(objects, served, shared, report_to),
+        *_of_routes(cluster, bound, backends, shared, report_to),
+        *(report_to.planned(cluster, policy.reference, of_policy, policy, names, shared) for policy, names in policies),
     ]
 
 
 def _of_sets(
-    objects: GatewayObjects, served: _Served, shared: GatewayObjects, tell: _Telling
+    objects: GatewayObjects, served: _Served, shared: GatewayObjects, report_to: _PublishContext
 ) -> Iterator[PlannedStatus]:
     """Return the statuses of ListenerSets of Gateways."""
     sets: dict[Reference, list[ListenerSet]] = {}
@@ -189,35 +193,45 @@ def _of_sets(
         sets.setdefault(listener_set.parent, []).append(listener_set)
     for gateway, outcome in served if sets else ():
         for set_ in sets.get(gateway.gateway.reference, ()):
-            yield tell.planned(objects.cluster, set_.reference, listener_set_status, set_, gateway, outcome, shared)
+            yield report_to.planned(
+                objects.cluster, set_.reference, listener_set_status, set_, gateway, outcome, shared
+            )
 
 
 def _of_routes(
-    cluster: ClusterName, bound: Sequence[BoundGateway], backends: Backends, shared: GatewayObjects, tell: _Telling
+    cluster: ClusterName,
+    bound: Sequence[BoundGateway],
+    backends: Backends,
+    shared: GatewayObjects,
+    report_to: _PublishContext,
 ) -> Iterable[PlannedStatus]:
     """Return the statuses of routes in the order of names; routes of a single Gateway are computed together."""
-    memory = tell.memory
-    said = _each(memory, cluster, "said").each(verdicts_of, bound)
-    named = _each(memory, cluster, "named").each(tuple, said)
+    memory = report_to.memory
+    stated = _each(memory, cluster, "said").each(verdicts_of, bound)
+    named = _each(memory, cluster, "named").each(tuple, stated)
     several = memory.of((cluster, "several"), _several, *named)
-    shares = _each(memory, cluster, "shares", several).each(several.intersection, said)
+    shares = _each(memory, cluster, "shares", several).each(several.intersection, stated)
     of_gateways: Memo[AnyMemo] = memory.of((cluster, "known"), Memo)
-    known = [of_gateways.of(gateway.key, Memo) for gateway in bound]  # of each of its routes, while the Gateway changes
+    existing = [
+        of_gateways.of(gateway.key, Memo) for gateway in bound
+    ]  # of each of its routes, while the Gateway changes
     of_gateways.evict_unused()
 
-    def planned(telling: _Telling, reference: Reference, verdicts: tuple[ParentVerdict, ...]) -> PlannedStatus:
-        return telling.planned(cluster, reference, lambda said, _: route_status(said, backends), verdicts, shared)
+    def planned(reporting: _PublishContext, reference: Reference, verdicts: tuple[ParentVerdict, ...]) -> PlannedStatus:
+        return reporting.planned(cluster, reference, lambda stated, _: route_status(stated, backends), verdicts, shared)
 
-    def together(known: AnyMemo, said: _Said, several: frozenset[Reference]) -> _Statuses:
-        telling = _Telling(tell.snapshot, known)
-        made = {name: planned(telling, name, verdicts) for name, verdicts in said.items() if name not in several}
-        known.evict_unused()
+    def together(existing: AnyMemo, stated: _Stated, several: frozenset[Reference]) -> _Statuses:
+        reporting = _PublishContext(report_to.snapshot, existing)
+        made = {name: planned(reporting, name, verdicts) for name, verdicts in stated.items() if name not in several}
+        existing.evict_unused()
         return tuple(made), tuple(made.values())
 
-    frame = shared, tell.snapshot.home, tell.snapshot.access[cluster]
-    groups = [*_each(memory, cluster, "routes", *frame).each(together, known, said, shares)]
+    frame = shared, report_to.snapshot.home, report_to.snapshot.access[cluster]
+    groups = [*_each(memory, cluster, "routes", *frame).each(together, existing, stated, shares)]
     if several:
-        made = {name: planned(tell, name, verdicts) for name, verdicts in verdicts_by_route(bound) if name in several}
+        made = {
+            name: planned(report_to, name, verdicts) for name, verdicts in verdicts_by_route(bound) if name in several
+        }
         groups.append((tuple(made), tuple(made.values())))
     names, status_groups = zip(*groups, strict=True) if groups else ((), ())
     statuses = tuple(chain.from_iterable(status_groups))
@@ -227,9 +241,9 @@ def _of_routes(
 
 def _each(memory: AnyMemo, cluster: ClusterName, what: str, *frame: object) -> AnyMemo:
     """Return the cache of each Gateway of a cluster within a frame."""
-    known: AnyMemo = memory.of((cluster, what), Memo)
-    known.within(*frame)
-    return known
+    existing: AnyMemo = memory.of((cluster, what), Memo)
+    existing.within(*frame)
+    return existing
 
 
 def _several(*names: tuple[Reference, ...]) -> frozenset[Reference]:

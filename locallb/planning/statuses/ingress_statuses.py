@@ -17,14 +17,14 @@ from locallb.config.settings import Settings
 from locallb.gateway.routes.bound import Bound
 from locallb.gateway.status.statuses import ApiStatus
 from locallb.ingress.kinds import ROUTED_KINDS
-from locallb.ingress.statuses import ingress_statuses, served_in_words
-from locallb.ingress.translation import BoundIngresses, IngressTrouble
+from locallb.ingress.statuses import ingress_statuses, served_text
+from locallb.ingress.translation import BoundIngresses, IngressFailure
 from locallb.model.gateway.objects import Named
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKind, Owner
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Snapshot
-from locallb.planning.names import told_hosts
+from locallb.planning.names import published_hosts
 from locallb.planning.planned import Placement, PlannedNews, PlannedStatus, Rejection
 
 
@@ -33,7 +33,7 @@ def with_ingresses(placement: Placement, bound: Bound | None, snapshot: Snapshot
     if not isinstance(bound, BoundIngresses) or not placement.access:
         return placement
     ports = tuple(planned.port for planned in placement.ports if planned.listeners)
-    hosts = told_hosts(bound.ingresses, placement, settings.dns)
+    hosts = published_hosts(bound.ingresses, placement, settings.dns)
     statuses = ingress_statuses(bound, placement.addresses, ports, hosts) if ports else ()
     return replace(
         placement,
@@ -60,23 +60,23 @@ class _Outcome(NamedTuple):
 
 def _news(bound: BoundIngresses, snapshot: Snapshot, outcome: _Outcome) -> Iterator[PlannedNews]:
     """Return the events of each Ingress."""
-    cluster, troubles = bound.key.cluster, dict[Named, list[IngressTrouble]]()
-    for trouble in bound.troubles:
-        troubles.setdefault(trouble.of, []).append(trouble)
+    cluster, failures = bound.key.cluster, dict[Named, list[IngressFailure]]()
+    for failure in bound.failures:
+        failures.setdefault(failure.of, []).append(failure)
     for ingress in bound.ingresses:
         key = ObjectKey(cluster, *ingress.meta.key, ObjectKind.INGRESS)
-        of_it = troubles.get(ingress.meta.key, ())
-        refused = tuple(trouble.message for trouble in of_it if trouble.is_own)
+        of_it = failures.get(ingress.meta.key, ())
+        refused = tuple(failure.message for failure in of_it if failure.is_own)
         services = ingress.services if outcome.unreached else frozenset()
         unreached = sorted(services & outcome.unreached.keys())
         others = (
             *([outcome.why] if outcome.why else []),
-            *(trouble.message for trouble in of_it if not trouble.is_own),
+            *(failure.message for failure in of_it if not failure.is_own),
             *(str(outcome.unreached[service]) for service in unreached),
         )
         answers = outcome.ports and not (unreached and len(unreached) == len(services))
         is_served = answers and not ingress.problem and ingress.meta.key not in bound.shadowed
-        serving = served_in_words(bound, ingress, outcome.addresses, outcome.ports) if is_served else ""
+        serving = served_text(bound, ingress, outcome.addresses, outcome.ports) if is_served else ""
         owner = Owner(snapshot.home, key, ingress.meta.uid)
         yield PlannedNews(owner, snapshot.access[cluster], serving, refused, others)
 

@@ -1,6 +1,6 @@
 """Ports without a backend that takes connections, as their proxies reported for a while, for statuses in clusters.
 
-Addresses stay: the port is served as soon as a backend answers. Not here: how long is long enough (`watch.troubles`).
+Addresses stay: the port is served as soon as a backend answers. Not here: how long is long enough (`watch.failures`).
 """
 
 from __future__ import annotations

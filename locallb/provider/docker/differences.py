@@ -20,7 +20,7 @@ IN_PLACE = frozenset(
     }
 )
 """All others take a new container."""
-_DECIDED_THERE = frozenset(
+_DECIDED_BY_DAEMON = frozenset(
     {
         *("command", "domainname", "entrypoints", "envs", "hostname", "init", "ipcMode", "logDriver", "runtime"),
         *("labels", "platform", "securityOpts", "shmSize", "stopSignal", "stopTimeout", "user", "workingDir"),
@@ -37,16 +37,16 @@ class ContainerChange(Struct, frozen=True):
     replacing: frozenset[str] = frozenset()
 
 
-def compare(outputs: Values, inputs: Values, known: frozenset[str]) -> ContainerChange:
-    """Compare the state's outputs with new inputs; `known` are the properties that inputs may have."""
-    keys = (known | inputs.keys()) - {NOTE}
+def compare(outputs: Values, inputs: Values, existing: frozenset[str]) -> ContainerChange:
+    """Compare the state's outputs with new inputs; `existing` are the properties that inputs may have."""
+    keys = (existing | inputs.keys()) - {NOTE}
     changed = frozenset(key for key in keys if _differs(key, outputs.get(key), inputs.get(key)))
     return ContainerChange(changed, changed - IN_PLACE)
 
 
 def _differs(key: str, old: Any, new: Any) -> bool:  # noqa: ANN401 - any JSON-like values
     if new is None:
-        return key not in _DECIDED_THERE and not _blank(old)
+        return key not in _DECIDED_BY_DAEMON and not _blank(old)
     if _blank(old) and _blank(new):
         return False
     return bool(_normal(key, old) != _normal(key, new))
@@ -64,9 +64,9 @@ def _normal(key: str, value: Any) -> Any:  # noqa: ANN401 - any JSON-like value
     if key == "capabilities":
         return {name: sorted(items) for name, items in without_notes(value or {}).items() if items}
     if key in {"volumes", "networksAdvanced"}:
-        return [_said(item) for item in value or ()]
+        return [_stated(item) for item in value or ()]
     if key == "healthcheck":
-        return _said(value or {})
+        return _stated(value or {})
     items = without_notes(value)
     if key in _UNORDERED and isinstance(items, list):
         return sorted(items, key=str)
@@ -75,8 +75,8 @@ def _normal(key: str, value: Any) -> Any:  # noqa: ANN401 - any JSON-like value
 
 def _sorted_ports(ports: list[Values]) -> list[Mapping[str, Any]]:
     """Order ports as the official plugin does: those of one container port stay in the order in which they come."""
-    return sorted((_said(port) for port in ports), key=lambda port: (port["internal"], port.get("protocol", "tcp")))
+    return sorted((_stated(port) for port in ports), key=lambda port: (port["internal"], port.get("protocol", "tcp")))
 
 
-def _said(item: Values) -> dict[str, Any]:
+def _stated(item: Values) -> dict[str, Any]:
     return {key: value for key, value in without_notes(item).items() if value}

@@ -25,7 +25,7 @@ _PORT: Values = {"ip": "0.0.0.0", "protocol": "tcp"}  # noqa: S104 - the officia
 NOTE = "__defaults"
 """The list of properties that got their value here, in the inputs and in every object of them."""
 
-KNOWN = frozenset(
+SUPPORTED = frozenset(
     {
         *DEFAULTS,
         *("capabilities", "command", "cpuShares", "cpus", "destroyGraceSeconds", "entrypoints", "envs", "healthcheck"),
@@ -46,7 +46,7 @@ def checked(given: Values) -> dict[str, Any]:
 
 def faults(given: Values) -> Iterator[tuple[str, str]]:
     """Name what can't be had here: pairs of the property and why."""
-    for key in sorted(given.keys() - KNOWN - {NOTE}):
+    for key in sorted(given.keys() - SUPPORTED - {NOTE}):
         yield key, f"property {key} of docker:index/container:Container {_REMEDY}"
     yield from ((key, "is missing; a container needs it") for key in ("name", "image") if not given.get(key))
     if given.get("wait"):

@@ -20,10 +20,10 @@ from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.making import failed_to_start, labels_of, make_started, provide_image, require_owner
 from locallb.runtimes.docker.runs import drain_container, needs_restart
-from locallb.runtimes.process.stopping import STOP_PATIENCE
+from locallb.runtimes.process.stopping import STOP_TIMEOUT
 from locallb.storage import paths
 
-_GRACE = STOP_PATIENCE
+_GRACE = STOP_TIMEOUT
 """Seconds from SIGTERM to SIGKILL where nothing is left to wait for."""
 
 
@@ -74,13 +74,13 @@ class Lifecycle:
 
     def read(self, identity: ContainerId, before: Values, declared: Values) -> dict[str, Any] | None:
         """Read the container as it is; None if it is gone, or if Docker couldn't start it: `create` repairs that."""
-        seen = self._containers.inspect(identity)
-        if seen is None or seen["State"].get("Status") in {"removing", "dead"} or failed_to_start(seen):
+        observed = self._containers.inspect(identity)
+        if observed is None or observed["State"].get("Status") in {"removing", "dead"} or failed_to_start(observed):
             return None
-        if needs_restart(seen):  # it lives and serves nothing: the next update starts it again
-            seen = {**seen, "State": {**seen["State"], "Paused": True}}
-        whole = before if rendering.is_complete(before) else rendering.made(inputs.checked(declared), seen)
-        return rendering.refreshed(whole, seen)
+        if needs_restart(observed):  # it lives and serves nothing: the next update starts it again
+            observed = {**observed, "State": {**observed["State"], "Paused": True}}
+        whole = before if rendering.is_complete(before) else rendering.made(inputs.checked(declared), observed)
+        return rendering.refreshed(whole, observed)
 
     def update(self, identity: ContainerId, old: Values, new: Values, changed: frozenset[str]) -> dict[str, Any]:
         """Change limits and restart policy, and have it run."""
@@ -92,10 +92,10 @@ class Lifecycle:
 
     def delete(self, identity: ContainerId, old: Values) -> None:
         """Stop and remove it, unless it is a copied project's original; gone is fine."""
-        seen = self._containers.inspect(identity)
-        if seen is None or self._is_a_copys(seen):
+        observed = self._containers.inspect(identity)
+        if observed is None or self._is_a_copys(observed):
             return
-        drain_container(seen)
+        drain_container(observed)
         grace = old.get("destroyGraceSeconds")
         if grace:
             self._containers.stop(identity, int(grace))
@@ -111,7 +111,7 @@ class Lifecycle:
         ours = {label["label"]: label["value"] for label in new.get("labels", ())}
         require_owner(self._containers, new["name"], container, labelled_owner(ours))
         outputs = rendering.refreshed(rendering.made(new, container), container)
-        difference = compare(outputs, new, inputs.KNOWN)
+        difference = compare(outputs, new, inputs.SUPPORTED)
         if difference.replacing:
             return None
         before = rendering.made(new, container)
@@ -123,24 +123,24 @@ class Lifecycle:
             return None
 
     def _have_run(self, identity: ContainerId) -> None:
-        seen = self._inspected(identity)
-        state = seen["State"]
-        if needs_restart(seen):
+        observed = self._inspected(identity)
+        state = observed["State"]
+        if needs_restart(observed):
             self._containers.stop(identity, int(_GRACE))
-            self._start(seen)
+            self._start(observed)
         elif state.get("Paused"):
             self._containers.unpause(identity)
         elif not state["Running"]:
-            self._start(seen)
+            self._start(observed)
 
-    def _start(self, seen: Values) -> None:
+    def _start(self, observed: Values) -> None:
         """Start it. Where Docker refuses, the next `read` finds the container gone, and `create` makes another one."""
         try:
-            self._containers.start(seen["Id"])
+            self._containers.start(observed["Id"])
         except DockerAbsentError:
             raise
         except ContainersError as error:
-            name = str(seen["Name"]).lstrip("/")
+            name = str(observed["Name"]).lstrip("/")
             raise ProviderError(
                 f"the container {name} can't be started ({error}); run up again, which makes another one if it must"
             ) from error
@@ -152,13 +152,13 @@ class Lifecycle:
         return spec.limits(new, changed)
 
     def _inspected(self, identity: ContainerId) -> Values:
-        seen = self._containers.inspect(identity)
-        if seen is None:
+        observed = self._containers.inspect(identity)
+        if observed is None:
             raise ProviderError(f"the container {identity[:12]} is gone already: run up again")
-        return seen
+        return observed
 
-    def _is_a_copys(self, seen: Values) -> bool:
-        owner = labelled_owner(labels_of(seen))
+    def _is_a_copys(self, observed: Values) -> bool:
+        owner = labelled_owner(labels_of(observed))
         if owner is None or self._root is None:
             return False
         return paths.is_another_directory(owner.home.root, str(self._root))

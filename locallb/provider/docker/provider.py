@@ -12,7 +12,7 @@ from locallb.provider.docker.differences import compare
 from locallb.provider.docker.lifecycle import Lifecycle
 from locallb.resources.errors import ProviderError
 from locallb.resources.values import UNKNOWN, Values
-from locallb.resources.wire import plain, told_difference, wrapped
+from locallb.resources.wire import plain, reported_difference, wrapped
 
 TOKEN = "docker:index/container:Container"  # noqa: S105 - a resource type, no secret
 
@@ -55,8 +55,8 @@ class DockerProvider(protocol.Provider):
     async def diff(self, request: protocol.DiffRequest) -> protocol.DiffResponse:
         """Return what changes and whether it takes a new container, which then comes after the old one's end."""
         _refuse_others(request.type)
-        change = compare(plain(request.old_state), plain(request.new_inputs), inputs.KNOWN)
-        return told_difference(request, change.changed, change.replacing, delete_first=True)
+        change = compare(plain(request.old_state), plain(request.new_inputs), inputs.SUPPORTED)
+        return reported_difference(request, change.changed, change.replacing, delete_first=True)
 
     async def create(self, request: protocol.CreateRequest) -> protocol.CreateResponse:
         """Create and start it, or adopt ours."""
@@ -81,16 +81,16 @@ class DockerProvider(protocol.Provider):
         """Read the container; an empty id means that it is gone."""
         _refuse_others(request.type)
         before, declared = plain(request.properties), plain(request.inputs)
-        seen = self._life.read(ContainerId(request.resource_id), before, declared)
-        if seen is None:
+        observed = self._life.read(ContainerId(request.resource_id), before, declared)
+        if observed is None:
             return protocol.ReadResponse("", {}, {})
-        return protocol.ReadResponse(request.resource_id, wrapped(seen), wrapped(_as_inputs(declared, seen)))
+        return protocol.ReadResponse(request.resource_id, wrapped(observed), wrapped(_as_inputs(declared, observed)))
 
     async def update(self, request: protocol.UpdateRequest) -> protocol.UpdateResponse:
         """Change it in place, and start it where it should run and doesn't."""
         _refuse_others(request.type)
         old, new = plain(request.olds), plain(request.news)
-        changed = compare(old, new, inputs.KNOWN).changed
+        changed = compare(old, new, inputs.SUPPORTED).changed
         if request.preview:
             return protocol.UpdateResponse(wrapped(rendering.updated(old, new, changed)))
         outputs = self._life.update(ContainerId(request.resource_id), old, new, changed)
@@ -110,12 +110,12 @@ def _refuse_others(kind: str) -> None:
         raise ProviderError(f"{token} is not known to the embedded engine, only {TOKEN} is; use `pulumi up` for it")
 
 
-def _as_inputs(declared: dict[str, Any], seen: dict[str, Any]) -> dict[str, Any]:
+def _as_inputs(declared: dict[str, Any], observed: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs that would make what was found: those declared, but for what is different."""
-    drifted = compare(seen, declared, frozenset()).changed
+    drifted = compare(observed, declared, frozenset()).changed
     top = {key: inputs.without_notes(value) for key, value in declared.items() if key != inputs.NOTE}
     if inputs.NOTE in declared:
         top[inputs.NOTE] = declared[inputs.NOTE]
     if isinstance(declared.get("healthcheck"), dict):
         top["healthcheck"] = declared["healthcheck"]
-    return {**top, **{key: seen.get(key) for key in drifted}}
+    return {**top, **{key: observed.get(key) for key in drifted}}

@@ -59,10 +59,10 @@ _DATA = {
 }
 
 
-def made(inputs: Values, seen: Values) -> dict[str, Any]:
+def made(inputs: Values, observed: Values) -> dict[str, Any]:
     """Write the outputs of a container that was created just now."""
     noted = without_notes(inputs)
-    asked = {
+    requested = {
         "capabilities": _capabilities(noted.get("capabilities")),
         "containerReadRefreshTimeoutMilliseconds": noted["containerReadRefreshTimeoutMilliseconds"],
         "destroyGraceSeconds": noted.get("destroyGraceSeconds"),
@@ -78,28 +78,28 @@ def made(inputs: Values, seen: Values) -> dict[str, Any]:
         "waitTimeout": noted["waitTimeout"],
         **dict.fromkeys((*_EMPTY_LISTS, *_EMPTY_MAPS)),
     }
-    return _finished({**_NEVER_SET, **asked, **_observed(seen)})
+    return _finished({**_NEVER_SET, **requested, **_observed(observed)})
 
 
-def refreshed(before: Values, seen: Values) -> dict[str, Any]:
+def refreshed(before: Values, observed: Values) -> dict[str, Any]:
     """Write the outputs of a container that was looked at: `before` are those of the state.
 
     A paused one doesn't run: the official plugin doesn't see that, we do, so that the next update repairs it.
     """
-    running = bool(seen["State"]["Running"]) and not seen["State"].get("Paused")
+    running = bool(observed["State"]["Running"]) and not observed["State"].get("Paused")
     forms = {
         **{key: before.get(key) or [] for key in _EMPTY_LISTS},
         **{key: before.get(key) or {} for key in (*_EMPTY_MAPS, "logOpts")},
         "networksAdvanced": [
             {**network, "gwPriority": network.get("gwPriority") or 0}
             for network in before["networksAdvanced"]
-            if not lacks_network(seen, network["name"])
+            if not lacks_network(observed, network["name"])
         ],
         "volumes": [{**volume, "readOnly": bool(volume.get("readOnly"))} for volume in before["volumes"]],
-        "exitCode": before.get("exitCode") if running else seen["State"]["ExitCode"],
+        "exitCode": before.get("exitCode") if running else observed["State"]["ExitCode"],
         "mustRun": running,
     }
-    return _finished({**_NEVER_SET, **before, **forms, **_observed(seen)})
+    return _finished({**_NEVER_SET, **before, **forms, **_observed(observed)})
 
 
 def updated(before: Values, inputs: Values, changed: frozenset[str]) -> dict[str, Any]:
@@ -117,9 +117,9 @@ def _finished(outputs: Values) -> dict[str, Any]:
     return {**outputs, "__meta": META, "__pulumi_raw_state_delta": _raw_state_delta(outputs)}
 
 
-def _observed(seen: Values) -> dict[str, Any]:
+def _observed(observed: Values) -> dict[str, Any]:
     """Write what the daemon tells."""
-    config, host = seen["Config"], seen["HostConfig"]
+    config, host = observed["Config"], observed["HostConfig"]
     labels = config.get("Labels") or {}
     return {
         "command": config.get("Cmd") or [],
@@ -130,7 +130,7 @@ def _observed(seen: Values) -> dict[str, Any]:
         "entrypoints": config.get("Entrypoint") or [],
         "envs": config.get("Env") or [],
         "hostname": config["Hostname"],
-        "id": seen["Id"],
+        "id": observed["Id"],
         "image": config["Image"],
         "init": bool(host.get("Init")),
         "ipcMode": host["IpcMode"],
@@ -140,11 +140,11 @@ def _observed(seen: Values) -> dict[str, Any]:
         "memory": host["Memory"] // MIB,
         "memoryReservation": host["MemoryReservation"] // MIB,
         "memorySwap": host["MemorySwap"] // MIB,
-        "name": seen["Name"].removeprefix("/"),
-        "networkDatas": _network_data(seen),
-        "networkMode": _network_mode(seen),
-        "platform": seen["Platform"],
-        "ports": _ports(seen),
+        "name": observed["Name"].removeprefix("/"),
+        "networkDatas": _network_data(observed),
+        "networkMode": _network_mode(observed),
+        "platform": observed["Platform"],
+        "ports": _ports(observed),
         "privileged": host["Privileged"],
         "readOnly": host["ReadonlyRootfs"],
         "restart": host["RestartPolicy"]["Name"],
@@ -161,28 +161,28 @@ def _observed(seen: Values) -> dict[str, Any]:
     }
 
 
-def _network_mode(seen: Values) -> str:
-    mode = str(seen["HostConfig"]["NetworkMode"])
+def _network_mode(observed: Values) -> str:
+    mode = str(observed["HostConfig"]["NetworkMode"])
     return "bridge" if mode == "default" else mode
 
 
-def _network_data(seen: Values) -> list[dict[str, Any]]:
-    networks: Mapping[str, Values] = seen["NetworkSettings"]["Networks"]
+def _network_data(observed: Values) -> list[dict[str, Any]]:
+    networks: Mapping[str, Values] = observed["NetworkSettings"]["Networks"]
     return [
         {**{ours: networks[name][theirs] for ours, theirs in _DATA.items()}, "networkName": name}
         for name in sorted(networks)
     ]
 
 
-def _ports(seen: Values) -> list[dict[str, Any]]:
+def _ports(observed: Values) -> list[dict[str, Any]]:
     """List published ports by container port and protocol; those of one port in the daemon's order.
 
     A container that has ended publishes them when it is started again. The official plugin lists none then, so it
     would replace the container, even while Docker restarts it.
     """
-    ports, state = [], seen["State"]
+    ports, state = [], observed["State"]
     runs = state["Running"] and not state.get("Restarting")
-    published = seen["NetworkSettings"]["Ports"] if runs else seen["HostConfig"].get("PortBindings")
+    published = observed["NetworkSettings"]["Ports"] if runs else observed["HostConfig"].get("PortBindings")
     for inner, places in (published or {}).items():
         number, _, protocol = inner.partition("/")
         for place in places or ():

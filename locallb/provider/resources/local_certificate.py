@@ -48,16 +48,16 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
         from locallb.certificates import signing, store  # noqa: PLC0415 - few stacks need what they load
 
         now, failure = store.now(), f"the certificate for {', '.join(new.hosts)} can't be made"
-        known = store.find()
-        if known is None or known.seen.fingerprint != new.authority:
+        existing = store.find()
+        if existing is None or existing.observed.fingerprint != new.authority:
             raise ProviderError(f"{failure}: your own authority is another one than was planned with; run up again")
         try:
-            pair = store.sign(known, new.hosts, now)
+            pair = store.sign(existing, new.hosts, now)
             place = Proxies.ours().make(new.proxy, new.owner, new.name).path
             certificate_files.write(place, _planned(new), pair.certificate, pair.key, shared=new.shared)
         except (store.AuthorityError, CertificateFilesError) as error:
             raise ProviderError(f"{failure}: {error}") from None
-        made, chain = signing.seen(pair.certificate), names.chain_file(_planned(new))
+        made, chain = signing.observed(pair.certificate), names.chain_file(_planned(new))
         state = grown(self.state, new, chain=chain, serial=made.serial, expires=f"{made.ends:%Y-%m-%dT%H:%M:%SZ}")
         return f"{new.proxy}/{chain}", state
 
@@ -70,7 +70,7 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
 
         pair = certificate_files.read(Proxies.ours().path(state.proxy), _planned(state))
         try:
-            made = signing.seen(pair[0]) if pair and not key_pair_fault(*pair) else None
+            made = signing.observed(pair[0]) if pair and not key_pair_fault(*pair) else None
         except signing.SigningError:
             made = None
         return state if made and made.serial == state.serial and made.begins <= store.now() < made.ends else None
@@ -81,12 +81,10 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
         return self.create(new)[1]
 
     def delete(self, state: LocalCertificateState) -> None:
-        """Remove the files, unless the directory has another owner by now; and the directory, if nothing else is in
-        it.
-        """
+        """Remove the files, unless the directory has another owner by now; and the directory, if it is empty."""
         if not self.belongs_to_copied_project(state.owner):
             certificate_files.remove(state.proxy, state.owner, _planned(state))
 
 
-def _planned(known: LocalCertificateInputs) -> Planned:
-    return Planned(known.certificate, tuple(known.hosts), known.authority, known.period)
+def _planned(existing: LocalCertificateInputs) -> Planned:
+    return Planned(existing.certificate, tuple(existing.hosts), existing.authority, existing.period)

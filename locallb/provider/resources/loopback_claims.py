@@ -42,7 +42,7 @@ class _LoopbackClaim(ResourceType[_InputsT, _StateT]):
         """Return the resource's id."""
 
     @abstractmethod
-    def _claimed(self, known: _InputsT | _StateT) -> _Claimed:
+    def _claimed(self, existing: _InputsT | _StateT) -> _Claimed:
         """Return the sharing key, and the ports; none for all of the address."""
 
     def preview_outputs(self, new: _InputsT, old: _StateT | None) -> Mapping[str, object]:
@@ -99,8 +99,8 @@ class LoopbackAddress(_LoopbackClaim[LoopbackAddressInputs, LoopbackAddressState
     def _identity(self, new: LoopbackAddressInputs) -> str:
         return new.address
 
-    def _claimed(self, known: LoopbackAddressInputs) -> _Claimed:
-        return known.sharing, ()
+    def _claimed(self, existing: LoopbackAddressInputs) -> _Claimed:
+        return existing.sharing, ()
 
 
 class LoopbackPorts(_LoopbackClaim[LoopbackPortsInputs, LoopbackPortsState]):
@@ -126,8 +126,8 @@ class LoopbackPorts(_LoopbackClaim[LoopbackPortsInputs, LoopbackPortsState]):
     def _identity(self, new: LoopbackPortsInputs) -> str:
         return f"{new.address}/{new.owner.service}"
 
-    def _claimed(self, known: LoopbackPortsInputs) -> _Claimed:
-        return SharingKey(""), tuple(map(MappedPort.parse, known.ports))
+    def _claimed(self, existing: LoopbackPortsInputs) -> _Claimed:
+        return SharingKey(""), tuple(map(MappedPort.parse, existing.ports))
 
 
 def _release_earlier(address: IPAddress, owner: Owner) -> None:

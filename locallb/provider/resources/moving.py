@@ -25,9 +25,9 @@ def leave(resources: Iterable[Resource], home: Home, state_home: Path) -> int:
 
     Raises ClientError if one can't be ended, such as another user's.
     """
-    known = tuple(resources)
-    ended = sum(runtime.leave(known, home, state_home) for runtime in runtimes())
-    for resource in known:
+    existing = tuple(resources)
+    ended = sum(runtime.leave(existing, home, state_home) for runtime in runtimes())
+    for resource in existing:
         with suppress(ClientError, OSError, KeyError, ValueError, TypeError):  # closed to this user, and harmless
             if resource.type == CONFIG:
                 _remove(Proxies(state_home / "proxies"), str(resource.inputs["proxy"]), home)

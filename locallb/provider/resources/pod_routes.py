@@ -52,8 +52,8 @@ class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
     def read(self, state: PodRoutesState) -> PodRoutesState | None:
         """Read which of the routes exist; None if none does."""
         present = present_routes(state.owner.home, state.container)
-        left = tuple(text for text in state.routes if PodRoute.parse(text) in present)
-        return replace(state, routes=left) if left else None
+        remaining = tuple(text for text in state.routes if PodRoute.parse(text) in present)
+        return replace(state, routes=remaining) if remaining else None
 
     def update(self, old: PodRoutesState, new: PodRoutesInputs) -> PodRoutesState:
         """Make what is new, and remove what it no longer has."""

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.envoy.fragments import Tagged, has_foreign, joined, taken_apart
+from locallb.envoy.fragments import Tagged, has_foreign, joined, split_parts
 from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
 from locallb.guarded import reader
 from locallb.host import inotify
@@ -155,7 +155,7 @@ def _own(texts: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _of_parts(text: str) -> Mapping[str, Tagged]:
-    return {name: tagged for name, tagged in taken_apart(text).items() if tagged.part}
+    return {name: tagged for name, tagged in split_parts(text).items() if tagged.part}
 
 
 def _system_authorities() -> str:

@@ -20,7 +20,7 @@ from msgspec import Struct, field
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, size_of_files
 from locallb.envoy.document import settling_time
-from locallb.envoy.fragments import Tagged, Texts, joined, taken_apart
+from locallb.envoy.fragments import Tagged, Texts, joined, split_parts
 from locallb.model.identities import PartId
 from locallb.resources.errors import ProviderError
 from locallb.runtimes.runtime import end_hanging
@@ -33,12 +33,12 @@ _Signature: TypeAlias = tuple[int, int, int]
 
 
 class FragmentChange(Struct, frozen=True):
-    """Desired content of a fragment; `gone` are listeners that must not be reachable afterwards."""
+    """Desired content of a fragment; `removed` are listeners that must not be reachable afterwards."""
 
     part: PartId
     listeners: Texts = field(default_factory=dict)
     clusters: Texts = field(default_factory=dict)
-    gone: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
 
 
 class _File(Struct, frozen=True, dict=True):
@@ -60,7 +60,7 @@ class _File(Struct, frozen=True, dict=True):
 
 
 _QUEUES: dict[Path, Joined[FragmentChange, None]] = {}
-_SEEN: dict[Path, _File] = {}
+_OBSERVED: dict[Path, _File] = {}
 """Files as they were last: with a thousand parts in it a file takes longer to read than all the rest."""
 _READING = Lock()
 """One thread reads, the others find what it read."""
@@ -107,8 +107,8 @@ def _roll_out(directory: Path, changes: Sequence[FragmentChange]) -> None:
     bridge = {**clusters, **new_clusters}
     _put(directory, rollout.CLUSTERS, clusters, bridge)
     _put(directory, rollout.LISTENERS, listeners, wanted)
-    gone = listeners.keys() | {name for change in changes for name in change.gone}
-    _await_gone(directory, gone - wanted.keys())
+    removed = listeners.keys() | {name for change in changes for name in change.removed}
+    _await_removal(directory, removed - wanted.keys())
     _put(directory, rollout.CLUSTERS, bridge, {**_without(clusters, latest), **new_clusters})
 
 
@@ -119,22 +119,24 @@ def _put(directory: Path, name: str, before: _Document, after: _Document) -> Non
         return
     text, version = joined(after)
     push.put(directory, rollout.Write(name, text, version), files.mode(path))
-    _SEEN[path] = _File(_signature(path), after)
+    _OBSERVED[path] = _File(_signature(path), after)
 
 
-def _await_gone(directory: Path, names: AbstractSet[str]) -> None:
+def _await_removal(directory: Path, names: AbstractSet[str]) -> None:
     """Wait until nothing listens there any more. An Envoy that runs and doesn't answer is stopped: it may still."""
     deadline = time.monotonic() + settling_time(size_of_files(directory))
     while names:
         try:
-            left = EnvoyAdmin(directory).listeners() & names
+            remaining = EnvoyAdmin(directory).listeners() & names
         except EnvoyAdminError:
             end_hanging(directory)
             return
-        if not left:
+        if not remaining:
             return
         if time.monotonic() > deadline:
-            raise ProviderError(f"proxy {directory.name} goes on listening at {', '.join(sorted(left))}; run up again")
+            raise ProviderError(
+                f"proxy {directory.name} goes on listening at {', '.join(sorted(remaining))}; run up again"
+            )
         time.sleep(_PAUSE)
 
 
@@ -142,10 +144,10 @@ def _file(path: Path) -> _File:
     """Read a file, unless it is still the one that was read or written last."""
     with _READING:
         signature = _signature(path)
-        known = _SEEN.get(path)
-        if known is None or known.signature != signature:
-            known = _SEEN[path] = _File(signature, taken_apart(files.read_shared(path) or ""))
-        return known
+        existing = _OBSERVED.get(path)
+        if existing is None or existing.signature != signature:
+            existing = _OBSERVED[path] = _File(signature, split_parts(files.read_shared(path) or ""))
+        return existing
 
 
 def _signature(path: Path) -> _Signature:

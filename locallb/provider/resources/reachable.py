@@ -23,7 +23,7 @@ from locallb.host.sockets import LISTEN, SocketError, connect, holder, rows, spl
 from locallb.model.errors import ClientError
 from locallb.model.identities import PartId, Protocol, RunIdentity
 from locallb.model.naming import NAME_SERVER
-from locallb.provider.part_looks import PartSeen, look_again, look_at, one_look
+from locallb.provider.part_reads import ObservedPart, inspect_at, one_pass, reread
 from locallb.provider.resources.proxy_fragments import rewrite_listeners
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
@@ -33,12 +33,12 @@ from locallb.runtimes import published_ports
 from locallb.runtimes.runtime import runtime
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory
 
-PROBE_PATIENCE = 2.0
+PROBE_TIMEOUT = 2.0
 SERVING = "serving"
-_LookAt: TypeAlias = Callable[[Path, PartId, Collection[str]], PartSeen]
+_InspectPart: TypeAlias = Callable[[Path, PartId, Collection[str]], ObservedPart]
 
 
-class _Sight(Struct, frozen=True):
+class _Sighting(Struct, frozen=True):
     """What Envoy says at one moment."""
 
     lds: Subscription
@@ -81,7 +81,7 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
             silent = runs.is_drained if state.part else runs.cannot_serve
             if silent(run, _directory(state)):
                 return None
-            proven = _is_proven(_directory(state), state, look_again)
+            proven = _is_proven(_directory(state), state, reread)
             return (
                 state
                 if proven and not (state.published and any(published_ports.unpublished(state.listeners)))
@@ -90,9 +90,9 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
         except ClientError:  # neither Envoy nor what it runs in can be asked
             return None
 
-    def one_look(self) -> AbstractContextManager[None]:
+    def one_pass(self) -> AbstractContextManager[None]:
         """Ask each shared proxy once for all its parts."""
-        return one_look()
+        return one_pass()
 
     def leaves_nothing(self, state: ReachableState) -> bool:
         """Return True: a proof leaves nothing."""
@@ -101,8 +101,8 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
 
     def update(self, old: ReachableState, new: ReachableInputs) -> ReachableState:
         """Prove it again, and connect to places that are published for the first time."""
-        known = old.listeners if old.process == new.process else ()
-        arriving = tuple(name for name in new.listeners if name not in known)
+        existing = old.listeners if old.process == new.process else ()
+        arriving = tuple(name for name in new.listeners if name not in existing)
         return self._prove(new, tuple(place for place in new.probes if place not in old.probes), arriving)
 
     def delete(self, state: ReachableState) -> None:
@@ -135,53 +135,55 @@ def _await(directory: Path, new: ReachableInputs) -> None:
     deadline, pause = time.monotonic() + settling_time(size_of_files(directory)), pauses()
     tried_at: int | None = None
     verdict = push.Verdict(directory)
-    while not (sight := _look(directory, new)).proves(new):
-        lds = sight.lds
-        refused = lds.settled and any(not new.part or name in new.listeners for name in sight.failed)
+    while not (sighting := _inspect(directory, new)).proves(new):
+        lds = sighting.lds
+        refused = lds.settled and any(not new.part or name in new.listeners for name in sighting.failed)
         if refused and tried_at is None:
             tried_at = lds.attempts
             rewrite_listeners(directory)
         elif (refused and tried_at is not None and lds.attempts > tried_at) or time.monotonic() > deadline:
-            raise ProviderError(_complaint(directory.name, sight, new))
-        elif lds.attempts and lds.settled and not sight.failed and verdict.is_refused():
+            raise ProviderError(_complaint(directory.name, sighting, new))
+        elif lds.attempts and lds.settled and not sighting.failed and verdict.is_refused():
             raise ProviderError(f"proxy {directory.name}: Envoy refuses its configuration: {verdict.cause}")
         time.sleep(next(pause))
 
 
-def _is_proven(directory: Path, new: ReachableInputs, look: _LookAt = look_at) -> bool:
+def _is_proven(directory: Path, new: ReachableInputs, inspect: _InspectPart = inspect_at) -> bool:
     """Return whether the proof holds; of a part without Envoy's statistics, which are those of a thousand others."""
     if new.part:
-        return _look_at_part(directory, new, Subscription(), look).proves(new)
-    return _look(directory, new).proves(new)
+        return _inspect_part(directory, new, Subscription(), inspect).proves(new)
+    return _inspect(directory, new).proves(new)
 
 
-def _look_at_part(directory: Path, new: ReachableInputs, lds: Subscription, look: _LookAt = look_at) -> _Sight:
-    seen = look(directory, new.part, new.listeners)
-    versions = Versions(part_version(seen.listeners), part_version(seen.clusters))
-    return _Sight(lds, versions, frozenset(seen.listeners), seen.failed)
+def _inspect_part(
+    directory: Path, new: ReachableInputs, lds: Subscription, inspect: _InspectPart = inspect_at
+) -> _Sighting:
+    observed = inspect(directory, new.part, new.listeners)
+    versions = Versions(part_version(observed.listeners), part_version(observed.clusters))
+    return _Sighting(lds, versions, frozenset(observed.listeners), observed.failed)
 
 
-def _look(directory: Path, new: ReachableInputs) -> _Sight:
+def _inspect(directory: Path, new: ReachableInputs) -> _Sighting:
     admin = EnvoyAdmin(directory)
-    taken = admin.versions()
+    claimed = admin.versions()
     if new.part:
-        return _look_at_part(directory, new, taken.lds)
-    failed = admin.failed_listeners() if taken.lds.rejected else {}
-    version = taken.lds.version
+        return _inspect_part(directory, new, claimed.lds)
+    failed = admin.failed_listeners() if claimed.lds.rejected else {}
+    version = claimed.lds.version
     if rollout.has_referred(new.versions.lds):
         wanted = rollout.referred(push.texts(directory))
         version = rollout.with_referred(version, wanted if wanted <= admin.referred() else ["missing"])
-    return _Sight(taken.lds, Versions(version, taken.cds.version), admin.listeners(), failed)
+    return _Sighting(claimed.lds, Versions(version, claimed.cds.version), admin.listeners(), failed)
 
 
-def _complaint(proxy: str, sight: _Sight, new: ReachableInputs) -> str:
+def _complaint(proxy: str, sighting: _Sighting, new: ReachableInputs) -> str:
     """Return what is missing in one sentence, and what works all the same."""
-    missing = [name for name in new.listeners if name not in sight.bound or name in sight.failed]
-    beside = () if new.part else sight.failed.keys() - {*new.listeners}  # HTTP/3, which nobody waits for by name
+    missing = [name for name in new.listeners if name not in sighting.bound or name in sighting.failed]
+    sibling = () if new.part else sighting.failed.keys() - {*new.listeners}  # HTTP/3, which nobody waits for by name
     remedy = _remedy(Proxies.ours().find(new.proxy))
-    faults = [_fault(name, sight.failed.get(name, ""), remedy) for name in (*missing, *sorted(beside))]
+    faults = [_fault(name, sighting.failed.get(name, ""), remedy) for name in (*missing, *sorted(sibling))]
     if not faults:
-        has = f"listeners {sight.versions.lds or 'none'}, clusters {sight.versions.cds or 'none'}"
+        has = f"listeners {sighting.versions.lds or 'none'}, clusters {sighting.versions.cds or 'none'}"
         wants = f"listeners {new.versions.lds}, clusters {new.versions.cds}"
         faults = [f"proxy {proxy} didn't take its configuration (has {has}; wants {wants}): see its envoy.log"]
     serving = [name for name in new.listeners if name not in missing]
@@ -198,15 +200,15 @@ def _remedy(proxy: ProxyDirectory | None) -> str:
 def _fault(name: str, reason: str, remedy: str) -> str:
     if "in use" not in reason:
         return f"{name} isn't served: {reason or 'Envoy has no such listener'}"
-    who = holder(*published_ports.split_listener(name)) or "a process of another user"
-    return f"{name} isn't served: the port is in use by {who}; {remedy}, then run up again"
+    party = holder(*published_ports.split_listener(name)) or "a process of another user"
+    return f"{name} isn't served: the port is in use by {party}; {remedy}, then run up again"
 
 
 def _probe(place: str) -> None:
     """Connect to what Envoy says that it has bound; from a pod it isn't seen, and Envoy's word must do."""
     address, port = split_place(place)
     try:
-        connect(address, port, PROBE_PATIENCE)
+        connect(address, port, PROBE_TIMEOUT)
     except SocketError as error:
         if not any((row.address, row.port) == (address, port) for row in rows(Protocol.TCP, LISTEN)):
             return

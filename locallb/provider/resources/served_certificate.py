@@ -75,9 +75,7 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
         return self.create(new)[1]
 
     def delete(self, state: ServedCertificateState) -> None:
-        """Remove the files, unless the directory has another owner by now; and the directory, if nothing else is in
-        it.
-        """
+        """Remove the files, unless the directory has another owner by now; and the directory, if it is empty."""
         if not self.belongs_to_copied_project(state.owner):
             certificate_files.remove(state.proxy, state.owner, _certificate(state))
 
@@ -108,11 +106,11 @@ def _in_file(new: ServedCertificateInputs, subject: str) -> Mapping[object, obje
     return secret_among((document.value for document in documents), new.namespace, new.secret, new.digest)
 
 
-def _certificate(known: ServedCertificateInputs) -> Certificate:
-    return Certificate(_cluster(known), known.namespace, known.secret, known.digest, known.file)
+def _certificate(existing: ServedCertificateInputs) -> Certificate:
+    return Certificate(_cluster(existing), existing.namespace, existing.secret, existing.digest, existing.file)
 
 
-def _cluster(known: ServedCertificateInputs) -> ClusterName:
+def _cluster(existing: ServedCertificateInputs) -> ClusterName:
     """Return the cluster of its Secret."""
-    served = ObjectKey.parse(known.serves) if known.serves else known.owner.service
+    served = ObjectKey.parse(existing.serves) if existing.serves else existing.owner.service
     return served.cluster

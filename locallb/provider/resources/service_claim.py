@@ -49,7 +49,7 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
         """Take it away, unless it belongs to the project that this one is a copy of."""
         if not self.belongs_to_copied_project(state.owner):
             live_service.withdraw(state.access, state.owner, releasing)
-            live_service.tell(state.access, state.owner, Event(NORMAL, DELETED, "nothing of it is left"))
+            live_service.report_to(state.access, state.owner, Event(NORMAL, DELETED, "nothing of it is left"))
 
 
 def _claiming(service: Live) -> Mapping[str, object] | None:

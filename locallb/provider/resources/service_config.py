@@ -16,7 +16,7 @@ from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServiceConfigInputs, ServiceConfigState
 from locallb.resources.resource_type import ResourceType, grown, id_faults
 from locallb.storage import files
-from locallb.storage.found_directories import find_again
+from locallb.storage.found_directories import find_former
 from locallb.storage.proxy_directories import Proxies
 
 
@@ -59,16 +59,16 @@ class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
         """Take it out, and check that nothing listens there any more. Open connections go on with the proxy."""
         directory = _directory(state)
         if directory and not self.belongs_to_copied_project(state.owner):
-            proxy_fragments.apply(directory, FragmentChange(state.part, gone=frozenset(state.listeners)))
+            proxy_fragments.apply(directory, FragmentChange(state.part, removed=frozenset(state.listeners)))
 
-    def _put(self, new: ServiceConfigInputs, gone: frozenset[str]) -> ServiceConfigState:
+    def _put(self, new: ServiceConfigInputs, removed: frozenset[str]) -> ServiceConfigState:
         directory = _directory(new)
         if directory is None:
             home = new.owner.home
             raise ProviderError(f"proxy {new.proxy} has no directory of {home}: refresh and run up again")
         if any(GATE in text for text in new.listeners.values()):
             _prepare_gate(directory, new.part)
-        proxy_fragments.apply(directory, FragmentChange(new.part, new.listeners, new.clusters, gone))
+        proxy_fragments.apply(directory, FragmentChange(new.part, new.listeners, new.clusters, removed))
         return grown(self.state, new)
 
 
@@ -79,9 +79,9 @@ def _prepare_gate(directory: Path, part: str) -> None:
     push.close_gate(directory, files.mode(directory / rollout.LISTENERS))
 
 
-def _directory(known: ServiceConfigInputs) -> Path | None:
+def _directory(existing: ServiceConfigInputs) -> Path | None:
     """Find the proxy's directory, if it is this stack's."""
-    directory = find_again(Proxies.ours(), known.proxy)
-    if directory is None or directory.owner is None or directory.owner.home != known.owner.home:
+    directory = find_former(Proxies.ours(), existing.proxy)
+    if directory is None or directory.owner is None or directory.owner.home != existing.owner.home:
         return None
     return directory.path

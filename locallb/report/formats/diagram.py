@@ -36,10 +36,10 @@ def diagram(services: Sequence[ServiceChange]) -> str:
         lanes.append(_lane(service, top, height))
         top += height
     heads = ((ADDRESS_X, "Addresses"), (PROXY_X, "Proxies"), (PORT_X, "Ports"), (BACKEND_X, "Backends"))
-    words = "".join(f'<text class="head" x="{x}" y="24">{word}</text>' for x, word in heads)
+    terms = "".join(f'<text class="head" x="{x}" y="24">{word}</text>' for x, word in heads)
     return (
         f'<svg viewBox="0 0 {WIDTH} {top + 10}" role="img" '
-        f'aria-label="Addresses, proxies and backends of every Service">{words}{"".join(lanes)}</svg>'
+        f'aria-label="Addresses, proxies and backends of every Service">{terms}{"".join(lanes)}</svg>'
     )
 
 
@@ -50,14 +50,14 @@ def _height(side: Balancer | None) -> int:
 
 def _lane(service: ServiceChange, top: int, height: int) -> str:
     side, middle = shown_side(service), (height - GAP) / 2
-    gone = " gone" if service.change in {Change.REMOVED, Change.LOST, Change.REJECTED} else ""
+    removed = " gone" if service.change in {Change.REMOVED, Change.LOST, Change.REJECTED} else ""
     parts = [
         _proxy(service, middle),
         *(_addresses(side, middle) if side else ()),
         *(_ports(side, middle) if side else ()),
     ]
     return (
-        f'<g class="lane {service.change}{gone}" data-top="{top}" data-height="{height}" '
+        f'<g class="lane {service.change}{removed}" data-top="{top}" data-height="{height}" '
         f'transform="translate(0 {top})">{"".join(parts)}</g>'
     )
 
@@ -94,14 +94,14 @@ def _backends(port: Port, y: float) -> str:
     if not port.backends:
         return _text(BACKEND_X, y + 4, port.problem, BACKEND_LENGTH, "muted")
     first, more = port.backends[0], len(port.backends) - 1
-    words = f"{first}, {port.backends[1]}" if more else first
-    words = f"{words} +{more - 1}" if more > 1 else words
-    words = words if len(words) <= BACKEND_LENGTH else f"{first} +{more}" if more else first
+    terms = f"{first}, {port.backends[1]}" if more else first
+    terms = f"{terms} +{more - 1}" if more > 1 else terms
+    terms = terms if len(terms) <= BACKEND_LENGTH else f"{first} +{more}" if more else first
     listed = ", ".join(port.backends[:50])
     return (
         f"<g><title>{html_text(listed)}</title>{_line(PORT_X + PORT_WIDTH, y, BACKEND_X, y)}"
         f"{_box(BACKEND_X, y - PILL / 2, BACKEND_WIDTH, PILL, 12)}"
-        f"{_text(BACKEND_X + 14, y + 4, words, BACKEND_LENGTH)}</g>"
+        f"{_text(BACKEND_X + 14, y + 4, terms, BACKEND_LENGTH)}</g>"
     )
 
 
@@ -119,9 +119,9 @@ def _box(x: int, y: float, width: int, height: int, radius: int) -> str:
     return f'<rect x="{x}" y="{y:g}" width="{width}" height="{height}" rx="{radius}"/>'
 
 
-def _text(x: int, y: float, words: object, longest: int, kind: str = "") -> str:
+def _text(x: int, y: float, terms: object, longest: int, kind: str = "") -> str:
     """Write text that is cut where it would not fit; the table has all of it."""
-    text = visible(str(words))
+    text = visible(str(terms))
     cut = text if len(text) <= longest else f"{text[: longest - 1]}…"
     style = f' class="{kind}"' if kind else ""
     return f'<text{style} x="{x}" y="{y:g}">{html_text(cut)}</text>'

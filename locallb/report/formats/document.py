@@ -91,12 +91,12 @@ def _balancer(balancer: Balancer | None) -> Mapping[str, object] | None:
     }
 
 
-def _reach(reach: Exposure | Narrowing, known: str, others: tuple[IPNetwork, ...]) -> Mapping[str, object]:
-    """Write what became reachable, or no longer is; `known` names the field for the other side's sources."""
+def _reach(reach: Exposure | Narrowing, existing: str, others: tuple[IPNetwork, ...]) -> Mapping[str, object]:
+    """Write what became reachable, or no longer is; `existing` names the field for the other side's sources."""
     return {
         "kind": str(reach.kind),
         "ports": list(reach.ports),
         "addresses": [str(address) for address in reach.addresses],
         "sources": [str(network) for network in reach.sources],
-        known: [str(network) for network in others],
+        existing: [str(network) for network in others],
     }

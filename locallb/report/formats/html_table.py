@@ -48,17 +48,17 @@ def _row(service: ServiceChange) -> str:
 
 def _searched(service: ServiceChange, why: Sequence[str]) -> str:
     side = shown_side(service)
-    words = [str(service.key), *(str(address) for address in (side.addresses if side else ()))]
+    terms = [str(service.key), *(str(address) for address in (side.addresses if side else ()))]
     for port in side.ports if side else ():
-        words += [port.label, *map(str, port.sources or ("everybody",)), *port.backends[:20]]
-    return html_text(" ".join((*words, *why)).lower(), SEARCHED)
+        terms += [port.label, *map(str, port.sources or ("everybody",)), *port.backends[:20]]
+    return html_text(" ".join((*terms, *why)).lower(), SEARCHED)
 
 
 def _addresses(service: ServiceChange) -> str:
     before = service.before.addresses if service.before else ()
     after = service.after.addresses if service.after else ()
-    gone = [f"<del>{address}</del>" for address in before if address not in after]
-    return "<br>".join((*gone, *(str(address) for address in after)))
+    removed = [f"<del>{address}</del>" for address in before if address not in after]
+    return "<br>".join((*removed, *(str(address) for address in after)))
 
 
 def _ports(side: Balancer | None) -> str:
@@ -86,10 +86,10 @@ def _clients(side: Balancer | None) -> str:
     if side is None:
         return ""
     distinct = dict.fromkeys(port.sources for port in side.ports if port.sources is not None)
-    return "<br>".join(_who(sources) for sources in distinct)
+    return "<br>".join(_sources(sources) for sources in distinct)
 
 
-def _who(sources: Sequence[object]) -> str:
+def _sources(sources: Sequence[object]) -> str:
     if not sources:
         return '<span class="everybody">everybody</span>'
     return "<br>".join(html_text(source) for source in sources[:6]) + ("<br>…" if sources[6:] else "")

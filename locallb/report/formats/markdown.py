@@ -18,7 +18,7 @@ from locallb.report.sides import Balancer
 
 LIMIT = 60_000
 """Bytes: a comment on GitHub may have 65,536 characters, on GitLab a million."""
-MOST_ALERTS = 40
+MAX_ALERTS = 40
 MARKS = {
     Topic.UNREADABLE: "❌",
     Topic.POLICY: "⛔",
@@ -43,38 +43,38 @@ def markdown(report: Report, limit: int = LIMIT) -> str:
     for candidate in (_written(report, rows, details=False), _written(report, loud, details=True)):
         if _fits(candidate, limit):
             return candidate
-    for most in (MOST_ALERTS, 10, 3):
-        text = _largest(report, loud, limit, most)
+    for maximum in (MAX_ALERTS, 10, 3):
+        text = _largest(report, loud, limit, maximum)
         if _fits(text, limit):
             return text
     return f"{_head(report)}\n_The rest is left out here for size; <code>--format html</code> has it._\n"
 
 
-def _largest(report: Report, rows: Sequence[ServiceChange], limit: int, most: int) -> str:
+def _largest(report: Report, rows: Sequence[ServiceChange], limit: int, maximum: int) -> str:
     """Write as many rows as fit, with at most so many alerts."""
     low, high = 0, len(rows)
     while low < high:
         middle = (low + high + 1) // 2
-        fits = _fits(_written(report, rows[:middle], details=False, most=most), limit)
+        fits = _fits(_written(report, rows[:middle], details=False, maximum=maximum), limit)
         low, high = (middle, high) if fits else (low, middle - 1)
-    return _written(report, rows[:low], details=False, most=most)
+    return _written(report, rows[:low], details=False, maximum=maximum)
 
 
 def _fits(text: str, limit: int) -> bool:
     return len(text.encode()) <= limit
 
 
-def _written(report: Report, rows: Sequence[ServiceChange], *, details: bool, most: int = MOST_ALERTS) -> str:
+def _written(report: Report, rows: Sequence[ServiceChange], *, details: bool, maximum: int = MAX_ALERTS) -> str:
     parts = [
         _head(report),
-        _alerts(alerts(report), most),
+        _alerts(alerts(report), maximum),
         _table(report, rows),
     ]
     if details:
         parts.append(_details(rows))
     elif len(rows) == len(report.services):
         parts.append("_Details are left out here for size; <code>--format html</code> has them._\n")
-    parts.append(_rest(report, most))
+    parts.append(_rest(report, maximum))
     return "\n".join(part for part in parts if part)
 
 
@@ -85,10 +85,10 @@ def _head(report: Report) -> str:
     )
 
 
-def _alerts(alerts: Sequence[Alert], most: int) -> str:
-    lines = [f"- {MARKS[alert.topic]} {markdown_text(alert.message)}\n" for alert in alerts[:most]]
-    if len(alerts) > most:
-        lines.append(f"- and {len(alerts) - most} more\n")
+def _alerts(alerts: Sequence[Alert], maximum: int) -> str:
+    lines = [f"- {MARKS[alert.topic]} {markdown_text(alert.message)}\n" for alert in alerts[:maximum]]
+    if len(alerts) > maximum:
+        lines.append(f"- and {len(alerts) - maximum} more\n")
     return "".join(lines)
 
 
@@ -145,14 +145,14 @@ def _detail(service: ServiceChange) -> str:
     lines += [f"- {markdown_text(reason)}" for reason in reasons(service)]
     lines += [f"- {markdown_text(problem.message)}" for problem in service.problems]
     for port in service.after.ports if service.after else ():
-        who = listed(port.sources) if port.sources else "everybody"
+        party = listed(port.sources) if port.sources else "everybody"
         pods = "straight to pods " if port.via is Via.PODS else "to "
         goes = f", {pods}{listed(port.backends)}" if port.backends else ""
-        lines.append(markdown_text(f"- {port.label} for {who}{goes}"))
+        lines.append(markdown_text(f"- {port.label} for {party}{goes}"))
     return "\n".join(lines) + "\n\n"
 
 
-def _rest(report: Report, most: int) -> str:
+def _rest(report: Report, maximum: int) -> str:
     parts = []
     if report.settings:
         keys = ", ".join(markdown_code(f"local-lb:{key}") for key in report.settings)
@@ -164,7 +164,7 @@ def _rest(report: Report, most: int) -> str:
         )
         parts.append(_folded("Pools", head + rows))
     if report.notices:
-        shown = [f"- {markdown_text(notice)}\n" for notice in report.notices[:most]]
+        shown = [f"- {markdown_text(notice)}\n" for notice in report.notices[:maximum]]
         parts.append(_folded(counted(len(report.notices), "notice"), "".join(shown)))
     return "\n".join(parts)
 

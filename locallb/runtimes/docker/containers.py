@@ -61,9 +61,9 @@ class ProxyContainer(Struct, frozen=True):
         return self.name
 
     @property
-    def told(self) -> tuple[str, ...]:
+    def reported(self) -> tuple[str, ...]:
         """Its description for a report."""
-        return container_words(self.image, self.memory, self.cpus, self.network)
+        return container_summary(self.image, self.memory, self.cpus, self.network)
 
     def address(self, family: Family) -> str | None:
         """Return its fixed address of a family."""
@@ -116,7 +116,7 @@ def _gardeners_labels(owner: Owner) -> Mapping[str, str]:
     }
 
 
-def container_words(image: str, memory: int, cpus: str, network: str) -> tuple[str, ...]:
+def container_summary(image: str, memory: int, cpus: str, network: str) -> tuple[str, ...]:
     """Return how a container runs, in the words of the configuration; `network` is empty for the host's."""
     limits = (f"memory {memory} MiB", *([f"cpus {cpus}"] if cpus else []))
     return (f"image {image}", *limits, f"network {network or 'host'}")

@@ -25,7 +25,7 @@ from locallb.model.system_errors import scarcity
 from locallb.runtimes.docker.contexts import ContextError
 from locallb.runtimes.docker.engines import DOCKER, Engine
 
-PATIENCE, ANSWER = 60, 20
+TIMEOUT, ANSWER = 60, 20
 """Timeouts in seconds: of a daemon's response, also under load, and of one that only reports state. A stop takes no
 longer than its own limit.
 """
@@ -33,7 +33,7 @@ _LONGEST = 600
 """Seconds for which a daemon that fetches or unpacks an image may say nothing."""
 _IDLE = getattr(socket, "TCP_KEEPIDLE", 0x10)
 """macOS has it by another name, and loads this module as well."""
-_KEPT_ALIVE = (
+_KEEP_ALIVE = (
     (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
     (socket.IPPROTO_TCP, _IDLE, 30),
     (socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, 10),
@@ -52,18 +52,18 @@ class DockerAbsentError(ContainersError):
     """No daemon of the engine answers."""
 
 
-def told(function: F) -> F:
+def reported(function: F) -> F:
     """Wrap a method, so that it raises ContainersError for what docker-py raises."""
 
     @wraps(function)
-    def telling(self: Daemon, *args: object, **kwargs: object) -> object:
-        with self.telling():
+    def reporting(self: Daemon, *args: object, **kwargs: object) -> object:
+        with self.reporting():
             return function(self, *args, **kwargs)
 
-    return cast("F", telling)
+    return cast("F", reporting)
 
 
-_GONE = "no such container"
+_REMOVED = "no such container"
 """Podman's answer, as a failure of its own, where a container goes while it is asked."""
 
 
@@ -71,26 +71,26 @@ def none_if_absent(function: F) -> F:
     """Return None where Docker has no such thing, and turn what else docker-py raises into ContainersError."""
 
     @wraps(function)
-    def telling(self: Daemon, *args: object, **kwargs: object) -> object:
-        with self.telling():
+    def reporting(self: Daemon, *args: object, **kwargs: object) -> object:
+        with self.reporting():
             try:
                 return function(self, *args, **kwargs)
             except NotFound:
                 return None
             except APIError as error:
-                if _GONE not in str(error):
+                if _REMOVED not in str(error):
                     raise
                 return None
 
-    return cast("F", telling)
+    return cast("F", reporting)
 
 
 class Daemon:
     """One daemon of an engine. Connects when it is first asked; safe to use from several threads."""
 
-    def __init__(self, patience: float = PATIENCE, engine: Engine = DOCKER) -> None:
+    def __init__(self, timeout: float = TIMEOUT, engine: Engine = DOCKER) -> None:
         self.engine = engine
-        self._patience = patience
+        self._patience = timeout
         self._made: APIClient | None = None
 
     @property
@@ -121,7 +121,7 @@ class Daemon:
             client.ping()
 
     @contextmanager
-    def telling(self) -> Iterator[None]:
+    def reporting(self) -> Iterator[None]:
         """Raise what docker-py raises as ContainersError."""
         try:
             yield
@@ -150,7 +150,7 @@ class EventStream:
     def __iter__(self) -> Iterator[Document]:
         """Return each event. Raises ContainersError."""
         try:
-            with self._daemon.telling():
+            with self._daemon.reporting():
                 yield from filter(self._keep, self._stream)
         finally:
             self._stream._response.close()  # noqa: SLF001 - docker-py leaves its descriptor to the garbage
@@ -176,7 +176,7 @@ class _Client(APIClient):  # type: ignore[misc]  # docker-py has no types
     def mount(self, prefix: str, adapter: HTTPAdapter) -> None:
         """Use this adapter; its connections over TCP, if it makes any, are kept alive."""
         if manager := getattr(adapter, "poolmanager", None):
-            manager.connection_pool_kw["socket_options"] = [*HTTPConnection.default_socket_options, *_KEPT_ALIVE]
+            manager.connection_pool_kw["socket_options"] = [*HTTPConnection.default_socket_options, *_KEEP_ALIVE]
         super().mount(prefix, adapter)
 
     def request(self, *args: object, **kwargs: object) -> requests.Response:
@@ -192,18 +192,18 @@ class _Client(APIClient):  # type: ignore[misc]  # docker-py has no types
         return {**settings, "verify": self.verify}
 
 
-def _try_to_reach(host: str, patience: float) -> None:
+def _try_to_reach(host: str, timeout: float) -> None:
     """Connect once where the daemon's socket is a file: docker-py leaks the socket of a connection that fails."""
     path = host.removeprefix("unix://") if host.startswith("unix://") else ""
     if path:
-        try_to_reach(path, patience)
+        try_to_reach(path, timeout)
 
 
 def _absence(engine: Engine, host: str, error: BaseException) -> str:
     place = f"{engine.name} at {host}"
     if "SSL" in str(error):
-        words = str(error).rpartition("Error(")[2].strip("()'\" ")
-        return f"{place} isn't trusted, or doesn't trust us: {words}; correct DOCKER_CERT_PATH, and run again"
+        terms = str(error).rpartition("Error(")[2].strip("()'\" ")
+        return f"{place} isn't trusted, or doesn't trust us: {terms}; correct DOCKER_CERT_PATH, and run again"
     if "Permission denied" in str(error):
         return f"{place} isn't open to this user: {engine.closed}"
     if "Read timed out" in str(error):

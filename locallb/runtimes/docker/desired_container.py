@@ -50,8 +50,8 @@ def container_inputs(run: ProxyContainer, config: ResourceKey) -> Mapping[str, o
 def _on_network(run: ProxyContainer) -> Mapping[str, object]:
     """Put it on the network of published ports; an address that isn't fixed is Docker's choice."""
     fixed = {"ipv4Address": run.address(Family.IPV4), "ipv6Address": run.address(Family.IPV6)}
-    known = {name: address for name, address in fixed.items() if address}
-    return {"networksAdvanced": [{"name": run.network, **known}]}
+    existing = {name: address for name, address in fixed.items() if address}
+    return {"networksAdvanced": [{"name": run.network, **existing}]}
 
 
 def _ports(run: ProxyContainer) -> list[Mapping[str, object]]:

@@ -17,9 +17,9 @@ from docker.types import CancellableStream
 from docker.utils import convert_filters
 
 from locallb.model.identities import ContainerId, ImageName
-from locallb.runtimes.docker.daemon import ContainersError, Daemon, Document, EventStream, none_if_absent, told
+from locallb.runtimes.docker.daemon import ContainersError, Daemon, Document, EventStream, none_if_absent, reported
 
-_SAID = 20_000
+_STATED = 20_000
 """Maximum bytes of a log in a message, however long its lines are."""
 _EXIT_NOT_WRITTEN = "timed out waiting for file"
 """Podman's response if it ended a container with a monitor that, on a busy host, is slow to write its exit code."""
@@ -43,12 +43,12 @@ class Containers(Daemon):
         """Check that the daemon answers. Raises DockerAbsentError."""
         self.version()
 
-    @told
+    @reported
     def version(self) -> str:
         """Return the daemon's version."""
         return str(self.client().version()["Version"])
 
-    @told
+    @reported
     def info(self) -> Document:
         """Read what the daemon says of itself and its host."""
         document: Document = self.client().info()
@@ -60,13 +60,13 @@ class Containers(Daemon):
         container: Document = self.client().inspect_container(name)
         return container
 
-    @told
+    @reported
     def labelled(self, label: str) -> Sequence[Document]:
         """List the containers, running or not, that have a label: `key` or `key=value`."""
         listed: Sequence[Document] = self.client().containers(all=True, filters={"label": label})
         return listed
 
-    @told
+    @reported
     def events(self, label: str, actions: Sequence[str], since: float) -> EventStream:
         """Return what happened to containers that have a label since a time (Unix), as it happens.
 
@@ -95,15 +95,15 @@ class Containers(Daemon):
         events.be_patient()
         return events
 
-    def file(self, identity: ContainerId, path: str, most: int) -> bytes | None:
-        """Read a regular file of at most `most` bytes in a container, running or not; None if it isn't there."""
-        archive = self._archive(identity, path, most + _TAR)
+    def file(self, identity: ContainerId, path: str, maximum: int) -> bytes | None:
+        """Read a regular file of at most `maximum` bytes in a container, running or not; None if it isn't there."""
+        archive = self._archive(identity, path, maximum + _TAR)
         if archive is None:
             return None
         try:
             with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
                 member = opened.next()
-                content = opened.extractfile(member) if member and member.isfile() and member.size <= most else None
+                content = opened.extractfile(member) if member and member.isfile() and member.size <= maximum else None
                 return content.read() if content else None
         except tarfile.TarError as error:
             raise ContainersError(
@@ -111,16 +111,16 @@ class Containers(Daemon):
             ) from None
 
     @none_if_absent
-    def _archive(self, identity: ContainerId, path: str, most: int) -> bytes | None:
+    def _archive(self, identity: ContainerId, path: str, maximum: int) -> bytes | None:
         stream, _ = self.client().get_archive(identity, path)
-        return _beginning(stream, most)
+        return _beginning(stream, maximum)
 
-    @told
+    @reported
     def create(self, name: str, config: Document) -> ContainerId:
         """Create a container from the Engine API's document; return its id. Docker names one without a name."""
         return ContainerId(str(self.client().create_container_from_config(dict(config), name=name or None)["Id"]))
 
-    @told
+    @reported
     def connect(self, identity: ContainerId, networks: Mapping[str, Document]) -> None:
         """Take a container that doesn't run yet from the default bridge to other networks; none: leave it there."""
         client = self.client()
@@ -140,13 +140,13 @@ class Containers(Daemon):
         network: Document = self.client().inspect_network(name)
         return network
 
-    @told
+    @reported
     def connected(self, network: str) -> Sequence[Document]:
         """List the containers, running or not, that are connected with a network."""
         listed: Sequence[Document] = self.client().containers(all=True, filters={"network": network})
         return listed
 
-    @told
+    @reported
     def start(self, identity: ContainerId) -> None:
         """Start it; one that runs stays.
 
@@ -156,12 +156,12 @@ class Containers(Daemon):
         self.require_new_connections()
         self.client().start(identity)
 
-    @told
+    @reported
     def unpause(self, identity: ContainerId) -> None:
         """Resume a paused container."""
         self.client().unpause(identity)
 
-    @told
+    @reported
     def update(self, identity: ContainerId, limits: Document) -> None:
         """Change what Docker can change in place: the Engine API's document of /containers/<id>/update."""
         client = self.client()
@@ -174,7 +174,7 @@ class Containers(Daemon):
         """Stop a container, by force after `seconds`; gone or ended is fine."""
         self.client().stop(identity, timeout=seconds)
 
-    @told
+    @reported
     def put(self, identity: ContainerId, name: str, text: str) -> None:
         """Write a file into the root directory of a container that needn't run."""
         archive, data = io.BytesIO(), text.encode()
@@ -184,7 +184,7 @@ class Containers(Daemon):
             tar.addfile(entry, io.BytesIO(data))
         self.client().put_archive(identity, "/", archive.getvalue())
 
-    @told
+    @reported
     def wait(self, identity: ContainerId, seconds: int) -> int:
         """Wait for a container's end; return its exit code."""
         return int(self.client().wait(identity, timeout=seconds)["StatusCode"])
@@ -209,9 +209,9 @@ class Containers(Daemon):
     def logs(self, identity: ContainerId, lines: int) -> str:
         """Read the last lines of its log, in one; empty where there are none."""
         text = self._log(identity, lines) or b""
-        return " | ".join(line.strip() for line in text[-_SAID:].decode(errors="replace").splitlines())
+        return " | ".join(line.strip() for line in text[-_STATED:].decode(errors="replace").splitlines())
 
-    @told
+    @reported
     def output(self, identity: ContainerId) -> str:
         """Read all that a container has written to its standard output."""
         text: bytes = self.client().logs(identity, stderr=False)
@@ -231,7 +231,7 @@ class Containers(Daemon):
         inspected: Document = self.client().inspect_image(image)
         return inspected
 
-    @told
+    @reported
     def pull(self, image: ImageName) -> None:
         """Fetch an image from its registry, with the user's own credentials."""
         repository, _, tag = image.rpartition(":") if ":" in image.rpartition("/")[2] else (image, "", "")
@@ -241,7 +241,7 @@ class Containers(Daemon):
         if refused := [line["error"] for line in lines if "error" in line]:
             raise ContainersError(f"{self.engine.name} refuses: {refused[0]}")
 
-    @told
+    @reported
     def load(self, archive: Path, image: ImageName, changes: Sequence[str]) -> str:
         """Make an image of a tar file of a root file system, and give its id; one that had the name goes, if unused."""
         client, before = self.client(), self._image(image)
@@ -254,11 +254,11 @@ class Containers(Daemon):
         return str(json.loads(answer.splitlines()[-1])["status"])
 
 
-def _beginning(stream: Iterable[bytes], most: int) -> bytes:
+def _beginning(stream: Iterable[bytes], maximum: int) -> bytes:
     """Take what a stream has at first, and leave the rest."""
-    taken = bytearray()
+    claimed = bytearray()
     for part in stream:
-        taken += part
-        if len(taken) > most:
+        claimed += part
+        if len(claimed) > maximum:
             break
-    return bytes(taken)
+    return bytes(claimed)

@@ -15,7 +15,7 @@ HARM = ("die", "pause", "unpause", "destroy", "update", "rename", DISCONNECT)
 """Events that end or change a container: for containers that we start ourselves."""
 LIFE = ("start", "die", "destroy")
 """Events that add or remove a container: for containers that other programs start."""
-_AGAIN = 1.0
+_RETRY_DELAY = 1.0
 """Seconds until Docker is asked again where it doesn't answer."""
 _SILENCE = 20.0
 """Seconds after which it is asked whether it is still there: one that hangs keeps its connections, and says nothing."""
@@ -66,7 +66,7 @@ class ContainerEvents:
             except ContainersError as error:
                 reason = str(error)
             self._lose(reason)
-            self._thread.stopped.wait(_AGAIN)
+            self._thread.stopped.wait(_RETRY_DELAY)
 
     def _ask(self) -> None:
         """Cut the events of a daemon that answers nothing."""
@@ -99,8 +99,12 @@ class ContainerEvents:
 
     def _lost_network(self, docker: Containers, identity: str) -> None:
         """Pass on that a running container was taken from a network; one that ends is taken from each."""
-        seen = docker.inspect(identity) if identity else None
-        if seen and seen["State"]["Running"] and (value := (seen["Config"].get("Labels") or {}).get(self._label)):
+        observed = docker.inspect(identity) if identity else None
+        if (
+            observed
+            and observed["State"]["Running"]
+            and (value := (observed["Config"].get("Labels") or {}).get(self._label))
+        ):
             self._changed(str(value))
 
     def _lose(self, reason: str) -> None:

@@ -24,7 +24,7 @@ from locallb.planning.runs import Place
 from locallb.runtimes.docker.containers import PROXY_LABEL, image_of, labelled_owner
 from locallb.runtimes.docker.daemon import Document
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.port_mapping import is_left_alone
+from locallb.runtimes.docker.port_mapping import is_ignored
 from locallb.runtimes.docker.runs import published_places
 from locallb.runtimes.process.facts import our_pids
 from locallb.runtimes.published_ports import split_listener
@@ -91,16 +91,16 @@ def _require_image(containers: Containers, settings: ContainerSettings, host: Ho
 def read_contained(containers: Containers, home: Home) -> Contained:
     """Find this stack's containers. Raises ContainersError."""
     listed = [container for container in containers.labelled(PROXY_LABEL) if home_of(container) == home]
-    seen = [inspected for container in listed if (inspected := containers.inspect(str(container["Id"])))]
-    pids = {int(container["State"]["Pid"]) for container in seen}
-    places = frozenset(place for container in seen for place in published_places(container))
-    silent = (container["Config"]["Labels"][PROXY_LABEL] for container in seen if not answers(container))
+    observed = [inspected for container in listed if (inspected := containers.inspect(str(container["Id"])))]
+    pids = {int(container["State"]["Pid"]) for container in observed}
+    places = frozenset(place for container in observed for place in published_places(container))
+    silent = (container["Config"]["Labels"][PROXY_LABEL] for container in observed if not answers(container))
     return Contained(frozenset(pids - {0}), places, frozenset(silent))
 
 
-def answers(seen: Document) -> bool:
+def answers(observed: Document) -> bool:
     """Return whether the Envoy of a container may answer: it runs and isn't paused."""
-    return bool(seen["State"]["Running"]) and not seen["State"].get("Paused")
+    return bool(observed["State"]["Running"]) and not observed["State"].get("Paused")
 
 
 def read_subnets(containers: Containers, network: str, home: Home) -> tuple[Subnet, ...]:
@@ -126,15 +126,15 @@ def _subnet(config: Mapping[str, str], connected: Iterable[Document], names: Col
         ip_address(gateway.partition("/")[0]) if gateway else None,
         ip_network(handed_out, strict=False) if handed_out else None,
     )
-    taken, chosen = set[IPAddress](), set[ProxyId]()
+    claimed, chosen = set[IPAddress](), set[ProxyId]()
     for container in connected:
         has = {address for address in _addresses_of(container, names) if address in subnet.network}
-        fixed = {address for address in has if is_left_alone(address, subnet)}
+        fixed = {address for address in has if is_ignored(address, subnet)}
         if home_of(container) != home:
-            taken |= fixed
+            claimed |= fixed
         elif has and not fixed:
             chosen.add(ProxyId(container["Labels"].get(PROXY_LABEL, "")))
-    return replace(subnet, taken=frozenset(taken), chosen=frozenset(chosen))
+    return replace(subnet, claimed=frozenset(claimed), chosen=frozenset(chosen))
 
 
 def _addresses_of(listed: Document, names: Collection[object]) -> Iterator[IPAddress]:

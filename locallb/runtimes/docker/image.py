@@ -18,7 +18,7 @@ from locallb.storage.scratch import scratch
 
 REPOSITORY = "local-lb/envoy"
 BINARY = "usr/local/bin/envoy"
-_PATIENCE = 60
+_TIMEOUT = 60
 """Seconds for listing a program's libraries."""
 _LIBRARY = re.compile(r"(?:=>\s+)?(/\S+)\s+\(0x")
 
@@ -49,7 +49,7 @@ def add_program(tar: tarfile.TarFile, path: Path, name: str) -> None:
 
 def _libraries(binary: Path) -> Iterator[Path]:
     """Find the shared libraries of a program, with the loader, under the names by which it looks for them."""
-    output = Program(("ldd", str(binary)), _PATIENCE, f"run `ldd {binary}` to see why").output()
+    output = Program(("ldd", str(binary)), _TIMEOUT, f"run `ldd {binary}` to see why").output()
     return (Path(path) for path in _LIBRARY.findall(output))
 
 

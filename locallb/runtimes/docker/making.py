@@ -12,20 +12,20 @@ from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, D
 from locallb.runtimes.docker.engine_api import Containers
 
 
-def labels_of(seen: Document) -> Mapping[str, str]:
+def labels_of(observed: Document) -> Mapping[str, str]:
     """Return the labels of an inspected container."""
-    return dict(seen["Config"].get("Labels") or {})
+    return dict(observed["Config"].get("Labels") or {})
 
 
-def failed_to_start(seen: Document) -> bool:
+def failed_to_start(observed: Document) -> bool:
     """Return whether the engine couldn't start a container: it may never be able to, and another container is."""
-    state = seen["State"]
+    state = observed["State"]
     return bool(state.get("Error")) and not state["Running"] and not state.get("Restarting")
 
 
-def require_owner(containers: Containers, name: str, seen: Document, owner: Owner | None) -> None:
+def require_owner(containers: Containers, name: str, observed: Document, owner: Owner | None) -> None:
     """Raise ProviderError where the container that has the name isn't this owner's."""
-    labelled = labelled_owner(labels_of(seen))
+    labelled = labelled_owner(labels_of(observed))
     if owner is None or labelled != owner:
         raise ProviderError(
             f"the container {name} exists already and belongs to {labelled or 'somebody else'};"

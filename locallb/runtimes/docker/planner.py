@@ -20,7 +20,7 @@ from locallb.planning.runs import DesiredRun, RunInputs
 from locallb.runtimes.docker.containers import (
     ProxyContainer,
     container_of,
-    container_words,
+    container_summary,
     labelled_owner,
 )
 from locallb.runtimes.docker.desired_container import container_inputs
@@ -45,11 +45,11 @@ def max_heap_within(memory: int) -> int:
     return min(MAX_HEAP, (memory << 20) * 3 // 4)
 
 
-def declared_words(declared: Mapping[str, object], network: object) -> tuple[str, ...]:
+def declared_summary(declared: Mapping[str, object], network: object) -> tuple[str, ...]:
     """Return how a declared container runs, in the words of the configuration."""
     memory = declared.get("memory")
     number = int(memory) if isinstance(memory, int | float) else 0
-    return container_words(text_of(declared.get("image")), number, text_of(declared.get("cpus")), text_of(network))
+    return container_summary(text_of(declared.get("image")), number, text_of(declared.get("cpus")), text_of(network))
 
 
 class DockerPlanner(Struct, frozen=True):
@@ -76,11 +76,11 @@ class DockerPlanner(Struct, frozen=True):
         owner = labelled_owner({text_of(pair.get("label")): text_of(pair.get("value")) for pair in pairs})
         return owner.service if owner else None
 
-    def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+    def reported(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
         """Read how a container is declared with pulumi-docker; its image tells the version."""
         networks = declared.get("networksAdvanced")
         network = object_of(networks[0]).get("name") if isinstance(networks, list) and networks else ""
-        return "", declared_words(declared, network)
+        return "", declared_summary(declared, network)
 
 
 PLANNER = DockerPlanner()

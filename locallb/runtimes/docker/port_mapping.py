@@ -30,15 +30,15 @@ def published_ports(places: Iterable[Place]) -> tuple[PublishedPort, ...]:
     The official plugin never settles on one container port that is published at two addresses, so that a dual-stack
     port has two. The answer doesn't depend on the order of `places`.
     """
-    taken: set[tuple[int, Protocol]] = set()
+    claimed: set[tuple[int, Protocol]] = set()
     mappings = []
     wanted = sorted(places, key=lambda place: (place[0].version, place[1], place[2], int(place[0])))
     own = {(port, protocol) for _, port, protocol in wanted}
     for address, port, protocol in wanted:
         numbers = (port, *range(FIRST_OTHER_PORT, 1 << 16), *range(1, FIRST_OTHER_PORT))
-        fits = (n for n in numbers if (n, protocol) not in taken and (n == port or (n, protocol) not in own))
+        fits = (n for n in numbers if (n, protocol) not in claimed and (n == port or (n, protocol) not in own))
         inside = next(fits)
-        taken.add((inside, protocol))
+        claimed.add((inside, protocol))
         mappings.append(PublishedPort(address, port, protocol, inside))
     return tuple(sorted(mappings, key=lambda mapping: (mapping.container_port, mapping.protocol)))
 
@@ -81,12 +81,12 @@ def _at(subnet: Subnet, family: Family, last: int, proxy: ProxyId) -> IPAddress 
     if Family.of(network) is not family or network.num_addresses < LAST_BYTES or proxy in subnet.chosen:
         return None
     address = network.network_address + last
-    if address in {network.network_address, network.broadcast_address, subnet.gateway} or address in subnet.taken:
+    if address in {network.network_address, network.broadcast_address, subnet.gateway} or address in subnet.claimed:
         return None
-    return address if is_left_alone(address, subnet) else None
+    return address if is_ignored(address, subnet) else None
 
 
-def is_left_alone(address: IPAddress, subnet: Subnet) -> bool:
+def is_ignored(address: IPAddress, subnet: Subnet) -> bool:
     """Return whether Docker never chooses an address of a subnet by itself."""
     if subnet.handed_out is not None:
         return address not in subnet.handed_out

@@ -27,7 +27,7 @@ _BUSYBOX = "busybox"
 """Its `ip` takes no batch."""
 _REPOSITORY = "local-lb/ip"
 _BATCH = "routes"
-_PATIENCE = 30
+_TIMEOUT = 30
 _PATH = "PATH=/usr/sbin:/usr/bin:/sbin:/bin"
 
 
@@ -50,8 +50,8 @@ class ContainerRoutes:
 
     def pid(self, container: ContainerId) -> int:
         """Ask the engine. Raises ContainersError."""
-        seen = self._engine().inspect(container)
-        return int(seen["State"]["Pid"]) if seen else 0
+        observed = self._engine().inspect(container)
+        return int(observed["State"]["Pid"]) if observed else 0
 
     def change(
         self, network: str, put: Collection[PodRoute], remove: Collection[PodRoute], owner: Owner
@@ -60,10 +60,10 @@ class ContainerRoutes:
         engine = self._engine()
         if why := _shortcoming(engine):
             raise RouteHelperError(why)
-        words = [*(f"del {route}" for route in remove), *(f"replace {route}" for route in put), "show table all"]
+        terms = [*(f"del {route}" for route in remove), *(f"replace {route}" for route in put), "show table all"]
         mark = f"proto {POD_PROTOCOL} metric {metric_of(owner.home)}"
         labels = {LABEL_PREFIX + key: value for key, value in owner_fields(owner).items()}
-        return _listed(_run(engine, network, "".join(f"route {word} {mark}\n" for word in words), labels))
+        return _listed(_run(engine, network, "".join(f"route {word} {mark}\n" for word in terms), labels))
 
 
 ROUTE_HELPER = ContainerRoutes(Containers)
@@ -81,7 +81,7 @@ def _shortcoming(engine: Containers) -> str:
 def _listed(text: str) -> frozenset[PodRoute]:
     """Read what `ip route show` lists; what has no gateway, or several, is none of ours."""
     lines = [line.split() for line in text.splitlines()]
-    return frozenset(PodRoute.parse(" ".join(words[:3])) for words in lines if words[1:2] == ["via"])
+    return frozenset(PodRoute.parse(" ".join(terms[:3])) for terms in lines if terms[1:2] == ["via"])
 
 
 def _run(engine: Containers, network: str, batch: str, labels: Mapping[str, str]) -> str:
@@ -106,7 +106,7 @@ def _run(engine: Containers, network: str, batch: str, labels: Mapping[str, str]
     try:
         engine.put(identity, _BATCH, batch)
         engine.start(identity)
-        if engine.wait(identity, _PATIENCE):
+        if engine.wait(identity, _TIMEOUT):
             raise RouteHelperError(f"routes can't be changed: {engine.logs(identity, 5)}")
         return engine.output(identity)
     finally:

@@ -22,74 +22,74 @@ START_SECONDS = 10.0
 """Seconds until the Envoy of a container that was just started must answer; it takes 0.1 to 0.3."""
 
 
-def drain_container(seen: Container) -> None:
+def drain_container(observed: Container) -> None:
     """Close the listeners of a running container's Envoy, and leave open connections a moment.
 
-    `seen` is Docker's description of it. Draining once is enough, even if the marker or the container is deleted; an
-    Envoy that doesn't answer has no connections worth waiting for.
+    `observed` is Docker's description of it. Draining once is enough, even if the marker or the container is deleted;
+    an Envoy that doesn't answer has no connections worth waiting for.
     """
-    directory, process = _directory(seen), int(seen["State"]["Pid"] or 0)
-    if directory is not None and process and not was_drained(seen):
-        draining.drain(directory, _note(seen), process)
+    directory, process = _directory(observed), int(observed["State"]["Pid"] or 0)
+    if directory is not None and process and not was_drained(observed):
+        draining.drain(directory, _note(observed), process)
 
 
-def was_drained(seen: Container) -> bool:
+def was_drained(observed: Container) -> bool:
     """Return whether this run of a container was drained: it lives, but listens no longer."""
-    directory = _directory(seen)
-    return directory is not None and draining.was_told(directory, _note(seen))
+    directory = _directory(observed)
+    return directory is not None and draining.was_notified(directory, _note(observed))
 
 
-def needs_restart(seen: Container) -> bool:
+def needs_restart(observed: Container) -> bool:
     """Return whether a container runs and yet can't serve until it is started again.
 
     It was drained, it has another directory than the proxy's (which was removed and made again), or this host no longer
     holds one of its published ports (their forwarder ended).
     """
-    state = seen["State"]
+    state = observed["State"]
     if not state["Running"] or state.get("Restarting") or state.get("Paused"):
-        return was_drained(seen)
-    return was_drained(seen) or _has_lost_directory(seen) or any(unpublished_places(published_places(seen)))
+        return was_drained(observed)
+    return was_drained(observed) or _has_lost_directory(observed) or any(unpublished_places(published_places(observed)))
 
 
-def published_places(seen: Container) -> Iterator[Place]:
+def published_places(observed: Container) -> Iterator[Place]:
     """Return the ports of this host that are published for a container now; none if it doesn't run."""
-    for inner, bindings in (seen["NetworkSettings"].get("Ports") or {}).items():
+    for inner, bindings in (observed["NetworkSettings"].get("Ports") or {}).items():
         protocol = Protocol(inner.rpartition("/")[2].upper())
         yield from ((ip_address(binding["HostIp"]), int(binding["HostPort"]), protocol) for binding in bindings or ())
 
 
-def lacks_network(seen: Container, network: str) -> bool:
+def lacks_network(observed: Container, network: str) -> bool:
     """Return whether a container was taken from a network, which is given by its name or id."""
-    connected = (seen["NetworkSettings"].get("Networks") or {}).items()
-    return not any(network in {name, known.get("NetworkID")} for name, known in connected)
+    connected = (observed["NetworkSettings"].get("Networks") or {}).items()
+    return not any(network in {name, existing.get("NetworkID")} for name, existing in connected)
 
 
-def _has_lost_directory(seen: Container) -> bool:
-    directory, pid = _directory(seen), int(seen["State"]["Pid"] or 0)
+def _has_lost_directory(observed: Container) -> bool:
+    directory, pid = _directory(observed), int(observed["State"]["Pid"] or 0)
     if directory is None or not pid:
         return False
     try:
         mounted = Path(f"/proc/{pid}/root{DIRECTORY}").stat()
     except OSError:  # most often for want of a right: then its socket tells, once there should be one
-        return not os.path.lexists(directory / ADMIN_SOCKET) and started_before(seen, time.time() - START_SECONDS)
+        return not os.path.lexists(directory / ADMIN_SOCKET) and started_before(observed, time.time() - START_SECONDS)
     try:
         return not os.path.samestat(mounted, directory.stat())
     except OSError:
         return True
 
 
-def started_before(seen: Container, at: float) -> bool:
+def started_before(observed: Container, at: float) -> bool:
     """Return whether the run of a container began before that time (Unix); False if its start is unknown."""
     try:
-        return datetime.fromisoformat(str(seen["State"]["StartedAt"])).timestamp() < at
+        return datetime.fromisoformat(str(observed["State"]["StartedAt"])).timestamp() < at
     except (ValueError, TypeError):
         return False
 
 
-def _directory(seen: Container) -> Path | None:
-    proxy = (seen["Config"].get("Labels") or {}).get(PROXY_LABEL, "")
+def _directory(observed: Container) -> Path | None:
+    proxy = (observed["Config"].get("Labels") or {}).get(PROXY_LABEL, "")
     return Proxies.ours().path(proxy) if is_id(proxy) else None
 
 
-def _note(seen: Container) -> str:
-    return f"{seen['Id']} {seen['State']['StartedAt']}\n"
+def _note(observed: Container) -> str:
+    return f"{observed['Id']} {observed['State']['StartedAt']}\n"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from locallb.config.settings import Settings
-from locallb.envoy.waiting import answers_while_there
+from locallb.envoy.waiting import answers_while_present
 from locallb.model.identities import ContainerId, Home, Protocol, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.model.state_resource import CONTAINER, Resource
@@ -19,7 +19,7 @@ from locallb.planning.runs import Place
 from locallb.resources.errors import ProviderError
 from locallb.runtimes import draining
 from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, image_of, labelled_owner
-from locallb.runtimes.docker.daemon import ANSWER, PATIENCE, ContainersError, DockerAbsentError
+from locallb.runtimes.docker.daemon import ANSWER, TIMEOUT, ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import DOCKER
 from locallb.runtimes.docker.events import HARM, ContainerEvents
@@ -31,7 +31,7 @@ from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 from locallb.threads.supervised import SupervisedThread, Task
 
-START_PATIENCE = START_SECONDS
+START_TIMEOUT = START_SECONDS
 GLANCE = 3.0
 """Seconds within which the engine answers a command that only shows something; it takes milliseconds."""
 ENDING = 5.0
@@ -48,14 +48,14 @@ class Docker(Runtime):
     An engine with the same API is a runtime of this kind, too, with containers that are declared in another way.
     """
 
-    asks_a_daemon = True
+    uses_daemon = True
     engine = DOCKER
     token = CONTAINER
     """The type of its containers in states."""
 
-    def containers(self, patience: float = PATIENCE) -> Containers:
+    def containers(self, timeout: float = TIMEOUT) -> Containers:
         """Return the client of this engine."""
-        return Containers(patience, self.engine)
+        return Containers(timeout, self.engine)
 
     def require(self) -> None:
         """Ask the engine. Raises DockerAbsentError."""
@@ -106,27 +106,27 @@ class Docker(Runtime):
                 f"the container {name} was told to stop by a run that was interrupted:"
                 f" `{self.engine.command} restart {name}`, then run up again"
             )
-        if not answers_while_there(directory, START_PATIENCE, lambda: self.containers().inspect(run.id) is not None):
+        if not answers_while_present(directory, START_TIMEOUT, lambda: self.containers().inspect(run.id) is not None):
             raise ProviderError(f"the container {_name_of(run)} was removed by somebody: run up again")
 
     def is_drained(self, run: RunIdentity, directory: Path) -> bool:
         """Query the engine if a drain was recorded in the directory: the listeners look alive all the same."""
         if not (directory / draining.STOPPING).exists():
             return False
-        seen = self.containers().inspect(run.id)
-        return seen is not None and was_drained(seen)
+        observed = self.containers().inspect(run.id)
+        return observed is not None and was_drained(observed)
 
     def cannot_serve(self, run: RunIdentity, directory: Path) -> bool:
         """Query the engine: the Envoy of a paused container accepts requests without answering them."""
         del directory
-        seen = self.containers().inspect(run.id)
-        return seen is not None and (not answers(seen) or was_drained(seen))
+        observed = self.containers().inspect(run.id)
+        return observed is not None and (not answers(observed) or was_drained(observed))
 
     def drain(self, run: RunIdentity) -> None:
         """Drain it. Who removes the container says that it can't be asked."""
         with suppress(ContainersError):
-            if seen := self.containers().inspect(run.id):
-                drain_container(seen)
+            if observed := self.containers().inspect(run.id):
+                drain_container(observed)
 
     def log(self, run: RunIdentity) -> str:
         """Return the command that shows the log, and its end: an image of another kind says there what it is."""
@@ -139,8 +139,8 @@ class Docker(Runtime):
     def unanswered(self, run: RunIdentity, error: str) -> str:
         """Return that it is paused, where it is; the official plugin takes it for one that runs."""
         with suppress(ContainersError):
-            seen = self.containers().inspect(run.id)
-            if seen and seen["State"].get("Paused"):
+            observed = self.containers().inspect(run.id)
+            if observed and observed["State"].get("Paused"):
                 name = _name_of(run)
                 return f"the container {name} is paused: `{self.engine.command} unpause {name}`, then run up again"
         return super().unanswered(run, error)
@@ -151,14 +151,14 @@ class Docker(Runtime):
             for container in self.containers().labelled(f"{PROXY_LABEL}={directory.name}"):
                 self.containers().stop(ContainerId(container["Id"]), 0)
 
-    def end_asked(self, directory: Path, process: RunIdentity | None, at: float) -> None:
+    def end_requested(self, directory: Path, process: RunIdentity | None, at: float) -> None:
         """Stop the container, unless it was started after the question; the engine has seconds to answer."""
         del process  # in a container of another user's it isn't told
         containers = self.containers(ENDING)
         for listed in containers.labelled(f"{PROXY_LABEL}={directory.name}"):
-            seen = containers.inspect(str(listed["Id"]))
-            if seen and seen["State"]["Running"] and started_before(seen, at):
-                containers.stop(ContainerId(seen["Id"]), 0)
+            observed = containers.inspect(str(listed["Id"]))
+            if observed and observed["State"]["Running"] and started_before(observed, at):
+                containers.stop(ContainerId(observed["Id"]), 0)
 
     def leave(self, resources: Sequence[Resource], home: Home, state_home: Path) -> int:
         """Remove the stack's containers: they have directories there."""

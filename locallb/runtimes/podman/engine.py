@@ -14,11 +14,11 @@ from docker.errors import APIError
 from locallb.host.container_sockets import PODMAN as VARIABLE
 from locallb.host.container_sockets import UNIX, podman_place
 from locallb.model.identities import ContainerId
-from locallb.runtimes.docker.daemon import PATIENCE, ContainersError, Document, EventStream, none_if_absent, told
+from locallb.runtimes.docker.daemon import TIMEOUT, ContainersError, Document, EventStream, none_if_absent, reported
 from locallb.runtimes.docker.engine_api import Containers, attributes_of
 from locallb.runtimes.docker.engines import Engine
 
-_OWN_WORDS = {"die": "died", "destroy": "remove"}
+_OWN_TERMS = {"die": "died", "destroy": "remove"}
 _OWN_VERSION = "Libpod-API-Version"
 
 
@@ -42,10 +42,10 @@ PODMAN = Engine(
 class PodmanContainers(Containers):
     """What a Podman has. Neither its version nor /info is asked: for either it runs the host's package manager."""
 
-    def __init__(self, patience: float = PATIENCE) -> None:
-        super().__init__(patience, PODMAN)
+    def __init__(self, timeout: float = TIMEOUT) -> None:
+        super().__init__(timeout, PODMAN)
 
-    @told
+    @reported
     def ping(self) -> None:
         """Check that Podman answers. Raises DockerAbsentError, and ContainersError where that is another engine."""
         client = self.client()
@@ -54,10 +54,10 @@ class PodmanContainers(Containers):
         if _OWN_VERSION not in answer.headers:
             raise ContainersError(f"what answers at {self.host} isn't Podman; correct {VARIABLE}, and run again")
 
-    @told
+    @reported
     def events(self, label: str, actions: Sequence[str], since: float) -> EventStream:
         """Return what happened, chosen here: Podman has its own words for ends, and finds no label without a value."""
-        wanted = {*actions, *(_OWN_WORDS[action] for action in actions if action in _OWN_WORDS)}
+        wanted = {*actions, *(_OWN_TERMS[action] for action in actions if action in _OWN_TERMS)}
 
         def keep(event: Document) -> bool:
             ours = label in attributes_of(event) or event.get("Type") == "network"
@@ -73,7 +73,7 @@ class PodmanContainers(Containers):
             client.unpause(identity)
         client.stop(identity, timeout=seconds)
 
-    @told
+    @reported
     def info(self) -> Document:
         """Return what is needed of what it would say of itself: it is rootless where its socket is a user's."""
         self.ping()

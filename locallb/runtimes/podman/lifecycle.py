@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from locallb.envoy.waiting import answers_while_there
+from locallb.envoy.waiting import answers_while_present
 from locallb.model.identities import ContainerId
 from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
 from locallb.runtimes.docker.containers import labelled_owner
@@ -23,7 +23,7 @@ from locallb.storage.proxy_directories import Proxies
 
 GRACE = 5
 """Seconds from SIGTERM to SIGKILL; Envoy takes a few milliseconds."""
-_PATIENCE = 10.0
+_TIMEOUT = 10.0
 """Seconds until the Envoy of a container that goes on must answer."""
 
 
@@ -36,16 +36,16 @@ class Lifecycle:
     def create(self, new: PodmanContainerInputs) -> ContainerId:
         """Make and start it, or have the one go on that is just this; gives its id."""
         wanted = _body(new)
-        seen = self._containers.inspect(new.name)
-        if seen is not None:
-            require_owner(self._containers, new.name, seen, new.owner)
-            same = labels_of(seen).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL] and _is_connected(seen, new)
-            if same and self._have_run(seen, new):
-                return ContainerId(seen["Id"])
+        observed = self._containers.inspect(new.name)
+        if observed is not None:
+            require_owner(self._containers, new.name, observed, new.owner)
+            same = labels_of(observed).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL] and _is_connected(observed, new)
+            if same and self._have_run(observed, new):
+                return ContainerId(observed["Id"])
         # First: what another version of ours made serves meanwhile.
         provide_image(self._containers, new.image, new.name, new.pull)
-        if seen is not None:
-            self._end(seen)
+        if observed is not None:
+            self._end(observed)
         return make_started(self._containers, new.name, wanted)
 
     def prepare(self, new: PodmanContainerInputs) -> None:
@@ -58,33 +58,33 @@ class Lifecycle:
 
     def runs(self, state: PodmanContainerState) -> bool:
         """Return whether it runs, serves, and is what it was made as."""
-        seen = self._containers.inspect(state.container or state.name)
-        if seen is None or labels_of(seen).get(SPEC_LABEL) != _body(state)["Labels"][SPEC_LABEL]:
+        observed = self._containers.inspect(state.container or state.name)
+        if observed is None or labels_of(observed).get(SPEC_LABEL) != _body(state)["Labels"][SPEC_LABEL]:
             return False
-        status = seen["State"]
-        serves = status["Running"] and not status.get("Paused") and not needs_restart(seen)
-        return bool(serves) and _is_connected(seen, state)
+        status = observed["State"]
+        serves = status["Running"] and not status.get("Paused") and not needs_restart(observed)
+        return bool(serves) and _is_connected(observed, state)
 
     def delete(self, state: PodmanContainerState) -> None:
         """Drain, stop and remove the container; gone or another's is fine."""
-        seen = self._containers.inspect(state.container or state.name)
-        if seen is not None and labelled_owner(labels_of(seen)) == state.owner:
-            self._end(seen)
+        observed = self._containers.inspect(state.container or state.name)
+        if observed is not None and labelled_owner(labels_of(observed)) == state.owner:
+            self._end(observed)
 
-    def _end(self, seen: Document) -> None:
-        drain_container(seen)
-        self._containers.stop(ContainerId(seen["Id"]), GRACE)
-        self._containers.remove(ContainerId(seen["Id"]), volumes=True)
+    def _end(self, observed: Document) -> None:
+        drain_container(observed)
+        self._containers.stop(ContainerId(observed["Id"]), GRACE)
+        self._containers.remove(ContainerId(observed["Id"]), volumes=True)
 
-    def _have_run(self, seen: Document, new: PodmanContainerInputs) -> bool:
+    def _have_run(self, observed: Document, new: PodmanContainerInputs) -> bool:
         """Start or resume it, whatever was done to it, and wait until it answers.
 
         False if Podman can't start it, or removes it meanwhile: that it died may be the begin of a removal.
         """
-        identity = ContainerId(seen["Id"])
-        if seen["State"].get("Paused"):
+        identity = ContainerId(observed["Id"])
+        if observed["State"].get("Paused"):
             self._containers.unpause(identity)
-        if needs_restart(seen):
+        if needs_restart(observed):
             self._containers.stop(identity, GRACE)
         try:
             self._containers.start(identity)
@@ -93,14 +93,14 @@ class Lifecycle:
         except ContainersError:
             return False
 
-        def is_there() -> bool:
+        def exists() -> bool:
             return self._containers.inspect(identity) is not None
 
-        return answers_while_there(_directory(new), _PATIENCE, is_there) and is_there()
+        return answers_while_present(_directory(new), _TIMEOUT, exists) and exists()
 
 
-def _is_connected(seen: Document, inputs: PodmanContainerInputs) -> bool:
-    return not inputs.network or not lacks_network(seen, inputs.network)
+def _is_connected(observed: Document, inputs: PodmanContainerInputs) -> bool:
+    return not inputs.network or not lacks_network(observed, inputs.network)
 
 
 def _directory(inputs: PodmanContainerInputs) -> Path:

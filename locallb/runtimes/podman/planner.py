@@ -13,7 +13,7 @@ from locallb.model.serving import Proxy
 from locallb.model.state_resource import CONFIG, PODMAN_CONTAINER
 from locallb.planning.runs import DesiredRun, RunInputs
 from locallb.runtimes.docker.containers import ProxyContainer
-from locallb.runtimes.docker.planner import declared_words, plan_container
+from locallb.runtimes.docker.planner import declared_summary, plan_container
 from locallb.runtimes.podman.spec import mapping
 from locallb.runtimes.process.planner import ProcessPlanner
 
@@ -55,9 +55,9 @@ class PodmanPlanner(Struct, frozen=True):
         """Read the property `owner`, as a process has it."""
         return ProcessPlanner().owner(declared)
 
-    def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+    def reported(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
         """Read the image, which tells the version, limits and network."""
-        return "", declared_words(declared, declared.get("network"))
+        return "", declared_summary(declared, declared.get("network"))
 
 
 PLANNER = PodmanPlanner()

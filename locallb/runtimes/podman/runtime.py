@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from locallb.model.state_resource import PODMAN_CONTAINER
-from locallb.runtimes.docker.daemon import PATIENCE
+from locallb.runtimes.docker.daemon import TIMEOUT
 from locallb.runtimes.docker.runtime import Docker
 from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
 
@@ -14,9 +14,9 @@ class Podman(Docker):
     engine = PODMAN
     token = PODMAN_CONTAINER
 
-    def containers(self, patience: float = PATIENCE) -> PodmanContainers:
+    def containers(self, timeout: float = TIMEOUT) -> PodmanContainers:
         """Return the client of Podman."""
-        return PodmanContainers(patience)
+        return PodmanContainers(timeout)
 
 
 RUNTIME = Podman()

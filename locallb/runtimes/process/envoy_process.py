@@ -28,14 +28,14 @@ from locallb.resources.resource_type import ResourceType, grown, proxy_faults
 from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.handover import Epoch
 from locallb.runtimes.process.processes import Process
-from locallb.runtimes.process.stopping import STOP_PATIENCE, running, runs_in, stop_all, stop_process
+from locallb.runtimes.process.stopping import STOP_TIMEOUT, running, runs_in, stop_all, stop_process
 from locallb.runtimes.process.trial import why_unfit
 from locallb.storage import files
 from locallb.storage.proxy_directories import OWNER_MARK, PROXY_MARK, ProcessRecord, Proxies
 
-START_PATIENCE = 10.0
+START_TIMEOUT = 10.0
 """Seconds until a new Envoy must answer on its admin socket; it takes about 0.05."""
-ADOPTION_PATIENCE = 1.0
+ADOPTION_TIMEOUT = 1.0
 """Seconds that a process found running gets to answer before it is replaced: a stopped run may have just started it."""
 LOG = logs.NAME
 BOOTSTRAP_MARK, VERSION_MARK = "LOCALLB_BOOTSTRAP", "LOCALLB_VERSION"
@@ -60,8 +60,8 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
 
     def preview_outputs(self, new: EnvoyProcessInputs, old: EnvoyProcessState | None) -> Mapping[str, object]:
         """Return the process: an update leaves it alone, unless it is to be of another version."""
-        stays = old is not None and old.version == new.version
-        return {"pid": old.pid, "started": old.started, "binary": old.binary} if old and stays else {}
+        remains = old is not None and old.version == new.version
+        return {"pid": old.pid, "started": old.started, "binary": old.binary} if old and remains else {}
 
     def create(self, new: EnvoyProcessInputs) -> tuple[str, EnvoyProcessState]:
         """Start it, or adopt the one that runs, and wait until it answers; or it takes over from another version."""
@@ -69,8 +69,8 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         binary = _wanted_binary(new.version)
         present = running(directory)
         if former := _of_another_version(directory, present, new):
-            if taken := self._succeed(new, former):
-                return new.proxy, taken
+            if claimed := self._succeed(new, former):
+                return new.proxy, claimed
             present = running(directory)
         process = _adopt(directory, present, _mark(directory, new))
         if process is None:
@@ -108,10 +108,10 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         """Try the wanted version, then have it take over from one that serves; None where that one ends first."""
         directory, mark = _own_directory(new), processes.mark_of(former)
         _require_sound(directory, mark.get(VERSION_MARK, "of before"), new)
-        taken = self._take_over(new, former) if mark.get(BOOTSTRAP_MARK) == new.bootstrap else None
-        if taken is None and runs_in(directory, former):
+        claimed = self._take_over(new, former) if mark.get(BOOTSTRAP_MARK) == new.bootstrap else None
+        if claimed is None and runs_in(directory, former):
             stop_process(directory, former)
-        return taken
+        return claimed
 
     def _take_over(self, new: EnvoyProcessInputs, former: Process) -> EnvoyProcessState | None:
         """Start the wanted version, which takes over from one that serves; None if that can't be, or failed."""
@@ -125,7 +125,7 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
                 _await_answer(directory, process)
                 if handover.await_end(former, process):
                     return self._running(new, binary, process)
-            processes.stop(process, STOP_PATIENCE)
+            processes.stop(process, STOP_TIMEOUT)
         return None
 
     def delete(self, state: EnvoyProcessState) -> None:
@@ -133,9 +133,9 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         if not self.belongs_to_copied_project(state.owner):
             directory = Proxies.ours().path(state.proxy)
             stop_all(directory)
-            known = Process(state.pid, state.started)
-            if processes.mark_of(known).get(PROXY_MARK, "").endswith(f"/{state.proxy}"):
-                stop_process(directory, known)  # started under another state home
+            existing = Process(state.pid, state.started)
+            if processes.mark_of(existing).get(PROXY_MARK, "").endswith(f"/{state.proxy}"):
+                stop_process(directory, existing)  # started under another state home
             with suppress(ClientError):  # no directory, nothing noted
                 Proxies.ours().record(state.proxy, None)
 
@@ -191,7 +191,7 @@ def _adopt(directory: Path, present: Sequence[Process], mark: Mapping[str, str])
     adopted: Process | None = None
     for process in present:
         fits = runs_in(directory, process) and mark.items() <= processes.mark_of(process).items()
-        if adopted is None and fits and comes_to_answer(directory, ADOPTION_PATIENCE):
+        if adopted is None and fits and comes_to_answer(directory, ADOPTION_TIMEOUT):
             adopted = process
         else:
             stop_process(directory, process)
@@ -229,17 +229,17 @@ def _record(new: EnvoyProcessInputs, binary: EnvoyBinary, process: Process) -> N
 
 def _await_answer(directory: Path, process: Process) -> None:
     """Wait until a new Envoy answers, which it can once its socket is there. Raises ProviderError."""
-    deadline = time.monotonic() + START_PATIENCE
-    admin, looks = EnvoyAdmin(directory), count(1)
+    deadline = time.monotonic() + START_TIMEOUT
+    admin, checks = EnvoyAdmin(directory), count(1)
     while not admin.answers():
-        if next(looks) % _ALIVE == 0 and not processes.is_alive(process):
+        if next(checks) % _ALIVE == 0 and not processes.is_alive(process):
             _require_instances(directory)
-            words = processes.last_words(directory / LOG, without=logs.NOISE)
-            raise ProviderError(f"Envoy of proxy {directory.name} ended at once: {words or 'without a word'}")
+            terms = processes.last_output(directory / LOG, without=logs.NOISE)
+            raise ProviderError(f"Envoy of proxy {directory.name} ended at once: {terms or 'without a word'}")
         if time.monotonic() > deadline:
-            processes.stop(process, STOP_PATIENCE)
+            processes.stop(process, STOP_TIMEOUT)
             raise ProviderError(
-                f"Envoy of proxy {directory.name} didn't answer within {START_PATIENCE:g} s and was stopped:"
-                f" {processes.last_words(directory / LOG, without=logs.NOISE) or 'its log is empty'}"
+                f"Envoy of proxy {directory.name} didn't answer within {START_TIMEOUT:g} s and was stopped:"
+                f" {processes.last_output(directory / LOG, without=logs.NOISE) or 'its log is empty'}"
             )
         time.sleep(_PAUSE)

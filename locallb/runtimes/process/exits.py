@@ -11,7 +11,7 @@ from contextlib import suppress
 from locallb.runtimes.process.processes import Process, ProcessError, is_alive
 from locallb.threads.supervised import SupervisedThread, Task
 
-AGAIN = 5.0
+RETRY_DELAY = 5.0
 """Seconds after which what couldn't be followed, because a descriptor was lacking, is tried again."""
 
 
@@ -26,7 +26,7 @@ class Exits:
         self._lock = threading.Lock()
         self._followed: dict[Process, int] = {}
         self._names: dict[int, tuple[Process, str]] = {}
-        self._left: dict[Process, str] = {}
+        self._remaining: dict[Process, str] = {}
         """Processes without a notification of their end."""
         self._thread = SupervisedThread(Task.EXITS, "exits", self._wait)
         self._thread.start()
@@ -36,11 +36,11 @@ class Exits:
         with self._lock:
             for process in self._followed.keys() - processes.keys():
                 self._drop(process)
-            self._left = {}
-            gone = self._gone(processes)
-            if self._left:
+            self._remaining = {}
+            removed = self._removed(processes)
+            if self._remaining:
                 os.eventfd_write(self._bell, 1)
-        for name in gone:
+        for name in removed:
             self._ended(name)
 
     def stop(self) -> None:
@@ -54,7 +54,7 @@ class Exits:
             self._epoll.close()
             os.close(self._bell)
 
-    def _gone(self, processes: Mapping[Process, str]) -> list[str]:
+    def _removed(self, processes: Mapping[Process, str]) -> list[str]:
         """Follow these processes; return the names of those already ended."""
         return [name for process, name in processes.items() if not self._take(process, name)]
 
@@ -69,7 +69,7 @@ class Exits:
             return False
         except OSError:  # no descriptor left, for instance
             if runs := _may_run(process):
-                self._left[process] = name
+                self._remaining[process] = name
             return runs
         if not _may_run(process):  # another one has its pid by now
             os.close(descriptor)
@@ -88,7 +88,7 @@ class Exits:
 
     def _wait(self) -> None:
         while not self._thread.stopped.is_set():
-            events = self._epoll.poll(AGAIN if self._left else None)
+            events = self._epoll.poll(RETRY_DELAY if self._remaining else None)
             if not events:
                 self._try_again()
             for descriptor, _event in events:
@@ -105,9 +105,9 @@ class Exits:
     def _try_again(self) -> None:
         """Follow what was left."""
         with self._lock:
-            left, self._left = self._left, {}
-            gone = self._gone(left)
-        for name in gone:
+            remaining, self._remaining = self._remaining, {}
+            removed = self._removed(remaining)
+        for name in removed:
             self._ended(name)
 
 

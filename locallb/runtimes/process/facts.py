@@ -22,7 +22,10 @@ def read_facts(home: Home, settings: Settings, pids: Collection[int]) -> HostFac
     return replace(host_facts(settings.pools, ours), envoy=envoy)
 
 
-def our_pids(home: Home, known: Collection[int]) -> set[int]:
-    """Find the processes of a stack's proxies: those in its state, `known`, and ones that a crash left out of it."""
+def our_pids(home: Home, existing: Collection[int]) -> set[int]:
+    """Find the processes of a stack's proxies: those in its state, `existing`, and ones that a crash left out of it."""
     marked = processes.marked(PROXY_MARK).items()
-    return {*known, *(process.pid for process, mark in marked if (owner := marked_owner(mark)) and owner.home == home)}
+    return {
+        *existing,
+        *(process.pid for process, mark in marked if (owner := marked_owner(mark)) and owner.home == home),
+    }

@@ -32,7 +32,7 @@ MEMORY = Path("/dev/shm")  # noqa: S108 - where POSIX shared memory is
 SECONDS = 15.0
 """Until the former process must have ended: what it has to give takes a tenth of one, its connections get LINGER."""
 _PLACE = ("--socket-path", f"./{SOCKETS}", "--parent-shutdown-time-s", str(round(LINGER)))
-_MOST = 1 << 32
+_MAX = 1 << 32
 _ROOM = 1 << 20
 """Bytes that must be free, for what takes a page."""
 _PAUSE = 0.01
@@ -58,7 +58,7 @@ def forget(directory: Path) -> None:
     number = _base_id(directory)
     if number is not None:
         with suppress(OSError):  # it is gone, or another user's
-            (MEMORY / f"envoy_shared_memory_{number * 10 % _MOST}").unlink()
+            (MEMORY / f"envoy_shared_memory_{number * 10 % _MAX}").unlink()
     with suppress(files.FilesError):
         for path in (directory / BASE_ID, *directory.glob(f"{SOCKETS}_*")):
             files.remove(path)
@@ -126,6 +126,6 @@ def _epoch(process: Process) -> int | None:
 def _base_id(directory: Path) -> int | None:
     with suppress(files.FilesError):
         text = (files.read_shared(directory / BASE_ID) or "").strip()
-        if text.isascii() and text.isdigit() and len(text) <= len(str(_MOST)) and int(text) < _MOST:
+        if text.isascii() and text.isdigit() and len(text) <= len(str(_MAX)) and int(text) < _MAX:
             return int(text)
     return None

@@ -21,7 +21,7 @@ class ProcessRun(Struct, frozen=True):
     envoy: str = ""
     runtime: str = "process"
     container: str = ""
-    told: tuple[str, ...] = ()
+    reported: tuple[str, ...] = ()
     by_group: bool = False
 
 
@@ -54,7 +54,7 @@ class ProcessPlanner(Struct, frozen=True):
         except (KeyError, ValueError):
             return None
 
-    def told(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+    def reported(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
         """Read the version."""
         return text_of(declared.get("version")), ()
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from locallb.guarded import locks
 from locallb.guarded.reader import open_to_write, opened
 from locallb.model.errors import ClientError
-from locallb.model.system_errors import refusal, refuse_scarcity, told
+from locallb.model.system_errors import refusal, refuse_scarcity, reported
 from locallb.programs.program import Program, ProgramError
 
 LOG_LIMIT = 1 << 20
@@ -43,8 +43,8 @@ as the user may have."""
 _USER, _SYSTEM, _STARTED = 11, 12, 19  # fields 14, 15 and 22 of /proc/<pid>/stat, counted after the name's bracket
 _AT_WORK = "RD"
 _ENDED = "ZXx"
-_START_PATIENCE = 10.0
-_KILL_PATIENCE = 5.0
+_START_TIMEOUT = 10.0
+_KILL_TIMEOUT = 5.0
 _TAIL = 16_000
 
 
@@ -90,17 +90,17 @@ def start(command: Sequence[str], directory: Path, mark: Mapping[str, str], log:
     The log is a file of mode 0600 that doesn't grow beyond LOG_LIMIT. An `exec` that fails shows in the log, and as a
     process that ended. Raises ProcessError. Safe in a process with threads, and leaves no zombie to the caller.
     """
-    words = ["/bin/sh", "-c", _DETACH, "sh", str(LOG_LIMIT // _BLOCK), str(log), *command]
+    terms = ["/bin/sh", "-c", _DETACH, "sh", str(LOG_LIMIT // _BLOCK), str(log), *command]
     try:
         os.close(open_to_write(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND))
-        ended = Program(tuple(words), _START_PATIENCE, directory=directory, environment=mark).run()
+        ended = Program(tuple(terms), _START_TIMEOUT, directory=directory, environment=mark).run()
     except OSError as error:
-        raise ProcessError(f"{command[0]} can't be started in {directory}: {told(error)}") from error
+        raise ProcessError(f"{command[0]} can't be started in {directory}: {reported(error)}") from error
     except ProgramError as error:
         raise ProcessError(f"{command[0]} can't be started in {directory}: {error}") from None
     stat = _parse(ended.output.decode())
     if stat is None:
-        why = ended.last_words or "the shell failed"
+        why = ended.last_output or "the shell failed"
         raise ProcessError(f"{command[0]} can't be started in {directory}: {why}")
     return stat.process
 
@@ -119,7 +119,7 @@ def is_alive(process: Process) -> bool:
 
 def activity(pid: int) -> Activity | None:
     """Return what the first thread of a process does; None if it can't be seen, or has ended. Raises ProcessError."""
-    stat = _parse(_told(pid, f"task/{pid}/stat").decode(errors="replace"))
+    stat = _parse(_reported(pid, f"task/{pid}/stat").decode(errors="replace"))
     return stat if stat is not None and stat.runs else None
 
 
@@ -133,7 +133,7 @@ def has_open(process: Process, path: Path) -> bool:
     except PermissionError:
         return _has_locked(process, path)
     except OSError as error:
-        _require_told(process.pid, error)
+        _require_reported(process.pid, error)
         return False
     for descriptor in descriptors:
         with suppress(OSError):
@@ -149,15 +149,15 @@ def _has_locked(process: Process, path: Path) -> bool:
     """
     try:
         number = path.stat().st_ino
-        return any((pid, place.rpartition(":")[2]) == (process.pid, str(number)) for pid, place in locks.kept())
+        return any((pid, place.rpartition(":")[2]) == (process.pid, str(number)) for pid, place in locks.retained())
     except OSError as error:
-        _require_told(process.pid, error)
+        _require_reported(process.pid, error)
         return False
 
 
 def mark_of(process: Process) -> Mapping[str, str]:
     """Read a living process's environment; empty if it is gone or isn't this user's."""
-    environment = _environment(_told(process.pid, "environ"))
+    environment = _environment(_reported(process.pid, "environ"))
     return environment if is_alive(process) else {}
 
 
@@ -170,9 +170,9 @@ def marked(key: str) -> Mapping[Process, Mapping[str, str]]:
     try:
         names = [entry.name for entry in Path("/proc").iterdir()]
     except OSError as error:
-        raise ProcessError(f"processes can't be looked for: {told(error)}") from error
+        raise ProcessError(f"processes can't be looked for: {reported(error)}") from error
     pids = [int(name) for name in names if name.isdigit() and name != str(os.getpid())]
-    raws = {pid: raw for pid in pids if wanted in (raw := _told(pid, "environ"))}
+    raws = {pid: raw for pid in pids if wanted in (raw := _reported(pid, "environ"))}
     stats = {pid: stat for pid in sorted(raws) if (stat := _stat(pid)) is not None and stat.runs}
     environments = {stat.process: _environment(raws[pid]) for pid, stat in stats.items()}
     return {process: pairs for process, pairs in environments.items() if key in pairs}
@@ -183,8 +183,8 @@ def find(key: str, value: str) -> tuple[Process, ...]:
     return tuple(process for process, pairs in marked(key).items() if pairs[key] == value)
 
 
-def stop(process: Process, patience: float) -> None:
-    """Ask `process` to end (SIGTERM) and end it after `patience` seconds (SIGKILL); gone is fine.
+def stop(process: Process, timeout: float) -> None:
+    """Ask `process` to end (SIGTERM) and end it after `timeout` seconds (SIGKILL); gone is fine.
 
     Raises ProcessError if it isn't ours to end, or doesn't end.
     """
@@ -197,7 +197,7 @@ def stop(process: Process, patience: float) -> None:
     try:
         if not is_alive(process):
             return
-        for number, seconds in ((signal.SIGTERM, patience), (signal.SIGKILL, _KILL_PATIENCE)):
+        for number, seconds in ((signal.SIGTERM, timeout), (signal.SIGKILL, _KILL_TIMEOUT)):
             with suppress(ProcessLookupError):
                 signal.pidfd_send_signal(descriptor, number)
             if _ended(descriptor, seconds) or not is_alive(process):
@@ -209,7 +209,7 @@ def stop(process: Process, patience: float) -> None:
     raise ProcessError(f"process {process.pid} doesn't end, even after SIGKILL: look at /proc/{process.pid}/stack")
 
 
-def last_words(log: Path, lines: int = 3, without: str = "$^") -> str:
+def last_output(log: Path, lines: int = 3, without: str = "$^") -> str:
     """Read the end of a log, for an error message: its last lines in one, without control characters.
 
     Lines in which the pattern `without` is found are left out.
@@ -220,12 +220,12 @@ def last_words(log: Path, lines: int = 3, without: str = "$^") -> str:
             text = file.read(_TAIL).decode(errors="replace")
     except OSError:
         return ""
-    kept = [line for line in text.strip().splitlines() if not re.search(without, line)]
-    return " | ".join(re.sub(r"[\x00-\x1f\x7f]+", " ", line).strip() for line in kept[-lines:])
+    retained = [line for line in text.strip().splitlines() if not re.search(without, line)]
+    return " | ".join(re.sub(r"[\x00-\x1f\x7f]+", " ", line).strip() for line in retained[-lines:])
 
 
 def _stat(pid: int) -> Activity | None:
-    return _parse(_told(pid, "stat").decode(errors="replace"))
+    return _parse(_reported(pid, "stat").decode(errors="replace"))
 
 
 def _parse(line: str) -> Activity | None:
@@ -249,16 +249,16 @@ def _environment(raw: bytes) -> Mapping[str, str]:
     return {key: value for key, mark, value in (pair.partition("=") for pair in pairs) if mark}
 
 
-def _told(pid: int, name: str) -> bytes:
+def _reported(pid: int, name: str) -> bytes:
     """Read a file of a process under /proc: empty if it is gone or isn't this user's. Raises ProcessError."""
     try:
         return Path(f"/proc/{pid}/{name}").read_bytes()
     except OSError as error:
-        _require_told(pid, error)
+        _require_reported(pid, error)
         return b""
 
 
-def _require_told(pid: int, error: OSError) -> None:
+def _require_reported(pid: int, error: OSError) -> None:
     """Raise ProcessError for an error that says nothing of the process."""
     refuse_scarcity(error, f"process {pid} can't be looked at", ProcessError)
 

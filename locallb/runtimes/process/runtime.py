@@ -61,11 +61,11 @@ class Processes(Runtime):
         """Stop hanging processes as always: they are drained if they answer after all."""
         stop_all(directory)
 
-    def end_asked(self, directory: Path, process: RunIdentity | None, at: float) -> None:
+    def end_requested(self, directory: Path, process: RunIdentity | None, at: float) -> None:
         """Kill it by its id: one that hangs doesn't end when it is asked to."""
         del at
-        if process and processes.mark_of(asked := _process(process)).get(PROXY_MARK) == str(directory):
-            processes.stop(asked, 0)
+        if process and processes.mark_of(requested := _process(process)).get(PROXY_MARK) == str(directory):
+            processes.stop(requested, 0)
 
 
 class ProcessWatch:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from locallb.runtimes.draining import drain, was_told
+from locallb.runtimes.draining import drain, was_notified
 from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage.proxy_directories import PROXY_MARK
 from locallb.threads.joined import Joined
 
-STOP_PATIENCE = 2.0
+STOP_TIMEOUT = 2.0
 """Seconds from SIGTERM to SIGKILL."""
 
 
@@ -41,7 +41,7 @@ def runs_in(directory: Path, process: Process) -> bool:
     """
     if processes.mark_of(process).get(PROXY_MARK) != str(directory):
         return False
-    if was_told(directory, _note(process)):
+    if was_notified(directory, _note(process)):
         return False
     try:
         return Path(f"/proc/{process.pid}/cwd").samefile(directory)
@@ -62,12 +62,12 @@ def stop_process(directory: Path, process: Process) -> None:
         handover.await_end(process, successor)
     else:
         drain_process(directory, process)
-    processes.stop(process, STOP_PATIENCE)
+    processes.stop(process, STOP_TIMEOUT)
 
 
 def drain_process(directory: Path, process: Process) -> None:
     """Close its listeners and leave open connections LINGER seconds: once, at the first call."""
-    if not was_told(directory, _note(process)) and not handover.successor_of(process, running(directory)):
+    if not was_notified(directory, _note(process)) and not handover.successor_of(process, running(directory)):
         drain(directory, _note(process), process.pid)
 
 

@@ -17,7 +17,7 @@ from locallb.programs.program import Program, ProgramError
 from locallb.runtimes.process import processes
 from locallb.storage import files, paths
 
-PATIENCE = 10.0
+TIMEOUT = 10.0
 """Seconds that each step may take; 0.1 are usual."""
 PLACE = "trial"
 """The directory, in the proxy's own, where it runs meanwhile."""
@@ -26,7 +26,7 @@ _OWN = {ADMIN_SOCKET, logs.NAME, logs.PREVIOUS, "status"}
 _STEADY = 0.1
 """Seconds that it must go on once it has its listeners: those are its workers' a moment later."""
 _PAUSE = 0.01
-_WORDS = 300
+_TERMS = 300
 _ATTENDED = """\
 exec 3<&0
 ulimit -f 2048
@@ -46,10 +46,10 @@ def why_unfit(binary: EnvoyBinary, directory: Path) -> str:
 
 def _why_invalid(binary: EnvoyBinary, directory: Path) -> str:
     try:
-        ended = Program((*_command(binary), "--mode", "validate"), PATIENCE, directory=directory, environment={}).run()
+        ended = Program((*_command(binary), "--mode", "validate"), TIMEOUT, directory=directory, environment={}).run()
     except ProgramError as error:
         return f"it {error.why}"
-    return (ended.last_words or _status(ended.code)) if ended.code else ""
+    return (ended.last_output or _status(ended.code)) if ended.code else ""
 
 
 def _why_not_live(binary: EnvoyBinary, directory: Path) -> str:
@@ -90,14 +90,14 @@ def _furnish(place: Path, texts: Mapping[str, str]) -> None:
 
 def _why_silent(place: Path) -> str:
     """Wait until it has its configuration and stays up; return the failure, empty if all is well."""
-    deadline, admin, steady = time.monotonic() + PATIENCE, EnvoyAdmin(place), 0.0
+    deadline, admin, steady = time.monotonic() + TIMEOUT, EnvoyAdmin(place), 0.0
     while not steady or time.monotonic() < steady or not admin.ready():
         status = files.read(place / "status")
-        words = processes.last_words(place / logs.NAME, lines=1, without=logs.NOISE)[-_WORDS:]
+        terms = processes.last_output(place / logs.NAME, lines=1, without=logs.NOISE)[-_TERMS:]
         if status:
-            return words or _status(status)
+            return terms or _status(status)
         if time.monotonic() > deadline:
-            return f"it doesn't answer within {PATIENCE:g} s" + (f" ({words})" if words else "")
+            return f"it doesn't answer within {TIMEOUT:g} s" + (f" ({terms})" if terms else "")
         steady = steady or (time.monotonic() + _STEADY if _has_listeners(admin) else 0.0)
         time.sleep(_PAUSE)
     return ""

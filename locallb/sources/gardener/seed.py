@@ -36,7 +36,7 @@ class SeedContents(Struct, frozen=True):
     present: frozenset[str]
     """Technical IDs of shoots of which it has anything."""
     shoots: Mapping[str, Shoot]
-    ways: Mapping[str, GeneratedAccess]
+    pod_paths: Mapping[str, GeneratedAccess]
     """Access to the requested shoots."""
     machines: Mapping[str, tuple[PodRoute, ...]] | None = None
     """The ways to their Nodes; None where they may not be read."""
@@ -47,8 +47,8 @@ class Seed(MachinesApi):
 
     rights = "docs/gardener.md#rights"
 
-    def look(self, is_asked: Callable[[str], bool]) -> SeedContents:
-        """Read its shoots, and the access to each shoot that `is_asked` selects. Raises KubeError."""
+    def inspect(self, is_requested: Callable[[str], bool]) -> SeedContents:
+        """Read its shoots, and the access to each shoot that `is_requested` selects. Raises KubeError."""
         identity = self._identity()
         control_planes = self._control_planes()
         clusters = self._clusters()
@@ -56,9 +56,11 @@ class Seed(MachinesApi):
             str(shoot.name): shoot for shoot in map(parse_shoot, clusters) if shoot and shoot.name in control_planes
         }
         records = read_records(self._records())
-        ways = {name: self._way(shoot, records.get(name, {})) for name, shoot in parsed.items() if is_asked(name)}
+        pod_paths = {
+            name: self._way(shoot, records.get(name, {})) for name, shoot in parsed.items() if is_requested(name)
+        }
         present = control_planes | {str(document["metadata"]["name"]) for document in clusters}
-        return SeedContents(identity, frozenset(present), parsed, ways, self._node_routes())
+        return SeedContents(identity, frozenset(present), parsed, pod_paths, self._node_routes())
 
     def _identity(self) -> str:
         """Return the uid of kube-system, which stays as long as a cluster does. Raises KubeError."""

@@ -65,10 +65,10 @@ def way(
 
     Where `records` say to which address its name leads, that is dialled: this host needn't resolve the name.
     """
-    asked, context = secret(TOKEN), ContextName(shoot.name)
-    if asked is None:
+    requested, context = secret(TOKEN), ContextName(shoot.name)
+    if requested is None:
         return admitted(context, _data(secret(ADMIN), "kubeconfig"), lambda server: _reach(server, records))
-    token = (_data(asked, "token") or b"").decode("ascii", "replace").strip()
+    token = (_data(requested, "token") or b"").decode("ascii", "replace").strip()
     if not (shoot.api and _VISIBLE.fullmatch(token)):
         return GeneratedAccess()
     reached = _reach(f"https://{shoot.api}", records)
@@ -85,8 +85,8 @@ def read_records(documents: Iterable[JsonObject]) -> Mapping[str, Records]:
         name, values = _host(text_at(document, "spec", "name")), at(document, "spec", "values")
         address = _address(values[0]) if isinstance(values, list) and values else None
         if name and address:
-            known = records.setdefault(text_at(document, "metadata", "namespace"), {})
-            known[name] = min(address, known.get(name, address), key=lambda given: (given.version, int(given)))
+            existing = records.setdefault(text_at(document, "metadata", "namespace"), {})
+            existing[name] = min(address, existing.get(name, address), key=lambda given: (given.version, int(given)))
     return records
 
 

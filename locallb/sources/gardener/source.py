@@ -10,7 +10,7 @@ from locallb.model.memory import Memo
 from locallb.model.pacing import Pace
 from locallb.sources.consents import allowed
 from locallb.sources.gardener.entry import GardenerSource
-from locallb.sources.gardener.finding import find_shoots, is_meant
+from locallb.sources.gardener.finding import find_shoots, is_selected
 from locallb.sources.gardener.seed import Seed, SeedContents
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.polling import PACE, Polls
@@ -31,11 +31,11 @@ class Gardener(FinderType[GardenerSource]):
         """
         api = Memo[Seed]()
 
-        def look() -> SeedContents:
+        def inspect() -> SeedContents:
             seed = api.of(None, Seed, allowed(finder, root))
-            return seed.look(partial(is_meant, finder))
+            return seed.inspect(partial(is_selected, finder))
 
-        return Polls(finder.cluster, f"{finder.cluster} shoots", look, changed, pace)
+        return Polls(finder.cluster, f"{finder.cluster} shoots", inspect, changed, pace)
 
 
 SOURCE = Gardener()

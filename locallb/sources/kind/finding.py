@@ -21,7 +21,7 @@ from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, D
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import Engine
 from locallb.sources import SourceError
-from locallb.sources.kept_access import LARGEST, SUFFIX, GeneratedAccess, forgotten, kept, put
+from locallb.sources.kept_access import LARGEST, SUFFIX, GeneratedAccess, forgotten, put, retained
 from locallb.sources.kind.access import admitted
 from locallb.sources.kind.entry import KindSource
 from locallb.sources.kind.provider import client
@@ -33,13 +33,13 @@ CLUSTER_LABEL, ROLE_LABEL = "io.x-k8s.kind.cluster", "io.x-k8s.kind.role"
 ADMIN = "/etc/kubernetes/admin.conf"
 
 
-class _Look(Struct, frozen=True):
+class _Inspection(Struct, frozen=True):
     """The clusters in Docker: selected ones, and ones that were found before."""
 
     present: frozenset[str]
     running: frozenset[str]
-    ways: Mapping[str, GeneratedAccess]
-    gone: tuple[str, ...]
+    pod_paths: Mapping[str, GeneratedAccess]
+    removed: tuple[str, ...]
     """Clusters that were found before and have no container."""
 
 
@@ -50,23 +50,23 @@ def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found[K
         SourceError: if Docker doesn't answer and no cluster is known, or a kubeconfig can't be kept.
 
     """
-    known = kept(directory)
+    existing = retained(directory)
     containers = client()
     try:
-        look = _look(containers, source, known)
+        inspect = _inspect(containers, source, existing)
     except ContainersError as error:
-        return _as_last_found({name: path for name, path in known.items() if _is_meant(source, name)}, error)
-    elsewhere = _elsewhere(containers.engine, containers.host, directory, look.gone)
-    usable = {name: way.text for name, way in look.ways.items() if way.text}
+        return _as_last_found({name: path for name, path in existing.items() if _is_selected(source, name)}, error)
+    elsewhere = _elsewhere(containers.engine, containers.host, directory, inspect.removed)
+    usable = {name: way.text for name, way in inspect.pod_paths.items() if way.text}
     for name, text in usable.items():
         put("kind", directory / f"{name}{SUFFIX}", text, keep=keep)
     if keep and not elsewhere:
-        for name in look.gone:
-            put("kind", known[name], forgotten(), keep=True)
+        for name in inspect.removed:
+            put("kind", existing[name], forgotten(), keep=True)
         if usable:
             put("kind", _docker(directory), containers.host, keep=True)
-    known |= {name: directory / f"{name}{SUFFIX}" for name in usable}
-    return _found(source, known, look, elsewhere)
+    existing |= {name: directory / f"{name}{SUFFIX}" for name in usable}
+    return _found(source, existing, inspect, elsewhere)
 
 
 def names_of_clusters() -> frozenset[str]:
@@ -74,34 +74,38 @@ def names_of_clusters() -> frozenset[str]:
     return frozenset(_control_planes(client()))
 
 
-def _look(containers: Containers, source: KindSource, known: Collection[str]) -> _Look:
+def _inspect(containers: Containers, source: KindSource, existing: Collection[str]) -> _Inspection:
     """Find the clusters among the containers. Raises ContainersError."""
     nodes = _control_planes(containers)
-    present = {name for name in nodes if _is_meant(source, name)}
+    present = {name for name in nodes if _is_selected(source, name)}
     ids = {name: ContainerId(str(node["Id"])) for name, node in nodes.items()}
-    seen = {name: containers.inspect(ids[name]) for name in nodes if name in present or name in known}
-    running = {name: inspected for name, inspected in seen.items() if inspected and inspected["State"]["Running"]}
-    ways = {name: _way(name, containers, ids[name], inspected) for name, inspected in running.items()}
-    gone = (name for name in sorted(known) if name not in nodes)
-    return _Look(frozenset(present), frozenset(running), ways, tuple(gone))
+    observed = {name: containers.inspect(ids[name]) for name in nodes if name in present or name in existing}
+    running = {name: inspected for name, inspected in observed.items() if inspected and inspected["State"]["Running"]}
+    pod_paths = {name: _way(name, containers, ids[name], inspected) for name, inspected in running.items()}
+    removed = (name for name in sorted(existing) if name not in nodes)
+    return _Inspection(frozenset(present), frozenset(running), pod_paths, tuple(removed))
 
 
-def _found(source: KindSource, known: Mapping[str, Path], look: _Look, elsewhere: str) -> Found[KubernetesSource]:
+def _found(
+    source: KindSource, existing: Mapping[str, Path], inspect: _Inspection, elsewhere: str
+) -> Found[KubernetesSource]:
     """Return the found clusters. `elsewhere` is the reason that missing clusters may still exist; empty if none."""
-    present = look.present | ({name for name in look.gone if _is_meant(source, name)} if elsewhere else set())
+    present = inspect.present | (
+        {name for name in inspect.removed if _is_selected(source, name)} if elsewhere else set()
+    )
     missing = [
         f"kind has no cluster {name}; make it, or take it out of local-lb:sources"
         for name in sorted(source.names - present)
     ]
-    refused = {name for name in present if name in look.ways and look.ways[name].refused}
-    young = sorted(name for name in present - refused if name not in known)
-    refusals = [_refusal(name, look.ways[name], known) for name in sorted(refused)]
+    refused = {name for name in present if name in inspect.pod_paths and inspect.pod_paths[name].refused}
+    young = sorted(name for name in present - refused if name not in existing)
+    refusals = [_refusal(name, inspect.pod_paths[name], existing) for name in sorted(refused)]
     return Found(
-        tuple(_source(name, known[name]) for name in sorted(present) if name in known),
+        tuple(_source(name, existing[name]) for name in sorted(present) if name in existing),
         complaints=(elsewhere,) if elsewhere else (),
         notices=(*missing, *refusals, *(f"the cluster {name} isn't up yet" for name in young)),
-        unready=any(name in look.running for name in young),
-        gone=() if elsewhere else tuple(map(ClusterName, look.gone)),
+        unready=any(name in inspect.running for name in young),
+        removed=() if elsewhere else tuple(map(ClusterName, inspect.removed)),
     )
 
 
@@ -110,33 +114,33 @@ def _docker(directory: Path) -> Path:
     return directory / "docker"
 
 
-def _elsewhere(engine: Engine, host: str, directory: Path, gone: Collection[str]) -> str:
+def _elsewhere(engine: Engine, host: str, directory: Path, removed: Collection[str]) -> str:
     """Explain that another engine ran the clusters, so they may still exist; empty if it is the same engine."""
-    before = files.read(_docker(directory)) if gone else None
+    before = files.read(_docker(directory)) if removed else None
     if before in {None, host}:
         return ""
     return (
-        f"source kind: {few(gone)} ran in the engine at {before}, this is {engine.name} at {host}, so those count as"
+        f"source kind: {few(removed)} ran in the engine at {before}, this is {engine.name} at {host}, so those count as"
         f" last found; correct {engine.variable}, or remove {_docker(directory)} if they are gone for good"
     )
 
 
-def _is_meant(source: KindSource, name: str) -> bool:
+def _is_selected(source: KindSource, name: str) -> bool:
     return not source.names or name in source.names
 
 
-def _refusal(name: str, way: GeneratedAccess, known: Collection[str]) -> str:
+def _refusal(name: str, way: GeneratedAccess, existing: Collection[str]) -> str:
     sentence = f"the kubeconfig in the container of the cluster {name} of kind has {few(way.refused)}"
-    so = "that is passed over" if name in known else "so the cluster isn't read"
+    so = "that is passed over" if name in existing else "so the cluster isn't read"
     return f"{sentence}; local-lb takes certificates and a token from there and nothing else, {so}"
 
 
-def _as_last_found(known: Mapping[str, Path], why: ContainersError) -> Found[KubernetesSource]:
+def _as_last_found(existing: Mapping[str, Path], why: ContainersError) -> Found[KubernetesSource]:
     sentence = f"source kind: which clusters there are can't be found out: {why}"
-    if not known:
+    if not existing:
         raise SourceError(f"{sentence}; or take `kind` out of local-lb:sources")
-    stale = f"{sentence}; so those count that were found last: {', '.join(sorted(known))}"
-    sources = tuple(_source(name, known[name]) for name in sorted(known))
+    stale = f"{sentence}; so those count that were found last: {', '.join(sorted(existing))}"
+    sources = tuple(_source(name, existing[name]) for name in sorted(existing))
     return Found(sources, complaints=(stale,), unready=not isinstance(why, DockerAbsentError))
 
 

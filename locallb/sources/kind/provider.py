@@ -6,7 +6,7 @@ import os
 
 from locallb.host.container_sockets import UNIX, podman_place, state
 from locallb.runtimes.docker.contexts import ContextError
-from locallb.runtimes.docker.daemon import PATIENCE
+from locallb.runtimes.docker.daemon import TIMEOUT
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import DEFAULT, DOCKER, Engine, docker_place
 from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
@@ -31,6 +31,6 @@ def _docker_is_usual() -> bool:
         return False
 
 
-def client(patience: float = PATIENCE) -> Containers:
+def client(timeout: float = TIMEOUT) -> Containers:
     """Return its client."""
-    return PodmanContainers(patience) if engine() is PODMAN else Containers(patience)
+    return PodmanContainers(timeout) if engine() is PODMAN else Containers(timeout)

@@ -85,9 +85,9 @@ class KubernetesSource(Struct, frozen=True):
         """Return the same source, with the CNI's pod ranges read too, unless they make no difference."""
         return self if self.pod_cidrs or self.node_routes is not None else replace(self, reads_pod_ranges=True)
 
-    def with_node_routes(self, ways: tuple[PodRoute, ...]) -> KubernetesSource:
+    def with_node_routes(self, pod_paths: tuple[PodRoute, ...]) -> KubernetesSource:
         """Return this source with these routes to its Nodes."""
-        return replace(self, node_routes=ways)
+        return replace(self, node_routes=pod_paths)
 
     @property
     def place(self) -> str:

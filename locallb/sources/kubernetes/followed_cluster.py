@@ -20,9 +20,9 @@ from locallb.model.gateway.of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.objects import PodRanges
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed.kinds import NOBODY, Follow, FollowedKinds
+from locallb.sources.kubernetes.followed.kinds import NO_OWNER, Follow, FollowedKinds
 from locallb.sources.kubernetes.followed.objects import Fault, lasting
-from locallb.sources.kubernetes.followed.told_writers import ToldWriters
+from locallb.sources.kubernetes.followed.write_hints import WriteHints
 from locallb.sources.kubernetes.followed_gateways import FollowedGateways
 from locallb.sources.kubernetes.missing_rights import SLICE, slice_notices
 from locallb.sources.kubernetes.pod_ranges import FollowedRanges
@@ -40,14 +40,14 @@ class FollowedCluster:
         cluster: ClusterName,
         access: Access,
         changed: Callable[[], None],
-        tempos: Mapping[str, WatchPace] = NOBODY,
+        tempos: Mapping[str, WatchPace] = NO_OWNER,
         *,
         reads_ranges: bool = False,
         loopback: bool = False,
     ) -> None:
         self.cluster = cluster
         self.access = access
-        self._writers = ToldWriters(access)
+        self._writers = WriteHints(access)
         self._before = tempos
         how = Follow(
             cluster,
@@ -89,10 +89,10 @@ class FollowedCluster:
         tempos = {kind: tempo for followed in self._followed for kind, tempo in followed.tempos().items()}
         return {**self._before, **tempos}
 
-    def look_after(self) -> None:
+    def follow_up(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
         for followed in self._followed:
-            followed.look_after()
+            followed.follow_up()
 
     def ready(self) -> bool:
         """Return whether everything but what Gateways need was listed once."""

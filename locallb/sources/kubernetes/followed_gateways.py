@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from locallb.gateway.needs import NAMESPACE, SERVICE, by_kind, kind_of
 from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
-from locallb.kubernetes.parsing.objects import Said
+from locallb.kubernetes.parsing.objects import AnyStatus
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.objects import Reference
 from locallb.model.gateway.of_cluster import ApiObject, AuthorityBundle, ObjectOfCluster, TlsSecret
@@ -52,10 +52,10 @@ class FollowedGateways(DiscoveredKinds):
         super().stop()
         self.names.stop()
 
-    def look_after(self) -> None:
+    def follow_up(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
-        super().look_after()
-        self.names.look_after()
+        super().follow_up()
+        self.names.follow_up()
 
     def need(self, before: Document | None, after: Document | None) -> bool:
         """Return whether any may be served otherwise for a change of a Service."""
@@ -70,20 +70,20 @@ class FollowedGateways(DiscoveredKinds):
         if self.places == {}:
             fault = self._routed.refusal if self._last else Fault()
         else:
-            fault = self.fault() or self._named.trouble
+            fault = self.fault() or self._named.failure
         return self._routed.notices(self.how.cluster, fault, uses=bool(self._last))
 
     def parsed(
         self, last: Iterable[ObjectOfCluster], services: Callable[[], Iterable[Document]]
     ) -> tuple[ObjectOfCluster, ...]:
         """Return all needed objects; unknown ones as they were, at first in `last`. For one thread."""
-        known = self._known()
+        existing = self._existing()
         if self._serves:
             parsed = [parse_gateway_api(self.how.cluster, service, self._services) for service in services()]
-            known[SERVICE] = [cluster_object for objects in parsed for cluster_object in objects]
+            existing[SERVICE] = [cluster_object for objects in parsed for cluster_object in objects]
         self._services.evict_unused()
         before = self._routed.of(last) if self._last is None else self._last
-        self._last = self._with_named(self._routed.known_or_last(self.places, known, before))
+        self._last = self._with_named(self._routed.current_or_last(self.places, existing, before))
         return self._last
 
     def _with_named(self, objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
@@ -97,13 +97,13 @@ class FollowedGateways(DiscoveredKinds):
                 )
             else:
                 others.append(cluster_object)
-        known = self._named.known(self._routed.named_objects(others), last)
-        return (*others, *(ObjectOfCluster(self.how.cluster, api_object) for api_object in known))
+        existing = self._named.existing(self._routed.named_objects(others), last)
+        return (*others, *(ObjectOfCluster(self.how.cluster, api_object) for api_object in existing))
 
-    def observed_statuses(self) -> tuple[tuple[ObjectKey, Said], ...]:
+    def observed_statuses(self) -> tuple[tuple[ObjectKey, AnyStatus], ...]:
         """Return the observed statuses that are ours to write, without possibly stale ones."""
         running = [stage for stage in self.running() if not stage.broken()]
-        return tuple(said for stage in running for part in stage.parts() for said in part.observed_statuses)
+        return tuple(stated for stage in running for part in stage.parts() for stated in part.observed_statuses)
 
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""
@@ -113,41 +113,43 @@ class FollowedGateways(DiscoveredKinds):
 
     def lacks(self) -> frozenset[str]:
         """Return the kinds with unknown contents."""
-        known = self._known()
-        named = self._routed.named_objects(cluster_object for objects in known.values() for cluster_object in objects)
+        existing = self._existing()
+        named = self._routed.named_objects(
+            cluster_object for objects in existing.values() for cluster_object in objects
+        )
         read = [
             kind for kind in KINDS if self._named.know([reference for reference in named if reference.kind == kind])
         ]
-        missing = frozenset(self._routed.wanted(self.places or (), known)) - {*known, *read, SERVICE}
+        missing = frozenset(self._routed.wanted(self.places or (), existing)) - {*existing, *read, SERVICE}
         everything = self.places is None or not missing.isdisjoint(self._routed.stages)
         return self._routed.kinds | {NAMESPACE, *KINDS} if everything else missing
 
-    def _known(self) -> dict[str, list[ObjectOfCluster]]:
+    def _existing(self) -> dict[str, list[ObjectOfCluster]]:
         """Return what was listed."""
         running = self.running()
         return by_kind(objects_in(running), [kind for stage in running for kind in stage.listed()])
 
-    def adjust(self, *, asked: bool) -> float:
+    def adjust(self, *, requested: bool) -> float:
         """Follow exactly the needed kinds; return the time of the next adjustment."""
         served, stages = self.places or {}, self._routed.stages
         places = {**served, **self._routed.core}
-        wanted = set(self._routed.wanted(served, self._known()))
+        wanted = set(self._routed.wanted(served, self._existing()))
         self._serves = SERVICE in wanted
         for name, kinds in (*((stage, {stage}) for stage in stages), (OTHERS, wanted - set(stages))):
             needed = {kind: places[kind] for kind in kinds & wanted & places.keys()}
             self.follow(name, replace(self._stage, places=needed))
-        self._read_named(again=asked)
+        self._read_named(retry=requested)
         return self._named.due
 
     def _notice(self) -> None:
         self.wake()
         self.how.changed()
 
-    def _read_named(self, *, again: bool) -> None:
-        """Read named objects that are new or changed; with `again` also the ones that aren't followed."""
+    def _read_named(self, *, retry: bool) -> None:
+        """Read named objects that are new or changed; with `retry` also the ones that aren't followed."""
         before = self._named.objects(), self._named.unreadable
         named = self._routed.named_objects(objects_in(self.running()))
         self.names.follow(named)
-        self._named.read(named, again=self.names.due(named, again=again))
+        self._named.read(named, retry=self.names.due(named, retry=retry))
         if (self._named.objects(), self._named.unreadable) != before:
             self.how.changed()

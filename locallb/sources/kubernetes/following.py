@@ -21,8 +21,8 @@ from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.sources.consents import allowed_meaning, note_served
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.followed.kinds import NOBODY
-from locallb.sources.kubernetes.followed.told_writers import hold_back
+from locallb.sources.kubernetes.followed.kinds import NO_OWNER
+from locallb.sources.kubernetes.followed.write_hints import hold_back
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.gateway_listing import of_gateways
 from locallb.sources.kubernetes.pod_ranges import of_ranges
@@ -45,7 +45,7 @@ class _Live(Struct):
     """One cluster: its follower, and its last result."""
 
     source: KubernetesSource
-    meant: Meaning | None
+    intended: Meaning | None
     """Meaning of the kubeconfig when following began; None if it couldn't be used."""
     followed: FollowedCluster
     read: SourceRead
@@ -62,7 +62,7 @@ class Following(Struct):
     _live: dict[ClusterName, _Live] = field(default_factory=dict)
 
     def read(
-        self, source: KubernetesSource, known: Collection[ObjectKey], *, everything: bool, moved: bool
+        self, source: KubernetesSource, existing: Collection[ObjectKey], *, everything: bool, moved: bool
     ) -> SourceRead:
         """Return a cluster's contents; follow it from the first call on.
 
@@ -83,12 +83,12 @@ class Following(Struct):
             self._end(self._live.pop(source.cluster))
             live = None
         if live is None:
-            live = self._live[source.cluster] = self._begun(source, known, wait=everything)
+            live = self._live[source.cluster] = self._begun(source, existing, wait=everything)
             return live.read
         if everything:
-            live.followed.look_after()
+            live.followed.follow_up()
         if moved:
-            self._look_up(live)
+            self._find(live)
         self._refresh(live, everything=everything)
         return live.read
 
@@ -106,40 +106,42 @@ class Following(Struct):
         live.followed.stop()
         self._keep(live, due=True)
 
-    def _begun(self, source: KubernetesSource, known: Collection[ObjectKey], *, wait: bool) -> _Live:
+    def _begun(self, source: KubernetesSource, existing: Collection[ObjectKey], *, wait: bool) -> _Live:
         """Begin to follow a cluster. Before everything is listed, it is read once as `up` does.
 
         One that was just found may take seconds to answer, and nothing waits for it but its own Services.
         """
-        meant, refused = None, False
+        intended, refused = None, False
         try:
-            meant = self._meaning(source)
-            hold_back(meant.access)
-            self._remember(source, meant)
+            intended = self._meaning(source)
+            hold_back(intended.access)
+            self._remember(source, intended)
         except UnconfirmedError:
             refused = True
         except KubeError:  # reading it tells what is wrong
             pass
-        held = any(key.cluster == source.cluster for key in known)
-        if meant and source.found and not held and not wait:
-            read = _unready(source, meant.access)
+        held = any(key.cluster == source.cluster for key in existing)
+        if intended and source.found and not held and not wait:
+            read = _unready(source, intended.access)
         else:
-            read = read_cluster(source, self.home, known, keep=True)
-        access = _nowhere(source, self.home) if refused else meant.access if meant else read.access[source.cluster]
+            read = read_cluster(source, self.home, existing, keep=True)
+        access = (
+            _nowhere(source, self.home) if refused else intended.access if intended else read.access[source.cluster]
+        )
         followed = self._follow(source, access)
         if not (read.unready or read.reading.stale or source.silent):
             followed.await_answer(OPENING)
-        return _Live(source, meant, followed, read)
+        return _Live(source, intended, followed, read)
 
-    def _look_up(self, live: _Live) -> None:
+    def _find(self, live: _Live) -> None:
         """Read the kubeconfig, and follow the cluster it means now."""
         try:
-            meant = self._meaning(live.source, live.meant)
+            intended = self._meaning(live.source, live.intended)
         except UnconfirmedError as error:  # its old name in the kubeconfig may lead there as well
-            if live.meant is not None:
+            if live.intended is not None:
                 self._refresh(live, everything=False)
                 self._end(live)
-                live.meant, live.followed = None, self._follow(live.source, _nowhere(live.source, self.home))
+                live.intended, live.followed = None, self._follow(live.source, _nowhere(live.source, self.home))
             live.fault = str(error)
             return
         except KubeError as error:
@@ -147,17 +149,17 @@ class Following(Struct):
             return
         if live.fault:
             live.fault, live.read = "", with_stale(live.read)
-        if meant == live.meant:
+        if intended == live.intended:
             return
         self._refresh(live, everything=False)
         self._end(live)
-        self._remember(live.source, meant)
-        live.meant, live.followed = meant, self._follow(live.source, meant.access, live.followed.tempos())
+        self._remember(live.source, intended)
+        live.intended, live.followed = intended, self._follow(live.source, intended.access, live.followed.tempos())
         live.read, live.keep_at = with_stale(live.read), 0.0
 
-    def _remember(self, source: KubernetesSource, meant: Meaning) -> None:
+    def _remember(self, source: KubernetesSource, intended: Meaning) -> None:
         """Write down that this source is served. Raises SourceError."""
-        note_served(source, meant, Path(self.home.root))
+        note_served(source, intended, Path(self.home.root))
 
     def _refresh(self, live: _Live, *, everything: bool) -> None:
         """Take over what is known by now."""
@@ -174,21 +176,21 @@ class Following(Struct):
             parsed = live.followed.parsed(before.gateway_api, before.ranges)
             # Health ports appear with Nodes. Asking costs half a second where one is dead, so not at every event, and
             # not while the cluster doesn't answer.
-            asked = live.read.health_ports
+            requested = live.read.health_ports
             if not (why or stale) and (everything or parsed.nodes != before.nodes):
-                asked = {cluster: health_ports(parsed)}
-            live.read = SourceRead(SourceResult(parsed, stale), {cluster: live.followed.access}, asked)
+                requested = {cluster: health_ports(parsed)}
+            live.read = SourceRead(SourceResult(parsed, stale), {cluster: live.followed.access}, requested)
         elif live.read.unready:
             live.read = _unready(live.source, live.followed.access, why) if why else live.read
         elif stale and (live.fault or not live.read.reading.stale):
             live.read = with_stale(live.read, *stale)
 
-    def _meaning(self, source: KubernetesSource, known: Meaning | None = None) -> Meaning:
+    def _meaning(self, source: KubernetesSource, existing: Meaning | None = None) -> Meaning:
         """Return what the kubeconfig means; raises UnconfirmedError if that cluster may not be used, KubeError."""
-        return allowed_meaning(source, Path(self.home.root), known)
+        return allowed_meaning(source, Path(self.home.root), existing)
 
     def _follow(
-        self, source: KubernetesSource, access: Access, tempos: Mapping[str, WatchPace] = NOBODY
+        self, source: KubernetesSource, access: Access, tempos: Mapping[str, WatchPace] = NO_OWNER
     ) -> FollowedCluster:
         return FollowedCluster(
             source.cluster,
@@ -208,12 +210,14 @@ class Following(Struct):
         cache, lacking = ReadCache(stack_directory(self.home)), followed.lacks()
         last = cache.load(followed.cluster) or {} if lacking else {}
         objects = followed.objects()
-        kept = [
+        retained = [
             document for listed in last.values() for document in of_gateways(listed) if word_of(document) in lacking
         ]
-        kept += [document for listed in last.values() for document in of_ranges(listed) if document["kind"] in lacking]
-        known = {Identity.of(document) for document in objects} if kept else set()
-        others = (document for document in kept if Identity.of(document) not in known)
+        retained += [
+            document for listed in last.values() for document in of_ranges(listed) if document["kind"] in lacking
+        ]
+        existing = {Identity.of(document) for document in objects} if retained else set()
+        others = (document for document in retained if Identity.of(document) not in existing)
         cache.keep(followed.cluster, {followed.access.context: (*objects, *others)})
 
 

@@ -41,7 +41,7 @@ class GatewayListing(Struct, frozen=True):
     """The listed objects, and the reason that they may be old."""
 
     objects: tuple[Document, ...] = ()
-    trouble: Fault = Fault()
+    failure: Fault = Fault()
 
 
 def of_gateways(objects: Iterable[Document]) -> tuple[Document, ...]:
@@ -84,7 +84,7 @@ def list_routed(routed: Routed, cluster: ClusterName, access: Access, before: Co
         return GatewayListing(last, Fault().then(error))
     if last and not listing.places and routed.refusal:
         return GatewayListing(last, routed.refusal)
-    return GatewayListing(listing.read(), listing.trouble)
+    return GatewayListing(listing.read(), listing.failure)
 
 
 class _Listing(Struct):
@@ -93,7 +93,7 @@ class _Listing(Struct):
     access: Access
     last: Collection[Document]
     places: dict[str, Place] = field(default_factory=dict)
-    trouble: Fault = Fault()
+    failure: Fault = Fault()
     _documents: dict[str, tuple[Document, ...]] = field(default_factory=dict)
 
     def read(self) -> tuple[Document, ...]:
@@ -126,7 +126,7 @@ class _Listing(Struct):
                     return tuple(dict(document.items()) for document in feed.list()[0])
             except KubeError as error:
                 if pause is None or not isinstance(error, UnreachableError):
-                    self.trouble = self.trouble or Fault().then(error)
+                    self.failure = self.failure or Fault().then(error)
                     break
                 time.sleep(pause)
         return tuple(document for document in self.last if word_of(document) == kind)
@@ -138,7 +138,7 @@ class _Listing(Struct):
         try:
             return stand_in(self.access, named)
         except KubeError as error:
-            self.trouble = self.trouble or Fault().then(error)
+            self.failure = self.failure or Fault().then(error)
             return before or unreadable(named, error)
 
 

@@ -28,14 +28,17 @@ def node_routes(pods: Iterable[JsonObject]) -> Mapping[str, tuple[PodRoute, ...]
     Of pods that have one address, as while one takes the other's place, that counts which is there now.
     """
     by_shoot: dict[str, dict[IPNetwork, PodRoute]] = {}
-    for pod in sorted(filter(_may_be_there, pods), key=_presence, reverse=True):
-        ways = by_shoot.setdefault(text_of(at(pod, "metadata", "namespace")).removeprefix(INFRA), {})
-        for way in _ways(pod):
-            ways.setdefault(way.destination, way)
-    return {shoot: tuple(sorted(ways.values(), key=lambda way: way.order)) for shoot, ways in sorted(by_shoot.items())}
+    for pod in sorted(filter(_may_exist, pods), key=_presence, reverse=True):
+        pod_paths = by_shoot.setdefault(text_of(at(pod, "metadata", "namespace")).removeprefix(INFRA), {})
+        for way in _pod_paths(pod):
+            pod_paths.setdefault(way.destination, way)
+    return {
+        shoot: tuple(sorted(pod_paths.values(), key=lambda way: way.order))
+        for shoot, pod_paths in sorted(by_shoot.items())
+    }
 
 
-def _may_be_there(pod: JsonObject) -> bool:
+def _may_exist(pod: JsonObject) -> bool:
     return text_of(at(pod, "status", "phase")) not in _ENDED
 
 
@@ -49,7 +52,7 @@ def _presence(pod: JsonObject) -> tuple[bool, bool, str, str]:
     return not leaves, runs, text_of(at(metadata, "creationTimestamp")), text_of(at(metadata, "name"))
 
 
-def _ways(pod: JsonObject) -> Iterator[PodRoute]:
+def _pod_paths(pod: JsonObject) -> Iterator[PodRoute]:
     """Return a way a family; none for a pod that has no address or no Node yet."""
     gateways = {Family.of(address): address for address in reversed([*_addresses(pod, "hostIPs")])}
     for address in _addresses(pod, "podIPs"):

@@ -32,7 +32,7 @@ class MachinesApi(Cluster):
             "v1", "Pod", lambda client: client.list(POD, namespace=namespace, chunk_size=_PAGE, labels=labels)
         )
 
-    def machines_there(self, namespace: str) -> list[Object]:
+    def existing_machines(self, namespace: str) -> list[Object]:
         """List the machines of an existing namespace; a missing one is no proof that there are none. Raises KubeError.
 
         Without the right to read the namespace, the list counts.
@@ -59,13 +59,13 @@ class ForeignMachinesApi(MachinesApi):
     """
 
     def __init__(self, access: Access) -> None:
-        self._left = Allowance()
-        super().__init__(access, self._left)
+        self._remaining = Allowance()
+        super().__init__(access, self._remaining)
 
-    def machines_there(self, namespace: str) -> list[Object]:
+    def existing_machines(self, namespace: str) -> list[Object]:
         """List the pods of machines, within what such a look may cost. Raises KubeError."""
-        self._left.renew()
-        return super().machines_there(namespace)
+        self._remaining.renew()
+        return super().existing_machines(namespace)
 
     def _connection(self) -> Connected:
         connected = super()._connection()

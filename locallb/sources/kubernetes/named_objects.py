@@ -18,22 +18,22 @@ from locallb.gateway.needs import CONFIG_MAP, SECRET
 from locallb.gateway.parsing.referred import BUNDLE_REFERENCE, SECRET_REFERENCE, parse_referred
 from locallb.kubernetes.access.errors import KubeError, RefusedError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.parsing.authority_bundles import authorities_said
+from locallb.kubernetes.parsing.authority_bundles import listed_authorities
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway.objects import Named, Reference
 from locallb.model.gateway.of_cluster import ApiObject
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
-from locallb.sources.certificates import TYPE, certificate_said
+from locallb.sources.certificates import TYPE, certificate_summary
 from locallb.sources.kubernetes.followed.objects import Fault
 from locallb.threads.jitter import jitter
 
 KINDS = (SECRET, CONFIG_MAP)
-AGAIN = Pace(first=2.0, longest=60.0, floor=1.0)
+RETRY_DELAY = Pace(first=2.0, longest=60.0, floor=1.0)
 """Of one that can't be read."""
 FIRST, LATER = 0.2, 1.0
 """Seconds without any request after the first failure of an object, and after a further one; they add up in a pass."""
-MOST = 1.0
+MAX = 1.0
 """Seconds of that after which a pass ends: no more is refused in one."""
 
 
@@ -41,7 +41,7 @@ class _Kind(Struct, frozen=True):
     """How objects of a kind are read, and the part of them that is kept."""
 
     read: Callable[[Access, str, str], Mapping[str, object] | None]
-    said: Callable[[Document], Mapping[str, str | bool] | Mapping[str, str]]
+    stated: Callable[[Document], Mapping[str, str | bool] | Mapping[str, str]]
     mark: Document
     role: str
     """The ClusterRole that gives the right."""
@@ -65,11 +65,11 @@ class NamedObjects(Struct):
     _not_before: float = -math.inf
     """Time of the next request: failures cost time, so many failing objects cause no load."""
 
-    def read(self, named: Collection[Reference], *, again: Collection[Reference] = ()) -> None:
-        """Read references that are new or in `again`, until too many fail; unread ones stay as they were, and due."""
+    def read(self, named: Collection[Reference], *, retry: Collection[Reference] = ()) -> None:
+        """Read references that are new or in `retry`, until too many fail; unread ones stay as they were, and due."""
         documents = {reference: self._read[reference] for reference in named if reference in self._read}
         failures = {reference: self._failures[reference] for reference in named if reference in self._failures}
-        waiting = {*self._waiting.union(again).intersection(named), *failures, *(set(named) - documents.keys())}
+        waiting = {*self._waiting.union(retry).intersection(named), *failures, *(set(named) - documents.keys())}
         waiting = {reference for reference in waiting if reference not in failures or failures[reference].is_due()}
         if time.monotonic() >= self._not_before:
             self._not_before = self._ask(waiting, documents, failures) + time.monotonic()
@@ -88,7 +88,7 @@ class NamedObjects(Struct):
             except KubeError as error:
                 cost += LATER if reference in failures else FIRST
                 failures[reference] = _failed(error, failures.get(reference))
-                if not isinstance(error, RefusedError) or cost >= MOST:
+                if not isinstance(error, RefusedError) or cost >= MAX:
                     break
         return cost
 
@@ -104,7 +104,7 @@ class NamedObjects(Struct):
         return self._failures.keys()
 
     @property
-    def trouble(self) -> Fault:
+    def failure(self) -> Fault:
         """Return the fault of an unreadable object; empty if all can be read."""
         return next((Fault().then(failure.error) for failure in self._failures.values()), Fault())
 
@@ -112,7 +112,7 @@ class NamedObjects(Struct):
         """Return whether all of these were read."""
         return self._read.keys() >= set(named)
 
-    def known(self, named: Iterable[Reference], last: Mapping[Reference, ApiObject]) -> Iterator[ApiObject]:
+    def existing(self, named: Iterable[Reference], last: Mapping[Reference, ApiObject]) -> Iterator[ApiObject]:
         """Return these as they were read, else as they were in `last`, else why they can't be read."""
         read, failures = self._read, self._failures
         for reference in sorted(named):
@@ -134,7 +134,7 @@ def _turn(failure: _Failure | None) -> float:
 
 
 def _failed(error: KubeError, before: _Failure | None) -> _Failure:
-    backoff = before.backoff if before else Backoff(AGAIN)
+    backoff = before.backoff if before else Backoff(RETRY_DELAY)
     same = before and type(before.error) is type(error)
     return _Failure(before.error if before and same else error, backoff.failed(time.monotonic(), jitter()))
 
@@ -150,7 +150,7 @@ def stand_in(access: Access, named: Reference) -> Document | None:
     if live is None:
         return None
     document: dict[object, object] = {key: live[key] for key in live}
-    return _made(named.key, kind.said(document), kind.mark)
+    return _made(named.key, kind.stated(document), kind.mark)
 
 
 def unreadable(named: Reference, error: KubeError) -> Document:
@@ -164,19 +164,19 @@ def _missing(kind: _Kind) -> str:
     return f"local-lb may not read it; bind the ClusterRole {kind.role} of deploy/ in its namespace"
 
 
-def _secret_said(document: Document) -> Mapping[str, str | bool]:
+def _secret_summary(document: Document) -> Mapping[str, str | bool]:
     if document.get("type") != TYPE:
         return {"problem": f"its type isn't {TYPE}; make one of that type"}
-    return certificate_said(document)
+    return certificate_summary(document)
 
 
-def _made(named: Named, said: object, mark: Document) -> Document:
+def _made(named: Named, stated: object, mark: Document) -> Document:
     metadata = {"name": named.name, "namespace": named.namespace}
-    reference: dict[object, object] = {"metadata": metadata, "spec": said, **mark}
+    reference: dict[object, object] = {"metadata": metadata, "spec": stated, **mark}
     return reference
 
 
 _KINDS = {
-    SECRET: _Kind(live_service.secret, _secret_said, SECRET_REFERENCE, "local-lb-secrets"),
-    CONFIG_MAP: _Kind(live_service.config_map, authorities_said, BUNDLE_REFERENCE, "local-lb-authorities"),
+    SECRET: _Kind(live_service.secret, _secret_summary, SECRET_REFERENCE, "local-lb-secrets"),
+    CONFIG_MAP: _Kind(live_service.config_map, listed_authorities, BUNDLE_REFERENCE, "local-lb-authorities"),
 }

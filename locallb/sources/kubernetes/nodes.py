@@ -20,7 +20,7 @@ from locallb.model.pacing import Pace
 from locallb.sources.consents import allowed
 from locallb.sources.kept_access import put
 from locallb.sources.kubernetes.entry import KubernetesSource, MachinesSource
-from locallb.sources.kubernetes.last_looks import LAST_LOOKS, Look, Looking
+from locallb.sources.kubernetes.last_readings import LAST_READINGS, Pass, Reading
 from locallb.sources.kubernetes.machine_pods import INFRA, node_routes, parsed, printed
 from locallb.sources.kubernetes.machines import ForeignMachinesApi, MachinesApi
 from locallb.sources.polling import PACE, Polls
@@ -29,30 +29,30 @@ from locallb.storage import files
 
 FIRST = 2.0
 """Seconds to wait for the first answer without stored routes, as nothing could be routed before."""
-MOST_WAYS = 1000
+MAX_POD_ROUTES = 1000
 """Limit of routes to the Nodes of one cluster, and of candidate pods; with more of either none is used."""
 
 
 def find_nodes(finder: MachinesSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
     """Find the ways to a cluster's Nodes, in `directory` unless configured. Raises ClientError where that fails."""
-    path, name = directory / f"{finder.cluster}.routes", _asked(finder, root)
-    last = _kept(path, name)
-    followed, look = LAST_LOOKS.find(finder, root, patience=0.0 if last else FIRST)
-    look = look if followed else _looked(finder, root, Memo())
-    if look and not look.failure:
+    path, name = directory / f"{finder.cluster}.routes", _requested(finder, root)
+    last = _retained(path, name)
+    followed, inspect = LAST_READINGS.find(finder, root, timeout=0.0 if last else FIRST)
+    inspect = inspect if followed else _read_nodes(finder, root, Memo())
+    if inspect and not inspect.failure:
         if keep:
-            put(finder.type, path, f"{name}\n{printed(look.ways)}", keep=keep)
-        return Found(node_routes={finder.cluster: look.ways})
-    complaints = (_complaint(finder, look.failure, len(last)),) if look else ()
+            put(finder.type, path, f"{name}\n{printed(inspect.pod_paths)}", keep=keep)
+        return Found(node_routes={finder.cluster: inspect.pod_paths})
+    complaints = (_complaint(finder, inspect.failure, len(last)),) if inspect else ()
     return Found(complaints=complaints, node_routes={finder.cluster: last})
 
 
 def _complaint(finder: MachinesSource, failure: str, last: int) -> str:
-    known = f"so the {last} ways to them count that were found last" if last else "and no way to them is known"
-    return f"source {finder.cluster}: which pods are its Nodes can't be found out: {failure}; {known}"
+    existing = f"so the {last} ways to them count that were found last" if last else "and no way to them is known"
+    return f"source {finder.cluster}: which pods are its Nodes can't be found out: {failure}; {existing}"
 
 
-def _asked(finder: MachinesSource, root: Path) -> str:
+def _requested(finder: MachinesSource, root: Path) -> str:
     """Return the identity of a source in one line: routes of another one may differ."""
     kubeconfig = finder.kubeconfig
     with suppress(KubeError):
@@ -60,20 +60,20 @@ def _asked(finder: MachinesSource, root: Path) -> str:
     return json.dumps([kubeconfig, finder.context, finder.namespace])
 
 
-def _kept(path: Path, name: str) -> tuple[PodRoute, ...]:
+def _retained(path: Path, name: str) -> tuple[PodRoute, ...]:
     """Return the stored routes of the current source."""
-    before, _, ways = (files.read(path) or "").partition("\n")
-    return parsed(ways) if before == name else ()
+    before, _, pod_paths = (files.read(path) or "").partition("\n")
+    return parsed(pod_paths) if before == name else ()
 
 
 class NodePolls:
     """Calls `changed` where a cluster's Nodes are reached by other ways, and at first, until `stop`."""
 
     def __init__(self, finder: MachinesSource, root: Path, changed: Callable[[str], None], pace: Pace = PACE) -> None:
-        looking = LAST_LOOKS.begin(finder, root)
-        self._end = partial(LAST_LOOKS.end, looking)
-        look = partial(_noted, looking, Memo())
-        self._polls = Polls(finder.cluster, f"{finder.cluster} nodes", look, changed, pace)
+        reading = LAST_READINGS.begin(finder, root)
+        self._end = partial(LAST_READINGS.end, reading)
+        inspect = partial(_noted, reading, Memo())
+        self._polls = Polls(finder.cluster, f"{finder.cluster} nodes", inspect, changed, pace)
 
     def stop(self) -> None:
         """Stop looking."""
@@ -81,29 +81,29 @@ class NodePolls:
         self._end()
 
 
-def _noted(looking: Looking, apis: Memo[MachinesApi]) -> tuple[PodRoute, ...]:
+def _noted(reading: Reading, apis: Memo[MachinesApi]) -> tuple[PodRoute, ...]:
     """Look, and publish what was found to all readers. Raises KubeError."""
-    look = _looked(looking.finder, looking.root, apis)
-    LAST_LOOKS.note(looking, look)
-    if look.failure:
-        raise UnreachableError(look.failure)
-    return look.ways
+    inspect = _read_nodes(reading.finder, reading.root, apis)
+    LAST_READINGS.note(reading, inspect)
+    if inspect.failure:
+        raise UnreachableError(inspect.failure)
+    return inspect.pod_paths
 
 
-def _looked(finder: MachinesSource, root: Path, apis: Memo[MachinesApi]) -> Look:
+def _read_nodes(finder: MachinesSource, root: Path, apis: Memo[MachinesApi]) -> Pass:
     try:
-        return Look(_ask(finder, root, apis))
+        return Pass(_ask(finder, root, apis))
     except KubeError as error:
-        return Look(failure=str(error))
+        return Pass(failure=str(error))
 
 
 def _ask(finder: MachinesSource, root: Path, apis: Memo[MachinesApi]) -> tuple[PodRoute, ...]:
     """Ask for the ways. Raises KubeError."""
     client = ForeignMachinesApi if finder.kubeconfig else MachinesApi
     api = apis.of(None, client, allowed(finder, root, key="nodes"))
-    pods = api.machines_there(finder.namespace)
-    ways = node_routes(pods[: MOST_WAYS + 1]).get(finder.namespace.removeprefix(INFRA), ())
-    if max(len(pods), len(ways)) > MOST_WAYS:
-        sentence = f"{finder.namespace} has {len(pods)} pods with {len(ways)} ways or more to them"
-        raise UnreachableError(f"{sentence}; {MOST_WAYS} are taken over at most")
-    return ways
+    pods = api.existing_machines(finder.namespace)
+    pod_paths = node_routes(pods[: MAX_POD_ROUTES + 1]).get(finder.namespace.removeprefix(INFRA), ())
+    if max(len(pods), len(pod_paths)) > MAX_POD_ROUTES:
+        sentence = f"{finder.namespace} has {len(pods)} pods with {len(pod_paths)} ways or more to them"
+        raise UnreachableError(f"{sentence}; {MAX_POD_ROUTES} are taken over at most")
+    return pod_paths

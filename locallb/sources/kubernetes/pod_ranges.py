@@ -63,7 +63,7 @@ class FollowedRanges(DiscoveredKinds):
         self._last: tuple[PodRanges, ...] | None = None
         self.start()
 
-    def adjust(self, *, asked: bool) -> float:  # noqa: ARG002 - what there is, is all that counts
+    def adjust(self, *, requested: bool) -> float:  # noqa: ARG002 - what there is, is all that counts
         """Follow all that there are."""
         if self.places is not None:
             self.follow(ALL, replace(self.how, places=self.places))

@@ -81,8 +81,8 @@ def read_kubernetes(
     """
     readings = ReadCache(readings_dir)
     try:
-        meant = allowed_meaning(source, root)
-        access = meant.access
+        intended = allowed_meaning(source, root)
+        access = intended.access
         listed, unread = list_objects(Cluster(access))
     except KubeError as error:
         may_be_empty = source.found or isinstance(error, UnconfirmedError)
@@ -93,25 +93,25 @@ def read_kubernetes(
     ranges, unknown = list_ranges(access, last) if source.reads_pod_ranges else ((), "")
     objects = _interesting([*listed, *(document for _, listing in listings for document in listing.objects), *ranges])
     if keep:
-        note_served(source, meant, root)
+        note_served(source, intended, root)
         readings.keep(source.cluster, {access.context: objects})
     parsed = _parsed(source, objects)
     contents = Contents(source.cluster, few_kinds(kinds_of(objects)))
-    troubles = (
-        routed.notices(source.cluster, listing.trouble, uses=bool(listing.objects)) for routed, listing in listings
+    failures = (
+        routed.notices(source.cluster, listing.failure, uses=bool(listing.objects)) for routed, listing in listings
     )
     missing = (
         *slice_notices(source.cluster, unread),
-        *(trouble for notices in troubles for trouble in notices),
+        *(failure for notices in failures for failure in notices),
         *notices_of_ranges(source.cluster, unknown),
     )
     parsed = replace(parsed, notices=(*parsed.notices, *missing))
     return ClusterResult(SourceResult(parsed, contents=contents), access, health_ports(parsed))
 
 
-def read_cluster(source: KubernetesSource, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
-    """Read a running cluster of a stack; `known` are the Services that hold something. Raises SourceError."""
-    held = any(key.cluster == source.cluster for key in known)
+def read_cluster(source: KubernetesSource, home: Home, existing: Collection[ObjectKey], *, keep: bool) -> SourceRead:
+    """Read a running cluster of a stack; `existing` are the Services that hold something. Raises SourceError."""
+    held = any(key.cluster == source.cluster for key in existing)
     read = read_kubernetes(source, Path(home.root), stack_directory(home), keep=keep, held=held)
     ports = {source.cluster: read.health_ports}
     access = {} if read.refused else {source.cluster: read.access}
@@ -127,8 +127,8 @@ def _last_of(readings: ReadCache, source: KubernetesSource) -> Objects:
 
 def _interesting(listed: Iterable[object]) -> Objects:
     """Return the objects that are read, without what makes them large."""
-    kept, _ = relevant(listed)
-    return tuple(slim(item) for item in kept)
+    retained, _ = relevant(listed)
+    return tuple(slim(item) for item in retained)
 
 
 def _parsed(source: KubernetesSource, objects: Iterable[object]) -> Parsed:

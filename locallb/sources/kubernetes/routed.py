@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from locallb.gateway import needs as of_gateways
 from locallb.gateway.kinds import KINDS
-from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, SERVICE, KnownObjects, kind_of
+from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, SERVICE, ExistingObjects, kind_of
 from locallb.gateway.parsing.referred import is_bundle
 from locallb.ingress import needs as of_ingresses
 from locallb.ingress.kinds import INGRESS_KINDS
@@ -40,7 +40,7 @@ class Routed(Struct, frozen=True):
     """Additional kinds that are listed too."""
     stages: tuple[str, str]
     """The classes, and what is of a class."""
-    wanted: Callable[[Collection[str], KnownObjects], tuple[str, ...]]
+    wanted: Callable[[Collection[str], ExistingObjects], tuple[str, ...]]
     named_objects: Callable[[Iterable[ObjectOfCluster]], frozenset[Reference]]
     refusal: Fault = Fault()
     """The fault if none of the kinds can be read any more; none: all objects count as removed."""
@@ -58,21 +58,21 @@ class Routed(Struct, frozen=True):
         mine = tuple(cluster_object for cluster_object in objects if self._may_read(kind_of(cluster_object.object)))
         return mine if any(kind_of(cluster_object.object) in self.kinds for cluster_object in mine) else ()
 
-    def known_or_last(
-        self, served: Collection[str] | None, known: KnownObjects, last: Iterable[ObjectOfCluster]
+    def current_or_last(
+        self, served: Collection[str] | None, existing: ExistingObjects, last: Iterable[ObjectOfCluster]
     ) -> tuple[ObjectOfCluster, ...]:
         """Return all needed objects, and classes if one is ours; unknown ones as they were in `last`.
 
         `served` are the kinds that may be read; None if they are unknown.
         """
-        (classes, of_class), wanted = self.stages, self.wanted(served or (), known)
-        missing = set(wanted) - known.keys()
+        (classes, of_class), wanted = self.stages, self.wanted(served or (), existing)
+        missing = set(wanted) - existing.keys()
         if served is None or (self.refusal and not served) or missing & {classes, of_class}:
             return tuple(last)
         if SERVICE not in wanted:
-            return tuple(known.get(classes, ())) if of_class in wanted else ()
-        kept = (cluster_object for cluster_object in last if kind_of(cluster_object.object) in missing)
-        return (*kept, *(cluster_object for kind in wanted for cluster_object in known.get(kind, ())))
+            return tuple(existing.get(classes, ())) if of_class in wanted else ()
+        retained = (cluster_object for cluster_object in last if kind_of(cluster_object.object) in missing)
+        return (*retained, *(cluster_object for kind in wanted for cluster_object in existing.get(kind, ())))
 
     def documents(self, last: Iterable[Document]) -> tuple[Document, ...]:
         """Return the objects of a last reading that come from its kinds; empty if none do."""

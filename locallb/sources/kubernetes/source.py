@@ -19,9 +19,9 @@ from locallb.sources.source import FinderType, Found, SourceRead, SourceType
 class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesSource]):
     """APIs, read once or followed by watches; clusters with their Nodes as pods find the routes to them."""
 
-    def read(self, source: KubernetesSource, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
+    def read(self, source: KubernetesSource, home: Home, existing: Collection[ObjectKey], *, keep: bool) -> SourceRead:
         """List what the cluster has."""
-        return read_cluster(source, home, known, keep=keep)
+        return read_cluster(source, home, existing, keep=keep)
 
     def follow(self, home: Home, changed: Callable[[ClusterName], None]) -> Following:
         """List and watch."""

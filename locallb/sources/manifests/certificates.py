@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from locallb.gateway.parsing.referred import BUNDLE_REFERENCE, SECRET_REFERENCE
-from locallb.kubernetes.parsing.authority_bundles import authorities_said, has_authorities
+from locallb.kubernetes.parsing.authority_bundles import has_authorities, listed_authorities
 from locallb.kubernetes.parsing.relevant import Document, opened
-from locallb.sources.certificates import TYPE, certificate_said
+from locallb.sources.certificates import TYPE, certificate_summary
 
 
 def certificate_references(documents: Iterable[object], file: str) -> Iterator[Document]:
@@ -23,9 +23,9 @@ def certificate_references(documents: Iterable[object], file: str) -> Iterator[D
             continue
         named = {"name": metadata.get("name"), "namespace": metadata.get("namespace")}
         if kind == "Secret" and document.get("type") == TYPE:
-            yield {"metadata": named, "spec": {**certificate_said(document), "file": file}, **SECRET_REFERENCE}
+            yield {"metadata": named, "spec": {**certificate_summary(document), "file": file}, **SECRET_REFERENCE}
         elif kind == "ConfigMap" and has_authorities(document):
-            yield {"metadata": named, "spec": authorities_said(document), **BUNDLE_REFERENCE}
+            yield {"metadata": named, "spec": listed_authorities(document), **BUNDLE_REFERENCE}
 
 
 def without_references(documents: Iterable[Document]) -> Iterator[Document]:

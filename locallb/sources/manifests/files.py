@@ -15,16 +15,16 @@ from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, re
 from locallb.kubernetes.parsing.relevant import Document, kinds_of, relevant
 from locallb.kubernetes.parsing.yaml_builder import Allowance
 from locallb.model.formatting import clipped, shown
-from locallb.model.texts import MOST_ALIASED, cleaned
+from locallb.model.texts import MAX_ALIASED, cleaned
 from locallb.planning.left_out import added, few_kinds
 from locallb.sources.manifests.certificates import certificate_references, without_references
 from locallb.sources.readings import Objects, slim
 from locallb.storage.folders import Folder, FolderFile
 
-MOST_ALIASED_IN_ALL = 16 * MOST_ALIASED
+MAX_ALIASED_IN_ALL = 16 * MAX_ALIASED
 """Limit of characters that the aliases of all files expand to."""
 _TEMPLATE = "it is a template: put here what `helm template` makes of it"
-_MOST_NOTICES = 20
+_MAX_NOTICES = 20
 """Limit of notices reported for one file."""
 
 
@@ -69,8 +69,8 @@ def understood_files(folder: Folder, before: Mapping[str, ParsedFile], directory
             fresh.broken[file.path] = f" can't be read ({file.why})"
             continue
         try:
-            known = before.get(file.path)
-            understood = known if known and known.data == file.data else _understood(file, aliased, directory)
+            existing = before.get(file.path)
+            understood = existing if existing and existing.data == file.data else _understood(file, aliased, directory)
         except DocumentError as error:
             line = f" line {error.line}" if error.line else ""
             what = _TEMPLATE if b"{{" in file.data else error.what
@@ -86,25 +86,25 @@ def understood_files(folder: Folder, before: Mapping[str, ParsedFile], directory
 
 def _understood(file: FolderFile, aliased: int, directory: Path) -> ParsedFile:
     """Read a file; `aliased` is the size of earlier files' expanded aliases. Raises DocumentError."""
-    allowance = Allowance(min(MOST_ALIASED, MOST_ALIASED_IN_ALL - aliased))
+    allowance = Allowance(min(MAX_ALIASED, MAX_ALIASED_IN_ALL - aliased))
     documents = read_documents(file.data, is_json=file.path.endswith(".json"), allowance=allowance)
     sorted_out = [(document, *relevant([document.value])) for document in documents]
-    written = without_references(document for _, kept, _ in sorted_out for document in kept)
+    written = without_references(document for _, retained, _ in sorted_out for document in retained)
     certificates = certificate_references((document.value for document in documents), str(directory / file.path))
     objects = tuple(slim(cleaned(document)) for document in (*written, *certificates))
     notices = (notice for entry in sorted_out for notice in _notices(file.path, *entry))
-    first, more = tuple(islice(notices, _MOST_NOTICES)), sum(1 for _ in notices)
+    first, more = tuple(islice(notices, _MAX_NOTICES)), sum(1 for _ in notices)
     shown = (*first, f"{clipped(file.path)}: and {more} more like these") if more else first
     kinds = few_kinds(kinds_of(document.value for document in documents))
     return ParsedFile(file.data, objects, shown, kinds, allowance.used)
 
 
-def _notices(path: str, document: ReadDocument, kept: list[Document], left_out: tuple[str, ...]) -> Iterator[str]:
+def _notices(path: str, document: ReadDocument, retained: list[Document], left_out: tuple[str, ...]) -> Iterator[str]:
     """Return what of a document is left out, or read generously."""
     if not isinstance(document.value, dict | None):
         yield f"{clipped(path)} has {_sort_of(document.value)} where an object should be; it is passed over"
     yield from (f"{clipped(path)}: {notice}" for notice in left_out)
-    yield from _repeated(path, document) if kept else ()
+    yield from _repeated(path, document) if retained else ()
 
 
 def _sort_of(value: object) -> str:

@@ -29,7 +29,7 @@ from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.files import FilesNow, ParsedFile, understood_files
 from locallb.sources.manifests.written_files import QUIET, WrittenFiles
-from locallb.sources.readings import FilesOfObjects, KeptTexts, ReadCache
+from locallb.sources.readings import FilesOfObjects, ReadCache, TextCache
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import Folder, FolderError, Limits, read_folder
 from locallb.storage.followed_folder import FollowedFolder
@@ -65,9 +65,9 @@ class ParseCache(Struct):
     """The directory's contents at the last reading."""
     reading: SourceResult | None = None
     """The last result, if all of it was good."""
-    known: ParseMemory = field(default_factory=ParseMemory)
+    existing: ParseMemory = field(default_factory=ParseMemory)
     """Parse results of unchanged objects."""
-    kept: KeptTexts = field(default_factory=KeptTexts)
+    retained: TextCache = field(default_factory=TextCache)
     """Serialized entries of unchanged objects in the last good reading."""
     files: dict[str, ParsedFile] = field(default_factory=dict)
     """Each file that could be read."""
@@ -155,8 +155,8 @@ def _read_once(  # noqa: PLR0913 - as above
     else:
         objects, stale = fresh.objects, ()
     if keep:
-        readings.keep(source.cluster, objects, memory.kept)
-    reading = _reading(source.cluster, objects, fresh, stale, memory.known)
+        readings.keep(source.cluster, objects, memory.retained)
+    reading = _reading(source.cluster, objects, fresh, stale, memory.existing)
     memory.reading = None if fresh.broken else reading
     return reading
 
@@ -240,10 +240,10 @@ def _sentences(cluster: ClusterName, broken: dict[str, str], remedy: str) -> Ite
 
 
 def _reading(
-    cluster: ClusterName, objects: FilesOfObjects, fresh: FilesNow, stale: tuple[str, ...], known: ParseMemory
+    cluster: ClusterName, objects: FilesOfObjects, fresh: FilesNow, stale: tuple[str, ...], existing: ParseMemory
 ) -> SourceResult:
     listed = chain.from_iterable(map(objects.__getitem__, sorted(objects)))
-    parsed = parse_objects(cluster, listed, known, structural_faults)
+    parsed = parse_objects(cluster, listed, existing, structural_faults)
     notices = (*(f"{cluster}: {notice}" for notice in fresh.notices), *parsed.notices)
     contents = Contents(cluster, fresh.kinds, len(fresh.objects))
     return SourceResult(replace(parsed, notices=notices), stale, contents)

@@ -22,9 +22,9 @@ from locallb.threads.supervised import THREADS
 class Manifests(SourceType[ManifestsSource]):
     """Files, read as they are; file watches report when they change."""
 
-    def read(self, source: ManifestsSource, home: Home, known: Collection[ObjectKey], *, keep: bool) -> SourceRead:
+    def read(self, source: ManifestsSource, home: Home, existing: Collection[ObjectKey], *, keep: bool) -> SourceRead:
         """Read the directory."""
-        return _read(source, home, known, keep=keep)
+        return _read(source, home, existing, keep=keep)
 
     def follow(self, home: Home, changed: Callable[[ClusterName], None]) -> FollowedManifests:
         """Remember what files meant that haven't changed."""
@@ -62,7 +62,7 @@ class FollowedManifests:
         self._memories: dict[ClusterName, ParseCache] = {}
 
     def read(
-        self, source: ManifestsSource, known: Collection[ObjectKey], *, everything: bool, moved: bool
+        self, source: ManifestsSource, existing: Collection[ObjectKey], *, everything: bool, moved: bool
     ) -> SourceRead:
         """Read what is different; `everything` relies on nothing that was read before."""
         del moved
@@ -70,8 +70,8 @@ class FollowedManifests:
             before = self._memories.get(source.cluster, ParseCache())
             self._close(source.cluster)
             self._memories[source.cluster] = ParseCache(FollowedFolder(ENDINGS, LIMITS), written=before.written)
-        read = _read(source, self._home, known, keep=True, memory=self._memories[source.cluster])
-        why = THREADS.trouble(source.cluster)
+        read = _read(source, self._home, existing, keep=True, memory=self._memories[source.cluster])
+        why = THREADS.failure(source.cluster)
         sentence = f"source {source.cluster}: {why}; until it works again, changes are seen late"
         return with_stale(read, *read.reading.stale, sentence) if why else read
 
@@ -94,14 +94,14 @@ class FollowedManifests:
 def _read(
     source: ManifestsSource,
     home: Home,
-    known: Collection[ObjectKey],
+    existing: Collection[ObjectKey],
     *,
     keep: bool,
     memory: ParseCache | None = None,
 ) -> SourceRead:
     readings = stack_directory(home)
-    result = read_manifests(source, Path(home.root), readings, held_services=known, keep=keep, memory=memory)
-    return SourceRead(result, again=memory.written.due if memory else None)
+    result = read_manifests(source, Path(home.root), readings, held_services=existing, keep=keep, memory=memory)
+    return SourceRead(result, retry=memory.written.due if memory else None)
 
 
 SOURCE = Manifests()

@@ -55,9 +55,9 @@ class WrittenFiles(Struct):
     def identify(self, files: Iterable[FolderFile]) -> None:
         """Note which files have the contents that are known."""
         for file in files:
-            known = self._files.get(file.path)
-            if known and known.file != file.identity:
-                self._files[file.path] = _Believed(file.identity, known.read, known.counted, known.changed)
+            existing = self._files.get(file.path)
+            if existing and existing.file != file.identity:
+                self._files[file.path] = _Believed(file.identity, existing.read, existing.counted, existing.changed)
 
     def believe(
         self,
@@ -75,35 +75,35 @@ class WrittenFiles(Struct):
             now: when they were read.
 
         """
-        self._files = {path: known for path, known in self._files.items() if path in objects or is_broken(path)}
+        self._files = {path: existing for path, existing in self._files.items() if path in objects or is_broken(path)}
         self.due = None
         elsewhere = cache(
             lambda: frozenset(Identity.of(document) for listed in objects.values() for document in listed)
         )
         counted: dict[str, Objects] = {}
         for path, read in objects.items():
-            known = self._files.get(path)
-            if known is None or known.read is not read or known.counted is not read:
-                known = self._files[path] = self._next(known, identities.get(path), read, elsewhere, now)
-            counted[path] = known.counted
+            existing = self._files.get(path)
+            if existing is None or existing.read is not read or existing.counted is not read:
+                existing = self._files[path] = self._next(existing, identities.get(path), read, elsewhere, now)
+            counted[path] = existing.counted
         return counted
 
     def _next(
         self,
-        known: _Believed | None,
+        existing: _Believed | None,
         file: FileId | None,
         read: Objects,
         elsewhere: Callable[[], Collection[Identity]],
         now: float,
     ) -> _Believed:
-        is_replaced = known is not None and known.file is not None and known.file != file
-        if known is None or is_replaced:
+        is_replaced = existing is not None and existing.file is not None and existing.file != file
+        if existing is None or is_replaced:
             return _Believed(file, read, read, now)
-        is_new = known.read is not read and known.file is not None
-        changed = now if is_new else known.changed
+        is_new = existing.read is not read and existing.file is not None
+        changed = now if is_new else existing.changed
         counted = read
         if now < changed + QUIET:
-            counted = _with_lost(known.counted, read, elsewhere)
+            counted = _with_lost(existing.counted, read, elsewhere)
             if counted is not read:
                 self.due = min(self.due or changed + QUIET, changed + QUIET)
         return _Believed(file, read, counted, changed)
@@ -122,8 +122,8 @@ def _with_lost(before: Objects, read: Objects, elsewhere: Callable[[], Collectio
     if not lost and counted == now:
         return read
     firsts = {id(document): identity for identity, document in now.items()}
-    kept = (counted[firsts[id(document)]] if id(document) in firsts else document for document in read)
-    return (*kept, *lost)
+    retained = (counted[firsts[id(document)]] if id(document) in firsts else document for document in read)
+    return (*retained, *lost)
 
 
 def loses(before: object, after: object) -> bool:

@@ -28,11 +28,11 @@ from locallb.sources.state.held_resources import (
     Run,
     as_object,
     held_types,
-    said,
+    stated,
 )
 from locallb.storage import files
 
-_Said = TypeVar("_Said")
+_Stated = TypeVar("_Stated")
 
 
 class HeldByState(Struct, frozen=True):
@@ -73,7 +73,7 @@ def read_held(state: Path) -> HeldByState:
     """
     try:
         text = files.read(state, reader.STATE)
-        return _held(tuple(map(said, () if text is None else _resources(json.loads(text)))))
+        return _held(tuple(map(stated, () if text is None else _resources(json.loads(text)))))
     except files.FilesError as error:
         raise SourceError(f"the stack's state can't be read: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -83,8 +83,8 @@ def read_held(state: Path) -> HeldByState:
         ) from None
 
 
-def held_by(resources: Iterable[HeldResource], known: HeldMemory) -> HeldByState:
-    """Return the holdings of a state's resources; `known` caches results of identical resources.
+def held_by(resources: Iterable[HeldResource], existing: HeldMemory) -> HeldByState:
+    """Return the holdings of a state's resources; `existing` caches results of identical resources.
 
     Raises:
         SourceError: if a resource has an unknown form.
@@ -92,7 +92,7 @@ def held_by(resources: Iterable[HeldResource], known: HeldMemory) -> HeldByState
     types = held_types()
     holders = [resource for resource in resources if resource.type in types]
     try:
-        return known.held.of(None, _held, known.resources.each(said, holders))
+        return existing.held.of(None, _held, existing.resources.each(stated, holders))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
 
@@ -115,7 +115,7 @@ class _Resource(Struct, frozen=True):
 def _held(every: tuple[object, ...]) -> HeldByState:
     """Put together what all resources of a state say."""
 
-    def of(kind: type[_Said]) -> list[_Said]:
+    def of(kind: type[_Stated]) -> list[_Stated]:
         return [item for item in every if isinstance(item, kind)]
 
     of_stack = of(OfStack)

@@ -41,7 +41,7 @@ def held_types() -> frozenset[str]:
     return frozenset((*_READ, *run_types()))
 
 
-def said(resource: HeldResource) -> object:
+def stated(resource: HeldResource) -> object:
     """Return the parsed holding of one resource of the state; None if it holds nothing.
 
     Raises ValueError, KeyError or TypeError if a field has an unknown form.

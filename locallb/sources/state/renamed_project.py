@@ -18,10 +18,10 @@ from locallb.storage import paths
 def refuse_renamed(home: Home, state: Path | None) -> None:
     """Raise SourceError if this project's directory has the stack deployed under another name of the project."""
     for other in earlier_names(home, state):
-        project_file, again = Path(home.root) / "Pulumi.yaml", "too" if has_deployed(state) else "a second time"
+        project_file, retry = Path(home.root) / "Pulumi.yaml", "too" if has_deployed(state) else "a second time"
         raise SourceError(
             f"stack {home.stack} of {home.root} is deployed as project {other!r}; under its name now, {home.project!r},"
-            f" it would be served {again}. Write `name: {other}` into {project_file} again: all of it goes on as it is."
+            f" it would be served {retry}. Write `name: {other}` into {project_file} again: all of it goes on as it is."
             f" Where {home.project!r} is the name to keep, run `locallb destroy` with the old name there first"
         )
 
@@ -53,5 +53,5 @@ def _is_of(state: Path, root: Path) -> bool:
     goes_along = root in state.parents
     roots = {deployed.root for deployed in deployed_from(state)}
     return str(root) in roots or (
-        goes_along and not all(paths.is_another_directory(known, str(root)) for known in roots)
+        goes_along and not all(paths.is_another_directory(existing, str(root)) for existing in roots)
     )

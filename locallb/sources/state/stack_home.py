@@ -69,7 +69,7 @@ def belonging(home: Home, state: Path | None) -> Belonging | None:
         raise _unclear(home, error) from None
     except (ValueError, KeyError, TypeError) as error:
         raise _unclear(home, error) from None
-    return _told_by_state(state) if state else None
+    return _reported_by_state(state) if state else None
 
 
 def _unclear(home: Home, error: Exception) -> SourceError:
@@ -81,26 +81,28 @@ def _unclear(home: Home, error: Exception) -> SourceError:
 
 def require_here(home: Home, state: Path | None) -> None:
     """Raise SourceError if the stack belongs to another project's directory, state home or user."""
-    known = belonging(home, state)
-    if known is None:
+    existing = belonging(home, state)
+    if existing is None:
         return
-    refuse_copy(home, known)
+    refuse_copy(home, existing)
     current = here(home)
-    if not is_elsewhere(known, current):
+    if not is_elsewhere(existing, current):
         return
     raise SourceError(
-        f"stack {home.stack} belongs to {known.user}, and its proxies live under {known.state_home}; for {current.user}"
-        f" they would live under {current.state_home}. Run this as {known.user} with"
-        f" XDG_STATE_HOME={Path(known.state_home).parent}, or move the stack:"
+        f"stack {home.stack} belongs to {existing.user}, and its proxies live under {existing.state_home}; for "
+        f"{current.user}"
+        f" they would live under {current.state_home}. Run this as {existing.user} with"
+        f" XDG_STATE_HOME={Path(existing.state_home).parent}, or move the stack:"
         " `locallb state adopt`"
     )
 
 
-def refuse_copy(home: Home, known: Belonging) -> None:
+def refuse_copy(home: Home, existing: Belonging) -> None:
     """Raise SourceError if this project is a copy of an existing one that owns the stack."""
-    if known.root and paths.is_another_directory(known.root, home.root):
+    if existing.root and paths.is_another_directory(existing.root, home.root):
         raise SourceError(
-            f"the project at {home.root} is a copy of {known.root}, which still exists and has stack {home.stack}: run"
+            f"the project at {home.root} is a copy of {existing.root}, which still exists and has stack "
+            f"{home.stack}: run"
             f" this there. For a stack of its own here give it another name, or forget the copied state:"
             f" `rm -r {home.root}/.state/.pulumi {home.root}/.state/locallb`"
         )
@@ -158,7 +160,7 @@ def _parsed(document: Mapping[str, object]) -> Belonging:
     return Belonging(state_home, uid, root)
 
 
-def _told_by_state(state: Path) -> Belonging | None:
+def _reported_by_state(state: Path) -> Belonging | None:
     """Return the home of a stack by its state, if an earlier version wrote that."""
     ours = str(paths.state_home())
     homes = sorted(deployed_from(state), key=lambda home: (not home.state_home, home.state_home != ours))
@@ -172,7 +174,7 @@ def deployed_from(state: Path) -> list[Belonging]:
     """
     try:
         document = json.loads(files.read(state, reader.STATE) or "{}")
-        return list(_told_by_resources(document["checkpoint"]["latest"]["resources"]))
+        return list(_reported_by_resources(document["checkpoint"]["latest"]["resources"]))
     except files.FilesError as error:
         if error.is_of_host:
             raise SourceError(f"where its load balancers belong can't be told: {error}") from None
@@ -181,7 +183,7 @@ def deployed_from(state: Path) -> list[Belonging]:
         return []
 
 
-def _told_by_resources(resources: list[Mapping[str, object]]) -> Iterator[Belonging]:
+def _reported_by_resources(resources: list[Mapping[str, object]]) -> Iterator[Belonging]:
     for resource in resources:
         inputs, outputs = resource.get("inputs"), resource.get("outputs")
         if resource["type"] in {*CLAIMS, CONFIG} and isinstance(inputs, dict) and isinstance(outputs, dict):
@@ -201,12 +203,12 @@ def _uid(directory: str) -> int:
         return -1
 
 
-def is_elsewhere(known: Belonging, current: Belonging) -> bool:
+def is_elsewhere(existing: Belonging, current: Belonging) -> bool:
     """Return whether a stack belongs to another state home or user; False if that is unknown."""
-    state_home = known.state_home
+    state_home = existing.state_home
     same = (
         not state_home
         or state_home == current.state_home
         or not paths.is_another_directory(state_home, current.state_home)
     )
-    return not same or known.uid not in {-1, current.uid}
+    return not same or existing.uid not in {-1, current.uid}

@@ -24,7 +24,7 @@ from locallb.storage.paths import stack_directory
 
 NAME = "brought-about"
 """Of the note; sources' readings end with `.json`."""
-MOST_DOUBTFUL = 50
+MAX_UNVERIFIED = 50
 """Load balancers that a note names as not brought about; with more there is none."""
 _PACKAGES = tuple(Path(package.__path__[0]) for package in (locallb, components))
 
@@ -52,12 +52,12 @@ class Checks:
         doubtful = self._read(stamp)
         self._doubtful = set(self.unchecked) if doubtful is None else self.unchecked & doubtful
 
-    def needs_look_only(self, keys: Collection[ObjectKey]) -> bool:
+    def needs_check_only(self, keys: Collection[ObjectKey]) -> bool:
         """Return whether these were declared by this code as they are in the state, and are only to be looked at."""
         return self.unchecked.issuperset(keys) and self._doubtful.isdisjoint(keys)
 
     @property
-    def look_only(self) -> bool:
+    def check_only(self) -> bool:
         """Whether that holds of all that is unchecked."""
         return self._doubtful.isdisjoint(self.unchecked)
 
@@ -79,7 +79,7 @@ class Checks:
     def _write(self, stamp: object) -> None:
         """Write the note where it changes. Without one more is declared than need be, so nothing depends on it."""
         now = stamp, frozenset(self._doubtful)
-        if not self._path or not stamp or len(self._doubtful) > MOST_DOUBTFUL or now == self._noted:
+        if not self._path or not stamp or len(self._doubtful) > MAX_UNVERIFIED or now == self._noted:
             return
         note = {"code": self._by, "state": str(stamp), "doubtful": sorted(map(str, self._doubtful))}
         with suppress(files.FilesError):

@@ -21,7 +21,7 @@ from locallb.engine.deploy.events import Result
 from locallb.engine.deploy.scope import Scope, only
 from locallb.engine.engine import Engine
 from locallb.engine.state.urns import name_of, root_urn
-from locallb.kubernetes.parsing.objects import Said
+from locallb.kubernetes.parsing.objects import AnyStatus
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.naming import named_after
 from locallb.model.parties import party_of, room_of
@@ -32,13 +32,13 @@ from locallb.planning.planned import Plan
 from locallb.provider.gathering import gathering
 from locallb.storage import paths, stamps
 from locallb.watch.converging.checks import Checks
+from locallb.watch.converging.claimed import ClaimedProxies
 from locallb.watch.converging.differing import Differences
 from locallb.watch.converging.outcome import Outcome, touched_by
-from locallb.watch.converging.taken import TakenProxies
 from locallb.watch.converging.wanted import Wanted
-from locallb.watch.converging.work import FEW, LOOKS, MOST, Batch, Work, differing_work, in_order_of, together
+from locallb.watch.converging.work import CHECKS, FEW, MAX, Batch, Work, differing_work, in_order_of, together
 
-LOOKED_AFTER = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.looked_after for output in outputs().values()))
+POLLED = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.polled for output in outputs().values()))
 """Types of resources that are polled, because no event reports their change: files."""
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
@@ -61,7 +61,7 @@ def _shape_of(party: str) -> Shape:
 
 def _versions() -> Mapping[str, str]:
     """Return the versions of packages that have one, as resources of them are declared."""
-    return {name: asked for name in ("docker",) if (asked := provider_version(name))}
+    return {name: requested for name in ("docker",) if (requested := provider_version(name))}
 
 
 class Converger(Struct):
@@ -76,11 +76,11 @@ class Converger(Struct):
     _touched: dict[ObjectKey, float] = field(default_factory=dict)
     """When each was updated last, by the monotonic clock."""
     _differences: Differences = field(default_factory=Differences)
-    _told: Mapping[str, object] = field(default_factory=dict)
+    _reported: Mapping[str, object] = field(default_factory=dict)
     """The stack's outputs."""
     _exported: Plan | None = None
     """The plan that has just these, if that is known."""
-    _taken: TakenProxies = field(default_factory=TakenProxies)
+    _claimed: ClaimedProxies = field(default_factory=ClaimedProxies)
     _wanted: Wanted = field(default_factory=Wanted)
     _in_order: tuple[object, ...] | None = None
     """State and files that agreed when they were compared last."""
@@ -95,18 +95,18 @@ class Converger(Struct):
 
     def learn(self) -> None:
         """Take over what the state says; each load balancer is checked once, those first that differ all the same."""
-        self.applied, self._told, self._exported = {}, {}, None
+        self.applied, self._reported, self._exported = {}, {}, None
         for resource in (resources := self.engine.resources()):
             if resource.type in ROOTS:
                 key = ObjectKey.parse(resource.name)
-                tells = resource.type in {BALANCER, GATEWAY_OBJECT} or not key.cluster
-                digest = str(resource.inputs.get("digest", "")) if tells else ""
+                applies_to = resource.type in {BALANCER, GATEWAY_OBJECT} or not key.cluster
+                digest = str(resource.inputs.get("digest", "")) if applies_to else ""
                 self.applied[key] = digest or self.applied.get(key, "")
-        self._taken.learn(resources, self.applied)
+        self._claimed.learn(resources, self.applied)
         # What a run left half done may still have what others are to get.
         self.applied |= dict.fromkeys(self._keys_of(self.engine.unfinished()), "")
         self._readings = self.engine.readings
-        self._checks.begin(self.home, self.applied, self.engine.known_stamp())
+        self._checks.begin(self.home, self.applied, self.engine.read_stamp())
 
     @property
     def is_overtaken(self) -> bool:
@@ -115,18 +115,18 @@ class Converger(Struct):
 
     def _stamp(self) -> object:
         """Return which writing of the state is this code's work; None once another process has written it."""
-        return None if self.is_overtaken else self.engine.known_stamp()
+        return None if self.is_overtaken else self.engine.read_stamp()
 
     def wanted(self, plan: Plan) -> Mapping[ObjectKey, str]:
         """Return the digest of each load balancer of the plan, and of each rejected Service with a status.
 
         Proxies of the stack come first: load balancers need them.
         """
-        self._taken.plan(plan)
+        self._claimed.plan(plan)
         return self._wanted.of(plan).digests
 
     def differing(
-        self, said: Mapping[ObjectKey, Said], plan: Plan, stale: Collection[ClusterName], now: float
+        self, stated: Mapping[ObjectKey, AnyStatus], plan: Plan, stale: Collection[ClusterName], now: float
     ) -> tuple[Mapping[ObjectKey, tuple[str, ...]], float | None]:
         """Name what others changed of ours in objects of live clusters, where that is known: not of stale ones.
 
@@ -135,7 +135,7 @@ class Converger(Struct):
         wanted = self.wanted(plan)
         differing: dict[ObjectKey, tuple[str, ...]] = {}
         later: float | None = None
-        for key, names in self._differences.of(plan, said):
+        for key, names in self._differences.of(plan, stated):
             if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
                 continue
             if (settled := self._touched.get(key, 0.0) + SETTLING) > now:
@@ -146,34 +146,34 @@ class Converger(Struct):
 
     def drifted(self, plan: Plan) -> set[ObjectKey]:
         """Find load balancers and proxies of which others changed or removed something. Raises EngineError."""
-        told = (output.stamp(plan) for output in outputs().values())
-        seen = self.engine.state_stamp(), *map(stamps.stamps, (paths.proxies_root(), *paths.ledgers())), *told
-        if seen == self._in_order:
+        reported = (output.stamp(plan) for output in outputs().values())
+        observed = self.engine.state_stamp(), *map(stamps.stamps, (paths.proxies_root(), *paths.ledgers())), *reported
+        if observed == self._in_order:
             return set()
-        roots = self.engine.drifted(LOOKED_AFTER, lane_of=party_of, longest=DEADLINE)
-        self._in_order = None if roots else seen
+        roots = self.engine.drifted(POLLED, lane_of=party_of, longest=DEADLINE)
+        self._in_order = None if roots else observed
         return self._keys_of(roots)
 
     def _keys_of(self, roots: Collection[str]) -> set[ObjectKey]:
         """Return what these roots belong to."""
-        names = self._taken.names(self.applied)
+        names = self._claimed.names(self.applied)
         return {key for root in roots if (key := named_after(name_of(root), names))}
 
     def work(self, wanted: Mapping[ObjectKey, str], broken: Collection[ObjectKey]) -> Work:
         """Return what isn't as planned. `broken` are those known to need repair although nothing was planned again."""
         checks = self._checks
-        self._taken.leave(self.applied, checks.unchecked)
-        known = self.applied = in_order_of(wanted, self.applied)
-        unchecked = (key for key in checks.unchecked if wanted.get(key) == known[key])
-        there = {key for key in broken if key in wanted and (key in known or self._taken.of(key))}
+        self._claimed.leave(self.applied, checks.unchecked)
+        existing = self.applied = in_order_of(wanted, self.applied)
+        unchecked = (key for key in checks.unchecked if wanted.get(key) == existing[key])
+        present = {key for key in broken if key in wanted and (key in existing or self._claimed.of(key))}
         return differing_work(
             wanted,
-            known,
-            tuple(sorted(there)),
+            existing,
+            tuple(sorted(present)),
             spare=self._wanted.spare,
-            told=self._wanted.only_told,
+            reported=self._wanted.status_only,
             unchecked=together(unchecked, self._wanted.proxies),
-            few=LOOKS if checks.look_only else FEW,
+            few=CHECKS if checks.check_only else FEW,
         )
 
     def update(
@@ -187,22 +187,22 @@ class Converger(Struct):
 
         What takes longer than `is_enough` stays under way. Raises EngineError if it can't begin, or keep its outcome.
         """
-        asked, in_order, began = frozenset(batch.keys), frozenset[ObjectKey](), time.monotonic()
-        again = self._taken.waiting_again(asked, wanted)
-        refresh = batch.refresh or bool(again)
-        if refresh and not again and self._needs_look_only(asked, wanted):
-            in_order = self._in_order_among(asked)
+        requested, in_order, began = frozenset(batch.keys), frozenset[ObjectKey](), time.monotonic()
+        retry = self._claimed.released_spares(requested, wanted)
+        refresh = batch.refresh or bool(retry)
+        if refresh and not retry and self._needs_check_only(requested, wanted):
+            in_order = self._in_order_among(requested)
             self._checks.ended(in_order, (), self._stamp())
-            if in_order == asked:
-                return Outcome(Result(ok=True), {}, asked, asked, began)
-            asked -= in_order
-        keys = asked | again
+            if in_order == requested:
+                return Outcome(Result(ok=True), {}, requested, requested, began)
+            requested -= in_order
+        keys = requested | retry
         outputs = self._changed_outputs(plan)
         with self._followed():
             self._updates().begin(
                 {group.root: group for group in self._wanted.of(plan).groups},
                 {key: self._roots(key) for key in keys},
-                look=refresh,
+                inspect=refresh,
                 outputs=outputs,
                 first=partial(self.begin, plan, keys),
             )
@@ -251,14 +251,14 @@ class Converger(Struct):
 
     def is_full(self, now: float) -> bool:
         """Return whether as much was begun a moment ago as is to be under way at a time."""
-        return sum(each.at > now - DEADLINE for each in self._begun.values()) >= MOST
+        return sum(each.at > now - DEADLINE for each in self._begun.values()) >= MAX
 
     def _outcome(self) -> Outcome:
         """Take over what has ended."""
         ended = self._updates().take()
         keys = frozenset(key for key in ended.parts if isinstance(key, ObjectKey))
         failed = {key: why for key, why in ended.failed.items() if isinstance(key, ObjectKey)}
-        names = self._taken.names(keys)
+        names = self._claimed.names(keys)
         begun = {key: self._begun.pop(key) for key in keys}
         # Of an update that broke off nobody knows what it came to.
         self._checks.ended(keys, failed if ended.result.is_whole else keys, self._stamp())
@@ -287,7 +287,7 @@ class Converger(Struct):
             if each.digest == wanted.get(key, "") and (each.refresh or key not in broken)
         )
 
-    def fell(self, keys: Collection[ObjectKey]) -> None:
+    def exited(self, keys: Collection[ObjectKey]) -> None:
         """Note that what serves these ended: what is under way doesn't know."""
         for key in self._begun.keys() & keys:
             self._begun[key] = replace(self._begun[key], refresh=False)
@@ -317,8 +317,8 @@ class Converger(Struct):
 
     def _note_outputs(self, plan: Plan, outputs: Mapping[str, object]) -> None:
         """Note what the stack exports now; the plan only where an update took over all of it."""
-        self._told = self._updates().outputs
-        exported = all(self._told.get(name) == value for name, value in outputs.items())
+        self._reported = self._updates().outputs
+        exported = all(self._reported.get(name) == value for name, value in outputs.items())
         self._exported = plan if exported else None
 
     def _note_applied(
@@ -328,7 +328,7 @@ class Converger(Struct):
         ended = time.monotonic()
         for key in keys:
             self._touched[key] = ended
-            self._taken.updated(key, failed=key in failed)
+            self._claimed.updated(key, failed=key in failed)
             if key in failed:
                 self.applied[key] = ""
             elif wanted[key]:
@@ -343,10 +343,10 @@ class Converger(Struct):
         shared = [(placement.part.part.proxy, len(placement.addresses)) for placement in new if placement.part]
         return gathering((proxy for proxy, _ in shared), sum(addresses for _, addresses in shared))
 
-    def _needs_look_only(self, asked: Collection[ObjectKey], wanted: Mapping[ObjectKey, str]) -> bool:
+    def _needs_check_only(self, requested: Collection[ObjectKey], wanted: Mapping[ObjectKey, str]) -> bool:
         """Return whether a look is enough: by the state all are as wanted, and this code declared them so."""
-        same = all(self.applied.get(key) == wanted.get(key) for key in asked)
-        return same and self._checks.needs_look_only(asked)
+        same = all(self.applied.get(key) == wanted.get(key) for key in requested)
+        return same and self._checks.needs_check_only(requested)
 
     def _in_order_among(self, keys: Collection[ObjectKey]) -> frozenset[ObjectKey]:
         """Check these and return the ones without drift: an update of many for one that drifted takes long.
@@ -360,12 +360,12 @@ class Converger(Struct):
         """Return the outputs to export, only what changed: a thousand Services' outputs cost more than one update."""
         if self._exported and exports_the_same(self._exported, plan):
             return {}
-        return {name: value for name, value in exports(plan).items() if self._told.get(name) != value}
+        return {name: value for name, value in exports(plan).items() if self._reported.get(name) != value}
 
     def _scope(self, keys: Collection[ObjectKey]) -> Scope:
         return only(urn for key in keys for urn in self._roots(key))
 
     def _roots(self, key: ObjectKey) -> frozenset[str]:
         """Return the URNs that the components of a key may have."""
-        names = (str(name) for name in (key, *self._taken.of(key)))
+        names = (str(name) for name in (key, *self._claimed.of(key)))
         return frozenset(root_urn(self.home.project, self.home.stack, kind, name) for name in names for kind in ROOTS)

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 from locallb.config.registry import FRONTENDS
 from locallb.gateway.status.observed import ObservedRouteStatus
 from locallb.kubernetes.frontend import frontend
-from locallb.kubernetes.parsing.objects import Said
+from locallb.kubernetes.parsing.objects import AnyStatus
 from locallb.kubernetes.status_patch import ObservedStatus, differences
 from locallb.model.identities import ObjectKey
 from locallb.model.memory import Memo
@@ -33,43 +33,43 @@ class Differences(Struct):
 
     _compared: Memo[tuple[str, ...]] = field(default_factory=Memo)
 
-    def of(self, plan: Plan, said: Mapping[ObjectKey, Said]) -> Iterator[tuple[ObjectKey, tuple[str, ...]]]:
+    def of(self, plan: Plan, stated: Mapping[ObjectKey, AnyStatus]) -> Iterator[tuple[ObjectKey, tuple[str, ...]]]:
         """Name the differences in objects of live clusters, with the key of the update that writes each."""
-        placed = chain.from_iterable(map(_told_by, plan.placements))
+        placed = chain.from_iterable(map(_reported_by, plan.placements))
         refused = ((each.key, each.key, each) for each in plan.rejections if each.access)
         rows = *placed, *refused, *((each.key, each.key, each) for each in plan.statuses)
         names = [
-            (teller, self._compared.of((teller, key, type(told)), differences_of, told, said.get(key)))
-            for teller, key, told in rows
+            (teller, self._compared.of((teller, key, type(reported)), differences_of, reported, stated.get(key)))
+            for teller, key, reported in rows
         ]
         self._compared.evict_unused()
         return ((teller, differing) for teller, differing in names if differing)
 
 
-def _told_by(placement: Placement) -> tuple[_Row, ...]:
+def _reported_by(placement: Placement) -> tuple[_Row, ...]:
     """Return the statuses that a placement's update writes, each with its object."""
     own: tuple[_Row, ...] = ((placement.key, placement.key, placement),) if placement.access else ()
     return *own, *((placement.key, each.key, each) for each in placement.statuses)
 
 
-def differences_of(planned: Desired, said: Said | None) -> tuple[str, ...]:
+def differences_of(planned: Desired, stated: AnyStatus | None) -> tuple[str, ...]:
     """Name what isn't as planned; nothing where it is unknown what an object of Gateway API says."""
     if isinstance(planned, PlannedStatus):
-        return _of_status(planned, said)
+        return _of_status(planned, stated)
     if planned.key.kind.value not in FRONTENDS:
-        return _of_status(planned.status, said) if planned.status else ()
-    return _of_frontend(planned, said if isinstance(said, ObservedStatus) else _SILENT)
+        return _of_status(planned.status, stated) if planned.status else ()
+    return _of_frontend(planned, stated if isinstance(stated, ObservedStatus) else _SILENT)
 
 
-def _of_status(planned: PlannedStatus, said: Said | None) -> tuple[str, ...]:
-    if not isinstance(said, ObservedRouteStatus):
+def _of_status(planned: PlannedStatus, stated: AnyStatus | None) -> tuple[str, ...]:
+    if not isinstance(stated, ObservedRouteStatus):
         return ()
-    return said.differences(json.loads(planned.status), planned.generation)
+    return stated.differences(json.loads(planned.status), planned.generation)
 
 
-def _of_frontend(planned: Placement | Rejection, said: ObservedStatus) -> tuple[str, ...]:
+def _of_frontend(planned: Placement | Rejection, stated: ObservedStatus) -> tuple[str, ...]:
     wanted = frontend(planned.key.kind).publication(planned)
     if isinstance(planned, Rejection):
-        return differences(said, (), wanted)
-    unclaimed = () if said.claimed else ("finalizer",)
-    return *unclaimed, *differences(said, (), wanted, alone=planned.take_over)
+        return differences(stated, (), wanted)
+    unclaimed = () if stated.claimed else ("finalizer",)
+    return *unclaimed, *differences(stated, (), wanted, alone=planned.take_over)

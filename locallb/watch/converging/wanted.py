@@ -17,7 +17,7 @@ class Wanted(Struct):
 
     spare: frozenset[ObjectKey] = frozenset()
     """Spare proxies."""
-    only_told: Collection[ObjectKey] = ()
+    status_only: Collection[ObjectKey] = ()
     """Objects that get a status and nothing besides."""
     proxies: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
     """The proxy that serves each load balancer."""
@@ -35,5 +35,5 @@ class Wanted(Struct):
         needed = set(self.proxies.values())
         idle = (planned for planned in plan.proxies if not (planned.proxy.name in needed or planned.proxy.names))
         self.spare = frozenset(planned.key for planned in idle)
-        self.only_told = {planned.key for planned in plan.statuses} - self.proxies.keys()
+        self.status_only = {planned.key for planned in plan.statuses} - self.proxies.keys()
         return desired(plan, self._memo)

@@ -14,11 +14,11 @@ from msgspec import Struct
 
 from locallb.model.identities import ObjectKey
 
-MOST = 50
+MAX = 50
 """Load balancers of one update."""
 FEW = 20
 """The same where nothing is known to be wrong: whatever happens meanwhile waits for the end of that update."""
-LOOKS = 250
+CHECKS = 250
 """The same where they are only looked at, which takes a few tenths of a second."""
 
 
@@ -28,11 +28,11 @@ class Work:
 
     broken: tuple[ObjectKey, ...] = ()
     """What serves them ended or was changed by others."""
-    gone: tuple[ObjectKey, ...] = ()
+    removed: tuple[ObjectKey, ...] = ()
     """Not planned any more."""
     changed: tuple[ObjectKey, ...] = ()
     new: tuple[ObjectKey, ...] = ()
-    told: tuple[ObjectKey, ...] = ()
+    reported: tuple[ObjectKey, ...] = ()
     """New or changed load balancers without traffic: only a status is written."""
     spare: tuple[ObjectKey, ...] = ()
     """New as well, but spare proxies."""
@@ -51,17 +51,17 @@ class Work:
     @property
     def differing(self) -> tuple[ObjectKey, ...]:
         """Load balancers that are known to differ from the plan."""
-        return (*self.broken, *self.gone, *self.changed, *self.new, *self.told, *self.spare)
+        return (*self.broken, *self.removed, *self.changed, *self.new, *self.reported, *self.spare)
 
     @property
     def urgent(self) -> bool:
         """Whether any of it is needed now."""
-        return bool(self.broken or self.gone or self.changed or self.new or self.told)
+        return bool(self.broken or self.removed or self.changed or self.new or self.reported)
 
     @property
     def patient(self) -> tuple[ObjectKey, ...]:
         """What may have to wait for others."""
-        return (*self.changed, *self.new, *self.told)
+        return (*self.changed, *self.new, *self.reported)
 
     def without(self, keys: Collection[ObjectKey]) -> Work:
         """Leave some out."""
@@ -70,7 +70,7 @@ class Work:
         def rest(some: tuple[ObjectKey, ...]) -> tuple[ObjectKey, ...]:
             return tuple(key for key in some if key not in excluded)
 
-        every = (self.broken, self.gone, self.changed, self.new, self.told, self.spare, self.unchecked)
+        every = (self.broken, self.removed, self.changed, self.new, self.reported, self.spare, self.unchecked)
         return Work(*(rest(some) for some in every), few=self.few, overdue=self.overdue)
 
     def first(self) -> Batch:
@@ -82,22 +82,22 @@ class Work:
         its update.
         """
         if self.broken:
-            return Batch(self.broken[:MOST], refresh=True)
+            return Batch(self.broken[:MAX], refresh=True)
         patient = frozenset(self.patient if self.overdue else ())
         late = [key for key in self.overdue if key in patient][:FEW]
-        there = tuple(sorted((*self.gone, *self.changed), key=self._is_left_by_others))
-        if serving := there or self.new:
-            along = self.told if len(serving) + len(self.told) <= FEW else ()
-            return Batch(_once(*_once(*late, *serving)[:MOST], *along), patient=not there)
-        if self.told:
-            return Batch(_once(*late, *self.told)[:MOST], patient=True)
+        present = tuple(sorted((*self.removed, *self.changed), key=self._is_orphaned_elsewhere))
+        if serving := present or self.new:
+            along = self.reported if len(serving) + len(self.reported) <= FEW else ()
+            return Batch(_once(*_once(*late, *serving)[:MAX], *along), patient=not present)
+        if self.reported:
+            return Batch(_once(*late, *self.reported)[:MAX], patient=True)
         if self.spare:
             return Batch(self.spare[:1], patient=True)
         return Batch(self.unchecked[: self.few], refresh=True, patient=True)
 
-    def _is_left_by_others(self, key: ObjectKey) -> bool:
+    def _is_orphaned_elsewhere(self, key: ObjectKey) -> bool:
         """Return whether it is a proxy or routes of the stack, which go when they are unused."""
-        return not key.cluster and key in self.gone
+        return not key.cluster and key in self.removed
 
 
 def _once(*keys: ObjectKey) -> tuple[ObjectKey, ...]:
@@ -120,51 +120,51 @@ class Batch(Struct, frozen=True):
 
 def differing_work(  # noqa: PLR0913 - all that decides
     wanted: Mapping[ObjectKey, str],
-    known: Mapping[ObjectKey, str],
+    existing: Mapping[ObjectKey, str],
     broken: Collection[ObjectKey],
     *,
     spare: Collection[ObjectKey],
-    told: Collection[ObjectKey],
+    reported: Collection[ObjectKey],
     unchecked: tuple[ObjectKey, ...],
     few: int,
 ) -> Work:
-    """Return the differences of `known` from `wanted`; `broken` is already sorted."""
-    in_step = is_in_step(wanted, known)
-    different = _different(wanted, known, in_step=in_step)
-    changed = [key for key in different if key in known and key not in broken]
-    new = [key for key in different if not (key in known or key in broken)]
+    """Return the differences of `existing` from `wanted`; `broken` is already sorted."""
+    in_step = is_in_step(wanted, existing)
+    different = _different(wanted, existing, in_step=in_step)
+    changed = [key for key in different if key in existing and key not in broken]
+    new = [key for key in different if not (key in existing or key in broken)]
     return Work(
         broken=tuple(broken),
-        gone=() if in_step else _gone(wanted, known),
-        changed=tuple(key for key in changed if key not in told),
-        new=tuple(key for key in new if key not in spare and key not in told),
-        told=tuple(key for key in (*changed, *new) if key in told),
+        removed=() if in_step else _removed(wanted, existing),
+        changed=tuple(key for key in changed if key not in reported),
+        new=tuple(key for key in new if key not in spare and key not in reported),
+        reported=tuple(key for key in (*changed, *new) if key in reported),
         spare=tuple(key for key in new if key in spare),
         unchecked=unchecked,
         few=few,
     )
 
 
-def is_in_step(wanted: Mapping[ObjectKey, str], known: Mapping[ObjectKey, str]) -> bool:
+def is_in_step(wanted: Mapping[ObjectKey, str], existing: Mapping[ObjectKey, str]) -> bool:
     """Return whether both have identical keys in the same order: then the comparison needs no lookups."""
-    return len(wanted) == len(known) and all(map(is_, wanted, known))
+    return len(wanted) == len(existing) and all(map(is_, wanted, existing))
 
 
-def in_order_of(wanted: Mapping[ObjectKey, str], known: dict[ObjectKey, str]) -> dict[ObjectKey, str]:
-    """Return what is `known` in step with what is `wanted`, where both have the same keys."""
-    if is_in_step(wanted, known) or wanted.keys() != known.keys():
-        return known
-    return {key: known[key] for key in wanted}
+def in_order_of(wanted: Mapping[ObjectKey, str], existing: dict[ObjectKey, str]) -> dict[ObjectKey, str]:
+    """Return what is `existing` in step with what is `wanted`, where both have the same keys."""
+    if is_in_step(wanted, existing) or wanted.keys() != existing.keys():
+        return existing
+    return {key: existing[key] for key in wanted}
 
 
 def _different(
-    wanted: Mapping[ObjectKey, str], known: Mapping[ObjectKey, str], *, in_step: bool
+    wanted: Mapping[ObjectKey, str], existing: Mapping[ObjectKey, str], *, in_step: bool
 ) -> Sequence[ObjectKey]:
     """Return what is wanted and isn't known to be so: of thousands at once."""
-    digests = known.values() if in_step else map(known.get, wanted)
+    digests = existing.values() if in_step else map(existing.get, wanted)
     return [*compress(wanted, map(ne, wanted.values(), digests))]
 
 
-def _gone(wanted: Mapping[ObjectKey, str], known: Mapping[ObjectKey, str]) -> tuple[ObjectKey, ...]:
+def _removed(wanted: Mapping[ObjectKey, str], existing: Mapping[ObjectKey, str]) -> tuple[ObjectKey, ...]:
     """Return what isn't wanted any more, proxies of the stack last."""
-    return tuple(sorted(known.keys() - wanted.keys(), key=lambda key: (not key.cluster, key)))
+    return tuple(sorted(existing.keys() - wanted.keys(), key=lambda key: (not key.cluster, key)))

@@ -2,7 +2,7 @@
 
 What is asked, what is silent and who hangs is known here alone; others are called when that changes, and look. An Envoy
 that ended is no hang: its runtime tells that. Not here: when silence is a hang (`silence`), and what follows
-(`troubles`).
+(`failures`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from locallb.model.pacing import Backoff
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Activity, ProcessError
 from locallb.threads.supervised import SupervisedThread, Task
-from locallb.watch.marks.silence import REPLACEMENTS, Sight, Silence, replaced_after
+from locallb.watch.marks.silence import REPLACEMENTS, Sighting, Silence, replaced_after
 
 EVERY, EACH = 2.0, 0.02
 """Seconds between two questions to a proxy; for each proxy so many at least, as all of them share this host."""
@@ -36,12 +36,12 @@ _LATE = 0.5
 
 
 class Hang(Struct, frozen=True):
-    """A proxy with a hanging Envoy. Times are of the monotonic clock, except `asked`."""
+    """A proxy with a hanging Envoy. Times are of the monotonic clock, except `requested`."""
 
     since: float
     replace_at: float
     """When it is to be ended and started again."""
-    asked: float
+    requested: float
     """When it was asked (Unix)."""
     process: RunIdentity | None = None
     """The process that was asked, if it can be seen."""
@@ -57,7 +57,7 @@ class _Proxy(Struct):
     silence: Silence | None = None
     activity: Activity | None = None
     """As it was seen last in this silence."""
-    asked_at: float = 0.0
+    requested_at: float = 0.0
     """When it was asked last (Unix)."""
     hangs: Backoff = field(default_factory=lambda: Backoff(REPLACEMENTS))
 
@@ -127,10 +127,10 @@ class HangWatch:
             self._take(wanted)
 
     def _take(self, wanted: Mapping[str, Path]) -> None:
-        gone = [name for name, proxy in self._proxies.items() if wanted.get(name) != proxy.directory]
-        for name in gone:
+        removed = [name for name, proxy in self._proxies.items() if wanted.get(name) != proxy.directory]
+        for name in removed:
             self._drop_question(self._proxies.pop(name))
-        self._hanging = {name: hang for name, hang in self._hanging.items() if name not in gone}
+        self._hanging = {name: hang for name, hang in self._hanging.items() if name not in removed}
         for name, directory in wanted.items():
             if name not in self._proxies:
                 self._proxies[name] = _Proxy(directory, due=self._now)
@@ -165,20 +165,20 @@ class HangWatch:
             if proxy.question is None and proxy.due <= self._now:
                 self._ask(name, proxy)
             elif proxy.question is not None:
-                self._look(name, proxy, self._sight(proxy))
+                self._inspect(name, proxy, self._sighting(proxy))
             wait = GLANCE if proxy.question else max(0.0, proxy.due - self._now)
             pause = wait if pause is None else min(pause, wait)
         return pause
 
     def _ask(self, name: str, proxy: _Proxy) -> None:
         """Ask one; where its queue is full, again soon, which may last for as long as if it couldn't be seen."""
-        proxy.asked_at = time.time()
+        proxy.requested_at = time.time()
         try:
             question = Question(proxy.directory)
         except QueueFullError:
             proxy.due = self._now + GLANCE
             proxy.silence = proxy.silence or Silence.begun(self._now)
-            self._look(name, proxy, Sight.UNSEEN)
+            self._inspect(name, proxy, Sighting.UNSEEN)
         except OSError:  # it isn't there, or we can't ask anybody
             self._end_silence(name, proxy)
         else:
@@ -186,28 +186,28 @@ class HangWatch:
             proxy.silence = Silence.begun(self._now)
             self._selector.register(question, selectors.EVENT_READ, name)
 
-    def _sight(self, proxy: _Proxy) -> Sight:
+    def _sighting(self, proxy: _Proxy) -> Sighting:
         """Find out what the process does that was asked."""
         before, proxy.activity = proxy.activity, None
         if proxy.question and proxy.question.pid:
             with suppress(ProcessError):
                 proxy.activity = processes.activity(proxy.question.pid)
         if proxy.activity is None:
-            return Sight.UNSEEN
-        return Sight.AT_WORK if proxy.activity.is_at_work(before) else Sight.IDLE
+            return Sighting.UNSEEN
+        return Sighting.AT_WORK if proxy.activity.is_at_work(before) else Sighting.IDLE
 
-    def _look(self, name: str, proxy: _Proxy, sight: Sight) -> None:
+    def _inspect(self, name: str, proxy: _Proxy, sighting: Sighting) -> None:
         """Note what is seen in a silence; once it has lasted too long, the proxy hangs."""
         if proxy.silence is None:
             return
-        proxy.silence = proxy.silence.seen(self._now, sight)
+        proxy.silence = proxy.silence.observed(self._now, sighting)
         if name not in self._hanging and proxy.silence.is_hang(self._now, partial(size_of_files, proxy.directory)):
             proxy.hangs = proxy.hangs.failed(self._now, 0.0)
             found = time.monotonic()
             since = found - (self._now - proxy.silence.since)
-            seen = proxy.activity.process if proxy.activity else None
-            process = RunIdentity.of_process(seen.pid, seen.started) if seen else None
-            hang = Hang(since, found + replaced_after(proxy.hangs), proxy.asked_at, process)
+            observed = proxy.activity.process if proxy.activity else None
+            process = RunIdentity.of_process(observed.pid, observed.started) if observed else None
+            hang = Hang(since, found + replaced_after(proxy.hangs), proxy.requested_at, process)
             self._hanging = {**self._hanging, name: hang}
             self._changed(name)
 

@@ -28,13 +28,13 @@ class Inbox:
         """Wake the thread that waits."""
         self._marks.put(None)
 
-    def take(self, patience: float = 0.0) -> list[Mark]:
-        """Wait for the next trigger, and return it with all pending ones; none after `patience` seconds, or `wake`."""
-        taken: list[Mark | None] = []
+    def take(self, timeout: float = 0.0) -> list[Mark]:
+        """Wait for the next trigger, and return it with all pending ones; none after `timeout` seconds, or `wake`."""
+        claimed: list[Mark | None] = []
         with suppress(Empty):
-            taken.append(self._marks.get(timeout=max(0.0, patience)))
+            claimed.append(self._marks.get(timeout=max(0.0, timeout)))
             while True:
-                taken.append(self._marks.get_nowait())
-        marks = [mark for mark in taken if mark]
+                claimed.append(self._marks.get_nowait())
+        marks = [mark for mark in claimed if mark]
         self._waiting.difference_update(marks)
         return marks

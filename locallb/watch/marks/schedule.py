@@ -32,11 +32,11 @@ WHOLE = Pace(first=FLOOR, longest=2.4, floor=FLOOR)
 OF_OTHERS = Pace(first=10.0, longest=300.0)
 """Pace of updates that depend on something retried on its own: a proxy that is down, or a cluster that doesn't answer.
 """
-CRASHES = Pace(first=FLOOR, longest=30.0, calm=1.0)
+CRASHES = Pace(first=FLOOR, longest=30.0, idle=1.0)
 """Of a proxy that ends again and again. One that lived for several times what a repair costs is repaired at once."""
 REST = 0.2
 """Seconds after the last update until spares are made: they would take a core from what is needed now."""
-PATIENCE = 1.0
+TIMEOUT = 1.0
 """Seconds that something waits for what goes before it, if there is always something: no burst of changes is longer."""
 _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
 """Causes that may have repaired what kept the whole from being read: they don't wait for its next try."""
@@ -56,7 +56,7 @@ class Retry(Struct, frozen=True):
 
 _NOTHING: Mapping[ObjectKey, Retry] = MappingProxyType({})
 _NO_CRASH: Mapping[ObjectKey, Backoff] = MappingProxyType({})
-_NOT_LEFT: Mapping[ObjectKey, float] = MappingProxyType({})
+_NOT_STARVED: Mapping[ObjectKey, float] = MappingProxyType({})
 _NO_ALARM: Mapping[Mark, float] = MappingProxyType({})
 
 
@@ -79,16 +79,16 @@ class Schedule(Struct, frozen=True):
     """Marks that the schedule itself sets: when each is due."""
     updated: float = -math.inf
     """When the last update ended."""
-    looked: float = -math.inf
+    checked: float = -math.inf
     """When the last look began."""
-    left: Mapping[ObjectKey, float] = field(default_factory=lambda: _NOT_LEFT)
+    remaining: Mapping[ObjectKey, float] = field(default_factory=lambda: _NOT_STARVED)
     """What could be done and wasn't, as something new came before its turn: since when."""
 
     def marked(self, now: float, *marks: Mark) -> Schedule:
         """Note that something may have changed."""
         whole = self.whole
         if whole and any(mark.cause in _MENDING for mark in marks):
-            whole = whole.hurried(now)
+            whole = whole.expedited(now)
         first = self.first if self.marks else now
         return replace(self, marks=self.marks.union(marks), first=first, last=now, whole=whole)
 
@@ -96,27 +96,27 @@ class Schedule(Struct, frozen=True):
         """Set a mark at that time, unless that is to be done at another time already."""
         return replace(self, alarms=MappingProxyType({mark: at, **self.alarms}))
 
-    def rung(self, now: float) -> Schedule:
+    def timer_fired(self, now: float) -> Schedule:
         """Set the marks that are due."""
         due = [mark for mark, at in self.alarms.items() if at <= now]
         if not due:
             return self
-        left = {mark: at for mark, at in self.alarms.items() if at > now}
-        return replace(self.marked(now, *due), alarms=MappingProxyType(left))
+        remaining = {mark: at for mark, at in self.alarms.items() if at > now}
+        return replace(self.marked(now, *due), alarms=MappingProxyType(remaining))
 
     def rings_at(self) -> float | None:
         """Return when the next mark is due; None if none is."""
         return min(self.alarms.values(), default=None)
 
-    def taken(self, now: float) -> Schedule:
+    def claimed(self, now: float) -> Schedule:
         """Forget the marks: the loop is looking."""
-        return replace(self, marks=frozenset(), later=None, looked=now)
+        return replace(self, marks=frozenset(), later=None, checked=now)
 
-    def looking(self, at: float) -> Schedule:
+    def reading(self, at: float) -> Schedule:
         """Look again at that time at the latest, whatever happens."""
         return replace(self, later=at if self.later is None else min(at, self.later))
 
-    def look_at(self, going_on: Collection[ObjectKey] = ()) -> float | None:
+    def inspect_at(self, going_on: Collection[ObjectKey] = ()) -> float | None:
         """Return when to look next; None if nothing asks for it. What is going on isn't tried again meanwhile."""
         if self.whole:
             return self.whole.not_before
@@ -125,7 +125,7 @@ class Schedule(Struct, frozen=True):
             moments.append(self.hindrance.at)
         if self.later is not None:
             moments.append(self.later)
-        moments = [max(at, self.looked + FLOOR) for at in moments]
+        moments = [max(at, self.checked + FLOOR) for at in moments]
         if self.marks:
             moments.append(min(self.last + QUIET, self.first + LONGEST))
         return min(moments, default=None)
@@ -150,42 +150,42 @@ class Schedule(Struct, frozen=True):
 
         `dependent` failed because of something else, which is retried on its own.
         """
-        kept = {key: retry for key, retry in self.retries.items() if key not in done}
+        retained = {key: retry for key, retry in self.retries.items() if key not in done}
         for key, wanted in failed.items():
             pace = OF_OTHERS if key in dependent else UPDATES
-            kept[key] = _again(self.retries.get(key), now, chance, wanted, pace)
+            retained[key] = _retry(self.retries.get(key), now, chance, wanted, pace)
         after = self.repaired(now, self.crashes.keys() & done)
-        return replace(after, retries=MappingProxyType(kept), updated=now)
+        return replace(after, retries=MappingProxyType(retained), updated=now)
 
-    def interrupted(self, now: float, left: Collection[ObjectKey]) -> Schedule:
+    def interrupted(self, now: float, remaining: Collection[ObjectKey]) -> Schedule:
         """Note what is left of a look, because something new came; nothing if all was done."""
-        return replace(self, left=MappingProxyType({key: self.left.get(key, now) for key in left}))
+        return replace(self, remaining=MappingProxyType({key: self.remaining.get(key, now) for key in remaining}))
 
     def overdue(self, now: float) -> tuple[ObjectKey, ...]:
         """Return what was left for so long that it goes with what would go before it, the longest first."""
-        late = (key for key, since in self.left.items() if now - since >= PATIENCE)
-        return tuple(sorted(late, key=self.left.__getitem__))
+        late = (key for key, since in self.remaining.items() if now - since >= TIMEOUT)
+        return tuple(sorted(late, key=self.remaining.__getitem__))
 
     def repaired(self, now: float, keys: Collection[ObjectKey]) -> Schedule:
         """Note that the proxies of these ended and serve again."""
-        crashes = {key: backoff for key, backoff in self.crashes.items() if not backoff.is_calm(now)}
+        crashes = {key: backoff for key, backoff in self.crashes.items() if not backoff.is_idle(now)}
         for key in keys:
             crashes[key] = self.crashes.get(key, Backoff(CRASHES)).succeeded(now)
         return replace(self, crashes=MappingProxyType(crashes))
 
-    def calm_at(self, now: float, *, busy: bool) -> float:
+    def idle_at(self, now: float, *, busy: bool) -> float:
         """Return when things will have been calm for a moment, if nothing happens; `busy` if something does now."""
         return (now if busy else self.updated) + REST
 
-    def gone(self, keys: Collection[ObjectKey]) -> Schedule:
+    def removed(self, keys: Collection[ObjectKey]) -> Schedule:
         """Note that these are gone: one that comes back under such a name starts again."""
         crashes = {key: backoff for key, backoff in self.crashes.items() if key not in keys}
         return replace(self, crashes=MappingProxyType(crashes))
 
-    def fell(self, now: float, key: ObjectKey, wanted: Mapping[ObjectKey, str], chance: float) -> Schedule:
+    def exited(self, now: float, key: ObjectKey, wanted: Mapping[ObjectKey, str], chance: float) -> Schedule:
         """Note that a proxy ended: one that was repaired a moment ago waits before it is repaired again."""
         before = self.crashes.get(key)
-        if before is None or before.is_calm(now):
+        if before is None or before.is_idle(now):
             return self
         after = before.failed(now, chance)
         retries = {**self.retries, key: Retry(after, wanted.get(key, ""))}
@@ -194,20 +194,20 @@ class Schedule(Struct, frozen=True):
 
     def back(self, now: float, clusters: Collection[ClusterName]) -> Schedule:
         """Note that these clusters can be read again: what failed of them need not wait any longer."""
-        return self.hurried(now, {key for key in self.retries if key.cluster in clusters})
+        return self.expedited(now, {key for key in self.retries if key.cluster in clusters})
 
-    def hurried(self, now: float, keys: Collection[ObjectKey]) -> Schedule:
+    def expedited(self, now: float, keys: Collection[ObjectKey]) -> Schedule:
         """Note that what made these fail may be gone: they need not wait any longer."""
         due = {key: self.retries[key] for key in keys if key in self.retries}
-        hurried = {key: replace(retry, backoff=retry.backoff.hurried(now)) for key, retry in due.items()}
-        return replace(self, retries=MappingProxyType({**self.retries, **hurried})) if due else self
+        expedited = {key: replace(retry, backoff=retry.backoff.expedited(now)) for key, retry in due.items()}
+        return replace(self, retries=MappingProxyType({**self.retries, **expedited})) if due else self
 
     def planned(self, open_: Collection[ObjectKey]) -> Schedule:
         """Note that reading and planning succeeded; what isn't open any more isn't tried any more."""
-        kept = {key: retry for key, retry in self.retries.items() if key in open_}
-        return replace(self, retries=MappingProxyType(kept))
+        retained = {key: retry for key, retry in self.retries.items() if key in open_}
+        return replace(self, retries=MappingProxyType(retained))
 
-    def well(self) -> Schedule:
+    def healthy(self) -> Schedule:
         """Note that nothing failed as a whole, neither reading nor planning nor an update."""
         return replace(self, whole=None)
 
@@ -218,14 +218,14 @@ class Schedule(Struct, frozen=True):
             return replace(self, hindrance=None)
         if before and before.wanted == what and not before.backoff.is_due(now):
             return self
-        return replace(self, hindrance=_again(before, now, chance, what))
+        return replace(self, hindrance=_retry(before, now, chance, what))
 
     def broken(self, now: float, chance: float) -> Schedule:
         """Note that reading, planning or the update as a whole failed."""
         return replace(self, whole=(self.whole or Backoff(WHOLE)).failed(now, chance))
 
 
-def _again(before: Retry | None, now: float, chance: float, wanted: str, pace: Pace = UPDATES) -> Retry:
+def _retry(before: Retry | None, now: float, chance: float, wanted: str, pace: Pace = UPDATES) -> Retry:
     same = before and before.wanted == wanted and before.backoff.pace == pace
     backoff = before.backoff if before and same else Backoff(pace)
     return Retry(backoff.failed(now, chance), wanted)

@@ -15,15 +15,15 @@ from msgspec.structs import replace
 from locallb.envoy.document import reading_time
 from locallb.model.pacing import Backoff, Pace
 
-PATIENCE = 5.0
+TIMEOUT = 5.0
 """Seconds that an answer may take of a process that does nothing; a tenth of a millisecond is usual."""
-PATIENCE_AT_WORK = 30.0
+BUSY_TIMEOUT = 30.0
 """The same of one that computes, waits for a disk, or can't be seen, besides the time for reading its files."""
-REPLACEMENTS = Pace(first=PATIENCE, longest=300.0, calm=60.0, spread=0.0)
+REPLACEMENTS = Pace(first=TIMEOUT, longest=300.0, idle=60.0, spread=0.0)
 """Of an Envoy that hangs again within a minute: the second one is replaced after twice the time."""
 
 
-class Sight(Enum):
+class Sighting(Enum):
     """What the thread of a process that answers is doing."""
 
     IDLE = "idle"
@@ -44,15 +44,15 @@ class Silence(Struct, frozen=True):
         """Return that of a question that was just put."""
         return cls(now, now)
 
-    def seen(self, now: float, sight: Sight) -> Silence:
+    def observed(self, now: float, sighting: Sighting) -> Silence:
         """Note what the process does now."""
-        return self if sight is Sight.IDLE else replace(self, stirred=now)
+        return self if sighting is Sighting.IDLE else replace(self, stirred=now)
 
     def is_hang(self, now: float, size: Callable[[], int]) -> bool:
         """Return whether the wait for an answer is over; `size` returns the size of the proxy's files in bytes."""
-        if now - self.stirred >= PATIENCE:
+        if now - self.stirred >= TIMEOUT:
             return True
-        beyond = now - self.since - PATIENCE_AT_WORK
+        beyond = now - self.since - BUSY_TIMEOUT
         return beyond >= 0 and beyond >= reading_time(size())
 
 

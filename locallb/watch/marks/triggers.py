@@ -14,7 +14,7 @@ from locallb.config.settings import Settings
 from locallb.host.route_events import RouteEvents
 from locallb.model.identities import Home
 from locallb.runtimes.runtime import Run, RunWatch, runtime
-from locallb.sources.orders import path_of
+from locallb.sources.overrides import path_of
 from locallb.sources.source import Watch, finder_type, source_type
 from locallb.storage.folder_watch import FileWatch, FolderWatch
 from locallb.watch.events import Cause, Mark
@@ -62,7 +62,7 @@ class Triggers:
 
     def _files(self, settings: Settings) -> FileWatch:
         """Watch the configuration, what is ordered, and what says how sources are reached."""
-        marks = {self._configuration: [Mark(Cause.CONFIGURATION)], self._orders: [Mark(Cause.ORDERS)]}
+        marks = {self._configuration: [Mark(Cause.CONFIGURATION)], self._orders: [Mark(Cause.OVERRIDES)]}
         for source in settings.sources:
             for path in source_type(source.type).access_files(source, self._root):
                 marks.setdefault(path, []).append(Mark(Cause.KUBECONFIG, source.cluster))

@@ -17,7 +17,7 @@ from locallb.engine.state.snapshot import Put
 from locallb.engine.state.values import Properties
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers.host import Leftover, leftovers
-from locallb.leftovers.services import LeftService
+from locallb.leftovers.services import OrphanedService
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner
 from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
@@ -29,7 +29,7 @@ pytestmark = pytest.mark.usefixtures("no_engines")
 
 
 @pytest.fixture
-def left() -> Iterator[Stage]:
+def remaining() -> Iterator[Stage]:
     """Return a stack, of whose ledger the state knows nothing."""
     with stage() as made:
         made.write("s.yaml", node(), service("web", port(8080, 30000)))
@@ -43,85 +43,89 @@ def claimed() -> int:
     return len(Ledger(paths.ledger_directory()).claims())
 
 
-def test_gc_removes_nothing_while_the_stack_is_updated(left: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gc_removes_nothing_while_the_stack_is_updated(remaining: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """A resource of a running update isn't in the state yet: it may be listed, but must not be removed."""
     monkeypatch.setattr("locallb.cli.session.PAUSE", 0.0)
-    session = Session.open(left.root, "dev")
+    session = Session.open(remaining.root, "dev")
     with session.alone(print):
         patient = Session.alone
         monkeypatch.setattr(Session, "alone", lambda self, notice: patient(self, notice, 0.0))
-        done = left.run("gc", "--yes")
+        done = remaining.run("gc", "--yes")
         assert (done.code, done.out) == (1, "")
         assert "the stack is locked since" in done.err
-        assert left.run("gc", "--json").json
+        assert remaining.run("gc", "--json").json
     assert claimed() == 1
-    assert left.run("gc", "--yes").code == 0
+    assert remaining.run("gc", "--yes").code == 0
     assert claimed() == 0
 
 
-def test_resources_made_by_a_concurrent_update_are_no_leftovers(left: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_resources_made_by_a_concurrent_update_are_no_leftovers(
+    remaining: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The look that counts is the one that is taken while nobody updates the stack."""
-    looks: list[int] = []
+    checks: list[int] = []
 
-    def look(home: Home, *_known: Collection[str]) -> tuple[Leftover, ...]:
-        found = () if looks else leftovers(home, (), ())
-        looks.append(len(found))
+    def inspect(home: Home, *_existing: Collection[str]) -> tuple[Leftover, ...]:
+        found = () if checks else leftovers(home, (), ())
+        checks.append(len(found))
         return found
 
-    monkeypatch.setattr("locallb.cli.commands.leftovers.leftovers", look)
-    assert left.run("gc", "--yes").out == "Nothing was left behind.\n"
-    assert (looks, claimed()) == ([1, 0], 1)
+    monkeypatch.setattr("locallb.cli.commands.leftovers.leftovers", inspect)
+    assert remaining.run("gc", "--yes").out == "Nothing was left behind.\n"
+    assert (checks, claimed()) == ([1, 0], 1)
 
 
-def test_no_cluster_is_asked_while_others_are_kept_from_the_stack(left: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_cluster_is_asked_while_others_are_kept_from_the_stack(
+    remaining: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One that hangs holds up nobody; what the state knows of it by then is no leftover."""
-    owner = Owner(Session.open(left.root, "dev").home, ObjectKey(ClusterName("c"), "n", "web"))
-    found, let_go = LeftService(owner, Access("c", ContextName("none"))), list[LeftService]()
+    owner = Owner(Session.open(remaining.root, "dev").home, ObjectKey(ClusterName("c"), "n", "web"))
+    found, let_go = OrphanedService(owner, Access("c", ContextName("none"))), list[OrphanedService]()
 
-    def ask(session: Session, claimed: set[str]) -> tuple[LeftService, ...]:
+    def ask(session: Session, claimed: set[str]) -> tuple[OrphanedService, ...]:
         with session.alone(print, 0.0):
             return () if str(owner.service) in claimed else (found,)
 
-    def note(service: LeftService) -> None:
+    def note(service: OrphanedService) -> None:
         let_go.append(service)
 
     monkeypatch.setattr("locallb.cli.commands.leftovers._services", ask)
-    monkeypatch.setattr(LeftService, "let_go", note)
-    assert left.run("gc", "--yes").code == 0
+    monkeypatch.setattr(OrphanedService, "let_go", note)
+    assert remaining.run("gc", "--yes").code == 0
     assert let_go == [found]
 
 
 def test_gc_keeps_what_an_update_took_over_while_leftovers_were_listed(
-    left: Stage, monkeypatch: pytest.MonkeyPatch
+    remaining: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The Service and the name are in the state by the time gc holds the stack."""
     key = ObjectKey(ClusterName("c"), "n", "web")
-    found = LeftService(Owner(Session.open(left.root, "dev").home, key), Access("c", ContextName("none")))
+    found = OrphanedService(Owner(Session.open(remaining.root, "dev").home, key), Access("c", ContextName("none")))
     name = SimpleNamespace(name="web.test", let_go=lambda: pytest.fail("it was let go"))
-    taken = (
+    claimed = (
         ResourceState("urn:claim", CLAIM, custom=True, id=str(key)),
         ResourceState("urn:name", DNS_NAME, custom=True, id="1", inputs={"name": name.name}),
     )
-    asked: list[str] = []
+    requested: list[str] = []
 
-    def ask(session: Session, _known: set[str]) -> tuple[LeftService, ...]:
-        asked.append(session.stack)
+    def ask(session: Session, _existing: set[str]) -> tuple[OrphanedService, ...]:
+        requested.append(session.stack)
         return (found,)
 
     def state(_session: Session) -> tuple[tuple[ResourceState, ...], tuple[ResourceState, ...]]:
-        return taken if asked else (), ()
+        return claimed if requested else (), ()
 
     monkeypatch.setattr("locallb.cli.commands.leftovers._services", ask)
     monkeypatch.setattr("locallb.cli.commands.leftovers._names", lambda *_: (name,))
     monkeypatch.setattr(Session, "resources_and_under_way", state)
-    monkeypatch.setattr(LeftService, "let_go", lambda _self: pytest.fail("it was let go"))
-    assert left.run("gc", "--yes").code == 0
-    assert asked == ["dev"]
+    monkeypatch.setattr(OrphanedService, "let_go", lambda _self: pytest.fail("it was let go"))
+    assert remaining.run("gc", "--yes").code == 0
+    assert requested == ["dev"]
 
 
-def test_gc_keeps_a_claim_handed_over_by_an_interrupted_update(left: Stage) -> None:
+def test_gc_keeps_a_claim_handed_over_by_an_interrupted_update(remaining: Stage) -> None:
     """The project was moved: the ledger names the new owner, the state the old one until the next update."""
-    session = Session.open(left.root, "dev")
+    session = Session.open(remaining.root, "dev")
     (claim,) = Ledger(paths.ledger_directory()).claims()
     moved = replace(claim.owner, home=session.home._replace(root="/where/it/was"))
     urn = f"urn:pulumi:dev::local-lb::{ADDRESS}::c/n/web"
@@ -138,7 +142,7 @@ def test_gc_keeps_a_claim_handed_over_by_an_interrupted_update(left: Stage) -> N
         recorder.begin(Pending("updating", after))
         raise KeyboardInterrupt
     session.settle()
-    done = left.run("gc", "--yes")
+    done = remaining.run("gc", "--yes")
     assert (done.out, done.err) == ("Nothing was left behind.\n", "")
     assert claimed() == 1
-    assert "left by a lost state" not in left.run("doctor").out
+    assert "left by a lost state" not in remaining.run("doctor").out

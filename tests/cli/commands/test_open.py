@@ -137,7 +137,7 @@ class Opened:
 
     def __call__(self, line: str, *rows: Row) -> int:
         """Run it."""
-        self._patch.setattr(open_address, "look", lambda _plan: rows)
+        self._patch.setattr(open_address, "inspect", lambda _plan: rows)
         reading = SimpleNamespace(complaints=self.complaints)
         session = SimpleNamespace(plan=lambda **_: (reading, SimpleNamespace(placements=())))
         return open_address.open_address(cast("Any", session), parse(["open", *line.split()]), Out(self.out, self.err))
@@ -220,7 +220,7 @@ def test_a_source_that_cannot_be_read_is_reported(opened: Opened) -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "environment", "told"),
+    ("line", "environment", "reported"),
     [
         ("--print", {"DISPLAY": ":0"}, ""),
         ("", {"DISPLAY": ":0", "SUDO_UID": "1000"}, "under sudo"),
@@ -230,7 +230,7 @@ def test_a_source_that_cannot_be_read_is_reported(opened: Opened) -> None:
     ],
 )
 def test_where_no_browser_can_be_shown_the_url_is_printed(
-    opened: Opened, line: str, environment: dict[str, str], told: str, monkeypatch: pytest.MonkeyPatch
+    opened: Opened, line: str, environment: dict[str, str], reported: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And why no more; nothing where that was asked for."""
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER", "SUDO_UID"):
@@ -241,15 +241,15 @@ def test_where_no_browser_can_be_shown_the_url_is_printed(
     monkeypatch.setattr(sys, "platform", "linux")
     assert opened(line, row(ServicePort(80))) == Exit.OK
     assert (opened.shown, opened.out.getvalue()) == ([], "http://127.77.0.5/\n")
-    assert told in opened.err.getvalue()
-    assert bool(told) == bool(opened.err.getvalue())
+    assert reported in opened.err.getvalue()
+    assert bool(reported) == bool(opened.err.getvalue())
 
 
-@pytest.mark.parametrize("words", ["web api", "--port 0", "--port 65536", "--port x"])
-def test_open_refuses_two_services_or_an_impossible_port(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("terms", ["web api", "--port 0", "--port 65536", "--port x"])
+def test_open_refuses_two_services_or_an_impossible_port(terms: str, capsys: pytest.CaptureFixture[str]) -> None:
     """Two at a time, or a port that there can't be."""
     with pytest.raises(SystemExit) as ended:
-        parse(["open", *words.split()])
+        parse(["open", *terms.split()])
     assert ended.value.code == Exit.USAGE
     assert "usage:" in capsys.readouterr().err
 

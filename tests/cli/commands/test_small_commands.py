@@ -79,28 +79,28 @@ def test_a_misspelt_option_is_taken_for_no_other(line: str, capsys: pytest.Captu
     assert "usage:" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("words", [["destroy", "--yes"], ["destroy"], ["gc"], ["gc", "--yes"], ["gc", "--json"]])
-def test_a_stack_that_never_was_is_not_said_to_be_gone(play: Stage, words: list[str]) -> None:
+@pytest.mark.parametrize("terms", [["destroy", "--yes"], ["destroy"], ["gc"], ["gc", "--yes"], ["gc", "--json"]])
+def test_a_stack_that_never_was_is_not_said_to_be_gone(play: Stage, terms: list[str]) -> None:
     """It has a misspelt name: what was meant goes on serving."""
     before = play.files()
-    done = play.run("--stack", "prdo", *words)
+    done = play.run("--stack", "prdo", *terms)
     assert done.code == Exit.FAILED
-    assert (done.json["ok"] is False) if "--json" in words else (done.out == "")
+    assert (done.json["ok"] is False) if "--json" in terms else (done.out == "")
     assert "there is no stack 'prdo'" in done.err
     assert play.files() == before
 
 
-@pytest.mark.parametrize("words", [[], ["--yes"], ["--json"]])
-def test_misspelt_stack_name_fails_beside_another_stacks_leftovers(play: Stage, words: list[str]) -> None:
+@pytest.mark.parametrize("terms", [[], ["--yes"], ["--json"]])
+def test_misspelt_stack_name_fails_beside_another_stacks_leftovers(play: Stage, terms: list[str]) -> None:
     """It was listed as another stack's, with the code of success."""
-    gone = Owner(Home("other", "dev", "/nowhere/at/all"), ObjectKey(ClusterName("c"), "n", "web"))
+    removed = Owner(Home("other", "dev", "/nowhere/at/all"), ObjectKey(ClusterName("c"), "n", "web"))
     ledger = Ledger(paths.ledger_directory())
-    ledger.claim(ip_address(play.at(30)), gone)
-    done = play.run("--stack", "prdo", "gc", *words)
+    ledger.claim(ip_address(play.at(30)), removed)
+    done = play.run("--stack", "prdo", "gc", *terms)
     assert done.code == Exit.FAILED
-    assert (done.json["ok"] is False) if "--json" in words else (done.out == "")
+    assert (done.json["ok"] is False) if "--json" in terms else (done.out == "")
     assert "there is no stack 'prdo'" in done.err
-    assert [claim.owner for claim in ledger.claims()] == [gone]
+    assert [claim.owner for claim in ledger.claims()] == [removed]
     assert "not this stack's: left alone" in play.run("gc").out
 
 
@@ -110,11 +110,11 @@ def test_a_dumb_terminal_gets_only_what_has_changed(
 ) -> None:
     """It can't be cleared: the same table would run through it every second."""
     monkeypatch.setenv("TERM", terminal)
-    looks = []
+    checks = []
 
     def pause(_seconds: float) -> None:
-        looks.append(1)
-        if len(looks) == 3:
+        checks.append(1)
+        if len(checks) == 3:
             raise KeyboardInterrupt
 
     class Terminal(io.StringIO):
@@ -131,9 +131,9 @@ def test_a_dumb_terminal_gets_only_what_has_changed(
 
 def test_a_preview_does_not_complain_of_what_is_simply_new(play: Stage) -> None:
     """The tree says that it is created; what keeps the other one from its address is told."""
-    told = play.run("preview").out
-    assert "has no proxy now" not in told
-    (complaint,) = [line for line in told.splitlines() if line.startswith("! ")]
+    reported = play.run("preview").out
+    assert "has no proxy now" not in reported
+    (complaint,) = [line for line in reported.splitlines() if line.startswith("! ")]
     assert complaint.startswith("! c/n/odd port 80/SCTP: ")
     assert "c/n/web has no proxy now" in play.run("status").out
 
@@ -142,16 +142,16 @@ def test_a_preview_does_not_complain_of_what_is_simply_new(play: Stage) -> None:
 @pytest.mark.parametrize("target", ["up", "watch", "preview", "status", "doctor"])
 def test_make_gives_the_stack_as_one_word(stack: str, target: str) -> None:
     """None stays a name that there can't be, and what has spaces isn't taken for a command."""
-    words = ["make", "-n", target, f"STACK={stack}"]
-    done = subprocess.run(words, cwd=CHECKOUT, capture_output=True, text=True, check=True)
+    terms = ["make", "-n", target, f"STACK={stack}"]
+    done = subprocess.run(terms, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     given = next(line for line in done.stdout.splitlines() if "bin/locallb --stack" in line)
     assert shlex.split(given.removeprefix("exec "))[1:4] == ["--stack", stack, target]
 
 
 def test_init_writes_a_stack_that_can_be_used_and_never_over_another(play: Stage) -> None:
     """Each kind of source; the comments are valid YAML as well."""
-    words = ["--manifests", "manifests", "--kubernetes", "shop", "--kind", "all"]
-    assert play.run("--stack", "mine", "init", *words).code == Exit.OK
+    terms = ["--manifests", "manifests", "--kubernetes", "shop", "--kind", "all"]
+    assert play.run("--stack", "mine", "init", *terms).code == Exit.OK
     path = play.root / "stacks/Pulumi.mine.yaml"
     written = path.read_text()
     sources = yaml.safe_load(written)["config"]["local-lb:sources"]
@@ -165,13 +165,13 @@ def test_init_writes_a_stack_that_can_be_used_and_never_over_another(play: Stage
 
 
 @pytest.mark.parametrize(
-    "words",
+    "terms",
     [["--stack", "../x", "init"], ["init", "/proc/nonexistent"], ["--stack", "n", "init", "--kubernetes", "No!"]],
 )
-def test_init_refuses_what_cannot_be_used(play: Stage, words: list[str]) -> None:
+def test_init_refuses_what_cannot_be_used(play: Stage, terms: list[str]) -> None:
     """Before anything is written."""
     before = play.files()
-    done = play.run(*words)
+    done = play.run(*terms)
     assert done.code == Exit.FAILED
     assert done.err.startswith("error: ")
     assert play.files() == before
@@ -229,10 +229,10 @@ WORDS = st.text(st.characters(exclude_characters="\0"), max_size=6)
 
 
 @given(st.lists(WORDS | st.sampled_from(["-s", "-C", "up", "--", "-", "host", "--json"]), max_size=5))
-def test_no_line_is_too_odd_to_complete(words: list[str]) -> None:
+def test_no_line_is_too_odd_to_complete(terms: list[str]) -> None:
     """Whatever stands there: words that a shell takes as they are, or none."""
-    for answer in answers(words, Path("/")):
-        assert answer.startswith(words[-1] if words else "")
+    for answer in answers(terms, Path("/")):
+        assert answer.startswith(terms[-1] if terms else "")
 
 
 def test_status_of_one_service_shows_ports_backends_and_proxy(play: Stage) -> None:
@@ -262,11 +262,11 @@ def test_status_watch_prints_each_change_until_interrupted(play: Stage) -> None:
         configuration = play.root / "stacks/Pulumi.dev.yaml"
         whole = configuration.read_text()
         configuration.write_text("config: {")
-        told = process.stderr.readline()
+        reported = process.stderr.readline()
         configuration.write_text(whole)
         assert json.loads(process.stdout.readline()) == second
         process.terminate()
         assert process.wait(60) == Exit.OK
         assert process.stderr.read() == ""
     assert ([row["name"] for row in first], [row["name"] for row in second]) == (["odd", "web"], ["odd"])
-    assert "Pulumi.dev.yaml" in told
+    assert "Pulumi.dev.yaml" in reported

@@ -46,9 +46,9 @@ def bench(tmp_path: Path) -> Bench:
     return bench
 
 
-def state(bench: Bench, *words: str) -> int:
+def state(bench: Bench, *terms: str) -> int:
     """Run the command."""
-    return main(["-C", str(bench.project.root), "state", *words])
+    return main(["-C", str(bench.project.root), "state", *terms])
 
 
 @pytest.mark.parametrize("name", BROKEN)
@@ -66,9 +66,9 @@ def test_a_state_that_cannot_be_used_is_reported_in_one_wording_and_restored(
     assert state(bench, "check") == 1
     assert "Traceback" not in capsys.readouterr().err
     assert state(bench, "restore", "--yes") == 0
-    told = capsys.readouterr().out
-    assert "brought back" in told
-    assert " up`: it adopts what was made since" in told
+    reported = capsys.readouterr().out
+    assert "brought back" in reported
+    assert " up`: it adopts what was made since" in reported
     assert len(list((bench.project.backend / ".pulumi/backups").rglob("*.broken"))) == 1
     assert state(bench, "check") == 0
     assert bench.engine().up(lambda: declare(BOTH)).ok

@@ -29,19 +29,19 @@ def test_ca_is_created_shown_and_exported(play: Stage, tmp_path: Path) -> None:
     assert made.json["certificate"] == str(directory / "ca.crt")
     pem = (directory / "ca.crt").read_text()
     file = tmp_path / "my-ca.crt"
-    told = [made, play.run("ca", "show"), play.run("ca", "export"), play.run("ca", "export", str(file))]
-    assert [done.code for done in told] == [0] * 4
-    assert told[1].out.splitlines()[2] == f"fingerprint: {made.json['fingerprint']}"
-    assert told[2].out == file.read_text() == pem
-    assert (directory / "ca.key").read_text().splitlines()[1] not in "".join(done.out + done.err for done in told)
+    reported = [made, play.run("ca", "show"), play.run("ca", "export"), play.run("ca", "export", str(file))]
+    assert [done.code for done in reported] == [0] * 4
+    assert reported[1].out.splitlines()[2] == f"fingerprint: {made.json['fingerprint']}"
+    assert reported[2].out == file.read_text() == pem
+    assert (directory / "ca.key").read_text().splitlines()[1] not in "".join(done.out + done.err for done in reported)
 
 
 def test_ca_is_replaced_only_with_the_replace_option(play: Stage) -> None:
     """What there is stays; with --replace there is another one, for its own domains."""
     first = play.run("ca", "create", "--json").json
-    again = play.run("ca", "create")
-    assert again.code == 1
-    assert "you have an authority already; --replace makes another one" in again.err
+    retry = play.run("ca", "create")
+    assert retry.code == 1
+    assert "you have an authority already; --replace makes another one" in retry.err
     assert play.run("ca", "show", "--json").json == first
     second = play.run("ca", "create", "--replace", "--json").json
     assert second["fingerprint"] != first["fingerprint"]

@@ -98,8 +98,8 @@ def test_a_claim_that_another_stack_has_by_now_is_gone(play: Stage, monkeypatch:
     mine = Owner(session.home, ObjectKey(ClusterName("c"), "default", "web"))
     address, theirs = ip_address(play.at(5)), replace(mine, home=mine.home._replace(stack="prod"))
     inputs: Properties = {"address": str(address), "owner": dict(owner_fields(mine))}
-    known = (ResourceState("urn", ADDRESS, custom=True, id=str(address), inputs=inputs),)
-    monkeypatch.setattr(Session, "resources_and_under_way", lambda _session: (known, ()))
+    existing = (ResourceState("urn", ADDRESS, custom=True, id=str(address), inputs=inputs),)
+    monkeypatch.setattr(Session, "resources_and_under_way", lambda _session: (existing, ()))
     Ledger(paths.ledger_directory()).claim(address, theirs)
     assert doctor(play.root)[1] == {
         "ledger": [f"the claim of {address} is gone: another stack may have it, or take it"]

@@ -24,4 +24,4 @@ def test_each_format_of_a_report_has_a_function() -> None:
 
 def test_each_command_is_run_at_any_moment() -> None:
     """One that is new is killed, starved and cut off as the others are (`tests/e2e/test_any_moment.py`)."""
-    assert {words[0] for words in WORDS} - {"--help", "--version"} == set(COMMANDS)
+    assert {terms[0] for terms in WORDS} - {"--help", "--version"} == set(COMMANDS)

@@ -26,7 +26,7 @@ LINES = [
     ("nonsense ma", "nonsense manifests/"),
 ]
 """What is typed after the program's name, and what it becomes; what nobody knows is a file's name."""
-PATIENCE = 60.0
+TIMEOUT = 60.0
 ZSHRC = """\
 PS1='ready> '
 autoload -Uz compinit
@@ -48,17 +48,17 @@ def play() -> Iterator[Stage]:
 
 def bash(play: Stage, line: str) -> str:
     """Complete a line as bash does where a function answers, and files where it has no answer."""
-    words = line.split(" ")
-    ask = f"COMP_WORDS=({' '.join(words)}); COMP_CWORD={len(words) - 1}; _locallb {LOCALLB}"
-    default = f"[ ${{#COMPREPLY[@]}} -gt 0 ] || COMPREPLY=($(compgen -f -- {words[-1]})/)"
+    terms = line.split(" ")
+    ask = f"COMP_WORDS=({' '.join(terms)}); COMP_CWORD={len(terms) - 1}; _locallb {LOCALLB}"
+    default = f"[ ${{#COMPREPLY[@]}} -gt 0 ] || COMPREPLY=($(compgen -f -- {terms[-1]})/)"
     script = f"{SCRIPTS['bash']}\n{ask}; {default}; echo ${{COMPREPLY[@]}}"
-    return " ".join([*words[:-1], told(play, ["bash", "--norc", "-c", script])])
+    return " ".join([*terms[:-1], reported(play, ["bash", "--norc", "-c", script])])
 
 
 def fish(play: Stage, line: str) -> str:
     """Ask fish what it would complete the last word to."""
     script = f"{SCRIPTS['fish']}\ncomplete -C '{line}'"
-    (answer,) = told(play, ["fish", "--no-config", "-c", script]).splitlines()
+    (answer,) = reported(play, ["fish", "--no-config", "-c", script]).splitlines()
     return " ".join([*line.split(" ")[:-1], answer])
 
 
@@ -74,13 +74,13 @@ def zsh(play: Stage, line: str) -> str:
     )
     os.close(its)
     try:
-        seen = b""
-        while b"ready> " not in seen:
-            seen += os.read(ours, 4096)
+        observed = b""
+        while b"ready> " not in observed:
+            observed += os.read(ours, 4096)
         os.write(ours, f"{line}\t\x18".encode())
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + TIMEOUT
         while not (home / "told").exists():
-            assert time.monotonic() < deadline, seen
+            assert time.monotonic() < deadline, observed
             time.sleep(0.02)
         return (home / "told").read_text().strip()
     finally:
@@ -90,10 +90,10 @@ def zsh(play: Stage, line: str) -> str:
         shutil.rmtree(home)
 
 
-def told(play: Stage, command: list[str]) -> str:
+def reported(play: Stage, command: list[str]) -> str:
     """Run a shell in the project; return what it prints, once it has nothing to complain of."""
     done = subprocess.run(
-        command, cwd=play.root, env=surroundings(play), capture_output=True, text=True, check=True, timeout=PATIENCE
+        command, cwd=play.root, env=surroundings(play), capture_output=True, text=True, check=True, timeout=TIMEOUT
     )
     assert done.stderr == ""
     return done.stdout.strip()

@@ -26,7 +26,7 @@ def play() -> Iterator[Stage]:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("terms", "reported"),
     [
         ("upp", "'upp' isn't a command; did you mean up?\n"),
         ("down", "did you mean destroy?"),
@@ -45,16 +45,16 @@ def play() -> Iterator[Stage]:
         ("preview --format pdf", "'pdf' isn't one of tree, markdown, json, html"),
     ],
 )
-def test_unknown_words_are_refused_with_choices_and_a_suggestion(play: Stage, words: str, told: str) -> None:
+def test_unknown_words_are_refused_with_choices_and_a_suggestion(play: Stage, terms: str, reported: str) -> None:
     """The word, the choices, and what was meant, where that can be guessed."""
-    done = play.run(*words.split())
+    done = play.run(*terms.split())
     assert (done.code, done.out) == (Exit.USAGE, "")
-    assert told in done.err
+    assert reported in done.err
     assert "answer" not in done.err
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("terms", "reported"),
     [
         ("--stack Dev status", "there is no stack 'Dev': did you mean 'dev'?"),
         ("--stack dev.yaml status", "there is no stack 'dev.yaml': did you mean 'dev'?"),
@@ -64,13 +64,13 @@ def test_unknown_words_are_refused_with_choices_and_a_suggestion(play: Stage, wo
         ("--stack mine init manifests", "`--manifests manifests`"),
     ],
 )
-def test_names_that_are_not_there(play: Stage, words: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_names_that_are_not_there(play: Stage, terms: str, reported: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is there is named, or what to say instead; nothing is written."""
     monkeypatch.chdir(play.root)
     before = play.files()
-    done = play.run(*words.split())
+    done = play.run(*terms.split())
     assert (done.code, done.out) == (Exit.FAILED, "")
-    assert told in " ".join(done.err.split())
+    assert reported in " ".join(done.err.split())
     assert play.files() == before
 
 
@@ -92,7 +92,7 @@ def test_a_stack_begins_with_what_is_missing_reported(play: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("directory", "told"),
+    ("directory", "reported"),
     [
         ("manifests/*.yaml", "patterns aren't expanded: name the directory"),
         ("$HOME/manifests", "variables aren't expanded: write the path itself"),
@@ -100,35 +100,35 @@ def test_a_stack_begins_with_what_is_missing_reported(play: Stage) -> None:
         ("nowhere", "name a directory of manifests, or one such file"),
     ],
 )
-def test_sources_that_are_no_paths(play: Stage, directory: str, told: str) -> None:
+def test_sources_that_are_no_paths(play: Stage, directory: str, reported: str) -> None:
     """What some tools expand or fetch is taken as it stands here, and that is told."""
     play.configure(sources=[{"manifests": directory, "name": "c"}])
     done = play.run("status")
     assert done.code == Exit.FAILED
-    assert told in " ".join(done.err.split())
+    assert reported in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("metadata: {name: {{ .Release.Name }}}\n", "m.yaml line 1 can't be read (it is a template: put here what"),
         ("{{- if .Values.on }}\nkind: Service\n{{- end }}\n", "(it is a template: put here what `helm template`"),
         ("a: [\n", "m.yaml line 2 can't be read"),
     ],
 )
-def test_files_that_are_no_manifests(play: Stage, text: str, told: str) -> None:
+def test_files_that_are_no_manifests(play: Stage, text: str, reported: str) -> None:
     """A chart's templates are told from YAML with a mistake."""
     play.write("s.yaml")
     (play.manifests / "m.yaml").write_text(text)
     done = play.run("status")
     assert done.code == Exit.FAILED
-    assert told in " ".join(done.err.split())
+    assert reported in " ".join(done.err.split())
     (play.manifests / "s.yaml").unlink()
     assert "c has no manifest that could be read." in " ".join(play.run("status").out.split())
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "reported"),
     [
         ("name: 5", "name is 5; use letters, digits"),
         ("name: a/../../b", "name is 'a/../../b'; use letters, digits"),
@@ -136,17 +136,17 @@ def test_files_that_are_no_manifests(play: Stage, text: str, told: str) -> None:
         ("nome: local-lb", "has no name; add a line such as `name: local-lb`"),
     ],
 )
-def test_projects_that_cannot_be_called_so(play: Stage, line: str, told: str) -> None:
+def test_projects_that_cannot_be_called_so(play: Stage, line: str, reported: str) -> None:
     """A name is part of paths: of one that leads elsewhere nothing is made."""
     path = play.root / "Pulumi.yaml"
     path.write_text(path.read_text().replace("name: local-lb", line, 1))
     done = play.run("status")
     assert done.code == Exit.FAILED
-    assert told in " ".join(done.err.split())
+    assert reported in " ".join(done.err.split())
 
 
 @pytest.mark.parametrize(
-    ("variable", "told"),
+    ("variable", "reported"),
     [
         (
             "LOCALLB_LEDGER",
@@ -155,13 +155,13 @@ def test_projects_that_cannot_be_called_so(play: Stage, line: str, told: str) ->
         ("XDG_STATE_HOME", "Pulumi.yaml can't be made (File exists): give a writable XDG_STATE_HOME"),
     ],
 )
-def test_places_that_cannot_be_used(play: Stage, variable: str, told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_places_that_cannot_be_used(play: Stage, variable: str, reported: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """The sentence names the variable that leads there."""
     with monkeypatch.context() as here:
         here.setenv(variable, str(play.root / "Pulumi.yaml"))
         done = play.run("up", "--yes")
     assert done.code == Exit.FAILED
-    assert told in " ".join(done.err.split())
+    assert reported in " ".join(done.err.split())
 
 
 def test_a_program_that_is_gone_is_reported(play: Stage) -> None:
@@ -205,18 +205,18 @@ def test_state_files_stay_readable_under_any_umask(play: Stage) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "code", "told"),
+    ("command", "code", "reported"),
     [
         ([sys.executable, "-m", "locallb", "--version"], 0, "local-lb "),
         ([sys.executable, "__main__.py"], 1, "error: this program needs an engine: run `locallb up`"),
         (["make", "-n", "stack=mine", "status"], 2, "The stack is named in capitals: STACK=mine"),
     ],
 )
-def test_other_entry_points_work_or_name_the_right_command(command: list[str], code: int, told: str) -> None:
+def test_other_entry_points_work_or_name_the_right_command(command: list[str], code: int, reported: str) -> None:
     """They work, or tell which way does."""
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=False)
     assert done.returncode == code
-    assert told in done.stdout + done.stderr
+    assert reported in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
 
 

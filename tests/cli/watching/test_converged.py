@@ -20,18 +20,18 @@ ENDS = ("converged", "converged", "something else came", "failed")
 
 @given(st.lists(st.tuples(st.sampled_from(sorted(PLANS)), st.sampled_from(ENDS)), max_size=6), st.data())
 def test_so_many_services_are_said_to_have_converged_as_their_plan_had(
-    looks: list[tuple[int, str]], data: st.DataObject
+    checks: list[tuple[int, str]], data: st.DataObject
 ) -> None:
     """Not as many as there are by the time it is told, of which the others are still to do."""
     story: list[tuple[LoopEvent, int]] = []
-    for count, end in looks:
+    for count, end in checks:
         story += [(PLANS[count], 0), (updated(*NAMES[: count if end == "converged" else 1]), 0)]
         story += [(Converged(), count)] if end == "converged" else [(Failed("no"), 0)] if end == "failed" else []
     relay, board, narrator = Relay(), Board(), Narrator()
     for event, count in story:
         relay.listen(event)
         if data.draw(st.booleans()):
-            assert said(relay, board, narrator) in ([], [count] * bool(count))
+            assert stated(relay, board, narrator) in ([], [count] * bool(count))
 
 
 @given(st.lists(st.sampled_from(sorted(PLANS)), min_size=1, max_size=6))
@@ -41,12 +41,12 @@ def test_the_last_convergence_is_always_reported(counts: list[int]) -> None:
     for count in counts:
         for event in (PLANS[count], updated(*NAMES[:count]), Converged()):
             relay.listen(event)
-    assert said(relay, Board(), Narrator()) == [counts[-1]]
+    assert stated(relay, Board(), Narrator()) == [counts[-1]]
 
 
-def said(relay: Relay, board: Board, narrator: Narrator) -> list[int]:
+def stated(relay: Relay, board: Board, narrator: Narrator) -> list[int]:
     """Return how many Services are said to have converged, each time that it is said."""
     batch = relay.take(0)
     board.take(batch)
-    sentences = [record.sentence for record in narrator.tell(batch, board.views()) if record.event == "converged"]
+    sentences = [record.sentence for record in narrator.report_to(batch, board.views()) if record.event == "converged"]
     return [int(re.findall(r"\d+", sentence)[0]) for sentence in sentences]

@@ -13,7 +13,7 @@ from locallb.cli.watching import supervision
 from locallb.cli.watching.http.host_header import Host, host_of, parse_host
 from locallb.cli.watching.http.http_messages import Request
 
-ANYBODY, NOBODY, PROGRAMS = (True, True), (False, False), (True, False)
+ANYBODY, NO_OWNER, PROGRAMS = (True, True), (False, False), (True, False)
 """Whom metrics and page answer: both; neither; metrics alone, which programs read by any address."""
 HOSTS = [
     ("127.0.0.1", ANYBODY),
@@ -30,33 +30,33 @@ HOSTS = [
     ("WorkStation:9477", PROGRAMS),
     ("metrics.localhost:9477", PROGRAMS),
     ("Metrics.LOCALHOST", PROGRAMS),
-    ("localhost.", NOBODY),
-    ("metrics.localhost.", NOBODY),
-    ("127.0.0.1.", NOBODY),
-    ("workstation.", NOBODY),
-    ("rebound.example:9477", NOBODY),
-    ("REBOUND.EXAMPLE", NOBODY),
-    ("::1", NOBODY),
-    ("::1:9477", NOBODY),
-    ("[127.0.0.1]", NOBODY),
-    ("[::1", NOBODY),
-    ("::1]", NOBODY),
-    ("[]", NOBODY),
-    ("[::1]x", NOBODY),
-    ("[::1]:", NOBODY),
-    ("127.0.0.1:", NOBODY),
-    ("127.0.0.1:x", NOBODY),
-    ("127.0.0.1:123456", NOBODY),
-    ("127.0.0.1:80:80", NOBODY),
-    ("localhost:\u0661", NOBODY),
-    ("localhost, rebound", NOBODY),
-    ("localhost rebound", NOBODY),
-    ("user@localhost", NOBODY),
-    ("localhost/", NOBODY),
-    ("localhost\n", NOBODY),
-    ("l\u00f6calhost", NOBODY),
-    (":80", NOBODY),
-    (":", NOBODY),
+    ("localhost.", NO_OWNER),
+    ("metrics.localhost.", NO_OWNER),
+    ("127.0.0.1.", NO_OWNER),
+    ("workstation.", NO_OWNER),
+    ("rebound.example:9477", NO_OWNER),
+    ("REBOUND.EXAMPLE", NO_OWNER),
+    ("::1", NO_OWNER),
+    ("::1:9477", NO_OWNER),
+    ("[127.0.0.1]", NO_OWNER),
+    ("[::1", NO_OWNER),
+    ("::1]", NO_OWNER),
+    ("[]", NO_OWNER),
+    ("[::1]x", NO_OWNER),
+    ("[::1]:", NO_OWNER),
+    ("127.0.0.1:", NO_OWNER),
+    ("127.0.0.1:x", NO_OWNER),
+    ("127.0.0.1:123456", NO_OWNER),
+    ("127.0.0.1:80:80", NO_OWNER),
+    ("localhost:\u0661", NO_OWNER),
+    ("localhost, rebound", NO_OWNER),
+    ("localhost rebound", NO_OWNER),
+    ("user@localhost", NO_OWNER),
+    ("localhost/", NO_OWNER),
+    ("localhost\n", NO_OWNER),
+    ("l\u00f6calhost", NO_OWNER),
+    (":80", NO_OWNER),
+    (":", NO_OWNER),
 ]
 
 
@@ -74,7 +74,7 @@ def answered(*hosts: str) -> tuple[bool, bool]:
 def test_both_decide_by_the_same_reading(host: str, by: tuple[bool, bool]) -> None:
     """What is no host at all is answered by neither; two of them neither, even the same."""
     assert answered(host) == by
-    assert answered(host, host) == answered("localhost", host) == answered(host, "localhost") == NOBODY
+    assert answered(host, host) == answered("localhost", host) == answered(host, "localhost") == NO_OWNER
 
 
 def test_none_at_all_is_a_program_of_http_1_0() -> None:

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from locallb.cli.watching import sd_notify
 from locallb.cli.watching.http import http_messages, http_server
 from locallb.cli.watching.http.http_messages import Page, Pages, answer
-from locallb.cli.watching.http.http_server import AT_ONCE, PATIENCE, HttpServer, HttpServerError
+from locallb.cli.watching.http.http_server import AT_ONCE, TIMEOUT, HttpServer, HttpServerError
 from locallb.threads.supervised import Escape, Task, Threads
 
 PAGES = {
@@ -114,7 +114,7 @@ def sent(client: socket.socket) -> bool:
 
 def test_a_request_has_a_deadline_however_busily_it_drips(monkeypatch: pytest.MonkeyPatch) -> None:
     """For the whole of it; a head without an end has a largest size before that."""
-    monkeypatch.setattr(http_server, "PATIENCE", 0.3)
+    monkeypatch.setattr(http_server, "TIMEOUT", 0.3)
     with serving(PAGES) as place, socket.create_connection(place) as client:
         assert not all(sent(client) for _ in range(2000))
     with serving(PAGES) as place, socket.create_connection(place) as client, suppress(OSError):
@@ -125,17 +125,17 @@ def test_a_request_has_a_deadline_however_busily_it_drips(monkeypatch: pytest.Mo
 
 def test_client_that_reads_no_response_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the same time."""
-    monkeypatch.setattr(http_server, "PATIENCE", 0.3)
+    monkeypatch.setattr(http_server, "TIMEOUT", 0.3)
     large = {"/metrics": lambda _accept: Page(b"x" * (32 << 20))}
     with serving(large) as place, socket.create_connection(place) as client:
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         time.sleep(0.6)  # longer than it may
         client.settimeout(20)
-        taken = 0
+        claimed = 0
         with suppress(ConnectionError):
             while part := client.recv(1 << 20):
-                taken += len(part)
-    assert taken < 32 << 20
+                claimed += len(part)
+    assert claimed < 32 << 20
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET /m", b"GET /metrics HTTP/1.0\r\n\r\n"])
@@ -150,24 +150,24 @@ def test_stopping_takes_no_longer_whatever_clients_do(beginning: bytes) -> None:
             stack.enter_context(socket.create_connection((host, int(number)))).sendall(beginning)
         stopper = threading.Thread(target=server.stop)
         stopper.start()
-        stopper.join(PATIENCE / 2)
+        stopper.join(TIMEOUT / 2)
         assert not stopper.is_alive(), "it waits for clients"
     assert resources() == before
 
 
 def test_a_page_that_cannot_be_made_is_reported_and_the_others_are_given(monkeypatch: pytest.MonkeyPatch) -> None:
     """As an error of ours: told, counted, with the sentence as the answer."""
-    mine, told = Threads(), list[Escape]()
+    mine, reported = Threads(), list[Escape]()
     monkeypatch.setattr(http_messages, "THREADS", mine)
-    mine.listen(told.append)
+    mine.listen(reported.append)
 
     def broken(_accept: str) -> Page:
         raise KeyError("what")
 
     with serving({**PAGES, "/broken": broken}) as place:
         status, _, body = get(place, "/broken")
-        assert (status, body.decode().strip()) == (500, told[0].sentence)
-        assert "KeyError: 'what'" in told[0].sentence
+        assert (status, body.decode().strip()) == (500, reported[0].sentence)
+        assert "KeyError: 'what'" in reported[0].sentence
         assert get(place, "/metrics")[0] == 200
     assert mine.counts()[Task.HTTP] == 1
 

@@ -77,7 +77,7 @@ def _logged(*plans: Planned) -> list[list[str]]:
     for planned in plans:
         relay = Relay()
         relay.listen(planned)
-        lines.append([plain(record).partition(" ")[2] for record in narrator.tell(relay.take(0), [])])
+        lines.append([plain(record).partition(" ")[2] for record in narrator.report_to(relay.take(0), [])])
     return lines
 
 
@@ -95,7 +95,7 @@ def _board(planned: Planned) -> Board:
     board = Board(planned)
     for placement in planned.plan.placements:
         listening = frozenset(listener.name for port in placement.ports for listener in port.listeners)
-        board.seen = {**board.seen, placement.proxy: Observation(listening)}
+        board.observed = {**board.observed, placement.proxy: Observation(listening)}
     return board
 
 
@@ -105,9 +105,9 @@ def test_what_is_refused_is_logged_when_it_begins_and_when_it_ends(what: str) ->
     documents, sentence = REFUSED[what]
     fine, refused = _planned(), _planned(*documents)
     before, began, still, ended, after = _logged(fine, refused, refused, fine, fine)
-    (told,) = began
-    assert told.startswith(f"warning: {sentence}")
-    assert ended == [f"no longer: {told.removeprefix('warning: ')}"]
+    (reported,) = began
+    assert reported.startswith(f"warning: {sentence}")
+    assert ended == [f"no longer: {reported.removeprefix('warning: ')}"]
     assert (before, still, after) == ([], [], [])
 
 
@@ -144,7 +144,7 @@ def test_every_view_shows_that_something_is_refused(what: str) -> None:
     console = Console(file=io.StringIO(), width=200, height=24)
     console.print(screen)
     assert f"{code}: " in console.file.getvalue()  # type: ignore[attr-defined]
-    metrics = Metrics(lambda: board.seen)
+    metrics = Metrics(lambda: board.observed)
     assert board.planned
     metrics.listen(board.planned)
     assert f'locallb_service_problems{{reason="{code}"}} 1.0' in metrics.text("")[0].decode()

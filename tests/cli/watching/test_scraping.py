@@ -10,7 +10,7 @@ from locallb.cli.watching.http.http_messages import Request
 from locallb.cli.watching.supervision import refusal
 
 
-def asked(*hosts: str) -> int:
+def requested(*hosts: str) -> int:
     """Return the status of a request under these names."""
     page = refusal(Request("GET", "/metrics", tuple(("host", host) for host in hosts)))
     return page.status if page else 200
@@ -25,12 +25,12 @@ def asked(*hosts: str) -> int:
 )
 def test_programs_may_call_it_as_they_do(host: str) -> None:
     """By an address, which nobody can rebind, or by a name that only this host gives."""
-    assert asked(host) == 200
+    assert requested(host) == 200
 
 
 def test_request_without_host_header_is_accepted() -> None:
     """As HTTP/1.0 allows."""
-    assert asked() == 200
+    assert requested() == 200
 
 
 @pytest.mark.parametrize(
@@ -42,11 +42,11 @@ def test_request_without_host_header_is_accepted() -> None:
 )
 def test_names_that_any_site_could_give_are_refused(host: str) -> None:
     """Whatever they begin with."""
-    assert asked(host) == 403
-    assert asked("127.0.0.1", host) == 403
+    assert requested(host) == 403
+    assert requested("127.0.0.1", host) == 403
 
 
 @given(st.text(max_size=50))
 def test_any_text_is_taken_or_refused(host: str) -> None:
     """And nothing is raised."""
-    assert asked(host) in {200, 403}
+    assert requested(host) in {200, 403}

@@ -28,12 +28,12 @@ from locallb.planning.status import Observation, State
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned, Pulse, Stopped
 from tests.cli.watching.watch_story import SHARED, planned, serving, snapshot_of, story, updated
 
-PATIENCE = 120.0
+TIMEOUT = 120.0
 
 
 def becomes(fact: Callable[[], object]) -> None:
     """Wait until something is true."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + TIMEOUT
     while not fact():
         assert time.monotonic() < deadline, "it never became true"
         time.sleep(0.005)
@@ -53,16 +53,16 @@ def test_the_relay_gives_everything_in_order_and_only_the_latest_plan() -> None:
 
 def test_full_relay_drops_the_oldest_events_and_counts_them() -> None:
     """The loop is never blocked, and memory stays bounded."""
-    relay = Relay(most=3)
+    relay = Relay(maximum=3)
     for number in range(10):
         relay.listen(Converged(number))
     batch = relay.take(0)
     assert batch.lost == 7
     assert [entry.event for entry in batch.entries] == [Converged(7), Converged(8), Converged(9)]
-    assert next(Narrator().tell(batch, [])).event == "lost"
+    assert next(Narrator().report_to(batch, [])).event == "lost"
 
 
-class Asked:
+class RequestedAddress:
     """Stands for proxies: answers what it is told to, and remembers who was asked."""
 
     def __init__(self) -> None:
@@ -77,26 +77,26 @@ class Asked:
 
 def test_health_asks_those_that_were_updated_and_tells_what_is_new() -> None:
     """Only the updated one is asked at once; an answer that is the same again is no news."""
-    asked, news = Asked(), threading.Event()
+    requested, news = RequestedAddress(), threading.Event()
     event = planned(snapshot_of("web", "api"))
-    asked.answers = serving(event.plan)
-    health = Health(asked, news.set)
+    requested.answers = serving(event.plan)
+    health = Health(requested, news.set)
     health._turn_at = time.monotonic() + 3600  # nobody's turn in this test
     health.start()
     health.listen(event)
     health.listen(updated("web"))
-    assert news.wait(PATIENCE)
-    assert asked.names == ["demo/shop/web"]
-    assert health.seen() == {"demo/shop/web": asked.answers["demo/shop/web"]}
+    assert news.wait(TIMEOUT)
+    assert requested.names == ["demo/shop/web"]
+    assert health.observed() == {"demo/shop/web": requested.answers["demo/shop/web"]}
     news.clear()
     health.listen(updated("web"))
-    becomes(lambda: len(asked.names) == 2)
+    becomes(lambda: len(requested.names) == 2)
     health.listen(updated("api"))
-    assert news.wait(PATIENCE)
-    assert asked.names == ["demo/shop/web", "demo/shop/web", "demo/shop/api"]
+    assert news.wait(TIMEOUT)
+    assert requested.names == ["demo/shop/web", "demo/shop/web", "demo/shop/api"]
     health.listen(planned(snapshot_of("api"), marks=[Mark(Cause.PROXY, "demo/shop/api")]))
-    becomes(lambda: len(asked.names) == 4)
-    assert health.seen().keys() == {"demo/shop/api"}
+    becomes(lambda: len(requested.names) == 4)
+    assert health.observed().keys() == {"demo/shop/api"}
     health.stop()
 
 
@@ -108,35 +108,35 @@ def observation_of(event: Planned) -> Observation:
 
 def test_services_of_a_shared_proxy_stay_served_while_another_one_of_it_is_updated() -> None:
     """The last answer is from before the update: of what is new nothing is known until the proxy is asked again."""
-    board, relay, asked = Board(), Relay(), Asked()
-    health = Health(asked, lambda: None)
+    board, relay, requested = Board(), Relay(), RequestedAddress()
+    health = Health(requested, lambda: None)
 
     def happens(*events: LoopEvent) -> dict[str, tuple[State, str]]:
         for event in events:
             health.listen(event)
             relay.listen(event)
-        board.seen = health.seen()
+        board.observed = health.observed()
         board.take(relay.take(0))
         return {view.row.key.name: (view.row.state, view.row.reason) for view in board.views()}
 
     first, second = planned(snapshot_of("web"), settings=SHARED), planned(snapshot_of("web", "api"), settings=SHARED)
     (proxy,) = first.plan.proxies
     assert happens(first, updated("web")) == {"web": (State.PENDING, UPDATING)}
-    asked.answers = {proxy.proxy.name: observation_of(first)}
-    health._look(proxy.proxy)
+    requested.answers = {proxy.proxy.name: observation_of(first)}
+    health._inspect(proxy.proxy)
     assert happens() == {"web": (State.SERVING, "")}
     assert happens(second, updated("api")) == {"web": (State.SERVING, ""), "api": (State.PENDING, UPDATING)}
-    asked.answers = {proxy.proxy.name: observation_of(second)}
-    health._look(proxy.proxy)
+    requested.answers = {proxy.proxy.name: observation_of(second)}
+    health._inspect(proxy.proxy)
     assert happens() == {"web": (State.SERVING, ""), "api": (State.SERVING, "")}
 
 
 def test_every_proxy_has_its_turn() -> None:
     """Without anything that happens, all are asked again and again."""
-    asked = Asked()
-    health = Health(asked, lambda: None)
+    requested = RequestedAddress()
+    health = Health(requested, lambda: None)
     event = planned(snapshot_of("web", "api", "db"))
-    asked.answers = serving(event.plan)
+    requested.answers = serving(event.plan)
     health.listen(event)
     health._absorb()
     names = []
@@ -162,10 +162,10 @@ def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
 
 def metrics_of_the_story(chapters: int) -> Metrics:
     """Count the story's beginning."""
-    seen: dict[str, Observation | None] = {}
-    metrics = Metrics(lambda: seen)
+    observed: dict[str, Observation | None] = {}
+    metrics = Metrics(lambda: observed)
     for batch, now in story()[:chapters]:
-        seen = dict(now)
+        observed = dict(now)
         for entry in batch.entries:
             event = entry.event
             metrics.listen(event)
@@ -258,20 +258,20 @@ def test_a_full_disk_costs_lines_which_are_counted_and_never_the_loop() -> None:
     lines, narrator, board = Lines(stream, plain), Narrator(), Board()
     for batch, _ in story()[:4]:
         board.take(batch)
-        lines.show(list(narrator.tell(batch, board.views())), board, ())
-    told = stream.text.splitlines()
-    assert len(told[0]) == 10
-    assert told[1].endswith("warning: 2 lines could not be written")
-    assert told[2].endswith("converged: 2 Services")
+        lines.show(list(narrator.report_to(batch, board.views())), board, ())
+    reported = stream.text.splitlines()
+    assert len(reported[0]) == 10
+    assert reported[1].endswith("warning: 2 lines could not be written")
+    assert reported[2].endswith("converged: 2 Services")
 
 
 def test_a_reader_that_went_away_is_reported() -> None:
     """A closed pipe: nobody will ever read what is written there."""
-    relay, gone = Relay(), threading.Event()
-    teller = EventReporter(relay, Lines(Stream(-errno.EPIPE), plain), dict, lambda _error: gone.set())
+    relay, removed = Relay(), threading.Event()
+    teller = EventReporter(relay, Lines(Stream(-errno.EPIPE), plain), dict, lambda _error: removed.set())
     relay.listen(planned(snapshot_of("web"), "web"))
     teller.start()
-    assert gone.wait(PATIENCE)
+    assert removed.wait(TIMEOUT)
 
 
 def test_the_teller_tells_all_and_ends_with_the_loop() -> None:
@@ -281,9 +281,9 @@ def test_the_teller_tells_all_and_ends_with_the_loop() -> None:
     teller.start()
     for event in (planned(snapshot_of("web"), "web"), updated("web"), Converged(), Stopped()):
         relay.listen(event)
-    assert teller.join(PATIENCE)
-    words = [line.partition(" ")[2].split()[0] for line in stream.text.splitlines()]
-    assert words == ["planned", "updated", "converged:", "stopped;"]
+    assert teller.join(TIMEOUT)
+    terms = [line.partition(" ")[2].split()[0] for line in stream.text.splitlines()]
+    assert terms == ["planned", "updated", "converged:", "stopped;"]
 
 
 @pytest.mark.slow
@@ -309,7 +309,7 @@ def test_weeks_of_events_take_no_memory() -> None:
                 batch = relay.take(0)
                 board.take(batch)
                 views = board.views()
-                lines.show([*narrator.tell(batch, views), *narrator.services(0.0, views)], board, views)
+                lines.show([*narrator.report_to(batch, views), *narrator.services(0.0, views)], board, views)
                 lines._stream = Stream()
 
     tracemalloc.start()

@@ -41,28 +41,28 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def told() -> list[tuple[LogRecord, Board]]:
+def reported() -> list[tuple[LogRecord, Board]]:
     """Return all records of the story."""
     board, narrator = Board(), Narrator()
     records = [(started(NOON, "dev", "1.2.3", 4711, {"metrics": "http://127.0.0.1:9477/metrics"}), board)]
-    for batch, seen in story():
-        board.seen = seen
+    for batch, observed in story():
+        board.observed = observed
         board.take(batch)
         views = board.views()
         at = batch.entries[-1].at
-        records += [(record, board) for record in (*narrator.tell(batch, views), *narrator.services(at, views))]
+        records += [(record, board) for record in (*narrator.report_to(batch, views), *narrator.services(at, views))]
     return records
 
 
 def drawn(chapter: int, width: int, height: int) -> str:
     """Draw the screen as it is after a chapter."""
     screen, narrator = Screen("dev"), Narrator()
-    for batch, seen in story()[: chapter + 1]:
-        screen.board.seen = seen
+    for batch, observed in story()[: chapter + 1]:
+        screen.board.observed = observed
         screen.board.take(batch)
         screen.views = screen.board.views()
-        told = narrator.tell(batch, screen.views), narrator.services(batch.entries[-1].at, screen.views)
-        screen.records.extend(record for some in told for record in some)
+        reported = narrator.report_to(batch, screen.views), narrator.services(batch.entries[-1].at, screen.views)
+        screen.records.extend(record for some in reported for record in some)
     stream = io.StringIO()
     console = Console(file=stream, width=width, height=height, force_terminal=False, color_system=None)
     console.print(screen, end="")
@@ -72,20 +72,20 @@ def drawn(chapter: int, width: int, height: int) -> str:
 def test_a_board_that_remembers_says_what_a_newcomer_says() -> None:
     """At every moment of the story, and again where nothing happened."""
     board, so_far = Board(), []
-    for batch, seen in story():
+    for batch, observed in story():
         so_far.append(batch)
-        board.seen = seen
+        board.observed = observed
         board.take(batch)
         newcomer = Board()
         for earlier in so_far:
             newcomer.take(earlier)
-        newcomer.seen = seen
+        newcomer.observed = observed
         assert board.views() == newcomer.views() == board.views()
 
 
 def test_the_story_as_lines_and_tables(golden: Golden) -> None:
     """Every form of the same records; the table while something updates, fails, is stale, and at the end."""
-    records = [record for record, _ in told()]
+    records = [record for record, _ in reported()]
     golden.check(
         "watch/story",
         {
@@ -103,7 +103,7 @@ def test_the_story_as_lines_and_tables(golden: Golden) -> None:
 
 def test_no_form_lets_a_cluster_break_a_line_or_drive_a_terminal() -> None:
     """The story has escape sequences, line ends and marks that turn text; each record stays one harmless line."""
-    for record, _ in told():
+    for record, _ in reported():
         for form in (plain(record), journal(record), as_json(record, "dev")):
             assert form.isprintable(), form
         assert json.loads(as_json(record, EVIL))["stack"] == EVIL
@@ -122,7 +122,7 @@ def test_the_view_never_exceeds_the_terminal(width: int, height: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("width", "told"),
+    ("width", "reported"),
     [
         (80, "next     curl http://127.77.0.2:8080/  Ctrl-C ends the watch, not what serves"),
         (77, "next     curl http://127.77.0.2:8080/  Ctrl-C ends the watch, not what serves"),
@@ -135,13 +135,13 @@ def test_the_view_never_exceeds_the_terminal(width: int, height: int) -> None:
         (20, ""),
     ],
 )
-def test_watch_view_never_truncates_a_suggested_command(width: int, told: str) -> None:
+def test_watch_view_never_truncates_a_suggested_command(width: int, reported: str) -> None:
     """Half a command can't be copied: what there is no room for is left out."""
-    assert drawn(4, width, 24).splitlines()[4] == told
+    assert drawn(4, width, 24).splitlines()[4] == reported
 
 
 @pytest.mark.parametrize(
-    ("ports", "said"),
+    ("ports", "stated"),
     [
         ([(80, "TCP", 0)], " at 127.77.0.1 ::1 (80/TCP)"),
         ([(80, "TCP", 18080)], " at 127.77.0.1 ::1 (80/TCP=18080)"),
@@ -149,10 +149,10 @@ def test_watch_view_never_truncates_a_suggested_command(width: int, told: str) -
         ([], " at 127.77.0.1 ::1"),
     ],
 )
-def test_where_a_service_is_found(ports: list[tuple[int, str, int]], said: str) -> None:
+def test_where_a_service_is_found(ports: list[tuple[int, str, int]], stated: str) -> None:
     """With the port at which clients find it, and a bounded number of them."""
     labels = [ServicePort(port, Protocol(protocol), mapped=mapped).label for port, protocol, mapped in ports]
-    assert where([ip_address("127.77.0.1"), ip_address("::1")], labels) == said
+    assert where([ip_address("127.77.0.1"), ip_address("::1")], labels) == stated
     assert where([], labels) == ""
 
 
@@ -161,7 +161,7 @@ def test_watch_view_shows_troubled_and_recent_services_first_and_counts_the_rest
     names = [f"s{number:04d}" for number in range(1000)]
     screen = Screen("dev")
     event = planned_large(names)
-    screen.board.seen = serving(event.plan, without={"s0500"})
+    screen.board.observed = serving(event.plan, without={"s0500"})
     screen.board.take(Batch((RelayedEvent(NOON, event), RelayedEvent(NOON + 1, updated("s0700"))), event))
     screen.views = screen.board.views()
     stream = io.StringIO()
@@ -176,10 +176,10 @@ def test_a_mapped_port_is_shown_as_clients_find_it() -> None:
     """With both numbers, and what to try names the one that is served."""
     screen = Screen("dev")
     settings = parse_settings({"sources": [{"manifests": "m", "name": "demo"}], "portMapping": "loopback"})
-    taken = Socket(ip_address("127.0.0.1"), 8080, Protocol.TCP)
-    host = HostFacts(watches=10_000, sockets=(taken,))
+    claimed = Socket(ip_address("127.0.0.1"), 8080, Protocol.TCP)
+    host = HostFacts(watches=10_000, sockets=(claimed,))
     event = replace(planned(snapshot_of("web")), plan=make_plan(replace(snapshot_of("web"), host=host), settings))
-    screen.board.seen = serving(event.plan)
+    screen.board.observed = serving(event.plan)
     screen.board.take(Batch((RelayedEvent(NOON, event),), event))
     screen.views = screen.board.views()
     (row,) = screen.views
@@ -196,7 +196,7 @@ def test_closing_message_counts_serving_services_and_names_next_commands() -> No
     assert "Reading the sources." in render(screen)
     assert screen.farewell.startswith("Stopped watching. `locallb status`")
     event = planned(snapshot_of("web", "api"))
-    screen.board.seen = serving(event.plan)
+    screen.board.observed = serving(event.plan)
     screen.board.take(Batch((RelayedEvent(NOON, event),), event))
     screen.views = screen.board.views()
     assert screen.farewell.startswith("Stopped watching; 2 Services go on serving. `locallb status`")
@@ -234,7 +234,7 @@ def planned_large(names: list[str]) -> Planned:
 def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
     """Being updated, failed, silent, rejected: each has its own reason; a success ends a failure."""
     event = planned(snapshot_of("web", "api", "db", "ftp", "git"), "web", "api")
-    board = Board(seen=serving(event.plan, without={"web", "db", "ftp"}))
+    board = Board(observed=serving(event.plan, without={"web", "db", "ftp"}))
     board.take(Batch((RelayedEvent(NOON, event), RelayedEvent(NOON, updated("api", failed={"api": "no"}))), event))
     reasons = {view.row.key.name: (view.row.state, view.row.reason) for view in board.views()}
     assert reasons == {
@@ -254,14 +254,14 @@ def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
 def test_an_object_that_the_plan_lacks_is_forgotten_while_the_services_stay() -> None:
     """Objects that come and go beside the same Services leave nothing; nor does the failure of a deleted Service."""
     event = planned(snapshot_of("web"))
-    board = Board(seen=serving(event.plan))
+    board = Board(observed=serving(event.plan))
     for failed in ({"gone": "its directory can't be removed"}, {}):
         entries = (event, updated("gone", "route", failed=failed), event)
         board.take(Batch(tuple(RelayedEvent(NOON, entry) for entry in entries), event))
     assert (board._changes, board._failures) == ({}, {})
-    again = planned(snapshot_of("gone", "web"))
-    board.seen = serving(again.plan)
-    board.take(Batch((RelayedEvent(NOON + 5, again),), again))
+    retry = planned(snapshot_of("gone", "web"))
+    board.observed = serving(retry.plan)
+    board.take(Batch((RelayedEvent(NOON + 5, retry),), retry))
     assert [view.row.reason for view in board.views()] == ["", ""]
 
 
@@ -269,12 +269,12 @@ def test_watch_view_prints_a_lasting_complaint_once() -> None:
     """Plans without work and complaints that stay are silent; a complaint's end is told."""
     snapshot = snapshot_of("web")
     sentence = "source demo: gone"
-    board, narrator = Board(seen=serving(planned(snapshot).plan)), Narrator()
+    board, narrator = Board(observed=serving(planned(snapshot).plan)), Narrator()
 
     def events(*chapter: Planned | Converged) -> list[str]:
         batch = Batch(tuple(RelayedEvent(NOON, event) for event in chapter), planned(snapshot))
         board.take(batch)
-        return [record.event for record in narrator.tell(batch, board.views())]
+        return [record.event for record in narrator.report_to(batch, board.views())]
 
     assert events(planned(snapshot), Converged()) == ["converged"]
     assert events(planned(snapshot), Converged()) == []
@@ -295,33 +295,33 @@ def test_services_are_shown_when_trouble_comes_and_goes() -> None:
     board.take(batch)
     assert events() == []
     board.take(Batch((RelayedEvent(NOON, updated("web")),)))
-    board.seen = serving(event.plan, without={"web"})
+    board.observed = serving(event.plan, without={"web"})
     assert events() == ["service pending"]
     assert events() == []
-    board.seen = serving(event.plan)
+    board.observed = serving(event.plan)
     assert events() == ["service serving"]
     assert events() == []
 
 
 def narrated(*chapters: list[LoopEvent]) -> list[list[str]]:
     """Return the sentences of each chapter, with the table's state after it."""
-    board, narrator, told = Board(), Narrator(), []
+    board, narrator, reported = Board(), Narrator(), []
     for chapter in chapters:
         latest = next((planned for planned in chapter if isinstance(planned, Planned)), None)
         batch = Batch(tuple(RelayedEvent(NOON, event) for event in chapter), latest)
         board.take(batch)
-        told.append([f"{record.event}: {record.sentence}" for record in narrator.tell(batch, board.views())])
-    return told
+        reported.append([f"{record.event}: {record.sentence}" for record in narrator.report_to(batch, board.views())])
+    return reported
 
 
 def test_the_same_failure_of_everything_is_reported_once_and_its_end_too() -> None:
     """A broken stack file is tried again in vain: one line when it breaks, another one, one when it is repaired."""
     plan = planned(snapshot_of("web"), marks=[Mark(Cause.RETRY)])
     broken, locked = Failed("stacks/Pulumi.dev.yaml isn't YAML", "configuration"), Failed("it is locked", "engine")
-    told = narrated(
+    reported = narrated(
         [broken], [broken, broken], [plan, locked], [plan, locked], [plan, Converged()], [plan, Converged()]
     )
-    assert told == [
+    assert reported == [
         ["failed: stacks/Pulumi.dev.yaml isn't YAML"],
         [],
         ["failed: it is locked"],
@@ -340,8 +340,8 @@ def test_a_plan_is_reported_once_while_it_is_tried_in_vain() -> None:
 def test_a_load_balancer_that_fails_for_the_same_reason_again_is_reported_once() -> None:
     """Another reason is news, and so is its success and the same failure after it."""
     no, other = updated("web", failed={"web": "no"}), updated("web", failed={"web": "other"})
-    told = narrated([no], [no], [other], [updated("web")], [no])
-    assert [len(lines) for lines in told] == [1, 0, 1, 1, 1]
+    reported = narrated([no], [no], [other], [updated("web")], [no])
+    assert [len(lines) for lines in reported] == [1, 0, 1, 1, 1]
 
 
 def test_plans_that_only_try_again_what_was_reported_to_fail_are_logged_once() -> None:
@@ -360,8 +360,8 @@ def test_plans_that_only_try_again_what_was_reported_to_fail_are_logged_once() -
         [retry, updated("web")],
         [retry],
     ]
-    told = narrated(*chapters)
-    assert [sum(line.startswith("planned: ") for line in lines) for lines in told] == [1, 1, 0, 0, 1, 1, 1, 1]
+    reported = narrated(*chapters)
+    assert [sum(line.startswith("planned: ") for line in lines) for lines in reported] == [1, 1, 0, 0, 1, 1, 1, 1]
 
 
 def test_checked_but_unchanged_services_are_not_shown_as_updated() -> None:
@@ -369,8 +369,8 @@ def test_checked_but_unchanged_services_are_not_shown_as_updated() -> None:
     snapshot = snapshot_of("web", "api", "db")
     start = replace(planned(snapshot, marks=[Mark(Cause.START)]), unchecked=3)
     names = ("web", "api", "db")
-    told = narrated([start, updated(*names, untouched=names), Converged()])
-    assert told == [
+    reported = narrated([start, updated(*names, untouched=names), Converged()])
+    assert reported == [
         [
             "planned: planned in 2 ms because of start: 0 to do, 3 to check",
             "checked: 3 checked in 31 ms: as planned",
@@ -393,8 +393,14 @@ def test_watch_view_prints_left_out_services_when_they_change() -> None:
 
     relay = Relay()
 
-    def tell(*left_out: str) -> list[str]:
+    def report_to(*left_out: str) -> list[str]:
         relay.listen(replace(planned(snapshot_of()), plan=Plan(left_out=left_out)))
-        return [record.sentence for record in narrator.tell(relay.take(0), ()) if record.event == "left-out"]
+        return [record.sentence for record in narrator.report_to(relay.take(0), ()) if record.event == "left-out"]
 
-    assert [tell("a"), tell("a"), tell("a", "b"), tell(), tell("a")] == [["a"], [], ["b"], [], ["a"]]
+    assert [report_to("a"), report_to("a"), report_to("a", "b"), report_to(), report_to("a")] == [
+        ["a"],
+        [],
+        ["b"],
+        [],
+        ["a"],
+    ]

@@ -102,12 +102,12 @@ def story() -> list[tuple[Batch, Mapping[str, Observation | None]]]:
         [Leading(leads=False)],
         [Stopped()],
     ]
-    told: list[tuple[Batch, Mapping[str, Observation | None]]] = []
+    reported: list[tuple[Batch, Mapping[str, Observation | None]]] = []
     latest = first
     for number, chapter in enumerate(chapters):
         latest = next((planned for planned in reversed(chapter) if isinstance(planned, Planned)), latest)
         entries = tuple(RelayedEvent(NOON + number + n / 10, event) for n, event in enumerate(chapter))
         unasked = number in {0, 2}
-        seen = {} if unasked else serving(latest.plan, {"ftp"} if number < 6 else ())
-        told.append((Batch(entries, latest), seen))
-    return told
+        observed = {} if unasked else serving(latest.plan, {"ftp"} if number < 6 else ())
+        reported.append((Batch(entries, latest), observed))
+    return reported

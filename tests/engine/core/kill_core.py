@@ -30,10 +30,10 @@ def heal_by_the_core(site: Site, graph: Graph) -> bool:
 def main() -> int:
     """Kill and heal; gives 1 at the first thing that is wrong."""
     site, times, dice = arguments()
-    ways = ((by_the_core, heal), (begin, heal_by_the_core))
+    pod_paths = ((by_the_core, heal), (begin, heal_by_the_core))
     for number in range(times):
         graph = GRAPHS[number // 2 % len(GRAPHS)]
-        victim, healer = ways[number % 2]
+        victim, healer = pod_paths[number % 2]
         if not heals(number, partial(victim, site, graph), partial(healer, site, graph), dice):
             return 1
     return 0

@@ -49,7 +49,7 @@ MODEST = settings(
 
 
 NEEDS_ALL = ("everything",)
-_KEPT = re.compile(r"^\S+ can't be deleted: \S+")
+_RETAINED = re.compile(r"^\S+ can't be deleted: \S+")
 """Of several that stay the first one in the state is named, whose order is that in which threads came."""
 
 
@@ -67,14 +67,14 @@ class Turn:
 def turns(draw: st.DrawFn) -> list[Turn]:
     """Draw updates one after the other."""
     graph = draw(graphs(6))
-    taken: list[Turn] = []
+    claimed: list[Turn] = []
     for _ in range(draw(st.integers(1, 4))):
         names = [f"n{node.number}" for node in graph]
         failing = draw(st.frozensets(st.sampled_from(names), max_size=2)) if names else frozenset()
         roots = draw(st.none() | st.frozensets(st.integers(0, 2), min_size=1))
-        taken.append(Turn(graph, failing, roots, draw(st.booleans())))
+        claimed.append(Turn(graph, failing, roots, draw(st.booleans())))
         graph = draw(changed(graph)) if graph else draw(graphs(6))
-    return taken
+    return claimed
 
 
 class Failing(BookKeeper):
@@ -125,14 +125,14 @@ class Twin:
         except FullScopeNeeded:
             return NEEDS_ALL
         steps = [step for step in result.steps if step.op is not Op.DELETE_REPLACED]
-        told = [one for one in self.events if isinstance(one, StepPlanned if preview else StepDone | StepFailed)]
+        reported = [one for one in self.events if isinstance(one, StepPlanned if preview else StepDone | StepFailed)]
         return (
             result.ok,
             {op: number for op, number in result.changes.items() if number},
             result.broken,
-            sorted(_KEPT.sub("something", message) for message in messages(result)),
+            sorted(_RETAINED.sub("something", message) for message in messages(result)),
             sorted((step.op, step.subject.urn, step.failed, repr(step.changes)) for step in steps),
-            len(told) == len(result.steps),
+            len(reported) == len(result.steps),
             result.outputs,
             {urn: resource for urn, resource in self.site.state().items() if not urn.endswith("!")},
         )
@@ -173,25 +173,25 @@ def scope_of(roots: frozenset[int]) -> Scope:
 
 @MODEST
 @given(turns())
-def test_updates_from_data_are_those_of_a_program(place: Path, taken: list[Turn]) -> None:
+def test_updates_from_data_are_those_of_a_program(place: Path, claimed: list[Turn]) -> None:
     """The same operations, counts, sentences and broken roots, foreseen as well; the same state and world in the end.
 
     Old instances aside where something failed: from data they stay as long as anything that stays refers to them.
     """
     by_program, by_data = Twin(Site(fresh(place)), by_data=False), Twin(Site(fresh(place)), by_data=True)
-    for turn in taken:
+    for turn in claimed:
         if by_data.has_old_instances and (turn.failing or turn.roots):  # they may stay for others, and what they need
             assert by_data.finish(turn.graph) == by_program.finish(turn.graph)
         foreseen = by_data.foresee(turn), by_program.foresee(turn)
         assert NEEDS_ALL in foreseen or foreseen[0] == foreseen[1], turn
-        seen = by_data.take(turn), by_program.take(turn)
-        if NEEDS_ALL in seen:  # what was done before that was found depends on who came first
+        observed = by_data.take(turn), by_program.take(turn)
+        if NEEDS_ALL in observed:  # what was done before that was found depends on who came first
             everything = Turn(turn.graph, frozenset(), None)
-            seen = by_data.take(everything), by_program.take(everything)
-            assert (seen[0][0], seen[0][-1]) == (seen[1][0], seen[1][-1]), turn
+            observed = by_data.take(everything), by_program.take(everything)
+            assert (observed[0][0], observed[0][-1]) == (observed[1][0], observed[1][-1]), turn
         else:
-            assert seen[0] == seen[1], turn
-    assert by_data.finish(taken[-1].graph) == by_program.finish(taken[-1].graph)
+            assert observed[0] == observed[1], turn
+    assert by_data.finish(claimed[-1].graph) == by_program.finish(claimed[-1].graph)
     assert by_data.destroy(preview=True) == by_data.destroy(preview=False) == by_program.destroy(preview=False)
     assert by_data.site.books.things == {}
 

@@ -306,12 +306,12 @@ def problems() -> Iterator[tuple[str, dict[ResourceKey, Group], str]]:
     yield "reference", {root_key(0): _group((root, lost))}, "books:index:Node 'n7' is needed and isn't desired"
 
 
-@pytest.mark.parametrize(("_name", "groups", "told"), list(problems()), ids=[one[0] for one in problems()])
+@pytest.mark.parametrize(("_name", "groups", "reported"), list(problems()), ids=[one[0] for one in problems()])
 def test_what_can_not_be_desired_is_refused_in_one_sentence(
-    _name: str, groups: dict[ResourceKey, Group], told: str, site: Site
+    _name: str, groups: dict[ResourceKey, Group], reported: str, site: Site
 ) -> None:
     """It is a mistake of who says what is desired."""
-    with core_of(site, SimulatedExecutor()) as core, pytest.raises(EngineError, match=told):
+    with core_of(site, SimulatedExecutor()) as core, pytest.raises(EngineError, match=reported):
         core.desire(groups)
 
 

@@ -11,7 +11,7 @@ from locallb.engine.core.operations import Kind, Operation, Outcome
 from locallb.engine.state.errors import StepError
 from locallb.engine.state.resource import ResourceState
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 
 
 class Doing(Operation):
@@ -35,7 +35,7 @@ def executor() -> ThreadExecutor:
 
 def outcome(executor: ThreadExecutor) -> Outcome:
     """Wait for the next outcome."""
-    message = executor.receive(executor.now() + PATIENCE)
+    message = executor.receive(executor.now() + TIMEOUT)
     assert isinstance(message, Outcome)
     return message
 
@@ -43,7 +43,7 @@ def outcome(executor: ThreadExecutor) -> Outcome:
 def test_operations_that_hang_hold_up_nobody(executor: ThreadExecutor) -> None:
     """Others run beside them, in any number, and later ones in threads that are idle again."""
     release = threading.Event()
-    hanging = [doing(lambda: release.wait(PATIENCE)) for _ in range(20)]
+    hanging = [doing(lambda: release.wait(TIMEOUT)) for _ in range(20)]
     for operation in hanging:
         executor.start(operation)
     for number in range(50):
@@ -67,7 +67,7 @@ def test_refusals_are_outcomes_and_mistakes_are_raised_where_somebody_waits(exec
     assert str(outcome(executor).error) == "no"
     executor.start(doing(lambda: 1 // 0))
     with pytest.raises(ZeroDivisionError):
-        executor.receive(executor.now() + PATIENCE)
+        executor.receive(executor.now() + TIMEOUT)
     executor.start(doing(lambda: 7))
     assert outcome(executor).answer == 7
     executor.close()

@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from locallb.engine.core.lanes import DEADLINE, HANGING, LONGEST_PROBE, PATIENCE, SLOW, Lanes, LateLane, Shape
+from locallb.engine.core.lanes import DEADLINE, HANGING, LONGEST_PROBE, SLOW, TIMEOUT, Lanes, LateLane, Shape
 from locallb.engine.core.operations import Kind, Operation
 from locallb.engine.state.resource import ResourceState
 
@@ -121,13 +121,13 @@ def test_what_waits_for_a_party_that_does_not_answer_for_long_is_refused() -> No
     assert lanes.begin(0.0) == several[:HANGING]
     probe = lanes.begin(DEADLINE)
     assert probe == [several[HANGING]]
-    assert lanes.refuse_waiting(DEADLINE + PATIENCE - 0.1) == []
+    assert lanes.refuse_waiting(DEADLINE + TIMEOUT - 0.1) == []
     assert lanes.next_change() is not None
-    lanes.begin(DEADLINE + PATIENCE)
-    late = lanes.refuse_waiting(DEADLINE + PATIENCE)
+    lanes.begin(DEADLINE + TIMEOUT)
+    late = lanes.refuse_waiting(DEADLINE + TIMEOUT)
     assert set(late) <= {several[HANGING + 1]}
     submitted(lanes, "b", 1)
-    assert len(lanes.begin(DEADLINE + PATIENCE)) == 1
+    assert len(lanes.begin(DEADLINE + TIMEOUT)) == 1
     for one in (*several[:HANGING], *probe):
         lanes.ended(one)
     later = submitted(lanes, "a", 1)

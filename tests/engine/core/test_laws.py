@@ -22,13 +22,13 @@ FEW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck
 
 
 @st.composite
-def histories(draw: st.DrawFn, most: int = 6) -> list[Graph]:
+def histories(draw: st.DrawFn, maximum: int = 6) -> list[Graph]:
     """Draw what is desired one after the other; each differs from the one before, some take that back."""
-    history = [draw(graphs(most))]
+    history = [draw(graphs(maximum))]
     for _ in range(draw(st.integers(1, 5))):
         before = history[-1]
         back = len(history) > 1 and draw(st.booleans())
-        history.append(history[-2] if back else draw(changed(before)) if before else draw(graphs(most)))
+        history.append(history[-2] if back else draw(changed(before)) if before else draw(graphs(maximum)))
     return history
 
 
@@ -118,8 +118,8 @@ BY: dict[str, Callable[[Site, Graph, Doom | None], None]] = {"engine": engine_br
 
 def crash_everywhere(place: Path, site: Site, graph: Graph, first: str, then: str) -> int:
     """Die at every write of one engine, and let the other one go on each time; gives the number of writes."""
-    calm = site.copy(fresh(place))
-    engine_brings(calm, graph)
+    idle = site.copy(fresh(place))
+    engine_brings(idle, graph)
     for at in count():
         victim = site.copy(fresh(place))
         doom = Doom(at)
@@ -130,8 +130,8 @@ def crash_everywhere(place: Path, site: Site, graph: Graph, first: str, then: st
         assert check_state(victim.state_path) == (), at
         assert not list(check_resources(victim.engine().resources())), at
         BY[then](victim, graph, None)
-        assert victim.state() == calm.state(), at
-        assert victim.books.things == calm.books.things, at
+        assert victim.state() == idle.state(), at
+        assert victim.books.things == idle.books.things, at
         made_since = victim.books.made[len(site.books.made) :]
         assert len(made_since) == len(set(made_since)), at
         assert not list((victim.folder / ".state" / ".pulumi" / "locks").rglob("*.json"))
@@ -197,7 +197,7 @@ def settling_times(core: Core, executor: SimulatedExecutor, graph: Graph) -> dic
     began = executor.now()
     times: dict[int, float] = {}
 
-    def look() -> bool:
+    def inspect() -> bool:
         for node in graph:
             if core.is_as_desired(core.urn_of(node_key(node.number))):
                 times.setdefault(node.number, executor.now() - began)
@@ -205,5 +205,5 @@ def settling_times(core: Core, executor: SimulatedExecutor, graph: Graph) -> dic
                 times.pop(node.number, None)
         return False
 
-    core.run(look, 60)
+    core.run(inspect, 60)
     return times

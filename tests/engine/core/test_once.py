@@ -57,21 +57,21 @@ def test_a_destruction_deletes_everything_and_each_thing_after_what_refers_to_it
     resources = [
         replace(one, id=f"{key}", outputs={"address": "x"}, delete=isinstance(key, int)) for key, one in doomed.items()
     ]
-    gone: list[str] = []
+    removed: list[str] = []
 
     class Noting(WorldProvider):
         async def delete(self, request: DeleteRequest) -> None:
-            gone.append(request.resource_id)
+            removed.append(request.resource_id)
 
     with run_of(resources, lambda: Noting(World())) as run:
         Once(run).destroy()
         snapshot = run.steps.recorder.snapshot
         assert run.reporter.diagnostics == []
         assert (snapshot.live, snapshot.condemned) == ({}, {})
-    assert sorted(gone) == sorted(map(str, doomed))
+    assert sorted(removed) == sorted(map(str, doomed))
     for key, user in doomed.items():
         for used in user.references & doomed.keys() - {user.urn}:
-            assert gone.index(str(key)) < gone.index(used)
+            assert removed.index(str(key)) < removed.index(used)
 
 
 @given(st.dictionaries(st.sampled_from("abcdefgh"), st.sampled_from("abcdefgh")))
@@ -122,13 +122,13 @@ def test_no_more_operations_run_at_a_time_than_an_engine_is_told(
     delete = WorldProvider.delete
     together = threading.Barrier(parallel)
     now = 0
-    seen: list[int] = []
+    observed: list[int] = []
 
     async def count(provider: WorldProvider, request: DeleteRequest) -> None:
         nonlocal now
         with bench.world.lock:
             now += 1
-            seen.append(now)
+            observed.append(now)
         together.wait(SECONDS)
         with bench.world.lock:
             now -= 1
@@ -136,7 +136,7 @@ def test_no_more_operations_run_at_a_time_than_an_engine_is_told(
 
     monkeypatch.setattr(WorldProvider, "delete", count)
     assert bench.engine(parallel=parallel).destroy().ok
-    assert max(seen) == parallel
+    assert max(observed) == parallel
 
 
 def test_a_signal_lets_a_destruction_end_what_runs_and_begin_nothing(

@@ -39,8 +39,8 @@ class Differing:
     """What new inputs change: nothing is replaced."""
 
     def __init__(self, olds: Mapping[str, Any], news: Mapping[str, Any]) -> None:
-        known = {name: value for name, value in olds.items() if name not in COMPUTED or name in news}
-        self.changed = frozenset(name for name in {*known, *news} if known.get(name) != news.get(name))
+        existing = {name: value for name, value in olds.items() if name not in COMPUTED or name in news}
+        self.changed = frozenset(name for name in {*existing, *news} if existing.get(name) != news.get(name))
         self.replacing = frozenset[str]()
         self.delete_first = False
 

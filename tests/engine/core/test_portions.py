@@ -27,7 +27,7 @@ ROOTS = {number: root_urn("local-lb", "dev", "books:index:Root", f"r{number}") f
 
 def partial_core(site: Site, executor: SimulatedExecutor) -> AbstractContextManager[Core]:
     """Open a core that brings about what it is asked for."""
-    return core_of(site, executor, terms=Terms(tries_again=False, is_partial=True))
+    return core_of(site, executor, terms=Terms(retries=False, is_partial=True))
 
 
 @MODEST
@@ -42,7 +42,7 @@ def test_portions_end_in_the_state_and_world_of_the_engine(
         with partial_core(site, executor) as core:
             core.desire(groups_of(graph))
             for number in dice.sample(range(3), dice.randint(0, 3)):
-                core.bring([ROOTS[number]], look=dice.random() < 0.3)
+                core.bring([ROOTS[number]], inspect=dice.random() < 0.3)
                 core.run(lambda core=core: core.is_at_rest, pause)  # type: ignore[misc]
         assert not executor.under_way, "12 seconds are enough"
     executor.fails = lambda _operation: False
@@ -130,7 +130,7 @@ def test_a_look_finds_what_others_took_away_before_anything_is_decided(site: Sit
         core.bring([ROOTS[1]])
         core.run(lambda: core.is_at_rest)
         assert "n2#0.0" not in site.books.things, "nobody looked"
-        core.bring([ROOTS[1]], look=True)
+        core.bring([ROOTS[1]], inspect=True)
         core.run(lambda: core.is_at_rest)
     assert "n2#0.0" in site.books.things
     assert site.engine().up(lambda: declare(APART), refresh=True).unchanged
@@ -144,8 +144,8 @@ def test_whoever_waits_for_a_party_that_does_not_answer_is_told_so(site: Site) -
         core.desire(groups_of((*APART, *several)))
         core.bring([ROOTS[2]])
         core.run(lambda: False, 60)
-        told = {str(error) for error in core.failures.values()}
-        assert [text.partition(":")[0] for text in told] == ["party/1 doesn't answer"]
+        reported = {str(error) for error in core.failures.values()}
+        assert [text.partition(":")[0] for text in reported] == ["party/1 doesn't answer"]
         assert 0 < len(core.failures) < len(several)
         core.run(lambda: core.is_at_rest, 600)
         executor.seconds = lambda _operation: 0.01

@@ -75,9 +75,9 @@ def test_a_refresh_before_an_update_reports_each_read(bench: Bench) -> None:
 
 
 @settings(deadline=None, max_examples=25)
-@given(graph=graphs(), gone=st.sets(st.integers(0, 5)), moment=st.sampled_from([0.0, 10.0]))
+@given(graph=graphs(), removed=st.sets(st.integers(0, 5)), moment=st.sampled_from([0.0, 10.0]))
 def test_a_refresh_leaves_what_one_of_one_resource_after_the_other_does(
-    place: Path, graph: Graph, gone: set[int], moment: float
+    place: Path, graph: Graph, removed: set[int], moment: float
 ) -> None:
     """However reads are dealt out to threads: what is gone leaves the state, with all references to it."""
     many, single = Site(fresh(place)), Site(fresh(place))
@@ -85,7 +85,7 @@ def test_a_refresh_leaves_what_one_of_one_resource_after_the_other_does(
     for site, parallel in ((many, 16), (single, 1)):
         assert site.engine().up(lambda: declare_graph(graph)).ok
         for identity in [*site.books.things]:
-            if int(identity[1:].partition("#")[0]) in gone:
+            if int(identity[1:].partition("#")[0]) in removed:
                 del site.books.things[identity]
         engine = site.engine()
         engine._parallel = parallel
@@ -95,4 +95,4 @@ def test_a_refresh_leaves_what_one_of_one_resource_after_the_other_does(
         results.append((result.ok, result.changes, sorted((step.op, step.subject.urn) for step in result.steps)))
     assert results[0] == results[1]
     assert many.state() == single.state()
-    assert sum(step[0] is Op.DELETE for step in results[0][2]) == len(gone & {node.number for node in graph})
+    assert sum(step[0] is Op.DELETE for step in results[0][2]) == len(removed & {node.number for node in graph})

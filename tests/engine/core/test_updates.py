@@ -48,20 +48,20 @@ class Hang:
     """Holds an operation up until it is let go."""
 
     def __init__(self, bench: Bench) -> None:
-        self._gone = threading.Event()
+        self._removed = threading.Event()
         bench.world.control["meanwhile"] = {HANGING: self.wait}
 
     def wait(self) -> None:
         """Hang."""
-        self._gone.wait(60)
+        self._removed.wait(60)
 
     def end(self) -> None:
         """Let it go."""
-        self._gone.set()
+        self._removed.set()
 
 
 @pytest.fixture
-def rung() -> threading.Event:
+def timer_fired() -> threading.Event:
     """Hear the bell."""
     return threading.Event()
 
@@ -75,9 +75,9 @@ def hang(bench: Bench) -> Iterator[Hang]:
 
 
 @pytest.fixture
-def updates(bench: Bench, rung: threading.Event) -> Iterator[Updates]:
+def updates(bench: Bench, timer_fired: threading.Event) -> Iterator[Updates]:
     """Make what updates."""
-    made = bench.engine().updates(lambda one: one.type, lambda _lane: Shape(), {}, rung.set)
+    made = bench.engine().updates(lambda one: one.type, lambda _lane: Shape(), {}, timer_fired.set)
     yield made
     made.close()
 
@@ -86,11 +86,11 @@ def begin(
     updates: Updates, wanted: Mapping[ResourceKey, Group], *names: str, first: Callable[[], None] = lambda: None
 ) -> None:
     """Begin to bring these about."""
-    updates.begin(wanted, {name: ROOTS[name] for name in names}, look=False, outputs={"n": len(wanted)}, first=first)
+    updates.begin(wanted, {name: ROOTS[name] for name in names}, inspect=False, outputs={"n": len(wanted)}, first=first)
 
 
 def test_a_part_that_hangs_is_left_under_way_and_others_are_brought_about(
-    bench: Bench, updates: Updates, hang: Hang, rung: threading.Event
+    bench: Bench, updates: Updates, hang: Hang, timer_fired: threading.Event
 ) -> None:
     """The state has both, and the lock is held until the last has ended."""
     both = groups(a="1", b="1")
@@ -107,9 +107,9 @@ def test_a_part_that_hangs_is_left_under_way_and_others_are_brought_about(
     assert updates.take().result.changes == {Op.UPDATE: 3}
     with pytest.raises(LockHeld):
         bench.engine().destroy()
-    rung.clear()
+    timer_fired.clear()
     hang.end()
-    assert rung.wait(60)
+    assert timer_fired.wait(60)
     updates.wait(NAMES)
     assert updates.take().parts == {"a"}
     assert bench.engine().destroy().ok

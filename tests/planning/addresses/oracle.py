@@ -34,14 +34,14 @@ def has(pool: Pool, address: IPAddress) -> bool:
 
 def gives(pool: Pool, address: IPAddress, host: HostFacts) -> bool:
     """Return whether the pool hands out `address` on this host."""
-    known = host.addresses
-    if known is None or not has(pool, address):
+    existing = host.addresses
+    if existing is None or not has(pool, address):
         return has(pool, address)
-    own = address in dict(known.own)
+    own = address in dict(existing.own)
     if own and address not in [span.first for span in pool.ranges if span.first == span.last]:
         return False
-    linked = any(route.is_connected and address in route.destination for route in known.routes)
-    return within(known.local, address) and (own or not linked or address.version == 4)
+    linked = any(route.is_connected and address in route.destination for route in existing.routes)
+    return within(existing.local, address) and (own or not linked or address.version == 4)
 
 
 def welcomes(pool: Pool, service: Service) -> bool:
@@ -62,7 +62,7 @@ def pin_of(key: ObjectKey, settings: Settings) -> str:
     return [*(pin for pin in fits if pin in exact), *fits, ""][0]
 
 
-def asked(service: Service, settings: Settings) -> set[IPAddress]:
+def wishes(service: Service, settings: Settings) -> set[IPAddress]:
     """Return the addresses that the Service must get or be refused."""
     pins = settings.pins.get(pin_of(service.key, settings), ())
     pinned_families = {address.version for address in pins}

@@ -22,11 +22,11 @@ from tests.planning.addresses.test_allocation import (
     PREFER,
     REQUIRE,
     claim,
-    doubted,
+    doubtful,
     given,
     pool,
     service,
-    words,
+    terms,
 )
 from tests.planning.strategies import OTHER_HOME, route
 
@@ -35,8 +35,8 @@ LAST_SIX = AddressRange(ip_address("fd00::"), ip_address("fd00::"))
 
 def sharing(name: str, *status: str, key: str = "k", created: str = "", requested: str = "") -> Service:
     """Make a Service with a sharing key, and without ports, so that all of the key fit together."""
-    asked = [requested] if requested else []
-    return replace(service(name, *asked, status=status, created=created), sharing_key=SharingKey(key))
+    wishes = [requested] if requested else []
+    return replace(service(name, *wishes, status=status, created=created), sharing_key=SharingKey(key))
 
 
 def test_service_that_requests_one_family_precedes_older_ones_in_the_other() -> None:
@@ -44,8 +44,8 @@ def test_service_that_requests_one_family_precedes_older_ones_in_the_other() -> 
     old = service("old", families=BOTH, policy=PREFER, created="1")
     young = service("young", "10.0.0.2", families=BOTH, policy=REQUIRE, created="2")
     answers = given(old, young, pools=[pool(FOUR, LAST_SIX)])
-    assert words(answers["young"]) == "10.0.0.2 fd00::"
-    assert len(words(answers["old"]).split()) == 1
+    assert terms(answers["young"]) == "10.0.0.2 fd00::"
+    assert len(terms(answers["old"]).split()) == 1
 
 
 @pytest.mark.parametrize("order", tuple(permutations(range(3))), ids=str)
@@ -54,18 +54,18 @@ def test_sharing_service_joins_the_lowest_address_in_any_read_order(order: Seque
     held = [claim(f"10.0.0.{3 - number}", f"s{number}") for number in range(3)]
     owners = [sharing(f"s{number}") for number in range(3)]
     answers = given(*owners, sharing("web"), ledger=[held[number] for number in order])
-    assert words(answers["web"]) == "10.0.0.1"
+    assert terms(answers["web"]) == "10.0.0.1"
 
 
 HERE = route("10.0.0.0/32")
 OWN = route("10.0.0.1/32", device="eth0")
-MOST = (route("10.0.0.0/31"), route("10.0.0.2/32"))
+MAX = (route("10.0.0.0/31"), route("10.0.0.2/32"))
 NAMED: dict[str, tuple[Sequence[Route], Sequence[str], str]] = {
     "the first that isn't this host's": ([HERE], ["10.0.0.0"], "10.0.0.1"),
     "none that somebody holds": ([HERE], ["10.0.0.0", "10.0.0.1"], "10.0.0.2"),
     "none of this host's own": ([HERE, OWN], ["10.0.0.0"], "10.0.0.2"),
-    "the last": (MOST, ["10.0.0.0", "10.0.0.1", "10.0.0.2"], "10.0.0.3"),
-    "no more than the pool has": (MOST, ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"], ""),
+    "the last": (MAX, ["10.0.0.0", "10.0.0.1", "10.0.0.2"], "10.0.0.3"),
+    "no more than the pool has": (MAX, ["10.0.0.0", "10.0.0.1", "10.0.0.2", "10.0.0.3"], ""),
 }
 
 
@@ -86,20 +86,20 @@ def test_services_of_one_key_that_only_their_status_puts_together_stay_together(
     """As after a lost ledger and state. Without a key the older has it alone."""
     at = "10.0.0.3"
     answers = given(sharing("young", at, key=key, created="2"), sharing("old", at, key=key, created="1"))
-    assert words(answers["old"]) == at
-    assert (words(answers["young"]) == at) == bool(key)
+    assert terms(answers["old"]) == at
+    assert (terms(answers["young"]) == at) == bool(key)
 
 
 @pytest.mark.parametrize(
-    ("key", "told"), [("", "which belongs to Service a/n/old"), ("other", "which is shared by a/n/old")]
+    ("key", "reported"), [("", "which belongs to Service a/n/old"), ("other", "which is shared by a/n/old")]
 )
-def test_refusal_says_whether_the_requested_address_is_shared(key: str, told: str) -> None:
+def test_refusal_says_whether_the_requested_address_is_shared(key: str, reported: str) -> None:
     """And which Service has it."""
     held = [claim("10.0.0.3", "old")]
     asker = sharing("web", requested="10.0.0.3", created="2")
     answer = given(sharing("old", key=key, created="1"), asker, ledger=held)["web"]
     assert isinstance(answer, Problem)
-    assert told in answer.message
+    assert reported in answer.message
 
 
 @pytest.mark.parametrize(("keys", "reasons"), [(("k", "k"), 0), (("k", "other"), 1), (("k", ""), 1), (("", ""), 1)])
@@ -107,8 +107,8 @@ def test_new_services_share_a_requested_address_only_with_the_same_key(keys: tup
     """Nobody holds it yet; the older comes first."""
     old = sharing("old", key=keys[0], created="1", requested="10.0.0.3")
     answers = given(old, sharing("young", key=keys[1], created="2", requested="10.0.0.3"))
-    assert words(answers["old"]) == "10.0.0.3"
-    assert [words(answers["young"])] == ["InUse"] * reasons + ["10.0.0.3"] * (1 - reasons)
+    assert terms(answers["old"]) == "10.0.0.3"
+    assert [terms(answers["young"])] == ["InUse"] * reasons + ["10.0.0.3"] * (1 - reasons)
 
 
 @pytest.mark.parametrize("oldest", range(8))
@@ -116,18 +116,18 @@ def test_new_services_share_a_requested_address_only_with_the_same_key(keys: tup
 def test_address_claimed_by_many_services_stays_with_the_oldest(oldest: int, source: str) -> None:
     """Whatever they are called, and in whatever order they are read."""
     claims = [claim("10.0.0.3", f"s{number}") for number in range(8)]
-    there = [service(f"s{number}", created="1" if number == oldest else "2") for number in range(8)]
+    present = [service(f"s{number}", created="1" if number == oldest else "2") for number in range(8)]
     pools = [pool(AddressRange(ip_address("10.0.0.0"), ip_address("10.0.0.15")))]
     ledger, state = (claims, []) if source == "ledger" else ([], claims)
-    answers = given(*there, pools=pools, ledger=ledger, state=state)
-    assert [name for name, answer in answers.items() if words(answer) == "10.0.0.3"] == [f"s{oldest}"]
+    answers = given(*present, pools=pools, ledger=ledger, state=state)
+    assert [name for name, answer in answers.items() if terms(answer) == "10.0.0.3"] == [f"s{oldest}"]
 
 
 def test_sharing_service_keeps_its_requested_address_while_another_leaves_it() -> None:
     """No other Service may join meanwhile."""
     held = [claim("10.0.0.3", "web"), claim("10.0.0.3", "gone")]
     answers = given(sharing("web", requested="10.0.0.3"), sharing("new", requested="10.0.0.3"), ledger=held)
-    assert (words(answers["web"]), words(answers["new"])) == ("10.0.0.3", "InUse")
+    assert (terms(answers["web"]), terms(answers["new"])) == ("10.0.0.3", "InUse")
 
 
 def test_address_is_not_joined_while_a_service_of_another_key_must_leave_it() -> None:
@@ -135,8 +135,8 @@ def test_address_is_not_joined_while_a_service_of_another_key_must_leave_it() ->
     held = [claim("10.0.0.3", "old"), claim("10.0.0.3", "moving")]
     old, moving = sharing("old", created="1"), sharing("moving", key="other", created="2")
     answers = given(old, moving, sharing("new", created="3", requested="10.0.0.3"), ledger=held)
-    assert words(answers["old"]) == "10.0.0.3"
-    assert words(answers["moving"]) not in {"10.0.0.3", "InUse"}
+    assert terms(answers["old"]) == "10.0.0.3"
+    assert terms(answers["moving"]) not in {"10.0.0.3", "InUse"}
     assert isinstance(answers["new"], Problem)
     assert "10.0.0.3, which is shared by a/n/old;" in answers["new"].message
 
@@ -152,7 +152,7 @@ def test_refusal_names_the_first_of_several_deleted_holders() -> None:
 def test_new_service_joins_an_address_known_only_from_a_status() -> None:
     """No Service is known to leave it."""
     answers = given(sharing("old", "10.0.0.3", created="1"), sharing("new", created="2"))
-    assert words(answers["new"]) == words(answers["old"]) == "10.0.0.3"
+    assert terms(answers["new"]) == terms(answers["old"]) == "10.0.0.3"
 
 
 def test_refusal_names_the_first_of_several_foreign_holders() -> None:
@@ -175,7 +175,7 @@ def test_shared_address_with_an_unreadable_claim_is_kept_and_not_joined() -> Non
     """Only the state knows the owner of that claim."""
     state = [claim("10.0.0.3", "a"), claim("10.0.0.3", "b")]
     services = [sharing(name, created=name) for name in "abc"]
-    for ledger in ([doubted("10.0.0.3"), state[0]], [doubted("10.0.0.3")]):
+    for ledger in ([doubtful("10.0.0.3"), state[0]], [doubtful("10.0.0.3")]):
         answers = given(*services, ledger=ledger, state=state)
-        assert [words(answers[name]) for name in "ab"] == ["10.0.0.3", "10.0.0.3"]
-        assert words(answers["c"]) != "10.0.0.3"
+        assert [terms(answers[name]) for name in "ab"] == ["10.0.0.3", "10.0.0.3"]
+        assert terms(answers["c"]) != "10.0.0.3"

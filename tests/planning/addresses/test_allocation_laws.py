@@ -25,7 +25,7 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.addresses.allocation import Answer, allocate
 from tests.planning import strategies as draw
-from tests.planning.addresses.oracle import Oracle, asked, pin_of, wanted
+from tests.planning.addresses.oracle import Oracle, pin_of, wanted, wishes
 from tests.planning.addresses.world import Answers, World
 
 Thing = TypeVar("Thing")
@@ -59,13 +59,15 @@ def addresses(answer: Answer) -> tuple[IPAddress, ...]:
 
 def carried_out(case: Oracle, **changes: object) -> Oracle:
     """Let every address of the first answer be claimed and remembered, and `changes` be made to the snapshot."""
-    kept = tuple(claim for claim in case.snapshot.claims if claim.owner.home != case.snapshot.home)
+    retained = tuple(claim for claim in case.snapshot.claims if claim.owner.home != case.snapshot.home)
     own = tuple(
         Claim(address, Owner(case.snapshot.home, key))
         for key, answer in answers_to(case).items()
         for address in addresses(answer)
     )
-    return dataclasses.replace(case, snapshot=replace(case.snapshot, claims=(*kept, *own), remembered=own, **changes))
+    return dataclasses.replace(
+        case, snapshot=replace(case.snapshot, claims=(*retained, *own), remembered=own, **changes)
+    )
 
 
 def assert_sound(case: Oracle, answers: Answers) -> None:
@@ -81,7 +83,7 @@ def assert_sound(case: Oracle, answers: Answers) -> None:
             assert not case.wrongly_given(service.key, address), "held by another"
         assert_families(case, service, answer)
         assert_request(case, service, answer)
-        if isinstance(answer, Problem) and not asked(service, case.settings):
+        if isinstance(answer, Problem) and not wishes(service, case.settings):
             assert_scarce(case, service, answers)
 
 
@@ -100,7 +102,7 @@ def assert_families(case: Oracle, service: Service, answer: Answer) -> None:
 
 def assert_request(case: Oracle, service: Service, answer: Answer) -> None:
     """Granted exactly, or refused for a reason that has to do with a request."""
-    requested = asked(service, case.settings)
+    requested = wishes(service, case.settings)
     if isinstance(answer, Problem):
         if answer.reason in REQUEST_REASONS - {Reason.NOT_ON_HOST}:
             assert any(str(address) in answer.message for address in requested)
@@ -199,8 +201,8 @@ def test_clearing_a_request_keeps_the_address(case: Oracle, data: st.DataObject)
     first = answers_to(case)
     cleared = [replace(service, requested=()) if data.draw(st.booleans()) else service for service in case.services]
     by_key = {service.key: service for service in cleared}
-    everybody = tuple(by_key.get(service.key, service) for service in case.snapshot.services)
-    second = allocate(carried_out(case, services=everybody).snapshot, cleared, case.settings)
+    all_services = tuple(by_key.get(service.key, service) for service in case.snapshot.services)
+    second = allocate(carried_out(case, services=all_services).snapshot, cleared, case.settings)
     for key, answer in first.items():
         assert set(addresses(answer)) <= set(addresses(second[key]))
 
@@ -216,9 +218,9 @@ def test_a_request_never_evicts_the_owner(case: Oracle, data: st.DataObject) -> 
     asker = data.draw(st.sampled_from([service for service in case.services if service.key != owner]))
     family = (Family.of(address),)
     greedy = replace(asker, requested=(address,), families=family, family_policy=FamilyPolicy.SINGLE, created="")
-    everybody = tuple(greedy if service.key == asker.key else service for service in case.snapshot.services)
-    later = carried_out(case, services=everybody)
-    answers = allocate(later.snapshot, [service for service in everybody if service.key in first], case.settings)
+    all_services = tuple(greedy if service.key == asker.key else service for service in case.snapshot.services)
+    later = carried_out(case, services=all_services)
+    answers = allocate(later.snapshot, [service for service in all_services if service.key in first], case.settings)
     assert address in addresses(answers[owner])
     assert address not in addresses(answers[asker.key])
 
@@ -228,10 +230,10 @@ def test_an_address_that_left_the_host_is_left(case: Oracle, data: st.DataObject
     """Whether it is held or asked for: nobody gets it."""
     given = [address for answer in answers_to(case).values() for address in addresses(answer)]
     if given:
-        gone = data.draw(st.sampled_from(given))
-        host = replace(case.snapshot.host, addresses=draw.having_all_but({gone}))
+        removed = data.draw(st.sampled_from(given))
+        host = replace(case.snapshot.host, addresses=draw.having_all_but({removed}))
         later = carried_out(case, host=host)
-        assert all(gone not in addresses(answer) for answer in answers_to(later).values())
+        assert all(removed not in addresses(answer) for answer in answers_to(later).values())
         assert_sound(later, answers_to(later))
 
 

@@ -37,9 +37,9 @@ def counted(spans: Sequence[Span]) -> set[int]:
 @given(SPANS, SPANS)
 def test_subtracting_spans_is_subtracting_their_numbers(spans: list[Span], holes: list[Span]) -> None:
     """What is left is exact, sorted and disjoint."""
-    left = subtract(spans, holes)
-    assert counted(left) == counted(spans) - counted(holes)
-    assert all(one[1] < other[0] for one, other in pairwise(left))
+    remaining = subtract(spans, holes)
+    assert counted(remaining) == counted(spans) - counted(holes)
+    assert all(one[1] < other[0] for one, other in pairwise(remaining))
 
 
 @given(SPANS, SPANS)
@@ -134,15 +134,15 @@ def test_a_pool_of_2_to_the_64_addresses_costs_nothing() -> None:
 def test_slots_find_what_a_walk_round_the_pool_finds(size: int, steps: list[tuple[bool, int]]) -> None:
     """Linear probing with wrap-around, whatever was taken before."""
     usable = candidates(Pool("p", (AddressRange(IPV4[0], IPV4[size - 1]),)), Family.IPV4)
-    slots, taken = Slots(usable), set[int]()
+    slots, claimed = Slots(usable), set[int]()
     for take, number in steps:
         if take:
-            is_free = number % 12 < size and number % 12 not in taken
+            is_free = number % 12 < size and number % 12 not in claimed
             assert slots.take(IPV4[number % 12]) == is_free
-            taken |= {number % 12} & set(range(size))
+            claimed |= {number % 12} & set(range(size))
         else:
             walk = [(number + step) % size for step in range(size)]
-            expected = next((IPV4[number] for number in walk if number not in taken), None)
+            expected = next((IPV4[number] for number in walk if number not in claimed), None)
             assert slots.first_free(number) == expected
 
 

@@ -100,14 +100,14 @@ def test_mapped_ports_are_sticky(snapshot: Snapshot, newcomers: Sequence[Service
 def test_a_port_has_its_own_number_where_that_is_free(snapshot: Snapshot) -> None:
     """Of those that want one the oldest gets it; everybody else's is one of the range."""
     made = numbers(snapshot)
-    taken = {(number, protocol) for (_, _, protocol), number in made.items()}
+    claimed = {(number, protocol) for (_, _, protocol), number in made.items()}
     at = {*LOOPBACK.values(), ip_address("0.0.0.0")}
     bound = {(s.port, s.protocol) for s in snapshot.host.sockets if s.address in at}
     theirs = {port.place for claim in snapshot.claims for port in claim.ports}
     for (_, port, protocol), number in made.items():
         if number and number != port:
             privileged = port < snapshot.host.unprivileged_port_start
-            assert privileged or (port, protocol) in taken | bound | theirs
+            assert privileged or (port, protocol) in claimed | bound | theirs
             assert FIRST <= number < FIRST + COUNT
 
 
@@ -185,8 +185,8 @@ def test_a_redirect_to_a_port_of_the_same_listeners_names_what_clients_use() -> 
 def test_a_number_of_a_service_that_is_gone_is_free_only_once_it_is_released() -> None:
     """Its data plane may still stand."""
     web = service("web", 8080)
-    gone = Claim(LOCALHOST, Owner(draw.HOME, service("old").key), (MappedPort(8080, Protocol.TCP, 8080),))
-    snapshot = Snapshot(draw.HOME, (web,), claims=(gone,))
+    removed = Claim(LOCALHOST, Owner(draw.HOME, service("old").key), (MappedPort(8080, Protocol.TCP, 8080),))
+    snapshot = Snapshot(draw.HOME, (web,), claims=(removed,))
     assert FIRST <= numbers(snapshot)[web.key, 8080, Protocol.TCP] < FIRST + COUNT
     assert numbers(replace(snapshot, claims=()))[web.key, 8080, Protocol.TCP] == 8080
 

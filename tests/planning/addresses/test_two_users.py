@@ -22,7 +22,7 @@ from locallb.model.reasons import Problem
 from locallb.model.snapshot import Claim, HostFacts, MappedPort, Snapshot, Socket
 from locallb.planning.addresses.allocation import allocate
 from locallb.planning.addresses.port_mapping import LOOPBACK, map_ports
-from tests.planning.addresses.test_allocation import claim, given, service, words
+from tests.planning.addresses.test_allocation import claim, given, service, terms
 from tests.planning.strategies import HOME
 
 LOCALHOST = LOOPBACK[Family.IPV4]
@@ -37,7 +37,7 @@ def theirs(address: str = HELD, port: int = 80, *, foreign: bool = True, alone: 
 
 def web(host: HostFacts, one: Service = WEB, **held: Sequence[Claim]) -> str:
     """Return the address of the Service that holds HELD."""
-    return words(given(one, ledger=held.get("ledger", [claim(HELD, "web")]), host=host)["web"])
+    return terms(given(one, ledger=held.get("ledger", [claim(HELD, "web")]), host=host)["web"])
 
 
 @pytest.mark.parametrize("port", [80, 443])
@@ -70,16 +70,16 @@ def test_an_address_moves_once() -> None:
 
 def test_an_address_that_is_asked_for_stays() -> None:
     """By the Service or by a pin."""
-    asked = replace(WEB, requested=(ip_address(HELD),))
-    assert web(theirs(), asked) == HELD
+    wishes = replace(WEB, requested=(ip_address(HELD),))
+    assert web(theirs(), wishes) == HELD
     answers = given(WEB, ledger=[claim(HELD, "web")], pins={"n/web": [HELD]}, host=theirs())
-    assert words(answers["web"]) == HELD
+    assert terms(answers["web"]) == HELD
 
 
 def test_without_another_address_it_stays() -> None:
     """What is served at its other ports goes on."""
     only = Pool("p", (AddressRange(ip_address(HELD), ip_address(HELD)),))
-    assert words(given(WEB, pools=[only], ledger=[claim(HELD, "web")], host=theirs())["web"]) == HELD
+    assert terms(given(WEB, pools=[only], ledger=[claim(HELD, "web")], host=theirs())["web"]) == HELD
 
 
 def test_services_that_share_an_address_move_together() -> None:
@@ -89,7 +89,7 @@ def test_services_that_share_an_address_move_together() -> None:
         for name, port in (("a", 80), ("b", 443))
     )
     answers = given(one, other, ledger=[claim(HELD, "a"), claim(HELD, "b")], host=theirs(port=443))
-    assert words(answers["a"]) == words(answers["b"]) != HELD
+    assert terms(answers["a"]) == terms(answers["b"]) != HELD
 
 
 def test_a_status_that_lists_the_address_is_no_reason_to_stay() -> None:
@@ -104,7 +104,7 @@ def test_the_remedy_of_the_default_pool_keeps_its_addresses() -> None:
     answers = given(*services, pools=[DEFAULT_POOL])
     (refused,) = [answer for answer in answers.values() if isinstance(answer, Problem)]
     assert "list this pool and another one in local-lb:pools or delete a Service" in refused.message
-    held = [claim(words(answer), name) for name, answer in answers.items() if not isinstance(answer, Problem)]
+    held = [claim(terms(answer), name) for name, answer in answers.items() if not isinstance(answer, Problem)]
     text = stack_text([{"manifests": "m"}])
     bare = "\n".join(line.replace("  # ", "  ", 1) for line in text.splitlines() if not line.startswith("#"))
     template = parse_settings(

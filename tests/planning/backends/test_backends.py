@@ -229,7 +229,7 @@ def test_a_port_that_gets_another_name_keeps_its_backends(before: JsonObject, af
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "kept"),
+    ("before", "after", "retained"),
     [
         ([""], ["w"], [True]),
         (["w"], ["http"], [True]),
@@ -242,14 +242,14 @@ def test_a_port_that_gets_another_name_keeps_its_backends(before: JsonObject, af
     ],
 )
 def test_a_port_with_a_named_target_keeps_its_backends_if_its_name_alone_changes(
-    before: list[str], after: list[str], kept: list[bool]
+    before: list[str], after: list[str], retained: list[bool]
 ) -> None:
     """Until the slices have the name as well. A port that is added, or one of several, could be any of them."""
     ports = [
         {"name": name, "port": 80 + n, "targetPort": f"t{n}", "nodePort": 30080 + n} for n, name in enumerate(after)
     ]
     slices = managed(endpoints(endpoint(), ports=[{"name": name, "port": 8080 + n} for n, name in enumerate(before)]))
-    assert [bool(each) for each in backends(service(ports=ports), A, slices)] == kept
+    assert [bool(each) for each in backends(service(ports=ports), A, slices)] == retained
     assert not any(backends(service(ports=ports[:1]), A, managed(slices, "mine"))) or before[0] == after[0]
 
 

@@ -44,7 +44,7 @@ def places(drained: set[str], *objects: JsonObject) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("drained", "left"),
+    ("drained", "remaining"),
     [
         (set(), ["10.0.0.1", "10.0.0.2"]),
         ({"a"}, ["10.0.0.2"]),
@@ -55,13 +55,13 @@ def places(drained: set[str], *objects: JsonObject) -> list[str]:
         ({ALL}, []),
     ],
 )
-def test_nodes_are_left_out(drained: set[str], left: list[str]) -> None:
+def test_nodes_are_left_out(drained: set[str], remaining: list[str]) -> None:
     """By any of their names, in both families."""
-    assert places(drained, service(), A, B) == left
+    assert places(drained, service(), A, B) == remaining
 
 
 @pytest.mark.parametrize(
-    ("drained", "left"),
+    ("drained", "remaining"),
     [
         ({"web-1"}, ["10.1.0.2", "10.1.0.3"]),
         ({"10.1.0.3"}, ["10.1.0.1", "10.1.0.2"]),
@@ -70,9 +70,9 @@ def test_nodes_are_left_out(drained: set[str], left: list[str]) -> None:
         ({ALL}, []),
     ],
 )
-def test_endpoints_are_left_out(drained: set[str], left: list[str]) -> None:
+def test_endpoints_are_left_out(drained: set[str], remaining: list[str]) -> None:
     """Those of a Node with it."""
-    assert places(drained, {**service(), **STRAIGHT}, PODS, A, B) == left
+    assert places(drained, {**service(), **STRAIGHT}, PODS, A, B) == remaining
 
 
 def test_a_drained_node_does_not_stand_by() -> None:
@@ -126,8 +126,8 @@ def test_a_port_whose_backends_are_all_drained_says_so() -> None:
     """With the way back; one that had none anyhow says what it said."""
     (entry,) = found({ALL}, service(), A, B)
     assert entry.problem is not None
-    told = "all its backends are drained; `locallb drain demo/shop/web --undo` brings them back"
-    assert entry.problem.message == f"demo/shop/web port 8080/TCP: {told}"
+    reported = "all its backends are drained; `locallb drain demo/shop/web --undo` brings them back"
+    assert entry.problem.message == f"demo/shop/web port 8080/TCP: {reported}"
     assert found({ALL}, service())[0].problem == found(set(), service())[0].problem
 
 

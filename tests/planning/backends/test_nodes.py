@@ -44,8 +44,8 @@ def test_any_other_exclusion_label_excludes(value: str) -> None:
 def test_where_only_excluded_nodes_are_left_all_are_used_and_that_is_reported() -> None:
     """A kind cluster of one node would have no backend otherwise."""
     going = node("going", meta={"deletionTimestamp": "2026-01-01T00:00:00Z"})
-    kept, notices = eligible(parsed(excluding("", "a"), excluding("true", "b"), going).nodes)
-    assert [node.name for node in kept] == ["a", "b"]
+    retained, notices = eligible(parsed(excluding("", "a"), excluding("true", "b"), going).nodes)
+    assert [node.name for node in retained] == ["a", "b"]
     assert list(notices) == ["demo"]
     assert notices[ClusterName("demo")] == (
         f"demo: the label {LABEL} excludes every Node (2 Nodes), so all are used; "

@@ -61,7 +61,7 @@ def settings(**keys: object) -> Settings:
     return parse_settings({"sources": [{"manifests": "demo"}], **keys})
 
 
-def words(entry: PortBackends) -> tuple[list[str], list[str]]:
+def terms(entry: PortBackends) -> tuple[list[str], list[str]]:
     """Write backends and what stands by."""
     return [str(backend) for backend in entry.backends], [str(backend) for backend in entry.standby]
 
@@ -75,7 +75,7 @@ ROUTED = by("172.18.0.2", "10.244.0.0/24")
 def test_with_a_route_by_a_node_connections_go_to_pods_and_node_ports_stand_by() -> None:
     """Pods are asked themselves, Nodes whether their kube-proxy is there."""
     entry = found(service(), A, B, endpoints(POD), routes=ROUTED)
-    assert words(entry) == PODS
+    assert terms(entry) == PODS
     assert (entry.straight, entry.health) == (True, ConnectCheck())
     assert {(backend.checked_at, backend.checked_port) for backend in entry.backends} == {(None, 0)}
     assert {(backend.checked_at, backend.checked_port) for backend in entry.standby} == {(None, 10256)}
@@ -108,7 +108,7 @@ def test_with_a_route_by_a_node_connections_go_to_pods_and_node_ports_stand_by()
 def test_only_a_route_that_leads_to_the_cluster_counts(routes: tuple[Route, ...], *, straight: bool) -> None:
     """Never because some route or other has the pods' numbers: somebody else may be there."""
     entry = found(service(), A, B, endpoints(POD), routes=routes)
-    assert (entry.straight, words(entry)) == (straight, PODS if straight else NODE_PORTS)
+    assert (entry.straight, terms(entry)) == (straight, PODS if straight else NODE_PORTS)
 
 
 @pytest.mark.parametrize(
@@ -170,8 +170,8 @@ def test_port_goes_to_pods_only_if_every_endpoint_has_a_route() -> None:
     some = service(), A, B, endpoints(POD, OTHER)
     partly = found(*some, routes=ROUTED)
     wholly = found(*some, routes=by("172.18.0.2", "10.244.0.0/24", "10.244.1.0/24"))
-    assert (partly.straight, words(partly)) == (False, NODE_PORTS)
-    assert (wholly.straight, words(wholly)) == (True, (["10.244.0.7:9376", "10.244.1.7:9376"], NODE_PORTS[0]))
+    assert (partly.straight, terms(partly)) == (False, NODE_PORTS)
+    assert (wholly.straight, terms(wholly)) == (True, (["10.244.0.7:9376", "10.244.1.7:9376"], NODE_PORTS[0]))
     assert partly.health == wholly.health == ConnectCheck()
     assert found(*some[:3], endpoints(POD, endpoint("10.244.1.7", "b", ready=False)), routes=ROUTED).straight
 
@@ -194,13 +194,13 @@ def test_stack_and_service_choose(
     """The Service's word counts before the stack's; `pods` doesn't ask for a route."""
     meta = {"annotations": {"local-lb.dev/backends": annotation}} if annotation else {}
     entry = found(service(meta=meta), A, B, endpoints(POD), routes=routes, backends=stack)
-    assert (entry.straight, words(entry)) == (straight, PODS if straight else NODE_PORTS)
+    assert (entry.straight, terms(entry)) == (straight, PODS if straight else NODE_PORTS)
 
 
 def test_without_endpoint_slices_node_ports_serve_whatever_is_chosen() -> None:
     """Nobody knows any pod."""
     entry = found(service(), A, B, routes=ROUTED, backends="pods")
-    assert (words(entry), entry.health) == (NODE_PORTS, HttpCheck(10256))
+    assert (terms(entry), entry.health) == (NODE_PORTS, HttpCheck(10256))
 
 
 def ranged(name: str, address: str, *networks: str) -> JsonObject:
@@ -229,7 +229,7 @@ def awaits(
     (web,) = result.services
     for index in (within, replace(within.of_cluster(DEMO), slices=within.slices)):
         (entry,) = upstreams(web, index)
-        assert words(entry) == (([], []) if entry.problem else NODE_PORTS)
+        assert terms(entry) == (([], []) if entry.problem else NODE_PORTS)
         assert entry.problem is None or entry.problem.reason is Reason.NO_BACKENDS
     return entry.problem is not None
 
@@ -285,14 +285,16 @@ def test_plan_of_a_new_service_never_begins_with_node_ports_that_pods_replace(
     """An API server has a slice for itself, so none at all means that they can't be read."""
     of_api = endpoints(endpoint("172.18.0.9"), name="kubernetes", service="kubernetes")
     web = endpoints(POD)
-    ways = []
+    pod_paths = []
     for slices in ([], [web]):
         read = parsed(service(), *RANGED, *([of_api] if others else []), *slices)
-        known = Snapshot(HOME, read.services, nodes=read.nodes, slices=read.slices, host=HostFacts(routes=BOTH_ROUTED))
+        existing = Snapshot(
+            HOME, read.services, nodes=read.nodes, slices=read.slices, host=HostFacts(routes=BOTH_ROUTED)
+        )
         access = {DEMO: Access("/nowhere", ContextName("c"))} if live else {}
-        (placement,) = make_plan(replace(known, access=access), settings()).placements
-        ways.append(placement.ports[0].via)
-    assert ways == [None if waits else Via.NODE_PORTS, Via.PODS]
+        (placement,) = make_plan(replace(existing, access=access), settings()).placements
+        pod_paths.append(placement.ports[0].via)
+    assert pod_paths == [None if waits else Via.NODE_PORTS, Via.PODS]
 
 
 def test_node_without_a_range_of_pods_hinders_waiting() -> None:
@@ -328,7 +330,7 @@ def test_backends_pods_also_uses_the_default_route() -> None:
 def test_under_policy_local_all_pods_serve_and_all_nodes_stand_by() -> None:
     """The policy is about NodePorts: theirs answer only where an endpoint is, which a connection finds out."""
     entry = found(service(**LOCAL), A, B, endpoints(POD), routes=ROUTED)
-    assert (words(entry), entry.health) == (PODS, ConnectCheck())
+    assert (terms(entry), entry.health) == (PODS, ConnectCheck())
     assert {backend.checked_port for backend in (*entry.backends, *entry.standby)} == {0}
     (a, b) = (found(service(**LOCAL), A, B, endpoints(POD, OTHER), routes=ROUTED) for _ in "ab")
     assert (a, a.health, a.straight) == (b, ConnectCheck(), False)
@@ -338,7 +340,7 @@ def test_pods_on_nodes_that_may_be_no_backends_serve() -> None:
     """A label or taint is about the Node's NodePorts."""
     tainted = node("a", "172.18.0.2", taints=[{"key": "ToBeDeletedByClusterAutoscaler"}])
     entry = found(service(**LOCAL), tainted, B, endpoints(POD), routes=ROUTED)
-    assert words(entry) == (["10.244.0.7:9376"], [])
+    assert terms(entry) == (["10.244.0.7:9376"], [])
     assert found(service(), tainted, endpoints(POD), routes=ROUTED).straight
 
 
@@ -370,7 +372,7 @@ def test_pod_routes_are_used_per_address_family() -> None:
 def test_containers_with_a_network_of_their_own_dont_have_this_hosts_routes() -> None:
     """With published ports Envoy runs behind another table of routes."""
     entry = found(service(), A, B, endpoints(POD), routes=ROUTED, runtime="docker", network="publish")
-    assert (entry.straight, words(entry)) == (False, NODE_PORTS)
+    assert (entry.straight, terms(entry)) == (False, NODE_PORTS)
 
 
 def draining(address: str) -> JsonObject:
@@ -381,15 +383,15 @@ def draining(address: str) -> JsonObject:
 
 def test_kube_proxys_rules_hold_for_pods() -> None:
     """Ready ones; while none is, those that drain (KEP-1669); publishNotReadyAddresses says ready; named ports."""
-    assert words(found(service(), A, endpoints(draining("10.244.0.8")), routes=ROUTED))[0] == ["10.244.0.8:9376"]
+    assert terms(found(service(), A, endpoints(draining("10.244.0.8")), routes=ROUTED))[0] == ["10.244.0.8:9376"]
     both = endpoints(draining("10.244.0.8"), POD)
-    assert words(found(service(), A, both, routes=ROUTED))[0] == ["10.244.0.7:9376"]
+    assert terms(found(service(), A, both, routes=ROUTED))[0] == ["10.244.0.7:9376"]
     named = service(ports=[{"name": "w", "port": 80, "targetPort": "web", "nodePort": 30080}])
     slices = [
         endpoints(POD, name="old", ports=[{"name": "w", "port": 8080}]),
         endpoints(endpoint("10.244.0.9", "a"), name="new", ports=[{"name": "w", "port": 8081}]),
     ]
-    assert words(found(named, A, *slices, routes=ROUTED))[0] == ["10.244.0.7:8080", "10.244.0.9:8081"]
+    assert terms(found(named, A, *slices, routes=ROUTED))[0] == ["10.244.0.7:8080", "10.244.0.9:8081"]
     none = found(service(), A, endpoints(endpoint("10.244.0.7", ready=False)), routes=ROUTED)
     assert none.problem
     assert none.problem.reason is Reason.NO_BACKENDS

@@ -40,12 +40,12 @@ from tests.planning.objects import node
 from tests.planning.statuses.test_gateway_statuses import HOME, SETTINGS
 
 
-def snapshot(documents: list[JsonObject], known: ParseMemory | None = None, *, live: bool = True) -> Snapshot:
-    """Read what a cluster has; `known` is what its objects were understood as before."""
-    read = parse_objects(DEMO, documents, known)
+def snapshot(documents: list[JsonObject], existing: ParseMemory | None = None, *, live: bool = True) -> Snapshot:
+    """Read what a cluster has; `existing` is what its objects were understood as before."""
+    read = parse_objects(DEMO, documents, existing)
     access = {DEMO: ACCESS} if live else {}
-    seen = Snapshot(HOME, read.services, read.malformed, read.nodes, gateway_api=read.gateway_api, access=access)
-    return replace(seen, host=HostFacts())
+    observed = Snapshot(HOME, read.services, read.malformed, read.nodes, gateway_api=read.gateway_api, access=access)
+    return replace(observed, host=HostFacts())
 
 
 _names = st.sampled_from(["a.test", "b.test", "*.test"])
@@ -110,9 +110,9 @@ def test_a_plan_of_gateways_is_the_same_with_a_memory(
     """Whatever came before: statuses, notices, what is served and what is ordered."""
     memory = AnyMemo()
     base = [gateway_class(), gateway(allowedListeners=_open), service(), node()]
-    for documents, live, orders in steps:
-        seen = replace(snapshot([*documents, *base], live=live), orders=orders)
-        assert make_plan(seen, SETTINGS, memory) == make_plan(seen, SETTINGS)
+    for documents, live, overrides in steps:
+        observed = replace(snapshot([*documents, *base], live=live), overrides=overrides)
+        assert make_plan(observed, SETTINGS, memory) == make_plan(observed, SETTINGS)
 
 
 def many(gateways: int, routes: int) -> list[JsonObject]:
@@ -129,41 +129,41 @@ def many(gateways: int, routes: int) -> list[JsonObject]:
 
 def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gateway() -> None:
     """However many others there are; what they were told is the very same."""
-    documents, memory, known = many(6, 4), AnyMemo(), ParseMemory()
-    before = make_plan(snapshot(documents, known), SETTINGS, memory)
+    documents, memory, existing = many(6, 4), AnyMemo(), ParseMemory()
+    before = make_plan(snapshot(documents, existing), SETTINGS, memory)
     place = next(number for number, one in enumerate(documents) if one["metadata"]["name"] == "r2-1")
     documents[place] = route(
         rule(backends=[backend("missing")]), name="r2-1", hostnames=["h1.test"], parentRefs=[parent("g2")]
     )
     made: list[Status] = []
 
-    def planned(told: ApiStatus, *rest: object) -> object:
-        made.append(told.status)
-        return original(told, *rest)  # type: ignore[arg-type]
+    def planned(reported: ApiStatus, *rest: object) -> object:
+        made.append(reported.status)
+        return original(reported, *rest)  # type: ignore[arg-type]
 
-    original, said = planned_status, texts._sentences
+    original, stated = planned_status, texts._sentences
     with (
         mock.patch.object(gateway_statuses, "planned_status", planned),
-        mock.patch.object(texts, "_sentences", side_effect=said) as sentences,
+        mock.patch.object(texts, "_sentences", side_effect=stated) as sentences,
     ):
-        after = make_plan(snapshot(documents, known), SETTINGS, memory)
+        after = make_plan(snapshot(documents, existing), SETTINGS, memory)
     assert (len(made), sentences.call_count) == (2, 1)
-    kept = {id(one) for one in before.statuses} & {id(one) for one in after.statuses}
-    assert len(kept) == len(after.statuses) - 1
+    retained = {id(one) for one in before.statuses} & {id(one) for one in after.statuses}
+    assert len(retained) == len(after.statuses) - 1
     assert sum(one.key.kind is ObjectKind.HTTP_ROUTE for one in after.statuses) == 24
     assert [notice for notice in after.notices if "BackendNotFound" in notice]
 
 
 def test_a_gateway_is_bound_again_for_what_concerns_it_and_for_nothing_else() -> None:
     """For a route of its own that is another, comes or goes; whatever all of them are sorted by anew."""
-    documents, memory, known = many(6, 4), AnyMemo(), ParseMemory()
+    documents, memory, existing = many(6, 4), AnyMemo(), ParseMemory()
     one = route(rule("/v1"), name="r2-1", hostnames=["h1.test"], parentRefs=[parent("g2")])
     new = route(name="new", parentRefs=[parent("g3")])
     others = [each for each in documents if each["metadata"]["name"] != "r2-1"]
     counts = list[int]()
     with mock.patch.object(translation, "_bound", side_effect=translation._bound) as bound:
         for now in (documents, documents, [*others, one], [*others, one, new], [*others, new], others):
-            make_plan(snapshot(now, known), SETTINGS, memory)
+            make_plan(snapshot(now, existing), SETTINGS, memory)
             counts.append(bound.call_count)
             bound.reset_mock()
     assert counts == [6, 0, 1, 1, 1, 1]

@@ -27,12 +27,12 @@ FAULT = Fault("2999-01-01T00:00:00Z", status=Failure(503, 1000))
 OF_CONNECTIONS = Fault("2999-01-01T00:00:00Z", refuse=1000)
 
 
-def planned(orders: Mapping[ObjectKey, Order], *held: HeldProxy, annotated: str = "") -> Plan:
+def planned(overrides: Mapping[ObjectKey, Order], *held: HeldProxy, annotated: str = "") -> Plan:
     """Plan a Gateway before a Service, in a cluster that is told."""
     annotations: JsonObject = {"annotations": {"local-lb.dev/fault": annotated}} if annotated else {}
     ported = service("api", {"port": 8080, "nodePort": 30080})
-    seen = snapshot([gateway_class(), gateway(metadata=annotations), route(), ported, node()])
-    return make_plan(replace(seen, orders=orders, proxies=held), SETTINGS)
+    observed = snapshot([gateway_class(), gateway(metadata=annotations), route(), ported, node()])
+    return make_plan(replace(observed, overrides=overrides, proxies=held), SETTINGS)
 
 
 def listener_of(plan: Plan) -> HttpListener:
@@ -80,8 +80,8 @@ def annotated(document: JsonObject, text: str = STATUS) -> JsonObject:
 def test_a_route_has_the_fault_of_its_annotation_and_its_gateway_tells_it() -> None:
     """It alone; where the Gateway has one that counts. A listener that takes none is changed for it."""
     ported, other = service("api", {"port": 8080, "nodePort": 30080}), route(name="other", hostnames=["b.test"])
-    seen = snapshot([gateway_class(), gateway(), annotated(route(hostnames=["a.test"])), other, ported, node()])
-    plan = make_plan(replace(seen, proxies=(HeldProxy(WEB, Discovery.EDS, 1, may_fail=False),)), SETTINGS)
+    observed = snapshot([gateway_class(), gateway(), annotated(route(hostnames=["a.test"])), other, ported, node()])
+    plan = make_plan(replace(observed, proxies=(HeldProxy(WEB, Discovery.EDS, 1, may_fail=False),)), SETTINGS)
     made = listener_of(plan)
     (chain,) = made.chains
     assert isinstance(chain.serves, HttpRoutes)
@@ -90,7 +90,7 @@ def test_a_route_has_the_fault_of_its_annotation_and_its_gateway_tells_it() -> N
     assert (made.may_fail, made.fault) == (True, None)
     (condition,) = conditions(plan)
     assert f"{WEB}: HTTPRoute shop/route: a fault is ordered by its annotation" in condition["message"]
-    (condition,) = conditions(make_plan(replace(seen, orders={WEB: Order(FAULT)}), SETTINGS))
+    (condition,) = conditions(make_plan(replace(observed, overrides={WEB: Order(FAULT)}), SETTINGS))
     assert "by a command" in condition["message"]
 
 
@@ -108,19 +108,19 @@ def test_an_ingress_has_the_fault_of_its_annotation_for_its_own_rules() -> None:
     (placement,) = plan.placements
     (notice,) = placement.notices
     assert "Ingress shop/api: a fault is ordered by its annotation" in notice.message
-    assert any("Ingress shop/c" in told and "connections of Services only" in told for told in plan.notices)
+    assert any("Ingress shop/c" in reported and "connections of Services only" in reported for reported in plan.notices)
 
 
 def conditions(plan: Plan) -> list[dict[str, str]]:
     """Return the conditions of our own that the Gateway gets."""
     (placement,) = plan.placements
     assert placement.status
-    said: list[dict[str, str]] = json.loads(placement.status.status)["conditions"]
-    return [each for each in said if each["type"].startswith("local-lb.dev/")]
+    stated: list[dict[str, str]] = json.loads(placement.status.status)["conditions"]
+    return [each for each in stated if each["type"].startswith("local-lb.dev/")]
 
 
 @pytest.mark.parametrize(
-    ("orders", "backends"),
+    ("overrides", "backends"),
     [
         ({}, 1),
         ({API: Order(drained=frozenset({"worker"}))}, 0),
@@ -129,14 +129,14 @@ def conditions(plan: Plan) -> list[dict[str, str]]:
         ({API: NO_ORDER}, 1),
     ],
 )
-def test_a_drain_holds_behind_gateways(orders: Mapping[ObjectKey, Order], backends: int) -> None:
+def test_a_drain_holds_behind_gateways(overrides: Mapping[ObjectKey, Order], backends: int) -> None:
     """Of the Service, or of the Gateway's own."""
-    ((upstream,),) = (proxy.proxy.upstreams for proxy in planned(orders).proxies)
+    ((upstream,),) = (proxy.proxy.upstreams for proxy in planned(overrides).proxies)
     assert len(upstream.backends) == backends
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "reported"),
     [
         ("status=503,until=2999-01-01T00:00:00Z", ""),
         (
@@ -146,7 +146,7 @@ def test_a_drain_holds_behind_gateways(orders: Mapping[ObjectKey, Order], backen
         ("status=503", "orders nothing, because until is a time such as"),
     ],
 )
-def test_fault_annotation_without_effect_is_reported(text: str, told: str) -> None:
+def test_fault_annotation_without_effect_is_reported(text: str, reported: str) -> None:
     """With what to write instead."""
     of_it = [notice for notice in planned({}, annotated=text).notices if "the annotation local-lb.dev/fault" in notice]
-    assert [told in notice for notice in of_it] == ([True] if told else [])
+    assert [reported in notice for notice in of_it] == ([True] if reported else [])

@@ -120,8 +120,8 @@ def test_each_ingress_is_told_of_its_own_backends() -> None:
     part = ingress(ingress_rule(path(), path("/far", to="far"), host="part.test"), name="part")
     services = [service("api", {"port": 8080, "nodePort": 30080}), service("far")]
     placement = placed(ingress_class(), far, near, part, *services, slices_of("far"), slices_of("api"))
-    told = {news.key.name: ingress_events(news) for news in placement.news}
-    assert [event.reason for event in told["near"]] == [ENSURED]
-    (only,) = told["far"]
+    reported = {news.key.name: ingress_events(news) for news in placement.news}
+    assert [event.reason for event in reported["near"]] == [ENSURED]
+    (only,) = reported["far"]
     assert REMEDY in only.note
-    assert [event.type for event in told["part"]] == ["Normal", "Warning"]
+    assert [event.type for event in reported["part"]] == ["Normal", "Warning"]

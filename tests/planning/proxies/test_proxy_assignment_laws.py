@@ -135,13 +135,13 @@ def test_a_spare_serves_one_service_and_is_replaced(history: list[set[str]], set
     world, served = World(settings), dict[ProxyName, ObjectKey]()
     for names in history:
         made = world.run(sorted(names))
-        taken = {assignment.proxy: key for key, assignment in made.assignments.items() if assignment.proxy}
-        assert len(taken) == sum(1 for assignment in made.assignments.values() if assignment.proxy)
-        assert set(taken) <= set(made.proxies)
-        assert len(made.proxies) - len(taken) == settings.spares
+        claimed = {assignment.proxy: key for key, assignment in made.assignments.items() if assignment.proxy}
+        assert len(claimed) == sum(1 for assignment in made.assignments.values() if assignment.proxy)
+        assert set(claimed) <= set(made.proxies)
+        assert len(made.proxies) - len(claimed) == settings.spares
         before = {proxy: key for proxy, key in served.items() if proxy in made.proxies}
-        assert all(taken.get(proxy) == key for proxy, key in before.items())
-        served = taken
+        assert all(claimed.get(proxy) == key for proxy, key in before.items())
+        served = claimed
 
 
 @given(st.sets(st.sampled_from(NAMES)), st.sampled_from(NAMES), SPARES)
@@ -312,14 +312,14 @@ def test_gateways_and_spares_stay_within_the_budget_too(names: set[str], setting
 @given(st.sets(st.sampled_from(NAMES + GATEWAYS)), st.integers(1, 3), st.integers(0, 60))
 def test_started_spares_take_no_files_from_services(names: set[str], spares: int, watches: int) -> None:
     """Whatever number of instances there is, all are served just as without spares."""
-    ways = [
+    pod_paths = [
         {
             key: assignment.discovery
             for key, assignment in World(settings, watches).run(sorted(names)).assignments.items()
         }
         for settings in (ProxySettings(), ProxySettings(spares=spares))
     ]
-    assert ways[0] == ways[1]
+    assert pod_paths[0] == pod_paths[1]
 
 
 @given(st.sampled_from(GATEWAYS), st.integers(0, 12))

@@ -60,5 +60,5 @@ def test_what_was_planned_is_kept() -> None:
     """Planned again, with what the first plan made, it is the same."""
     read = snapshot(replace(A, ports=(DNS,)))
     plan = make_plan(read, OWN)
-    again = make_plan(holding(read, plan), OWN)
-    assert [proxy.rendered for proxy in again.proxies] == [proxy.rendered for proxy in plan.proxies]
+    retry = make_plan(holding(read, plan), OWN)
+    assert [proxy.rendered for proxy in retry.proxies] == [proxy.rendered for proxy in plan.proxies]

@@ -51,11 +51,11 @@ def settings(**changes: object) -> Settings:
     return parse_settings({"sources": sources, "podRoutes": "host", **changes})
 
 
-def of_shoot(*ways: str, nodes: tuple[Node, ...] = (WORKER,)) -> tuple[list[str], str]:
+def of_shoot(*pod_paths: str, nodes: tuple[Node, ...] = (WORKER,)) -> tuple[list[str], str]:
     """Return the routes that are made for a cluster whose Nodes are reached by these, and what is told."""
-    known = {ClusterName("c"): tuple(map(PodRoute.parse, ways))}
+    existing = {ClusterName("c"): tuple(map(PodRoute.parse, pod_paths))}
     host = HostFacts(addresses=HostAddresses(routes=(BRIDGE,)), may_route=True)
-    return told_of(Snapshot(HOME, nodes=nodes, host=host, node_routes=known), settings())
+    return told_of(Snapshot(HOME, nodes=nodes, host=host, node_routes=existing), settings())
 
 
 def told_of(snapshot: Snapshot, given_settings: Settings) -> tuple[list[str], str]:
@@ -111,19 +111,19 @@ def test_pod_route_without_conflict_is_planned_silently(harmless: tuple[Route, .
 )
 def test_a_network_of_another_owner_is_left_to_them(other: Route) -> None:
     """The sentence names the cluster, both routes and what to do."""
-    made, told = planned(other)
+    made, reported = planned(other)
     assert made == []
-    assert told.startswith("c: the route 10.244.1.0/24 via 172.18.0.3 to its pods isn't made: ")
-    assert str(other.destination) in told
-    assert told.endswith("or use local-lb:podRoutes container, with which each proxy has routes of its own")
+    assert reported.startswith("c: the route 10.244.1.0/24 via 172.18.0.3 to its pods isn't made: ")
+    assert str(other.destination) in reported
+    assert reported.endswith("or use local-lb:podRoutes container, with which each proxy has routes of its own")
 
 
 @pytest.mark.parametrize("destination", ["10.0.0.0/8", "10.244.1.0/24", "10.244.1.64/26"])
 def test_no_pod_route_is_made_inside_a_blackhole_route(destination: str) -> None:
     """It may be meant for a VPN that is down; default routes don't count, of whatever type."""
-    kept = Route(ip_network(destination), "blackhole")
+    retained = Route(ip_network(destination), "blackhole")
     host = HostFacts(addresses=HostAddresses(routes=(BRIDGE,)), may_route=True)
-    plan = routes_of(Snapshot(HOME, nodes=(WORKER,), host=replace(host, routes=(BRIDGE, kept))), settings())
+    plan = routes_of(Snapshot(HOME, nodes=(WORKER,), host=replace(host, routes=(BRIDGE, retained))), settings())
     assert dict(plan.routes) == {}
     assert f"{destination} is kept from leading anywhere" in "".join(plan.notices)
     halves = replace(host, routes=(BRIDGE, Route(ip_network("0.0.0.0/0"), "unreachable")))
@@ -131,7 +131,7 @@ def test_no_pod_route_is_made_inside_a_blackhole_route(destination: str) -> None
 
 
 @pytest.mark.parametrize(
-    ("ranges", "words"),
+    ("ranges", "terms"),
     [
         ("0.0.0.0/0", "no network of pods"),
         ("10.0.0.0/7", "no network of pods"),
@@ -141,18 +141,18 @@ def test_no_pod_route_is_made_inside_a_blackhole_route(destination: str) -> None
         ("172.18.3.0/24", "172.18.0.0/16"),
     ],
 )
-def test_a_cluster_cannot_take_what_is_no_network_of_pods(ranges: str, words: str) -> None:
+def test_a_cluster_cannot_take_what_is_no_network_of_pods(ranges: str, terms: str) -> None:
     """Whatever its Nodes say."""
-    made, told = planned(nodes=(node("worker", "172.18.0.3", ranges),))
+    made, reported = planned(nodes=(node("worker", "172.18.0.3", ranges),))
     assert made == []
-    assert words in told
+    assert terms in reported
 
 
 def test_a_node_out_of_reach_is_no_gateway() -> None:
     """The kernel would refuse it."""
-    made, told = planned(nodes=(node("worker", "192.0.2.9", "10.244.1.0/24"),))
+    made, reported = planned(nodes=(node("worker", "192.0.2.9", "10.244.1.0/24"),))
     assert made == []
-    assert "192.0.2.9 is in no network" in told
+    assert "192.0.2.9 is in no network" in reported
 
 
 def test_a_node_that_is_this_host_and_a_family_without_network_need_none() -> None:
@@ -166,9 +166,9 @@ def test_a_node_that_is_this_host_and_a_family_without_network_need_none() -> No
 def test_named_ranges_count_instead_and_may_be_public() -> None:
     """They lead to the first Node."""
     named = settings(sources=[{"kubernetes": {"name": "c", "podCIDRs": ["10.42.0.0/16", "9.9.0.0/16"]}}])
-    made, told = planned(nodes=(node("z", "172.18.0.9", "10.244.9.0/24"), WORKER), given_settings=named)
+    made, reported = planned(nodes=(node("z", "172.18.0.9", "10.244.9.0/24"), WORKER), given_settings=named)
     assert made == ["c: 9.9.0.0/16 via 172.18.0.3", "c: 10.42.0.0/16 via 172.18.0.3"]
-    assert told == ""
+    assert reported == ""
 
 
 def test_pod_range_of_two_clusters_stays_with_the_one_that_has_the_route() -> None:
@@ -176,18 +176,18 @@ def test_pod_range_of_two_clusters_stays_with_the_one_that_has_the_route() -> No
     other = node("worker", "172.18.0.4", "10.244.1.0/24", cluster="a")
     assert planned(nodes=(WORKER, other))[0] == ["a: 10.244.1.0/24 via 172.18.0.4"]
     held = route("10.244.1.0/24", "172.18.0.3", protocol=POD_PROTOCOL, metric=metric_of(HOME))
-    made, told = planned(held, nodes=(WORKER, other))
+    made, reported = planned(held, nodes=(WORKER, other))
     assert made == MADE
-    assert told.startswith("a: ")
+    assert reported.startswith("a: ")
 
 
 def test_pod_routes_need_the_setting_and_the_right() -> None:
     """Off is the default."""
     off = replace(settings(), pod_routes=PodRouting.OFF)
     assert planned(given_settings=off) == ([], "")
-    made, told = planned(may=False)
+    made, reported = planned(may=False)
     assert made == []
-    assert "may change no routes" in told
+    assert "may change no routes" in reported
 
 
 def test_nodes_that_are_pods_get_routes_and_pods_behind_them_none() -> None:
@@ -195,28 +195,28 @@ def test_nodes_that_are_pods_get_routes_and_pods_behind_them_none() -> None:
     assert of_shoot("10.0.7.2/32 via 172.18.0.3") == (["c: 10.0.7.2/32 via 172.18.0.3"], "")
     assert of_shoot("10.0.7.2/32 via 172.18.0.3", nodes=())[0]
     assert of_shoot() == ([], "")
-    made, told = of_shoot("8.8.8.8/32 via 172.18.0.3", "10.0.7.2/32 via 192.0.2.9")
+    made, reported = of_shoot("8.8.8.8/32 via 172.18.0.3", "10.0.7.2/32 via 192.0.2.9")
     assert made == []
-    assert "is public" in told
+    assert "is public" in reported
 
 
-def gained(*routes: Route, ways: tuple[str, ...] = (), **changes: object) -> tuple[str, ...]:
+def gained(*routes: Route, pod_paths: tuple[str, ...] = (), **changes: object) -> tuple[str, ...]:
     """Return what is told of a stack without routes of ours, whose Service has a NodePort on a Node with pods."""
     services = parsed(service(), endpoints(endpoint("10.244.1.7"))).services
     demo = replace(WORKER, cluster=services[0].key.cluster)
     own = AddressRange(ip_address("127.0.0.0"), ip_address("127.255.255.255"))
     host = HostFacts(addresses=HostAddresses((own,), routes=(BRIDGE, *routes)), routes=(BRIDGE, *routes))
-    known = {demo.cluster: tuple(map(PodRoute.parse, ways))} if ways else {}
-    snapshot = Snapshot(HOME, services=services, nodes=(demo,), host=host, node_routes=known)
+    existing = {demo.cluster: tuple(map(PodRoute.parse, pod_paths))} if pod_paths else {}
+    snapshot = Snapshot(HOME, services=services, nodes=(demo,), host=host, node_routes=existing)
     sources = [{"kubernetes": {"name": "demo"}}]
     return make_plan(snapshot, parse_settings({"sources": sources, **changes})).left_out
 
 
 def test_pod_routes_are_suggested_only_where_they_could_be_made() -> None:
     """With the key to set; not where there are some, where none could be made, and where NodePorts are chosen."""
-    (told,) = gained()
-    assert told.startswith("demo: connections go by NodePorts")
-    assert "local-lb:podRoutes host" in told
+    (reported,) = gained()
+    assert reported.startswith("demo: connections go by NodePorts")
+    assert "local-lb:podRoutes host" in reported
     assert gained(podRoutes="host") == ()
     assert gained(backends="nodePorts") == ()
     assert gained(route("10.244.0.0/16")) == ()
@@ -224,17 +224,17 @@ def test_pod_routes_are_suggested_only_where_they_could_be_made() -> None:
 
 
 @pytest.mark.parametrize(
-    ("nodes", "told"),
+    ("nodes", "reported"),
     [
         ({}, "local-lb:podRoutes host"),
         ({"kubeconfig": "k"}, "local-lb:podRoutes container, with local-lb:network publish,"),
     ],
 )
-def test_routes_are_proposed_as_they_may_be_had(nodes: JsonObject, told: str) -> None:
+def test_routes_are_proposed_as_they_may_be_had(nodes: JsonObject, reported: str) -> None:
     """Whoever does as told isn't told that it is a mistake, as `host` is where somebody else says where Nodes are."""
     kubernetes = {"name": "demo", "nodes": nodes}
-    (sentence,) = gained(ways=("10.0.7.2/32 via 172.18.0.3",), sources=[{"kubernetes": kubernetes}])
-    assert f"to which this host has no routes; {told} makes them" in sentence
+    (sentence,) = gained(pod_paths=("10.0.7.2/32 via 172.18.0.3",), sources=[{"kubernetes": kubernetes}])
+    assert f"to which this host has no routes; {reported} makes them" in sentence
 
 
 def is_patient(annotations: Mapping[str, str], **changes: object) -> bool:
@@ -286,9 +286,9 @@ def test_listeners_that_serve_stay_as_they_are(shared: str, before: str, after: 
     given = {"sources": [{"kubernetes": {"name": "demo"}}], "proxies": shared}
     first, then = (parse_settings({**given, "podRoutes": way}) for way in (before, after))
     plan = make_plan(snapshot, first)
-    again = make_plan(holding(snapshot, plan), then)
-    assert make_plan(snapshot, then) != again
-    assert listeners_of(again) == listeners_of(plan)
+    retry = make_plan(holding(snapshot, plan), then)
+    assert make_plan(snapshot, then) != retry
+    assert listeners_of(retry) == listeners_of(plan)
 
 
 def listeners_of(plan: Plan) -> list[Listener]:
@@ -302,8 +302,8 @@ def listeners_of(plan: Plan) -> list[Listener]:
 def test_ranges_are_named_for_a_cluster_of_any_source(sources: list[JsonObject]) -> None:
     """They lead to its first Node; what a source says of its own cluster counts first."""
     named = {"podCIDRs": {"c": ["10.42.0.0/16", "fd42::/56"]}}
-    routes, told = planned(given_settings=settings(sources=sources, **named))
-    assert (routes, told) == (["c: 10.42.0.0/16 via 172.18.0.3"], "")
+    routes, reported = planned(given_settings=settings(sources=sources, **named))
+    assert (routes, reported) == (["c: 10.42.0.0/16 via 172.18.0.3"], "")
     own = [{"kubernetes": {"name": "c", "podCIDRs": ["10.43.0.0/16"]}}]
     assert planned(given_settings=settings(sources=own, **named))[0] == ["c: 10.43.0.0/16 via 172.18.0.3"]
 

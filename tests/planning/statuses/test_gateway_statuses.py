@@ -18,7 +18,7 @@ from components.stack import declare
 from locallb.config.parsing.settings import parse_settings
 from locallb.config.settings import Settings
 from locallb.gateway.kinds import KINDS
-from locallb.gateway.status.patch import says
+from locallb.gateway.status.patch import contains
 from locallb.kubernetes.access.errors import ConflictError, NoContextError, UnreachableError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
@@ -101,7 +101,7 @@ class GatewayApi:
     """An API server with these objects, which counts what it is asked."""
 
     objects: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
+    requested: list[str] = field(default_factory=list)
     before_patch: Callable[[], None] = lambda: None
     events: list[tuple[str, str, str, str]] = field(default_factory=list)
 
@@ -119,14 +119,14 @@ class GatewayApi:
 
     def service(self, namespace: str, name: str, kind: ObjectKind) -> dict[str, Any] | None:
         """Return one."""
-        self.asked.append(f"get {kind}/{name}")
+        self.requested.append(f"get {kind}/{name}")
         return self.objects.get((kind, namespace, name))
 
     def patch_status(
         self, namespace: str, name: str, patch: Mapping[str, Any], kind: ObjectKind
     ) -> dict[str, Any] | None:
         """Merge a patch of the present version, of the status alone."""
-        self.asked.append(f"patch {kind}/{name}")
+        self.requested.append(f"patch {kind}/{name}")
         self.before_patch()
         before = self.objects.get((kind, namespace, name))
         if before is None:
@@ -146,8 +146,8 @@ class GatewayApi:
 
     def statuses(self) -> str:
         """Write all statuses for a reader, without times."""
-        said = {"/".join(key): one.get("status") for key, one in sorted(self.objects.items())}
-        return json.dumps(said, indent=1, default=str) + "\n"
+        stated = {"/".join(key): one.get("status") for key, one in sorted(self.objects.items())}
+        return json.dumps(stated, indent=1, default=str) + "\n"
 
 
 def undated(text: str) -> str:
@@ -160,13 +160,13 @@ def test_a_stack_tells_every_object_and_takes_it_back(golden: Golden) -> None:
     documents = cluster()
     plan, api = plan_of(*documents), GatewayApi.having(*documents)
     with deployed(plan, api) as (_, engine):
-        told = undated(api.statuses())
-        writes = [one for one in api.asked if one.startswith("patch")]
+        reported = undated(api.statuses())
+        writes = [one for one in api.requested if one.startswith("patch")]
         assert len(writes) == len(set(writes)) == 6
         assert engine.up(lambda: declare(plan)).ok
-        assert [one for one in api.asked if one.startswith("patch")] == writes
+        assert [one for one in api.requested if one.startswith("patch")] == writes
         assert engine.destroy().ok
-        golden.check("gateway-statuses", {"told.json": told, "withdrawn.json": undated(api.statuses())})
+        golden.check("gateway-statuses", {"told.json": reported, "withdrawn.json": undated(api.statuses())})
     assert CONTROLLER not in api.statuses()
     assert OTHER in api.statuses()
 
@@ -201,7 +201,7 @@ def test_a_gateway_that_gets_nothing_says_why(reason: Reason) -> None:
     problem = Problem(reason, "why")
     rejected = outcome_of(Rejection(placement.key, problem))
     assert rejected == outcome_of(replace(placement, withdrawn=problem))
-    assert (rejected.addresses, rejected.trouble) == ((), (OUTCOMES[reason], "why"))
+    assert (rejected.addresses, rejected.failure) == ((), (OUTCOMES[reason], "why"))
 
 
 def test_a_port_that_cannot_be_had_is_in_the_status_of_its_listener() -> None:
@@ -258,9 +258,9 @@ def test_gateway_status_takes_one_read_and_one_write_and_no_write_when_unchanged
     """The second time it is only read."""
     new = inputs_of(status_of(plan_of(*cluster()), kind))
     GatewayStatus(None).create(new)
-    assert [one.split()[0] for one in api.asked] == ["get", "patch"]
+    assert [one.split()[0] for one in api.requested] == ["get", "patch"]
     GatewayStatus(None).create(new)
-    assert [one.split()[0] for one in api.asked] == ["get", "patch", "get"]
+    assert [one.split()[0] for one in api.requested] == ["get", "patch", "get"]
 
 
 @pytest.mark.parametrize("kind", KIND)
@@ -276,9 +276,9 @@ def test_gateway_status_changed_during_the_write_is_read_again(kind: ObjectKind,
 
     api.before_patch = interfere
     GatewayStatus(None).create(inputs_of(planned))
-    assert [one.split()[0] for one in api.asked] == ["get", "patch", "get", "patch"]
+    assert [one.split()[0] for one in api.requested] == ["get", "patch", "get", "patch"]
     assert api.objects[key]["status"]["theirs"] == 1
-    assert says(api.objects[key], json.loads(planned.status), planned.generation)
+    assert contains(api.objects[key], json.loads(planned.status), planned.generation)
 
 
 @pytest.mark.parametrize("kind", KIND)
@@ -296,7 +296,7 @@ def test_an_object_that_is_gone_or_another_one_is_fine(kind: ObjectKind, api: Ga
         assert GatewayStatus(None).read(state) is None
         assert GatewayStatus(None).leaves_nothing(state)
         api.objects.pop(key, None)
-    assert not any(one.startswith("patch") for one in api.asked)
+    assert not any(one.startswith("patch") for one in api.requested)
 
 
 @pytest.mark.parametrize("kind", KIND)
@@ -310,11 +310,11 @@ def test_foreign_change_of_a_gateway_status_is_found_and_repaired(kind: ObjectKi
     assert not GatewayStatus(None).leaves_nothing(state)
     key = (kind.value, planned.key.namespace, planned.key.name)
     api.objects[key] = rewritten(api.objects[key], {})
-    seen = GatewayStatus(None).read(state)
-    assert seen is not None
-    assert GatewayStatus(None).diff(seen, new).changed == {"status"}
-    assert GatewayStatus(None).update(seen, new) == state
-    assert says(api.objects[key], json.loads(planned.status), planned.generation)
+    observed = GatewayStatus(None).read(state)
+    assert observed is not None
+    assert GatewayStatus(None).diff(observed, new).changed == {"status"}
+    assert GatewayStatus(None).update(observed, new) == state
+    assert contains(api.objects[key], json.loads(planned.status), planned.generation)
 
 
 def test_a_controller_that_took_over_is_not_written_over(api: GatewayApi) -> None:
@@ -331,10 +331,10 @@ def test_a_controller_that_took_over_is_not_written_over(api: GatewayApi) -> Non
 def test_a_cluster_that_is_gone_has_nothing_of_ours() -> None:
     """Its kubeconfig has no such context any more; one that doesn't answer may have."""
     state = grown(GatewayStatus.state, inputs_of(status_of(plan_of(*cluster()), ObjectKind.GATEWAY)))
-    for fault, gone in ((NoContextError, True), (UnreachableError, False)):
+    for fault, removed in ((NoContextError, True), (UnreachableError, False)):
         error = fault("why")
         with mock.patch.object(live_service, "_at", side_effect=error):
-            assert GatewayStatus(None).leaves_nothing(state) == gone
+            assert GatewayStatus(None).leaves_nothing(state) == removed
             assert GatewayStatus(None).read(state) == state
 
 
@@ -357,10 +357,10 @@ def test_a_gateway_and_an_ingress_tell_a_name_on_request() -> None:
             {**CONFIG, "dns": {**dns, "inStatus": in_status}, "ingress": {"http": 8081, "https": 8443}}
         )
         plan = plan_of(*of_gateway, ingress_class("local-lb"), *ingresses, settings=settings)
-        told = {status.key.name: json.loads(status.status) for status in plan.all_statuses}
-        by_name = [one["value"] for one in told["web"]["addresses"] if one["type"] == "Hostname"]
+        reported = {status.key.name: json.loads(status.status) for status in plan.all_statuses}
+        by_name = [one["value"] for one in reported["web"]["addresses"] if one["type"] == "Hostname"]
         assert by_name == (["web.shop.demo.test"] if in_status else [])
-        entries = {name: told[name]["loadBalancer"]["ingress"] for name, _ in hosted}
+        entries = {name: reported[name]["loadBalancer"]["ingress"] for name, _ in hosted}
         assert {name: [one.get("hostname") for one in some] for name, some in entries.items()} == {
             "a": [None],
             "b": ["shop.test" if in_status else None],

@@ -17,7 +17,7 @@ def silent(placement: Placement) -> frozenset[SilentPort]:
     return frozenset(SilentPort(placement.key, port.port, name) for port in placement.ports for name in port.silence)
 
 
-def told(plan: Plan, silence: frozenset[SilentPort]) -> tuple[Placement, Placement]:
+def reported(plan: Plan, silence: frozenset[SilentPort]) -> tuple[Placement, Placement]:
     """Return the first placement, as planned and while these are silent."""
     return plan.placements[0], mark_unanswered(plan, silence).placements[0]
 
@@ -26,7 +26,7 @@ def test_the_condition_says_why_and_the_address_stays() -> None:
     """What others serve beside it in the same proxy isn't changed."""
     plan = plan_of("shared")
     silence = silent(plan.placements[0])
-    before, after = told(plan, silence)
+    before, after = reported(plan, silence)
     assert publication(after).ingress == publication(before).ingress != ()
     (condition,) = publication(after).conditions
     assert (condition.status, condition.reason) == ("False", "BackendsDown")
@@ -40,15 +40,15 @@ def test_the_condition_says_why_and_the_address_stays() -> None:
 def test_events_say_that_it_ended_and_that_it_serves_again() -> None:
     """As for a proxy that was away."""
     plan = plan_of("per-service")
-    before, after = told(plan, silent(plan.placements[0]))
+    before, after = reported(plan, silent(plan.placements[0]))
     (event,) = placement_events(after)
     assert (event.type, event.reason, event.note.partition(":")[0]) == (
         "Warning",
         "SyncLoadBalancerFailed",
         "BackendsDown",
     )
-    again = news(placement_events(after), placement_events(before))
-    assert again == (Event("Normal", "EnsuredLoadBalancer", f"serves 8080/TCP at {before.addresses[0]}"),)
+    retry = news(placement_events(after), placement_events(before))
+    assert retry == (Event("Normal", "EnsuredLoadBalancer", f"serves 8080/TCP at {before.addresses[0]}"),)
 
 
 def test_a_proxy_that_is_away_says_more_than_its_backends() -> None:

@@ -32,9 +32,9 @@ def plan_of(sharing: str, *, live: bool = True) -> Plan:
 def test_only_services_of_a_lost_proxy_are_withdrawn() -> None:
     """One of its own concerns one Service, a shared one all."""
     own, shared = plan_of("per-service"), plan_of("shared")
-    for plan, told in ((own, 1), (shared, 2)):
+    for plan, reported in ((own, 1), (shared, 2)):
         down = withdraw(plan, {plan.placements[0].proxy})
-        assert sum(placement.withdrawn is not None for placement in down.placements) == told
+        assert sum(placement.withdrawn is not None for placement in down.placements) == reported
         assert [placement.addresses for placement in down.placements] == [
             placement.addresses for placement in plan.placements
         ]
@@ -47,14 +47,14 @@ def test_the_status_has_no_address_and_the_condition_says_why() -> None:
     down = withdraw(plan, {plan.placements[0].proxy})
     before, after = plan.placements[0], down.placements[0]
     assert publication(after).ingress == ()
-    (told,) = publication(after).conditions
-    assert (told.status, told.reason) == ("False", "ProxyDown")
-    assert told.message.startswith("demo/shop/api: its proxy ended or hangs, and isn't back yet")
+    (reported,) = publication(after).conditions
+    assert (reported.status, reported.reason) == ("False", "ProxyDown")
+    assert reported.message.startswith("demo/shop/api: its proxy ended or hangs, and isn't back yet")
     assert desired(down).digests[after.key] != desired(plan).digests[before.key]
     (event,) = placement_events(after)
     assert (event.type, event.reason) == ("Warning", "SyncLoadBalancerFailed")
-    again = news(placement_events(after), placement_events(before))
-    assert again == (Event("Normal", "EnsuredLoadBalancer", f"serves 8080/TCP at {before.addresses[0]}"),)
+    retry = news(placement_events(after), placement_events(before))
+    assert retry == (Event("Normal", "EnsuredLoadBalancer", f"serves 8080/TCP at {before.addresses[0]}"),)
 
 
 def test_while_all_serve_the_plan_is_the_very_same() -> None:

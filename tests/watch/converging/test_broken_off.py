@@ -27,8 +27,8 @@ from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.outcome import Outcome
 from locallb.watch.converging.wanted import Wanted
 from locallb.watch.events import Cause, Converged, LoopEvent, Mark
+from locallb.watch.failures.failures import Failures
 from locallb.watch.loop import Loop
-from locallb.watch.troubles.troubles import Troubles
 from tests.engine.support import Bench, World, WorldProvider, make_project
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def test_interrupted_update_is_declared_again_after_a_start(bench: Bench, monkey
     bench.world.control = {}
     assert not outcome.result.is_whole
     assert outcome.failed.keys() == {*KEYS}
-    assert not any(learnt(bench)._checks.needs_look_only([key]) for key in KEYS)
+    assert not any(learnt(bench)._checks.needs_check_only([key]) for key in KEYS)
 
 
 def test_state_written_by_another_process_is_not_taken_as_verified(
@@ -112,7 +112,7 @@ def test_state_written_by_another_process_is_not_taken_as_verified(
     brought(learnt(bench), wanting(monkeypatch, *all_of("other")))
     wanted = wanting(monkeypatch, *all_of("2"))
     converger.update(Plan(), wanted, work.Batch((KEYS[2],)))
-    assert not any(learnt(bench)._checks.needs_look_only([key]) for key in KEYS)
+    assert not any(learnt(bench)._checks.needs_check_only([key]) for key in KEYS)
 
 
 @pytest.mark.parametrize("drifted", [(), NAMES[1:2], NAMES])
@@ -122,7 +122,7 @@ def test_a_start_brings_about_again_what_differs_and_nothing_beside_it(
     """Of many that it looks at in one go, an update takes those that others changed; all of them are checked then."""
     wanted = wanting(monkeypatch, *all_of("1"))
     brought(learnt(bench), wanted)
-    again, begun, begin = learnt(bench), list[object](), Updates.begin
+    retry, begun, begin = learnt(bench), list[object](), Updates.begin
 
     def noted(self: Updates, groups: Groups, parts: Mapping[Hashable, frozenset[str]], **how: Any) -> None:  # noqa: ANN401 - as it is given
         begun.extend(parts)
@@ -131,12 +131,12 @@ def test_a_start_brings_about_again_what_differs_and_nothing_beside_it(
     monkeypatch.setattr(Updates, "begin", noted)
     for name in drifted:
         del bench.world.things[f"ProxyConfig::{name}"]
-    outcome = brought(again, wanted, refresh=True)
+    outcome = brought(retry, wanted, refresh=True)
     assert {*begun} == {*map(ObjectKey.parse, drifted)}
     assert outcome.result.ok
     assert not outcome.failed
     assert outcome.untouched == set(KEYS) - set(map(ObjectKey.parse, drifted))
-    assert learnt(bench)._checks.look_only
+    assert learnt(bench)._checks.check_only
     assert bench.engine().drifted() == frozenset()
 
 
@@ -155,16 +155,16 @@ def test_a_party_that_hangs_at_a_start_is_left_under_way_and_others_are_checked(
 
     monkeypatch.setattr(WorldProvider, "read", hang)
     monkeypatch.setattr(converge, "DEADLINE", 0.05)
-    again = learnt(bench)
-    outcome = again.update(Plan(), wanted, work.Batch(tuple(KEYS), refresh=True), lambda: True)
+    retry = learnt(bench)
+    outcome = retry.update(Plan(), wanted, work.Batch(tuple(KEYS), refresh=True), lambda: True)
     assert outcome.ended == {KEYS[0], KEYS[2]}
-    assert {*again.going_on} == {KEYS[1]}
+    assert {*retry.going_on} == {KEYS[1]}
     answers.set()
-    outcome = again.wait(lambda: False)
+    outcome = retry.wait(lambda: False)
     assert outcome.ended == {KEYS[1]}
     assert not outcome.failed
-    again.stop()
-    assert learnt(bench)._checks.look_only
+    retry.stop()
+    assert learnt(bench)._checks.check_only
 
 
 def test_dependents_of_a_vanished_resource_are_brought_about_again_with_it(
@@ -182,9 +182,9 @@ def test_dependents_of_a_vanished_resource_are_brought_about_again_with_it(
 
     brought(learnt(bench), wanted)
     before = dependencies()
-    again = learnt(bench)
+    retry = learnt(bench)
     del bench.world.things[f"ProxyConfig::{NAMES[0]}"]
-    assert brought(again, wanted, refresh=True).result.ok
+    assert brought(retry, wanted, refresh=True).result.ok
     assert dependencies() == before == [NAMES[0]]
 
 
@@ -193,32 +193,32 @@ def test_resources_removed_by_another_process_are_made_again(
     bench: Bench, at: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another process's write of the state is no news of ours, and is seen at once: the loop looks again."""
-    home, engine, told = Home("local-lb", "dev", str(bench.project.root)), bench.engine(), list[LoopEvent]()
-    loop = Loop(home, engine, lambda: SETTINGS, bench.project.root / "x.yaml", told.append, observe=lambda _: {})
+    home, engine, reported = Home("local-lb", "dev", str(bench.project.root)), bench.engine(), list[LoopEvent]()
+    loop = Loop(home, engine, lambda: SETTINGS, bench.project.root / "x.yaml", reported.append, observe=lambda _: {})
     world: Any = SimpleNamespace(
-        stale=dict, again=dict, unready=lambda: False, updated=lambda: None, surprised=lambda: None, stop=lambda: None
+        stale=dict, retry=dict, unready=lambda: False, updated=lambda: None, invalidated=lambda: None, stop=lambda: None
     )
     reading = SnapshotResult(Snapshot(home))
     loop._planner._workspace = cast(
         "Workspace",
         SimpleNamespace(settings=SETTINGS, cache=world, read_and_plan=lambda *_, **__: (reading, Plan())),
     )
-    monkeypatch.setattr(Troubles, "look", lambda *_: ())
+    monkeypatch.setattr(Failures, "inspect", lambda *_: ())
     wanting(monkeypatch, *all_of("1"))
-    monkeypatch.setattr(work, "MOST", 1)
+    monkeypatch.setattr(work, "MAX", 1)
     batches, take = list[object](), Updates.take
 
-    def taken(self: Updates) -> Ended:
+    def claimed(self: Updates) -> Ended:
         ended = take(self)
         batches.extend(ended.parts)
         if ended.parts and len(batches) == (1 if at == "between two updates" else len(KEYS)):
             assert bench.engine().destroy().ok
         return ended
 
-    monkeypatch.setattr(Updates, "take", taken)
+    monkeypatch.setattr(Updates, "take", claimed)
     loop._take(Mark(Cause.RETRY))
     for _ in KEYS:
-        loop._look()
-    assert Converged() in told
+        loop._inspect()
+    assert Converged() in reported
     assert {*NAMES} <= {resource.name for resource in engine.resources()}
     loop._end()

@@ -24,7 +24,7 @@ from locallb.provider.resources import proxy_config
 from locallb.runtimes.process.processes import Process, is_alive
 from locallb.sources.configuration import stack_settings
 from locallb.watch.converging import checks as module
-from locallb.watch.converging.checks import MOST_DOUBTFUL, NAME, Checks
+from locallb.watch.converging.checks import MAX_UNVERIFIED, NAME, Checks
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Updated
 from locallb.watch.loop import Loop
 from tests.e2e.support import Stage, node, port, service, stage
@@ -52,25 +52,25 @@ def home(tmp_path: Path) -> Home:
 def test_state_written_by_the_same_code_is_only_refreshed(home: Home) -> None:
     """Once: what was looked at isn't looked at again."""
     checks = begun(home, 1)
-    assert checks.look_only
-    assert checks.needs_look_only(KEYS)
+    assert checks.check_only
+    assert checks.needs_check_only(KEYS)
     checks.ended(KEYS[:1], (), 1)
-    assert not checks.needs_look_only(KEYS)
-    assert checks.needs_look_only(KEYS[1:])
-    assert begun(home, 1).needs_look_only(KEYS)
+    assert not checks.needs_check_only(KEYS)
+    assert checks.needs_check_only(KEYS[1:])
+    assert begun(home, 1).needs_check_only(KEYS)
 
 
 @pytest.mark.parametrize("stamp", [2, None])
 def test_a_state_that_was_written_meanwhile_is_read_again(home: Home, stamp: object) -> None:
     """Also one of which nobody knows who wrote it."""
-    assert not begun(home, stamp).look_only
-    assert not any(begun(home, stamp).needs_look_only([key]) for key in KEYS)
+    assert not begun(home, stamp).check_only
+    assert not any(begun(home, stamp).needs_check_only([key]) for key in KEYS)
 
 
 def test_state_written_by_other_code_is_declared_again(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
     """It may declare something else of the same plan."""
     monkeypatch.setattr(module, "_code", lambda: "another")
-    assert not begun(home, 1).look_only
+    assert not begun(home, 1).check_only
 
 
 def test_files_that_were_replaced_under_a_process_are_not_its_code(home: Home, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,7 +80,7 @@ def test_files_that_were_replaced_under_a_process_are_not_its_code(home: Home, m
     monkeypatch.setattr(module, "_code", lambda: "new")
     standing_by.begin(home, KEYS, None)
     standing_by.ended(KEYS, (), 3)
-    assert not begun(home, 3).look_only
+    assert not begun(home, 3).check_only
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "7", "{}", '{"code": 1}', "[" * 60_000])
@@ -89,32 +89,32 @@ def test_unreadable_note_is_ignored_and_written_again(home: Home, text: str) -> 
     note = Path(home.root) / ".state" / "locallb" / "s" / NAME
     note.write_text(text)
     checks = begun(home, 1)
-    assert not checks.look_only
+    assert not checks.check_only
     checks.ended(KEYS, (), 1)
-    assert begun(home, 1).look_only
+    assert begun(home, 1).check_only
 
 
 def test_failed_load_balancers_are_declared_again_by_the_next_loop(home: Home) -> None:
     """And the others are looked at."""
     begun(home, 1).ended(KEYS, KEYS[:1], 2)
     checks = begun(home, 2)
-    assert [checks.needs_look_only([key]) for key in KEYS] == [False, True, True]
-    assert not checks.needs_look_only(KEYS)
+    assert [checks.needs_check_only([key]) for key in KEYS] == [False, True, True]
+    assert not checks.needs_check_only(KEYS)
 
 
 def test_checks_are_not_noted_while_too_many_are_doubtful(home: Home) -> None:
     """An earlier note then belongs to an earlier state."""
-    many = [ObjectKey(ClusterName("c"), "n", str(number)) for number in range(MOST_DOUBTFUL + 1)]
+    many = [ObjectKey(ClusterName("c"), "n", str(number)) for number in range(MAX_UNVERIFIED + 1)]
     begun(home, 1).ended((), many, 2)
-    assert not begun(home, 2).look_only
-    assert begun(home, 1).look_only
+    assert not begun(home, 2).check_only
+    assert begun(home, 1).check_only
 
 
 def test_all_that_decides_what_is_declared_is_this_code() -> None:
     """Wherever this module is: another version that plans otherwise is other code, whose note nobody may trust."""
-    known = {path.resolve() for package in module._PACKAGES for path in package.rglob("*.py")}
+    existing = {path.resolve() for package in module._PACKAGES for path in package.rglob("*.py")}
     deciding = plan, declaration, proxy_config, envoy, module
-    assert {Path(str(one.__file__)).resolve() for one in deciding} <= known
+    assert {Path(str(one.__file__)).resolve() for one in deciding} <= existing
 
 
 def test_code_digest_changes_with_content_and_place_of_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -142,29 +142,29 @@ def play() -> Iterator[Stage]:
         made.write("nodes.yaml", node())
         for name in "abc":
             made.write(f"{name}.yaml", service(name, port(8080, 30080)))
-        look(made)
+        inspect(made)
         yield made
 
 
-def look(play: Stage) -> list[LoopEvent]:
+def inspect(play: Stage) -> list[LoopEvent]:
     """Have a loop start and look, again where something happens meanwhile, until all is as it should be."""
-    session, told = Session.open(play.root, "dev"), list[LoopEvent]()
+    session, reported = Session.open(play.root, "dev"), list[LoopEvent]()
     load = lambda: stack_settings(load_config(session.project, "dev"))  # noqa: E731 - the loop's, each time
     engine, path = session.engine(lambda _event: None), session.project.stack_file("dev")
-    loop = Loop(session.home, engine, load, path, told.append, observe=observe)
+    loop = Loop(session.home, engine, load, path, reported.append, observe=observe)
     try:
         loop._take(Mark(Cause.START))
-        loop._look()
-        while not isinstance(told[-1], Converged | Failed):
+        loop._inspect()
+        while not isinstance(reported[-1], Converged | Failed):
             loop._take(*loop._inbox.take(0))
             loop._go_on()
-            loop._look()
+            loop._inspect()
     finally:
         loop._end()
         loop._planner.stop()
-    assert isinstance(told[-1], Converged), told[-1]
-    assert not any(isinstance(event, Failed) for event in told)
-    return told
+    assert isinstance(reported[-1], Converged), reported[-1]
+    assert not any(isinstance(event, Failed) for event in reported)
+    return reported
 
 
 def contents(play: Stage) -> dict[str, object]:
@@ -176,11 +176,11 @@ def contents(play: Stage) -> dict[str, object]:
     }
     claims = {path.name: path.read_text() for path in (play.state_home / "ledger").iterdir()}
     state = json.loads((play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
-    said = {
+    stated = {
         item["urn"]: {name: text for name, text in item.get("inputs", {}).items() if name != "process"}
         for item in state["checkpoint"]["latest"]["resources"]
     }
-    return {"proxies": proxies, "claims": claims, "state": said}
+    return {"proxies": proxies, "claims": claims, "state": stated}
 
 
 def _kill(play: Stage) -> None:
@@ -223,12 +223,12 @@ def test_a_look_leads_to_the_updates_that_are_needed_and_to_no_other(
     """Whatever happened while no loop ran: afterwards all is as it was, and the next start finds it so."""
     before, updates = contents(play), counted(monkeypatch)
     happened(play)
-    told = look(play)
+    reported = inspect(play)
     assert bool(updates) == is_updated
-    assert any(isinstance(event, Updated) for event in told)
+    assert any(isinstance(event, Updated) for event in reported)
     assert contents(play) == before
     updates.clear()
-    look(play)
+    inspect(play)
     assert not updates
 
 
@@ -236,6 +236,6 @@ def test_by_another_version_all_are_declared_again(play: Stage, monkeypatch: pyt
     """With nothing changed: what differs is known by declaring it, as without any note."""
     before, updates = contents(play), counted(monkeypatch)
     monkeypatch.setattr(module, "_code", lambda: "another")
-    look(play)
+    inspect(play)
     assert updates
     assert contents(play) == before

@@ -67,41 +67,43 @@ def converger(plan: Plan) -> Converger:
     return made
 
 
-def differing(plan: Plan, said: Mapping[ObjectKey, ObservedStatus], *stale: ClusterName) -> Mapping[ObjectKey, object]:
+def differing(
+    plan: Plan, stated: Mapping[ObjectKey, ObservedStatus], *stale: ClusterName
+) -> Mapping[ObjectKey, object]:
     """Compare with what was applied long ago."""
-    found, later = converger(plan).differing(said, plan, stale, now=1000.0)
+    found, later = converger(plan).differing(stated, plan, stale, now=1000.0)
     assert later is None
     return found
 
 
-def entries(said: Object) -> list[Object]:
+def entries(stated: Object) -> list[Object]:
     """Return the entries of a status."""
-    listed: list[Object] = said["status"]["loadBalancer"]["ingress"]
+    listed: list[Object] = stated["status"]["loadBalancer"]["ingress"]
     return listed
 
 
-def _drop_conditions(said: Object) -> None:
-    said["status"]["conditions"] = []
+def _drop_conditions(stated: Object) -> None:
+    stated["status"]["conditions"] = []
 
 
-def _port(said: Object) -> None:
-    entries(said)[0]["ports"] = [{"port": 1, "protocol": "TCP"}]
+def _port(stated: Object) -> None:
+    entries(stated)[0]["ports"] = [{"port": 1, "protocol": "TCP"}]
 
 
 TAMPERINGS: Mapping[str, tuple[Callable[[Object], object], tuple[str, ...]]] = {
-    "nothing": (lambda _said: None, ()),
-    "its finalizer": (lambda said: said["metadata"]["finalizers"].remove(FINALIZER), ("finalizer",)),
-    "its address": (lambda said: entries(said).pop(0), ("addresses",)),
-    "its address for another": (lambda said: entries(said)[0].update(ip="127.77.0.99"), ("addresses",)),
-    "its address, twice": (lambda said: entries(said).append(dict(entries(said)[0])), ("addresses",)),
+    "nothing": (lambda _stated: None, ()),
+    "its finalizer": (lambda stated: stated["metadata"]["finalizers"].remove(FINALIZER), ("finalizer",)),
+    "its address": (lambda stated: entries(stated).pop(0), ("addresses",)),
+    "its address for another": (lambda stated: entries(stated)[0].update(ip="127.77.0.99"), ("addresses",)),
+    "its address, twice": (lambda stated: entries(stated).append(dict(entries(stated)[0])), ("addresses",)),
     "its ports": (_port, ("ports",)),
-    "its ipMode": (lambda said: entries(said)[0].update(ipMode="VIP"), ("ipMode",)),
-    "its condition": (lambda said: said["status"]["conditions"][0].update(status="False"), ("conditions",)),
+    "its ipMode": (lambda stated: entries(stated)[0].update(ipMode="VIP"), ("ipMode",)),
+    "its condition": (lambda stated: stated["status"]["conditions"][0].update(status="False"), ("conditions",)),
     "all conditions": (_drop_conditions, ("conditions",)),
-    "another entry": (lambda said: entries(said).pop(), ()),
-    "the order of entries": (lambda said: entries(said).reverse(), ()),
-    "a date": (lambda said: said["status"]["conditions"][0].update(lastTransitionTime="x"), ()),
-    "another finalizer": (lambda said: said["metadata"]["finalizers"].remove("example.com/other"), ()),
+    "another entry": (lambda stated: entries(stated).pop(), ()),
+    "the order of entries": (lambda stated: entries(stated).reverse(), ()),
+    "a date": (lambda stated: stated["status"]["conditions"][0].update(lastTransitionTime="x"), ()),
+    "another finalizer": (lambda stated: stated["metadata"]["finalizers"].remove("example.com/other"), ()),
     "everything": (dict.clear, ("finalizer", "addresses", "conditions")),
 }
 """What somebody changes, and what of it is ours."""
@@ -112,9 +114,9 @@ def test_only_changes_to_our_entries_count_as_differences(what: str) -> None:
     """An entry of somebody else may stay for ever; it costs nothing."""
     change, names = TAMPERINGS[what]
     plan = plan_of(service())
-    said = live(publication(plan.placements[0]))
-    change(said)
-    assert differing(plan, {plan.placements[0].key: observed_status(said)}) == (
+    stated = live(publication(plan.placements[0]))
+    change(stated)
+    assert differing(plan, {plan.placements[0].key: observed_status(stated)}) == (
         {plan.placements[0].key: names} if names else {}
     )
 
@@ -125,17 +127,17 @@ def test_entries_of_others_count_where_they_are_to_be_taken_over() -> None:
     read = parsed(service(), node())
     access = {DEMO: Access("/kubeconfig", ContextName("demo"))}
     plan = make_plan(Snapshot(HOME, services=read.services, nodes=read.nodes, access=access), settings)
-    key, said = plan.placements[0].key, live(publication(plan.placements[0]))
-    assert differing(plan, {key: observed_status(said)}) == {key: ("addresses",)}
+    key, stated = plan.placements[0].key, live(publication(plan.placements[0]))
+    assert differing(plan, {key: observed_status(stated)}) == {key: ("addresses",)}
 
 
 def test_a_rejected_service_has_its_condition_too() -> None:
     """It isn't claimed and has no address: only what it is told is ours."""
     plan = plan_of(service(ports=[{"port": 7, "protocol": "SCTP", "nodePort": 30007}]))
     (rejection,) = plan.rejections
-    said = live(publication(rejection))
-    said["metadata"]["finalizers"] = []
-    assert differing(plan, {rejection.key: observed_status(said)}) == {}
+    stated = live(publication(rejection))
+    stated["metadata"]["finalizers"] = []
+    assert differing(plan, {rejection.key: observed_status(stated)}) == {}
     assert differing(plan, {}) == {rejection.key: ("conditions",)}
 
 
@@ -176,7 +178,7 @@ def test_unchanged_plan_costs_no_group_and_no_comparison(monkeypatch: pytest.Mon
     assert before[0].keys() == made.wanted(first).keys()
     monkeypatch.setattr("locallb.desired.groups.rejection_group", lambda rejection: pytest.fail(str(rejection.key)))
     monkeypatch.setattr(
-        "locallb.watch.converging.differing.differences_of", lambda placement, _said: pytest.fail(str(placement.key))
+        "locallb.watch.converging.differing.differences_of", lambda placement, _stated: pytest.fail(str(placement.key))
     )
     assert made.wanted(second) == made.applied
     assert made.differing({}, second, (), now=1000.0) == before
@@ -194,7 +196,7 @@ def test_plan_after_plan_is_compared_as_each_alone(
         plan, alone = make_plan(snapshot, settings, memory), Wanted()
         assert wanted.of(plan) == alone.of(plan)
         assert [*wanted.of(plan).digests] == [*alone.of(plan).digests]
-        assert (wanted.spare, wanted.only_told, wanted.proxies) == (alone.spare, alone.only_told, alone.proxies)
+        assert (wanted.spare, wanted.status_only, wanted.proxies) == (alone.spare, alone.status_only, alone.proxies)
         assert [*differences.of(plan, {})] == [*Differences().of(plan, {})]
         snapshot = data.draw(strategies.with_few_others(snapshot, second))
 

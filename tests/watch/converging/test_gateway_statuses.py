@@ -8,7 +8,7 @@ import pytest
 
 from locallb.engine.engine import Engine
 from locallb.gateway.status.observed import observed_statuses
-from locallb.kubernetes.parsing.objects import Said
+from locallb.kubernetes.parsing.objects import AnyStatus
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan
 from locallb.watch.converging.converge import Converger
@@ -62,11 +62,11 @@ def test_a_route_that_changes_is_one_update_and_one_write(change: str) -> None:
     after = plan_of(*with_lost(**spec))
     with deployed(plan, api) as (_, engine):
         converger = learned(engine)
-        api.asked.clear()
+        api.requested.clear()
         found = work(converger, after)
-        assert found.told + found.gone == (LOST,)
+        assert found.reported + found.removed == (LOST,)
         assert converger.update(after, converger.wanted(after), Batch((LOST,))).result.ok
-        assert api.asked == ["patch httproutes/lost"]
+        assert api.requested == ["patch httproutes/lost"]
         assert work(converger, after).urgent is False
         assert bool(api.objects["httproutes", "shop", "lost"]["status"]["parents"]) == (change != "gone")
 
@@ -76,14 +76,14 @@ def test_status_that_others_changed_before_the_start_is_repaired() -> None:
     plan, api = plan_of(*cluster()), GatewayApi.having(*cluster())
     with deployed(plan, api) as (_, engine):
         key = ("httproutes", "shop", "lost")
-        said = api.objects[key]["status"]
+        stated = api.objects[key]["status"]
         api.objects[key] = rewritten(api.objects[key], {"parents": []})
         converger = learned(engine)
         assert converger.update(plan, converger.wanted(plan), Batch((LOST,), refresh=True)).result.ok
-        assert len(api.objects[key]["status"]["parents"]) == len(said["parents"]) == 1
+        assert len(api.objects[key]["status"]["parents"]) == len(stated["parents"]) == 1
 
 
-def said(api: GatewayApi) -> Mapping[ObjectKey, Said]:
+def stated(api: GatewayApi) -> Mapping[ObjectKey, AnyStatus]:
     """Return what all objects say, as a follower knows it."""
     return dict(each for one in api.objects.values() for each in observed_statuses(DEMO, one))
 
@@ -105,17 +105,17 @@ def test_status_that_others_change_during_the_loop_is_repaired_by_one_update(
     plan, api = plan_of(*cluster()), GatewayApi.having(*cluster())
     with deployed(plan, api) as (_, engine):
         converger = learned(engine)
-        assert converger.differing(said(api), plan, (), LATER) == ({}, None)
+        assert converger.differing(stated(api), plan, (), LATER) == ({}, None)
         before = api.objects[at]["status"]
         api.objects[at] = rewritten(api.objects[at], {**before, field: []})
-        assert converger.differing(said(api), plan, (), LATER)[0] == {key: (field,)}
-        assert converger.differing(said(api), plan, (DEMO,), LATER)[0] == {}
+        assert converger.differing(stated(api), plan, (), LATER)[0] == {key: (field,)}
+        assert converger.differing(stated(api), plan, (DEMO,), LATER)[0] == {}
         assert converger.differing({}, plan, (), LATER)[0] == {}
-        api.asked.clear()
+        api.requested.clear()
         assert converger.update(plan, converger.wanted(plan), Batch((key,), refresh=True)).result.ok
-        assert [one for one in api.asked if one.startswith("patch")] == [f"patch {at[0]}/{at[2]}"]
+        assert [one for one in api.requested if one.startswith("patch")] == [f"patch {at[0]}/{at[2]}"]
         assert api.objects[at]["status"].keys() == before.keys()
-        assert converger.differing(said(api), plan, (), LATER)[0] == {}
+        assert converger.differing(stated(api), plan, (), LATER)[0] == {}
 
 
 def test_a_gateway_that_gets_nothing_is_looked_after_as_well() -> None:
@@ -126,7 +126,7 @@ def test_a_gateway_that_gets_nothing_is_looked_after_as_well() -> None:
     (rejection,) = plan.rejections
     with deployed(plan, api) as (_, engine):
         converger = learned(engine)
-        assert converger.differing(said(api), plan, (), LATER) == ({}, None)
+        assert converger.differing(stated(api), plan, (), LATER) == ({}, None)
         at = ("gateways", "shop", "web")
         api.objects[at] = rewritten(api.objects[at], {})
-        assert set(converger.differing(said(api), plan, (), LATER)[0]) == {rejection.key}
+        assert set(converger.differing(stated(api), plan, (), LATER)[0]) == {rejection.key}

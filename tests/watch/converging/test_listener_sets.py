@@ -67,8 +67,8 @@ def unproven() -> Iterator[Unproven]:
 
 def programmed(api: GatewayApi, kind: str, name: str) -> str | None:
     """Return what an object says of that."""
-    said = (api.objects[kind, "shop", name].get("status") or {}).get("conditions", [])
-    return {one["type"]: one["status"] for one in said}.get("Programmed")
+    stated = (api.objects[kind, "shop", name].get("status") or {}).get("conditions", [])
+    return {one["type"]: one["status"] for one in stated}.get("Programmed")
 
 
 def test_listener_set_is_not_programmed_before_its_proxy_is_reachable(unproven: Unproven) -> None:
@@ -133,9 +133,9 @@ def test_removed_gateway_takes_along_listener_sets_that_waited_for_its_proof(aft
         converger = learned(engine)
         outcome = converger.update(then, converger.wanted(then), Batch((WEB,)))
         assert not outcome.failed
-        api.asked.clear()
+        api.requested.clear()
         assert not converger.update(then, converger.wanted(then), Batch((MORE,))).failed
-        assert api.asked == []
+        assert api.requested == []
         assert MORE not in converger.work(converger.wanted(then), ()).keys
 
 

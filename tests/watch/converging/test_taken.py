@@ -25,7 +25,7 @@ from locallb.sources.snapshot import SnapshotResult
 from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.work import Batch
 from locallb.watch.events import Cause, Mark
-from locallb.watch.troubles.troubles import Troubles
+from locallb.watch.failures.failures import Failures
 
 HOME = Home("p", "s", "/p")
 FRAME = PlanContext.of(HOME, Settings((), ()), HostFacts())
@@ -54,14 +54,14 @@ class Recording:
         _groups: Groups,
         parts: Mapping[Hashable, frozenset[str]],
         *,
-        look: bool,
+        inspect: bool,
         outputs: Mapping[str, object],
         first: Callable[[], None],
     ) -> None:
         """Do nothing."""
         first()
         self.outputs = outputs
-        self.refreshed.append(look)
+        self.refreshed.append(inspect)
         self.scopes.append(only(urn for roots in parts.values() for urn in roots))
         self.parts = frozenset(parts)
 
@@ -72,7 +72,7 @@ class Recording:
         """End as told."""
         return Ended(self.parts, dict.fromkeys(self.parts, "it can't be") if self.fails else {})
 
-    def known_stamp(self) -> object:
+    def read_stamp(self) -> object:
         """Say that somebody else wrote the state."""
         return None
 
@@ -153,24 +153,24 @@ def test_a_spare_that_was_to_be_taken_and_never_was_is_not_forgotten(converger: 
     converger.work(converger.wanted(plan(spare_1=WEB, spare_2=None)), ())
     assert FIRST not in converger.applied
     later = plan(spare_2=None)
-    assert converger.work(converger.wanted(later), ()).gone == (FIRST,)
+    assert converger.work(converger.wanted(later), ()).removed == (FIRST,)
 
 
 def test_a_spare_that_was_taken_is_no_work_of_its_own_afterwards(converger: Converger) -> None:
     """It goes in the update of its Gateway."""
     update(converger, plan(spare_1=WEB, spare_2=None), WEB)
     later = plan(spare_2=None)
-    assert converger.work(converger.wanted(later), ()).gone == (WEB,)
+    assert converger.work(converger.wanted(later), ()).removed == (WEB,)
 
 
 def test_a_spare_that_ended_just_when_it_is_taken_is_looked_at_first(converger: Converger) -> None:
     """The state has its process: without a look the Gateway's first update would be in vain."""
-    troubles, reading = Troubles(lambda _: {}), SnapshotResult(Snapshot(HOME))
-    troubles.fell(plan(spare_1=None, spare_2=None), [Mark(Cause.PROXY, "spare-1")])
-    taken = plan(spare_1=WEB, spare_2=None)
-    wanted = {**converger.wanted(taken), WEB: "1", OLDER: "1"}
-    converger._wanted._last = taken, Desired({}, {key: Digest(text) for key, text in wanted.items()})
-    troubles.look(reading, taken, (), converger)
-    work = converger.work(wanted, troubles.broken)
+    failures, reading = Failures(lambda _: {}), SnapshotResult(Snapshot(HOME))
+    failures.exited(plan(spare_1=None, spare_2=None), [Mark(Cause.PROXY, "spare-1")])
+    claimed = plan(spare_1=WEB, spare_2=None)
+    wanted = {**converger.wanted(claimed), WEB: "1", OLDER: "1"}
+    converger._wanted._last = claimed, Desired({}, {key: Digest(text) for key, text in wanted.items()})
+    failures.inspect(reading, claimed, (), converger)
+    work = converger.work(wanted, failures.broken)
     assert (work.broken, work.new) == ((WEB,), (OLDER,))
     assert work.first() == Batch((WEB,), refresh=True)

@@ -38,7 +38,7 @@ class Guarded(GatewayApi):
     ) -> dict[str, Any] | None:
         """Refuse to patch it, as RBAC does."""
         if self.refuses:
-            self.asked.append(f"patch {kind}/{name}")
+            self.requested.append(f"patch {kind}/{name}")
             raise forbidden(f'cannot patch resource "{kind}/status"')
         return super().patch_status(namespace, name, patch, kind)
 
@@ -79,18 +79,18 @@ def test_a_missing_right_is_one_sentence_and_one_request_for_each_kind(clock: li
     after = plan_of(*documents(4))
     with deployed(plan, api) as (_, engine):
         api.refuses = True
-        api.asked.clear()
+        api.requested.clear()
         refused = engine.up(lambda: declare(after))
         assert not refused.ok
         (sentence,) = complaints(refused)
         assert "may not patch" in sentence
         assert "deploy/rbac-gateways.yaml" in sentence
-        kinds = [one.split("/")[0] for one in api.asked if one.startswith("patch")]
+        kinds = [one.split("/")[0] for one in api.requested if one.startswith("patch")]
         assert len(kinds) < len(plan.statuses) / 2
         api.refuses = False
-        api.asked.clear()
+        api.requested.clear()
         assert complaints(engine.up(lambda: declare(after))) == {sentence}
-        assert api.asked == []
+        assert api.requested == []
         clock[0] = PAUSE
         assert engine.up(lambda: declare(after)).ok
         (parent,) = api.objects["httproutes", "shop", "r0"]["status"]["parents"]
@@ -107,11 +107,11 @@ def test_the_log_of_the_loop_names_it_once(clock: list[float]) -> None:
         converger = Converger(HOME, engine)
         converger.learn()
         api.refuses = True
-        lines = [line for keys in routes_of(after) for line in told(narrator, converger, after, keys)]
+        lines = [line for keys in routes_of(after) for line in reported(narrator, converger, after, keys)]
     assert len([line for line in lines if "may not patch" in line]) == 1
     other = ObjectKey(DEMO, "shop", "web")
     update = Updated((other,), 0.1, 0.1, {}, {other: "another reason"})
-    (record,) = narrator.tell(Batch((RelayedEvent(0.0, update),)), [])
+    (record,) = narrator.report_to(Batch((RelayedEvent(0.0, update),)), [])
     assert "another reason" in record.sentence
 
 
@@ -121,23 +121,23 @@ def routes_of(plan: Plan) -> list[tuple[ObjectKey, ...]]:
     return [tuple(keys[at : at + 8]) for at in range(0, len(keys), 8)]
 
 
-def told(narrator: Narrator, converger: Converger, plan: Plan, keys: tuple[ObjectKey, ...]) -> list[str]:
+def reported(narrator: Narrator, converger: Converger, plan: Plan, keys: tuple[ObjectKey, ...]) -> list[str]:
     """Return what a log says of an update of these."""
     outcome = converger.update(plan, converger.wanted(plan), work.Batch(keys))
     assert outcome.failed.keys() == set(keys)
     update = Updated(keys, 0.1, 0.1, {}, outcome.failed)
-    return [record.sentence for record in narrator.tell(Batch((RelayedEvent(0.0, update),)), [])]
+    return [record.sentence for record in narrator.report_to(Batch((RelayedEvent(0.0, update),)), [])]
 
 
 def test_refusal_by_a_webhook_is_no_missing_right() -> None:
     """It concerns one object; missing rights have one sentence for each file of rights."""
     assert lacks_right(forbidden('cannot patch resource "gateways/status"'))
     assert not lacks_right(forbidden("admission webhook denied the request"))
-    known = Unwritable(lambda: 0.0)
+    existing = Unwritable(lambda: 0.0)
     sentences = {
-        known.refused(ACCESS, kind) for kind in (ObjectKind.GATEWAY, ObjectKind.HTTP_ROUTE, ObjectKind.INGRESS)
+        existing.refused(ACCESS, kind) for kind in (ObjectKind.GATEWAY, ObjectKind.HTTP_ROUTE, ObjectKind.INGRESS)
     }
     assert len(sentences) == 2
-    known.written(ACCESS, ObjectKind.GATEWAY)
-    assert not known.why(ACCESS, ObjectKind.GATEWAY)
-    assert known.why(ACCESS, ObjectKind.HTTP_ROUTE)
+    existing.written(ACCESS, ObjectKind.GATEWAY)
+    assert not existing.why(ACCESS, ObjectKind.GATEWAY)
+    assert existing.why(ACCESS, ObjectKind.HTTP_ROUTE)

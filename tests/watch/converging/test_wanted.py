@@ -20,7 +20,7 @@ from locallb.model.snapshot import Access, HeldProxyAssignment, HostFacts, Snaps
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan
 from locallb.watch.converging.wanted import Wanted
-from locallb.watch.troubles.troubles import Troubles
+from locallb.watch.failures.failures import Failures
 from tests.planning.objects import DEMO, JsonObject, node, parsed, service
 
 HOME = Home("p", "s", "/p")
@@ -38,14 +38,14 @@ def snapshot(*services: JsonObject, **others: Any) -> Snapshot:  # noqa: ANN401 
     """Read Services of a running cluster, each served by the first of two proxies."""
     read = parsed(*services, node(meta={"name": "worker"}))
     stay = tuple(HeldProxyAssignment(one.key, ProxyName("shared-1")) for one in read.services)
-    seen = Snapshot(
+    observed = Snapshot(
         HOME,
         read.services,
         nodes=read.nodes,
         access={DEMO: Access("/kubeconfig", ContextName("demo"))},
         assignments=stay,
     )
-    return replace(seen, **{"stack_proxies": (ProxyName("shared-1"), ProxyName("shared-2")), **others})
+    return replace(observed, **{"stack_proxies": (ProxyName("shared-1"), ProxyName("shared-2")), **others})
 
 
 def some(*names: str, **ports: object) -> list[JsonObject]:
@@ -84,7 +84,7 @@ def compared(wanted: Wanted, plan: Plan) -> Mapping[ObjectKey, str]:
     alone = Wanted()
     assert wanted.of(plan) == alone.of(plan)
     assert [*wanted.of(plan).digests] == [*alone.of(plan).digests]
-    assert (wanted.spare, wanted.only_told, wanted.proxies) == (alone.spare, alone.only_told, alone.proxies)
+    assert (wanted.spare, wanted.status_only, wanted.proxies) == (alone.spare, alone.status_only, alone.proxies)
     return wanted.of(plan).digests
 
 
@@ -103,19 +103,19 @@ def test_changed_rejections_and_routes_are_seen_beside_identical_placements() ->
 
 def test_service_placed_alone_costs_one_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own, however many others there are."""
-    wanted, memory, asked = Wanted(), AnyMemo(), list[str]()
+    wanted, memory, requested = Wanted(), AnyMemo(), list[str]()
     first, second = TWO, snapshot(*some("a", "b", a={**ON["a"], "port": 9090}))
     wanted.of(make_plan(first, settings(), memory))
 
     def counted(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) -> Group:
-        asked.append(placement.key.name)
+        requested.append(placement.key.name)
         return balancer_group(placement, proxy, routes)
 
     monkeypatch.setattr("locallb.desired.groups.balancer_group", counted)
     monkeypatch.setattr("locallb.desired.groups.proxy_group", lambda planned: pytest.fail(str(planned.key)))
-    kept = replace(second, services=(second.services[0], first.services[1]))
-    assert compared_of(wanted, make_plan(kept, settings(), memory)) == {"a", "b"}
-    assert asked == ["a"]
+    retained = replace(second, services=(second.services[0], first.services[1]))
+    assert compared_of(wanted, make_plan(retained, settings(), memory)) == {"a", "b"}
+    assert requested == ["a"]
 
 
 def compared_of(wanted: Wanted, plan: Plan) -> set[str]:
@@ -125,14 +125,14 @@ def compared_of(wanted: Wanted, plan: Plan) -> set[str]:
 
 def test_obstacles_on_this_host_are_found_again_for_each_plan() -> None:
     """For served and for rejected Services; not what has to be done elsewhere."""
-    troubles, memory, host = Troubles(lambda _proxies: {}), AnyMemo(), HostFacts(1024)
+    failures, memory, host = Failures(lambda _proxies: {}), AnyMemo(), HostFacts(1024)
     low = {number: {"port": number, "name": f"p{number}", "nodePort": 30000 + number} for number in (80, 81, 8080)}
-    said: list[str] = []
+    stated: list[str] = []
     for several in ([low[80], low[8080]], [low[81], low[8080]], [low[80]], [SCTP], [{**SCTP, "name": "s"}, low[8080]]):
         made = make_plan(snapshot(service("a", ports=several), *some("b"), host=host), settings(), memory)
-        assert troubles.blocked_by(made) == Troubles(lambda _proxies: {}).blocked_by(made)
-        said.append(troubles.blocked_by(made))
-    assert [": ".join(text.split(": ")[:2]) for text in said] == [
+        assert failures.blocked_by(made) == Failures(lambda _proxies: {}).blocked_by(made)
+        stated.append(failures.blocked_by(made))
+    assert [": ".join(text.split(": ")[:2]) for text in stated] == [
         *(f"PortPrivileged: demo/shop/a port {number}/TCP" for number in (80, 81, 80)),
         *("", ""),
     ]

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.watch.converging.work import FEW, MOST, Work
+from locallb.watch.converging.work import FEW, MAX, Work
 
 KINDS = [field.name for field in fields(Work) if not field.kw_only]
-MAKES = {"broken", "gone", "changed", "new", "told"}
+MAKES = {"broken", "removed", "changed", "new", "reported"}
 
 
 @st.composite
 def works(draw: st.DrawFn) -> Work:
     """Make work of every kind, up to several portions of each."""
-    counts = [draw(st.sampled_from([0, 1, FEW, MOST, MOST + 1, 3 * MOST])) for _ in KINDS]
+    counts = [draw(st.sampled_from([0, 1, FEW, MAX, MAX + 1, 3 * MAX])) for _ in KINDS]
     names = [
         tuple(ObjectKey(ClusterName("c"), kind, str(number)) for number in range(count))
         for kind, count in zip(KINDS, counts, strict=True)
@@ -29,20 +29,20 @@ def works(draw: st.DrawFn) -> Work:
 @given(works())
 def test_work_is_done_once_and_most_urgent_first(work: Work) -> None:
     """Portion by portion nothing is left out, done twice or overtaken by what is less urgent."""
-    left, done = work, list[ObjectKey]()
-    while left.keys:
-        portion = left.first()
-        assert 0 < len(portion.keys) <= MOST
+    remaining, done = work, list[ObjectKey]()
+    while remaining.keys:
+        portion = remaining.first()
+        assert 0 < len(portion.keys) <= MAX
         done.extend(portion.keys)
-        left = left.without(portion.keys)
+        remaining = remaining.without(portion.keys)
     assert sorted(done) == sorted(work.keys)
     assert _serving(done) == _serving(work.keys)
-    assert left == Work()
+    assert remaining == Work()
 
 
 def _serving(keys: Iterable[ObjectKey]) -> list[ObjectKey]:
     """Leave out what is only told."""
-    return [key for key in keys if key.namespace != "told"]
+    return [key for key in keys if key.namespace != "reported"]
 
 
 @given(works())
@@ -52,22 +52,22 @@ def test_few_statuses_join_an_update_and_many_come_after_all_that_serves(
     """So a route's status costs a new Gateway no update of its own, and a thousand of them delay none."""
     portion = work.first()
     kinds = [key.namespace for key in portion.keys]
-    serving = [kind for kind in kinds if kind in {"gone", "changed", "new"}]
+    serving = [kind for kind in kinds if kind in {"removed", "changed", "new"}]
     if serving:
-        along = len(work.told) if len(serving) + len(work.told) <= FEW else 0
-        assert kinds.count("told") == along
-    elif "told" in kinds:
-        assert kinds == ["told"] * min(len(work.told), MOST)
-        assert (work.broken, work.gone, work.changed, work.new) == ((), (), (), ())
+        along = len(work.reported) if len(serving) + len(work.reported) <= FEW else 0
+        assert kinds.count("reported") == along
+    elif "reported" in kinds:
+        assert kinds == ["reported"] * min(len(work.reported), MAX)
+        assert (work.broken, work.removed, work.changed, work.new) == ((), (), (), ())
 
 
 def test_route_and_its_new_gateway_are_one_update() -> None:
     """Changes of what exists go before what is new, as always."""
     web, route, other = (ObjectKey(ClusterName("c"), "n", name) for name in ("web", "route", "other"))
-    assert Work(new=(web,), told=(route,)).first().keys == (web, route)
-    left = Work(changed=(other,), new=(web,), told=(route,))
-    assert left.first().keys == (other, route)
-    assert left.without(left.first().keys).first().keys == (web,)
+    assert Work(new=(web,), reported=(route,)).first().keys == (web, route)
+    remaining = Work(changed=(other,), new=(web,), reported=(route,))
+    assert remaining.first().keys == (other, route)
+    assert remaining.without(remaining.first().keys).first().keys == (web,)
 
 
 @given(works(), st.data())
@@ -75,22 +75,22 @@ def test_what_is_overdue_goes_with_whatever_is_first(work: Work, data: st.DataOb
     """Except with repairs; a few at a time, and nothing is left out or done twice for that."""
     drawn = st.lists(st.sampled_from(work.patient), max_size=FEW, unique=True) if work.patient else st.just([])
     overdue = tuple(data.draw(drawn))
-    left, done = replace(work, broken=(), overdue=overdue), list[ObjectKey]()
-    if left.keys:
-        first = left.first().keys
+    remaining, done = replace(work, broken=(), overdue=overdue), list[ObjectKey]()
+    if remaining.keys:
+        first = remaining.first().keys
         assert frozenset(overdue) <= frozenset(first)
-        assert len(first) >= len(replace(left, overdue=()).first().keys)
-    while left.keys:
-        portion = left.first()
-        assert 0 < len(portion.keys) <= MOST
+        assert len(first) >= len(replace(remaining, overdue=()).first().keys)
+    while remaining.keys:
+        portion = remaining.first()
+        assert 0 < len(portion.keys) <= MAX
         done.extend(portion.keys)
-        left = left.without(portion.keys)
+        remaining = remaining.without(portion.keys)
     assert sorted(done) == sorted(replace(work, broken=()).keys)
 
 
 def test_what_has_waited_longest_is_not_overtaken_by_what_is_overdue_as_well() -> None:
     """More Services than fit an update may change all the time: all of them are overdue again and again."""
-    busy = tuple(ObjectKey(ClusterName("c"), "n", f"busy{number}") for number in range(2 * MOST))
+    busy = tuple(ObjectKey(ClusterName("c"), "n", f"busy{number}") for number in range(2 * MAX))
     fresh = ObjectKey(ClusterName("c"), "n", "fresh")
     work = Work(changed=busy, new=(fresh,), overdue=(fresh, *busy))
     assert fresh in work.first().keys
@@ -116,16 +116,18 @@ def test_spares_and_checks_are_not_urgent(work: Work) -> None:
     assert "spare" not in kinds or kinds == ["spare"]
 
 
-@given(st.integers(0, 2 * MOST), st.integers(0, 2 * MOST), st.integers(1, 3))
-def test_proxies_and_routes_of_the_stack_go_after_all_services_have_moved(gone: int, changed: int, stacks: int) -> None:
+@given(st.integers(0, 2 * MAX), st.integers(0, 2 * MAX), st.integers(1, 3))
+def test_proxies_and_routes_of_the_stack_go_after_all_services_have_moved(
+    removed: int, changed: int, stacks: int
+) -> None:
     """In whatever portions."""
-    kinds = {"gone": ("c", gone), "changed": ("c", changed), "stack": ("", stacks)}
+    kinds = {"removed": ("c", removed), "changed": ("c", changed), "stack": ("", stacks)}
     keys = {
         kind: tuple(ObjectKey(ClusterName(cluster), kind, str(number)) for number in range(count))
         for kind, (cluster, count) in kinds.items()
     }
-    left, done = Work(gone=keys["stack"] + keys["gone"], changed=keys["changed"]), list[ObjectKey]()
-    while left.keys:
-        done.extend(left.first().keys)
-        left = left.without(done)
+    remaining, done = Work(removed=keys["stack"] + keys["removed"], changed=keys["changed"]), list[ObjectKey]()
+    while remaining.keys:
+        done.extend(remaining.first().keys)
+        remaining = remaining.without(done)
     assert tuple(done[-stacks:]) == keys["stack"]

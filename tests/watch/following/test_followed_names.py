@@ -22,7 +22,7 @@ SECRET, CONFIG_MAP = "shop/secrets/c", "shop/configmaps/ca"
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, Access]]:
     """Serve an API; whoever isn't told of a Secret doesn't hear of it in the time of a test."""
-    monkeypatch.setattr(followed_names, "AGAIN", Pace(first=0.05, longest=0.05))
+    monkeypatch.setattr(followed_names, "RETRY_DELAY", Pace(first=0.05, longest=0.05))
     monkeypatch.setattr(followed_names, "REFUSED", 0.05)
     with served(tmp_path) as made:
         yield made
@@ -97,7 +97,7 @@ def test_no_more_are_followed_than_a_bound_and_none_that_is_named_no_more(
     api: tuple[Api, Access], pairs: tuple[Pair, Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whose place is free then. All are served."""
-    monkeypatch.setattr(followed_names, "MOST", 2)
+    monkeypatch.setattr(followed_names, "MAX", 2)
     answers, access = api
     answers.may_watch_names = True
     followed = following(answers, access, pairs[0], ("a", "b", "c"))

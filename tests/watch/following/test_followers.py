@@ -13,7 +13,7 @@ import pytest
 
 from locallb.kubernetes import watch_pace
 from locallb.kubernetes.api import feed
-from locallb.kubernetes.watch_pace import MOST
+from locallb.kubernetes.watch_pace import MAX
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
@@ -83,13 +83,13 @@ def test_an_odd_line_of_a_watch_is_an_error_of_the_source(api: tuple[Api, Access
     """As above; the list is good, so it is made again."""
     answers, access = api
     answers.nodes = [node("a")]
-    told: list[str] = []
-    followed = follower_that_collects(access, told)
+    reported: list[str] = []
+    followed = follower_that_collects(access, reported)
     try:
         becomes(followed.ready, followed.stale)
         answers.watched = (200, ODD_WATCHES[name])
         answers.end_watches()
-        becomes(lambda: any("http://127.0.0.1" in text for text in tuple(told)), lambda: told)
+        becomes(lambda: any("http://127.0.0.1" in text for text in tuple(reported)), lambda: reported)
         assert names(followed) == {"a"}
         is_followed_again(followed, answers)
     finally:
@@ -113,7 +113,7 @@ def test_a_refusal_is_an_error_of_the_source(api: tuple[Api, Access], status: in
 
 
 @pytest.mark.parametrize(
-    ("listed", "watched", "drip", "patience", "sentence"),
+    ("listed", "watched", "drip", "timeout", "sentence"),
     [
         (None, b"x" * (17 << 20), 0.0, 20.0, "longer than 16 MiB"),
         (b" " * (2 << 20), b"", 0.0, 20.0, "larger than 1 MiB"),
@@ -128,7 +128,7 @@ def test_an_answer_without_an_end_is_an_error(  # noqa: PLR0913, PLR0917 - one o
     listed: bytes | None,
     watched: bytes,
     drip: float,
-    patience: float,
+    timeout: float,
     sentence: str,
 ) -> None:
     """Of a watch as of a list; an outage keeps its first sentence."""
@@ -137,7 +137,7 @@ def test_an_answer_without_an_end_is_an_error(  # noqa: PLR0913, PLR0917 - one o
     monkeypatch.setattr(feed, "LARGEST", 1 << 20)
     followed = follower(access)
     try:
-        monkeypatch.setattr(feed, "PATIENCE", patience)
+        monkeypatch.setattr(feed, "TIMEOUT", timeout)
         answers.drip = drip
         answers.listed = (200, listed) if listed else None
         answers.watched = (200 if watched else 410, watched)
@@ -164,7 +164,7 @@ def test_a_watch_without_bookmarks_is_opened_again_and_nothing_counts_as_old(
         becomes(lambda: answers.count("watch") > watches + 9, lambda: answers.count("watch"))
         assert [why for why in stale if why] == []
         assert answers.count("list") == lists
-        monkeypatch.setattr(feed, "PATIENCE", 0.2)
+        monkeypatch.setattr(feed, "TIMEOUT", 0.2)
         monkeypatch.setattr(feed, "SILENCE", 600.0)  # who begins to answer may be silent for longer
         answers.silent = True
         answers.end_watches()
@@ -200,10 +200,10 @@ def test_followers_bound_their_requests_whatever_the_api_answers(api: tuple[Api,
         is_followed_again(followed, answers)
     finally:
         followed.stop()
-    times = [at for at, _ in answers.asked]
-    most = max(sum(begun <= at < begun + 1 for at in times) for begun in times)
-    assert most <= 3 * MOST
-    lists = [at for at, what in answers.asked if what == "list"]
+    times = [at for at, _ in answers.requested]
+    maximum = max(sum(begun <= at < begun + 1 for at in times) for begun in times)
+    assert maximum <= 3 * MAX
+    lists = [at for at, what in answers.requested if what == "list"]
     assert max(sum(begun <= at < begun + 0.95 for at in lists) for begun in lists) <= 3
 
 
@@ -222,8 +222,8 @@ def test_a_follower_that_is_stopped_leaves_nothing(api: tuple[Api, Access], *, s
         followed = follower(access)
         answers.silent = silent
         if silent:
-            seen = len(answers.asked)
+            observed = len(answers.requested)
             answers.end_watches()
-            becomes(partial(lambda limit: len(answers.asked) > limit, seen))
+            becomes(partial(lambda limit: len(answers.requested) > limit, observed))
         followed.stop()
     becomes(lambda: resources() <= before, resources)

@@ -67,12 +67,12 @@ def serve_one(answers: Api, *listeners: dict[str, Any], without: str = "") -> No
     answers.others = {plural: objects for plural, objects in served_kinds.items() if plural != without}
 
 
-def known(parsed: Parsed) -> set[str]:
+def existing(parsed: Parsed) -> set[str]:
     """Return the kinds of which something is known."""
     return {kind_of(one.object) for one in parsed.gateway_api}
 
 
-def told(parsed: Parsed) -> list[str]:
+def reported(parsed: Parsed) -> list[str]:
     """Return what is known, in an order of its own."""
     return sorted(map(repr, parsed.gateway_api))
 
@@ -157,7 +157,7 @@ def test_only_what_gateways_of_ours_need_is_listed(
     followed = follower(access)
     becomes(lambda: answers.count("watch") == CORE + lists and answers.count("discovery") > 5, lambda: answers.paths)
     assert answers.count("list") == CORE + lists
-    assert known(followed.parsed()) == (WHOLE if lists == ALL else {"GatewayClass"} if lists > 1 else set())
+    assert existing(followed.parsed()) == (WHOLE if lists == ALL else {"GatewayClass"} if lists > 1 else set())
     followed.stop()
 
 
@@ -170,10 +170,10 @@ def test_crds_that_come_later_are_found(api: tuple[Api, Access]) -> None:
     becomes(followed.ready)
     becomes(lambda: answers.count("discovery"))
     serve_one(answers, without="httproutes")
-    becomes(lambda: known(followed.parsed()) == WHOLE - {"HTTPRoute"})
+    becomes(lambda: existing(followed.parsed()) == WHOLE - {"HTTPRoute"})
     wakes.clear()
     answers.others["httproutes"] = [versioned(route())]
-    becomes(lambda: known(followed.parsed(followed.parsed().gateway_api)) == WHOLE)
+    becomes(lambda: existing(followed.parsed(followed.parsed().gateway_api)) == WHOLE)
     assert wakes
     answers.others.clear()
     becomes(lambda: followed.parsed().gateway_api == ())
@@ -186,7 +186,7 @@ def test_a_service_behind_a_gateway_wakes_the_loop(api: tuple[Api, Access]) -> N
     serve_one(answers)
     wakes: list[int] = []
     followed = FollowedCluster(NAME, access, lambda: wakes.append(1), loopback=True)
-    becomes(lambda: known(followed.parsed()) == WHOLE and answers.count("watch") == CORE + ALL)
+    becomes(lambda: existing(followed.parsed()) == WHOLE and answers.count("watch") == CORE + ALL)
     becomes(lambda: answers.count("discovery") > 5)
     wakes.clear()
     answers.events.append(("MODIFIED", versioned(backend_service(), "2")))
@@ -265,9 +265,9 @@ def test_authorities_that_may_not_be_read_are_as_they_were_and_at_first_it_is_re
     source = KubernetesSource(NAME, kubeconfig=access.kubeconfig, loopback_backends=True)
     once = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading.parsed
     answers.refused = {"secrets"}
-    again = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading.parsed
+    retry = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading.parsed
     assert pairs[0].pem in repr(once).replace("\\n", "\n")
-    assert told(again) == told(once)
+    assert reported(retry) == reported(once)
     followed = follower(access)
     becomes(lambda: "bind the ClusterRole local-lb-authorities" in repr(bundles(followed)))
     followed.stop()
@@ -282,30 +282,30 @@ def test_missing_rights_are_reported_and_services_are_not_stale_for_them(
     serve_one(answers, https())
     answers.secrets = {"shop/secrets/c": secret(pairs[0])}
     followed = follower(access)
-    becomes(lambda: known(followed.parsed()) == {*WHOLE, "Secret"})
+    becomes(lambda: existing(followed.parsed()) == {*WHOLE, "Secret"})
     last = followed.parsed().gateway_api
     followed.stop()
     answers.refused, before = {refused}, len(answers.paths)
-    again = follower(access)
-    becomes(lambda: known(again.parsed(last)) == {*WHOLE, "Secret"} and again.gateways.notices())
+    retry = follower(access)
+    becomes(lambda: existing(retry.parsed(last)) == {*WHOLE, "Secret"} and retry.gateways.notices())
 
-    def asked() -> int:
+    def requested() -> int:
         return sum(path.endswith(f"/{refused}") for path in answers.paths[before:])
 
-    becomes(asked)
-    looked = answers.count("discovery")
-    becomes(lambda: answers.count("discovery") > looked + 3)
-    assert asked() == 1
-    assert again.stale() == ""
-    notices = again.parsed(last).notices
+    becomes(requested)
+    checked = answers.count("discovery")
+    becomes(lambda: answers.count("discovery") > checked + 3)
+    assert requested() == 1
+    assert retry.stale() == ""
+    notices = retry.parsed(last).notices
     if refused == "secrets":
         assert "may not read it" in notices[0]
-        assert told(again.parsed(last)) == told(Parsed(gateway_api=last))
+        assert reported(retry.parsed(last)) == reported(Parsed(gateway_api=last))
     else:
         assert len(notices) == 1
         assert "403" in notices[0]
         assert "deploy/rbac-gateways.yaml" in notices[0]
-    again.stop()
+    retry.stop()
 
 
 @pytest.mark.parametrize("odd", [(500, b"{}"), (200, b"[1]"), (200, b'{"kind":'), (403, b"{}")])
@@ -313,7 +313,7 @@ def test_a_secret_that_cannot_be_read_holds_up_no_other_and_is_reported(
     api: tuple[Api, Access], pairs: tuple[Pair, Pair], monkeypatch: pytest.MonkeyPatch, odd: tuple[int, bytes]
 ) -> None:
     """A new one as well as one that was read: others change, it is asked more and more rarely, and is read at last."""
-    monkeypatch.setattr(named_objects, "AGAIN", Pace(first=1e6, longest=1e6))
+    monkeypatch.setattr(named_objects, "RETRY_DELAY", Pace(first=1e6, longest=1e6))
     answers, access = api
     serve_one(answers, https(), https("a-new", 444), https("last", 445))
     answers.secrets = {f"shop/secrets/{name}": secret(pairs[0]) for name in ("c", "a-new", "last")}
@@ -328,10 +328,10 @@ def test_a_secret_that_cannot_be_read_holds_up_no_other_and_is_reported(
     answers.secrets["shop/secrets/last"] = secret(pairs[1])
     becomes(lambda: len({*digests(followed)}) == 2)
     assert before in digests(followed)
-    asked = answers.paths.count("/api/v1/namespaces/shop/secrets/a-new")
+    requested = answers.paths.count("/api/v1/namespaces/shop/secrets/a-new")
     discovered = answers.count("discovery")
     becomes(lambda: answers.count("discovery") > discovered + 3)
-    assert answers.paths.count("/api/v1/namespaces/shop/secrets/a-new") == asked
+    assert answers.paths.count("/api/v1/namespaces/shop/secrets/a-new") == requested
     followed.stop()
 
 
@@ -339,7 +339,7 @@ def test_a_secret_that_can_be_read_again_is_asked_for_soon(
     api: tuple[Api, Access], pairs: tuple[Pair, Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without a change of anything else, and its notice goes. Meanwhile what it was at the last look counts."""
-    monkeypatch.setattr(named_objects, "AGAIN", Pace(first=0.1, longest=0.1))
+    monkeypatch.setattr(named_objects, "RETRY_DELAY", Pace(first=0.1, longest=0.1))
     answers, access = api
     serve_one(answers, https(), https("b", 444))
     answers.secrets = {f"shop/secrets/{name}": secret(pairs[0]) for name in "bc"}
@@ -348,14 +348,14 @@ def test_a_secret_that_can_be_read_again_is_asked_for_soon(
     last = followed.parsed().gateway_api
     followed.stop()
     answers.odd = {"shop/secrets/c": (403, b"{}")}
-    again = FollowedCluster(NAME, access, lambda: None, loopback=True)
-    becomes(lambda: again.ready() and again.gateways.notices())
-    assert sorted(digests_of(again.parsed(last))) == sorted(digests_of(Parsed(gateway_api=last)))
+    retry = FollowedCluster(NAME, access, lambda: None, loopback=True)
+    becomes(lambda: retry.ready() and retry.gateways.notices())
+    assert sorted(digests_of(retry.parsed(last))) == sorted(digests_of(Parsed(gateway_api=last)))
     monkeypatch.setattr(discovered_kinds, "EVERY", 1e6)
     answers.odd.clear()
     answers.secrets["shop/secrets/c"] = secret(pairs[1])
-    becomes(lambda: len({*digests(again)}) == 2 and not again.gateways.notices())
-    again.stop()
+    becomes(lambda: len({*digests(retry)}) == 2 and not retry.gateways.notices())
+    retry.stop()
 
 
 def test_an_api_that_is_away_is_no_news_of_gateways(api: tuple[Api, Access]) -> None:
@@ -384,14 +384,14 @@ def test_gateway_api_read_once_equals_what_is_followed(
     source = KubernetesSource(NAME, kubeconfig=access.kubeconfig, loopback_backends=True)
     once = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading
     followed = follower(access)
-    becomes(lambda: known(followed.parsed()) == {*WHOLE, "Secret"})
-    assert told(once.parsed) == told(followed.parsed())
+    becomes(lambda: existing(followed.parsed()) == {*WHOLE, "Secret"})
+    assert reported(once.parsed) == reported(followed.parsed())
     assert line_of_key(pairs[0]) not in (tmp_path / "demo.json").read_text()
     answers.refused = {"httproutes", GATEWAYS, "secrets", "gateway.networking.k8s.io"}
-    again = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading
-    assert told(again.parsed) == told(once.parsed)
-    assert again.stale == ()
-    assert "403" in again.parsed.notices[0]
+    retry = read_kubernetes(source, tmp_path, tmp_path, keep=True).reading
+    assert reported(retry.parsed) == reported(once.parsed)
+    assert retry.stale == ()
+    assert "403" in retry.parsed.notices[0]
     followed.stop()
 
 
@@ -407,14 +407,14 @@ def test_until_it_is_known_what_gateways_need_counts_as_last_read(api: tuple[Api
     following.stop()
     following = Following(home, lambda _name: None)
     first = following.read(source, (), everything=True, moved=False)
-    assert known(first.reading.parsed) == WHOLE
+    assert existing(first.reading.parsed) == WHOLE
     live = following._live[NAME]
     becomes(live.followed.gateways.notices)
     read = following.read(source, (), everything=True, moved=False)
-    assert told(read.reading.parsed) == told(first.reading.parsed)
+    assert reported(read.reading.parsed) == reported(first.reading.parsed)
     following.stop()
-    kept = ReadCache(stack_directory(home)).load(NAME) or {}
-    assert {"Gateway", "HTTPRoute", "GatewayClass"} <= {str(one["kind"]) for some in kept.values() for one in some}
+    retained = ReadCache(stack_directory(home)).load(NAME) or {}
+    assert {"Gateway", "HTTPRoute", "GatewayClass"} <= {str(one["kind"]) for some in retained.values() for one in some}
 
 
 def test_users_change_of_a_route_grants_extra_requests(
@@ -424,7 +424,7 @@ def test_users_change_of_a_route_grants_extra_requests(
     answers, access = api
     serve_one(answers)
     brought: list[str] = []
-    monkeypatch.setattr(QUOTAS, "bring", lambda _access, who: brought.append(who))
+    monkeypatch.setattr(QUOTAS, "bring", lambda _access, party: brought.append(party))
     followed = follower(access)
     becomes(lambda: answers.count("watch") == CORE + ALL)
     status = {**versioned(route(), "2"), "status": {"parents": []}}

@@ -18,11 +18,11 @@ from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import named_objects
 from locallb.sources.kubernetes.followed.discovered_kinds import EVERY
-from locallb.sources.kubernetes.named_objects import AGAIN, FIRST, LATER, MOST, NamedObjects
+from locallb.sources.kubernetes.named_objects import FIRST, LATER, MAX, RETRY_DELAY, NamedObjects
 
 ACCESS = Access("/kubeconfig", ContextName("dev"))
 ROUNDING = 1e-6
-LONGEST_PAUSE = MOST + LATER
+LONGEST_PAUSE = MAX + LATER
 """Of a pass that was nearly at its end when the last one failed."""
 
 
@@ -37,34 +37,34 @@ class Simulation:
 
     bad: dict[Reference, type[KubeError]]
     now: float = 0.0
-    asked: list[tuple[float, Reference]] = field(default_factory=list)
+    requested: list[tuple[float, Reference]] = field(default_factory=list)
     failed_in_passes: list[list[type[KubeError]]] = field(default_factory=list)
-    next_look: float = 0.0
+    next_check: float = 0.0
 
     def __post_init__(self) -> None:
         """Know none of them yet."""
         self.objects = NamedObjects(ACCESS)
 
-    def answer(self, _: Access, asked: Reference) -> None:
+    def answer(self, _: Access, requested: Reference) -> None:
         """Answer that there is none, or that it can't be read."""
-        self.asked.append((self.now, asked))
-        if asked in self.bad:
-            self.failed_in_passes[-1].append(self.bad[asked])
-            raise self.bad[asked]("no")
+        self.requested.append((self.now, requested))
+        if requested in self.bad:
+            self.failed_in_passes[-1].append(self.bad[requested])
+            raise self.bad[requested]("no")
 
     def run(self, of: set[Reference], until: float) -> None:
         """Do what the thread does: pass, wait until something is due, pass again."""
         while self.now < until:
-            if looks := self.now >= self.next_look:
-                self.next_look = self.now + EVERY
+            if checks := self.now >= self.next_check:
+                self.next_check = self.now + EVERY
             self.failed_in_passes.append([])
-            self.objects.read(of, again=of if looks else ())
+            self.objects.read(of, retry=of if checks else ())
             assert self.objects.due > self.now
-            self.now = min(self.next_look, self.objects.due, until)
+            self.now = min(self.next_check, self.objects.due, until)
 
     def times(self, of: Reference) -> list[float]:
         """Return when it was asked for."""
-        return [at for at, asked in self.asked if asked == of]
+        return [at for at, requested in self.requested if requested == of]
 
 
 def simulated(bad: dict[Reference, type[KubeError]], patch: pytest.MonkeyPatch) -> Simulation:
@@ -100,13 +100,13 @@ def test_bad_ones_are_no_load_and_hold_up_no_good_one(
         times = [*simulation.times(each)]
         later += times[1:]
         for failures, (one, next_one) in enumerate(pairwise(times), 1):
-            assert next_one - one >= AGAIN.delay(failures) - ROUNDING
-        longest = AGAIN.delay(99, 1.0) + (len(bad) + 1) * LONGEST_PAUSE
+            assert next_one - one >= RETRY_DELAY.delay(failures) - ROUNDING
+        longest = RETRY_DELAY.delay(99, 1.0) + (len(bad) + 1) * LONGEST_PAUSE
         assert all(next_one - one <= longest for one, next_one in pairwise([*times, end]))
     assert all(next_one - one >= LATER - ROUNDING for one, next_one in pairwise(sorted(later)))
     for failed in simulation.failed_in_passes:
         assert UnreachableError not in failed[:-1]
-        assert len(failed) <= MOST / FIRST
+        assert len(failed) <= MAX / FIRST
 
 
 def test_a_thousand_refused_ones_cost_ten_requests_a_second_at_first_and_two_in_the_long_run() -> None:
@@ -115,8 +115,8 @@ def test_a_thousand_refused_ones_cost_ten_requests_a_second_at_first_and_two_in_
     with pytest.MonkeyPatch.context() as patch:
         simulation = simulated(bad, patch)
         simulation.run({*bad}, 200)
-        assert {asked for _, asked in simulation.asked} == bad.keys()
-        assert len(simulation.asked) == 1000
+        assert {requested for _, requested in simulation.requested} == bad.keys()
+        assert len(simulation.requested) == 1000
         assert len(simulation.failed_in_passes) <= 1000 / 5 + math.ceil(200 / EVERY)
         simulation.run({*bad}, 800)
-    assert 590 <= len(simulation.asked) - 1000 <= 600
+    assert 590 <= len(simulation.requested) - 1000 <= 600

@@ -38,7 +38,7 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, 
     """Serve an API of a cluster with a Service and a Node, which is asked again soon."""
     monkeypatch.setattr(watch_pace, "LISTS", SOON)
     monkeypatch.setattr(watch_pace, "WATCHES", SOON)
-    monkeypatch.setattr(discovered_kinds, "ASKED", SOON)
+    monkeypatch.setattr(discovered_kinds, "QUERIED", SOON)
     monkeypatch.setattr(discovered_kinds, "EVERY", 0.05)
     with served(tmp_path) as (answers, access):
         answers.nodes, answers.services = [node("a")], [balancer("web")]
@@ -56,16 +56,18 @@ def ranges_of(parsed: Parsed) -> list[str]:
     return [str(network) for one in with_ranges(parsed.nodes, parsed.ranges) for network in one.pod_cidrs]
 
 
-def read(access: Access, directory: Path, *, asked: bool = True) -> ClusterResult:
+def read(access: Access, directory: Path, *, requested: bool = True) -> ClusterResult:
     """Read the cluster as `up` does."""
-    source = KubernetesSource(NAME, access.kubeconfig, access.context, reads_pod_ranges=asked, loopback_backends=True)
+    source = KubernetesSource(
+        NAME, access.kubeconfig, access.context, reads_pod_ranges=requested, loopback_backends=True
+    )
     return read_kubernetes(source, directory, directory / "readings", keep=True)
 
 
 def test_blocks_of_calico_and_ranges_of_cilium_are_read(api: tuple[Api, Access], tmp_path: Path) -> None:
     """By `up`, and kept for when they can't be; nothing is asked where nobody wants routes."""
     answers, access = api
-    assert ranges_of(read(access, tmp_path, asked=False).reading.parsed) == []
+    assert ranges_of(read(access, tmp_path, requested=False).reading.parsed) == []
     assert not any(path in RANGES for path in answers.paths)
     answers.others[BLOCKS] = [block("10.9.0.0/26")]
     answers.others[CILIUM_NODES] = [
@@ -121,10 +123,10 @@ def test_a_missing_right_is_reported_and_what_was_read_last_counts(api: tuple[Ap
     answers.others[BLOCKS] = [block("10.9.0.0/26")]
     last = read(access, tmp_path).reading.parsed
     answers.refused.add(BLOCKS)
-    again = read(access, tmp_path).reading.parsed
+    retry = read(access, tmp_path).reading.parsed
     with following(access) as followed:
         becomes(lambda: len(followed.parsed().notices) == 1)
-        for parsed in (again, followed.parsed(ranges=last.ranges)):
+        for parsed in (retry, followed.parsed(ranges=last.ranges)):
             (notice,) = parsed.notices
             assert "403" in notice
             assert "by the rights of deploy/rbac-pod-ranges.yaml" in notice
@@ -138,15 +140,15 @@ def test_next_follower_keeps_the_wait_of_the_former_one(
 ) -> None:
     """A kubeconfig that changes repeatedly causes no more requests than one that doesn't."""
     answers, access = api
-    monkeypatch.setattr(discovered_kinds, "ASKED", replace(SOON, floor=1e6))
+    monkeypatch.setattr(discovered_kinds, "QUERIED", replace(SOON, floor=1e6))
     with following(access) as first:
         becomes(lambda: not first.lacks() & pod_ranges.KINDS)
-        asked = answers.paths.count(CALICO_PATH)
-    again = FollowedCluster(NAME, access, lambda: None, first.tempos(), reads_ranges=True, loopback=True)
-    becomes(again.ready)
-    assert again.lacks() >= pod_ranges.KINDS
-    again.stop()
-    assert answers.paths.count(CALICO_PATH) == asked
+        requested = answers.paths.count(CALICO_PATH)
+    retry = FollowedCluster(NAME, access, lambda: None, first.tempos(), reads_ranges=True, loopback=True)
+    becomes(retry.ready)
+    assert retry.lacks() >= pod_ranges.KINDS
+    retry.stop()
+    assert answers.paths.count(CALICO_PATH) == requested
 
 
 def test_failures_of_lists_are_handed_on_from_follower_to_follower(api: tuple[Api, Access]) -> None:
@@ -156,10 +158,10 @@ def test_failures_of_lists_are_handed_on_from_follower_to_follower(api: tuple[Ap
         becomes(first.ready)
         before = first.tempos()
     answers.listed = 500, b"{}"
-    again = FollowedCluster(NAME, access, lambda: None, before, reads_ranges=True, loopback=True)
-    becomes(lambda: again.tempos()["Service"].lists.failures > 1)
-    again.stop()
-    assert again.tempos().keys() >= before.keys()
+    retry = FollowedCluster(NAME, access, lambda: None, before, reads_ranges=True, loopback=True)
+    becomes(lambda: retry.tempos()["Service"].lists.failures > 1)
+    retry.stop()
+    assert retry.tempos().keys() >= before.keys()
 
 
 @pytest.mark.parametrize("routing", list(PodRouting))
@@ -173,8 +175,8 @@ def test_a_cluster_is_asked_only_where_routes_are_wanted(
     shoot = replace(plain, node_routes=())
     home = Home(str(tmp_path), "dev", "local-lb")
     sources, _ = find_sources(home, Settings((plain, named, shoot), (), pod_routes=routing), keep=False)
-    asked = [source.reads_pod_ranges for source in sources if isinstance(source, KubernetesSource)]
-    assert asked == [routing is not PodRouting.OFF, False, False]
+    requested = [source.reads_pod_ranges for source in sources if isinstance(source, KubernetesSource)]
+    assert requested == [routing is not PodRouting.OFF, False, False]
 
 
 @contextmanager

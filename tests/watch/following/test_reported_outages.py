@@ -34,7 +34,7 @@ OUTAGES = [(503, b"{}"), (500, b"it broke"), (504, b"out of time"), (200, b"[1]"
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, Access]]:
     """Serve an API that lets Ingresses be read, and is asked often."""
     monkeypatch.setattr(discovered_kinds, "EVERY", 0.05)
-    for module, name in ((watch_pace, "LISTS"), (watch_pace, "WATCHES"), (discovered_kinds, "ASKED")):
+    for module, name in ((watch_pace, "LISTS"), (watch_pace, "WATCHES"), (discovered_kinds, "QUERIED")):
         monkeypatch.setattr(module, name, SOON)
     with served(tmp_path) as (answers, access):
         answers.nodes = [node("a")]
@@ -74,13 +74,13 @@ def test_an_outage_is_one_sentence_about_what_is_read(api: tuple[Api, Access], *
     if uses:
         serve_an_ingress(answers)
     with closing_follower(access) as followed:
-        becomes(lambda: "Ingress" in followed.ingresses._known() or not uses)
+        becomes(lambda: "Ingress" in followed.ingresses._existing() or not uses)
         becomes(lambda: followed.ingresses.places)
         followed.parsed()
         noticed = set()
         for answers.reviews in OUTAGES:
-            asked = answers.reviewed
-            becomes(partial(is_above, lambda: answers.reviewed, asked + 1))
+            requested = answers.reviewed
+            becomes(partial(is_above, lambda: answers.reviewed, requested + 1))
             noticed.add(followed.parsed().notices)
         sentences = {sentence for notices in noticed for sentence in notices}
         assert len(sentences) == uses
@@ -95,7 +95,7 @@ def test_an_outage_of_everything_is_one_sentence_for_the_source(api: tuple[Api, 
     answers, access = api
     serve_an_ingress(answers)
     with closing_follower(access) as followed:
-        becomes(lambda: "Ingress" in followed.ingresses._known())
+        becomes(lambda: "Ingress" in followed.ingresses._existing())
         reported = set()
         for answers.watched in OUTAGES[:3]:
             answers.listed = answers.reviews = answers.watched
@@ -138,15 +138,15 @@ ERRORS = st.builds(
 @given(st.lists(ERRORS, min_size=1, max_size=8))
 def test_a_fault_keeps_its_sentence_until_another_kind_of_error_comes(errors: list[KubeError]) -> None:
     """A cluster that is back with other credentials needs another remedy: that is told at once."""
-    known, first = FollowedObjects(), errors[0]
+    existing, first = FollowedObjects(), errors[0]
     for error in errors:
         first = first if type(first) is type(error) else error
-        before = known.fault
-        told = known.fail(error, 0.0)
-        assert known.fault == Fault(str(first), type(first))
-        assert told or known.fault == before
-    assert known.mend()
-    assert not known.fault
+        before = existing.fault
+        reported = existing.fail(error, 0.0)
+        assert existing.fault == Fault(str(first), type(first))
+        assert reported or existing.fault == before
+    assert existing.mend()
+    assert not existing.fault
 
 
 @given(st.lists(st.lists(ERRORS.map(Fault().then), max_size=4), max_size=8))

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.watch_pace import CALM, LISTS, MOST, WATCHES, WatchPace
+from locallb.kubernetes.watch_pace import IDLE, LISTS, MAX, WATCHES, WatchPace
 
 PAGES = 3
 ROUNDING = 1e-6
@@ -53,7 +53,7 @@ def test_no_follower_sends_more_than_so_many_requests_in_a_second(
     """Whatever is answered; a list counts as the pages that it may have without a pause."""
     lists, watches = requests(history, chance)
     times = sorted([*lists * PAGES, *watches])
-    assert all(sum(begun <= at < begun + 1 - ROUNDING for at in times) <= MOST for begun in times)
+    assert all(sum(begun <= at < begun + 1 - ROUNDING for at in times) <= MAX for begun in times)
 
 
 @given(answers, st.floats(0, 1))
@@ -67,7 +67,7 @@ def test_lists_are_a_second_apart_at_least_and_never_late(history: list[tuple[st
     assert all(after - before <= lived + longest + ROUNDING for before, after in pairwise(times))
 
 
-@given(st.integers(1, 30), st.floats(CALM + ROUNDING, 1000), st.floats(0, 1))
+@given(st.integers(1, 30), st.floats(IDLE + ROUNDING, 1000), st.floats(0, 1))
 def test_a_watch_that_lived_is_opened_again_at_once(before: int, lives: float, chance: float) -> None:
     """However often it had ended too soon before."""
     tempo, now = WatchPace(), 0.0
@@ -97,4 +97,4 @@ def test_changed_kubeconfig_is_tried_as_soon_as_the_floor_allows(
     for number, _ in enumerate(history):
         tempo = tempo.broken(100.0 + number, chance)
     now = 100.0 + len(history) - 1
-    assert tempo.hurried(now).lists.wait(now) == LISTS.floor
+    assert tempo.expedited(now).lists.wait(now) == LISTS.floor

@@ -10,13 +10,13 @@ import pytest
 
 from locallb.kubernetes.api import connected, feed
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.limits.quota import EACH, LIFE, MOST, OWED, SPAN, Quotas
+from locallb.kubernetes.api.limits.quota import EACH, LIFE, MAX, OWED, SPAN, Quotas
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed import told_writers
-from locallb.sources.kubernetes.followed.told_writers import _READINGS, ToldWriters
+from locallb.sources.kubernetes.followed import write_hints
+from locallb.sources.kubernetes.followed.write_hints import _READINGS, WriteHints
 from tests.gateway.api import gateway, listener
 from tests.watch.api import NAME, Api, balancer, becomes, follower, served
 
@@ -43,18 +43,18 @@ class Moment:
     def turns_left(self, access: Access) -> int:
         """Take all turns of writers that there are without waiting, and one more; return how many there were."""
         self.slept.clear()
-        taken = 0
+        claimed = 0
         while not self.slept:
             self.quotas.wait(access, "PATCH", "/api/v1/namespaces/n/services/web/status")
-            taken += 1
-        return taken - 1
+            claimed += 1
+        return claimed - 1
 
 
 @pytest.fixture
 def moment(monkeypatch: pytest.MonkeyPatch) -> Moment:
     """Replace the quotas by those of a moment that passes only while somebody waits for a turn."""
     moment = Moment()
-    for module in (connected, feed, told_writers):
+    for module in (connected, feed, write_hints):
         monkeypatch.setattr(module, "QUOTAS", moment.quotas)
     return moment
 
@@ -64,19 +64,19 @@ def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
 ) -> None:
     """Those of writers as those of followers; without a follower nobody is held up."""
     answers, access = api
-    for _ in range(MOST):
+    for _ in range(MAX):
         Cluster(access).objects()
     assert moment.slept == []
-    before = len(answers.asked)
+    before = len(answers.requested)
     followed = follower(access)
     becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 1)
-    while len(answers.asked) - before < 2 * MOST:
+    while len(answers.requested) - before < 2 * MAX:
         Cluster(access).objects()
-    waited = (len(answers.asked) - before - 1) // MOST
+    waited = (len(answers.requested) - before - 1) // MAX
     assert moment.slept == [pytest.approx(SPAN)] * waited
     followed.stop()
     moment.slept.clear()
-    for _ in range(MOST):
+    for _ in range(MAX):
         Cluster(access).objects()
     assert moment.slept == []
 
@@ -84,15 +84,15 @@ def test_all_requests_to_a_cluster_that_is_followed_wait_for_their_turn(
 @pytest.mark.parametrize(
     ("method", "path", "patches", "waits_for_turn"),
     [
-        ("GET", "/api/v1/services", MOST, True),
-        ("GET", "/api/v1/namespaces/n/services/leases-of-cars", MOST, True),
-        ("POST", "/apis/events.k8s.io/v1/namespaces/n/events", MOST, True),
-        ("POST", "/apis/events.k8s.io/v1/namespaces/n/events", MOST - 1, False),
-        ("PATCH", "/api/v1/namespaces/n/services/web/status", MOST + OWED - 1, False),
-        ("PATCH", "/api/v1/namespaces/n/services/web/status", MOST + OWED, True),
-        ("GET", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", MOST + OWED, False),
-        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", MOST + OWED, False),
-        ("POST", "/apis/coordination.k8s.io/v1/namespaces/n/leases", MOST + OWED, False),
+        ("GET", "/api/v1/services", MAX, True),
+        ("GET", "/api/v1/namespaces/n/services/leases-of-cars", MAX, True),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/n/events", MAX, True),
+        ("POST", "/apis/events.k8s.io/v1/namespaces/n/events", MAX - 1, False),
+        ("PATCH", "/api/v1/namespaces/n/services/web/status", MAX + OWED - 1, False),
+        ("PATCH", "/api/v1/namespaces/n/services/web/status", MAX + OWED, True),
+        ("GET", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", MAX + OWED, False),
+        ("PUT", "/apis/coordination.k8s.io/v1/namespaces/n/leases/l", MAX + OWED, False),
+        ("POST", "/apis/coordination.k8s.io/v1/namespaces/n/leases", MAX + OWED, False),
     ],
 )
 def test_patches_and_leases_go_before_reads_and_events(
@@ -112,13 +112,13 @@ def test_patches_and_leases_go_before_reads_and_events(
 def test_more_load_balancers_allow_more_requests_at_once(api: tuple[Api, Access], moment: Moment) -> None:
     """Four requests for each above so many; other Services don't count."""
     answers, access = api
-    answers.services = [balancer(f"s{number}") for number in range(MOST + 2)]
+    answers.services = [balancer(f"s{number}") for number in range(MAX + 2)]
     answers.services += [{**balancer(f"t{number}"), "spec": {"type": "ClusterIP"}} for number in range(100)]
     followed = follower(access)
     becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 1)
     for _ in range(10):
         Cluster(access).objects()
-    assert moment.slept == [pytest.approx(SPAN)] * ((3 + 3 + 30 - 1) // (MOST + 2 * EACH))
+    assert moment.slept == [pytest.approx(SPAN)] * ((3 + 3 + 30 - 1) // (MAX + 2 * EACH))
     followed.stop()
 
 
@@ -173,9 +173,9 @@ def test_only_changes_by_users_grant_a_service_extra_requests(
     answers.events = [*events, ("ADDED", {**balancer("last"), "spec": {"type": "ClusterIP"}})]
     becomes(lambda: RECENT.find(access, "n", "last"))
     moment.now += SPAN
-    assert moment.turns_left(access) == MOST + OWED + changes * EACH
+    assert moment.turns_left(access) == MAX + OWED + changes * EACH
     moment.now += LIFE
-    assert moment.turns_left(access) == MOST + OWED
+    assert moment.turns_left(access) == MAX + OWED
     followed.stop()
 
 
@@ -186,18 +186,18 @@ def test_listed_objects_grant_no_extra_requests(api: tuple[Api, Access], moment:
     followed = follower(access)
     becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 1)
     moment.now += SPAN
-    assert moment.turns_left(access) == MOST + OWED
+    assert moment.turns_left(access) == MAX + OWED
     followed.stop()
 
 
 def test_a_first_gateway_brings_the_turns_to_read_what_it_needs(moment: Moment) -> None:
     """Once in a while, however many come; one that changes is known by then, and brings its own."""
     access, first = Access("k", ContextName("c")), parse_objects(NAME, [gateway()])
-    writers = ToldWriters(access)
+    writers = WriteHints(access)
     writers.wanted(Parsed(), first)
-    assert moment.turns_left(access) == MOST + OWED + (_READINGS + 1) * EACH
+    assert moment.turns_left(access) == MAX + OWED + (_READINGS + 1) * EACH
     writers.wanted(Parsed(), parse_objects(NAME, [gateway(name="other")]))
     writers.wanted(first, parse_objects(NAME, [gateway(listener("more", 81))]))
     moment.now += SPAN
-    assert moment.turns_left(access) == MOST + OWED + EACH
+    assert moment.turns_left(access) == MAX + OWED + EACH
     writers.end()

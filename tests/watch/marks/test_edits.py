@@ -55,14 +55,14 @@ def test_edits_of_a_kubeconfig_leave_no_thread_and_no_descriptor(api: tuple[Api,
     following.read(source(tmp_path), (), everything=True, moved=True)
     becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 2)
     before = resources()
-    begun = len(answers.asked)
+    begun = len(answers.requested)
     for number in range(EDITS):
         kubeconfig(tmp_path / "kubeconfig", port, f"credential {number}")
         following.read(source(tmp_path), (), everything=False, moved=True)
     live = following._live[NAME]
     becomes(lambda: live.followed.ready() and not live.followed.stale(), live.followed.stale)
     becomes(lambda: resources() <= before, resources)
-    times = [at for at, _ in answers.asked[begun:]]
+    times = [at for at, _ in answers.requested[begun:]]
     assert max(sum(first <= at < first + 1 for at in times) for first in times) <= 18
     following.stop()
 
@@ -85,14 +85,14 @@ def test_edits_of_the_configuration_go_on_following_what_stays(api: tuple[Api, i
 
     read(source(tmp_path))
     becomes(lambda: answers.count("watch") == 3 and answers.count("discovery") == 2)
-    before, asked = resources(), len(answers.asked)
+    before, requested = resources(), len(answers.requested)
     caches = set()
     for _ in range(EDITS):
         workspace = workspace.configured(load())
         caches.add(id(workspace.cache))
         read(source(tmp_path))
     assert len(caches) > 1
-    assert len(answers.asked) == asked
+    assert len(answers.requested) == requested
     becomes(lambda: resources() <= before, resources)
     read(replace(source(tmp_path), context=ContextName("here")))
     becomes(lambda: resources() <= before, resources)
@@ -143,9 +143,7 @@ def test_failed_start_of_watching_is_repeated_at_the_next_look(tmp_path: Path, m
 
     engine = cast(
         "Engine",
-        SimpleNamespace(
-            state_stamp=lambda: 0, known_stamp=lambda: 0, readings=1, resources=tuple, unfinished=frozenset
-        ),
+        SimpleNamespace(state_stamp=lambda: 0, read_stamp=lambda: 0, readings=1, resources=tuple, unfinished=frozenset),
     )
     planner = Planner(home, engine, lambda: settings, marks.append, triggers)
     with monkeypatch.context() as here:

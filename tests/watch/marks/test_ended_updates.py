@@ -20,11 +20,11 @@ class Stack:
     """An engine's state, and how often all of its resources were asked for."""
 
     def __init__(self) -> None:
-        self.stamp, self.asked = 1, 0
+        self.stamp, self.requested = 1, 0
 
     def resources(self) -> tuple[()]:
         """Give all of them."""
-        self.asked += 1
+        self.requested += 1
         return ()
 
 
@@ -43,7 +43,7 @@ def planner(stack: Stack, tmp_path: Path) -> Planner:
     made = Planner(Home("p", "s", str(tmp_path)), engine, lambda: settings, lambda _mark: None, triggers)
     assert made.open((Mark(Cause.START),))
     made.updated()
-    stack.asked = 0
+    stack.requested = 0
     return made
 
 
@@ -51,7 +51,7 @@ def test_an_update_that_wrote_nothing_has_the_state_not_looked_through_again(sta
     """A start looks at fifty Services at a time: with 5,000 all resources would be gone through 100 times."""
     for _ in range(100):
         planner.ended()
-    assert stack.asked == 0
+    assert stack.requested == 0
 
 
 def test_after_one_that_wrote_it_the_runs_in_it_are_followed(stack: Stack, planner: Planner) -> None:
@@ -59,18 +59,18 @@ def test_after_one_that_wrote_it_the_runs_in_it_are_followed(stack: Stack, plann
     stack.stamp = 2
     for _ in range(2):
         planner.ended()
-    assert stack.asked == 1
+    assert stack.requested == 1
 
 
 def test_state_is_read_again_after_an_update_that_broke_off(stack: Stack, planner: Planner) -> None:
     """Its effects may be in the journal only, which no stamp of the state shows."""
-    planner.doubted()
+    planner.doubtful()
     planner.ended()
-    assert stack.asked == 1
+    assert stack.requested == 1
 
 
 def test_a_runtime_that_reports_ends_again_learns_which_runs_to_follow(stack: Stack, planner: Planner) -> None:
     """Also where nothing was written meanwhile."""
     assert planner.open((Mark(Cause.RUNTIME, "docker"),))
     planner.updated()
-    assert stack.asked == 1
+    assert stack.requested == 1

@@ -22,7 +22,7 @@ from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Activity, Process, ProcessError
 from locallb.watch.marks import hangs
 from locallb.watch.marks.hangs import EVERY, GLANCE, HangWatch
-from locallb.watch.marks.silence import PATIENCE, PATIENCE_AT_WORK
+from locallb.watch.marks.silence import BUSY_TIMEOUT, TIMEOUT
 from tests.watch.api import becomes
 
 _LISTENS = """\
@@ -69,17 +69,17 @@ class Asking:
         self.watch = HangWatch(self.changed.append)
         self.watch._take({"web": directory})
 
-    def passes(self, seconds: float, sight: Callable[[], None] = lambda: None) -> None:
+    def passes(self, seconds: float, sighting: Callable[[], None] = lambda: None) -> None:
         """Let time pass, in which all goes its way."""
         end = self.watch._now + seconds
         while self.watch._now < end:
-            sight()
+            sighting()
             self.watch._woke = time.monotonic()
             self.watch._turn()
             self.watch._wait(0.0)
             self.watch._now += GLANCE
 
-    def is_asked(self) -> bool:
+    def is_requested(self) -> bool:
         """Return whether a question waits for its answer."""
         return self.watch._proxies["web"].question is not None
 
@@ -116,15 +116,15 @@ def asking(tmp_path: Path) -> Iterator[Asking]:
     made.watch._take({})
 
 
-def seen(monkeypatch: pytest.MonkeyPatch, activity: Activity | ProcessError | None) -> None:
+def observed(monkeypatch: pytest.MonkeyPatch, activity: Activity | ProcessError | None) -> None:
     """Have every process do this."""
 
-    def told(_pid: int) -> Activity | None:
+    def reported(_pid: int) -> Activity | None:
         if isinstance(activity, ProcessError):
             raise activity
         return activity
 
-    monkeypatch.setattr(processes, "activity", told)
+    monkeypatch.setattr(processes, "activity", reported)
 
 
 def test_a_process_that_does_nothing_and_answers_nothing_hangs_until_it_answers(
@@ -132,14 +132,14 @@ def test_a_process_that_does_nothing_and_answers_nothing_hangs_until_it_answers(
 ) -> None:
     """The very process that was asked is named; each change is told once."""
     listening = listener()
-    asking.passes(PATIENCE - 1)
+    asking.passes(TIMEOUT - 1)
     assert not asking.watch.hanging
     asking.passes(3)
     (hang,) = asking.watch.hanging.values()
     process = processes.identify(listening.process.pid)
     assert process
     assert hang.process == RunIdentity.of_process(process.pid, process.started)
-    assert hang.since + PATIENCE <= time.monotonic()
+    assert hang.since + TIMEOUT <= time.monotonic()
     asking.passes(100)
     assert asking.changed == ["web"]
     listening.answer()
@@ -152,9 +152,9 @@ def test_one_that_answers_is_asked_again_and_never_hangs(listener: Callable[...,
     listening = listener()
     for _ in range(20):
         asking.passes(EVERY + 2 * GLANCE)
-        assert asking.is_asked()
+        assert asking.is_requested()
         listening.answer()
-        asking.hears(lambda: not asking.is_asked())
+        asking.hears(lambda: not asking.is_requested())
     assert not asking.changed
 
 
@@ -174,9 +174,9 @@ def test_one_that_computes_waits_for_a_disk_or_cannot_be_seen_has_longer(
 ) -> None:
     """As long as it takes to read its files, and some more."""
     activity, size = CASES[case]
-    after = PATIENCE_AT_WORK + reading_time(int(size))
+    after = BUSY_TIMEOUT + reading_time(int(size))
     (tmp_path / "lds.json").write_text("x" * int(size))
-    seen(monkeypatch, activity)
+    observed(monkeypatch, activity)
     listener()
     asking.passes(after - 1)
     assert not asking.watch.hanging
@@ -193,19 +193,19 @@ def test_one_whose_queue_is_full_is_asked_again_and_has_longer(
     with chdir(tmp_path), ExitStack() as stack:
         client = stack.enter_context(socket.socket(socket.AF_UNIX))
         client.connect(ADMIN_SOCKET)
-        asking.passes(PATIENCE_AT_WORK - 1)
-        assert not asking.is_asked()
+        asking.passes(BUSY_TIMEOUT - 1)
+        assert not asking.is_requested()
         client.sendall(b"GET")
         listening.answer()
         assert client.recv(4096)
-    asking.passes(PATIENCE - 1)
-    assert asking.is_asked(), "it has a turn of its own"
+    asking.passes(TIMEOUT - 1)
+    assert asking.is_requested(), "it has a turn of its own"
     assert not asking.changed
     listening.answer()
-    asking.hears(lambda: not asking.is_asked())
+    asking.hears(lambda: not asking.is_requested())
     with chdir(tmp_path), socket.socket(socket.AF_UNIX) as client:
         client.connect(ADMIN_SOCKET)
-        asking.passes(PATIENCE_AT_WORK + EVERY + 1)
+        asking.passes(BUSY_TIMEOUT + EVERY + 1)
     (hang,) = asking.watch.hanging.values()
     assert hang.process is None
 
@@ -215,7 +215,7 @@ def test_one_that_isnt_there_or_ends_does_not_hang(listener: Callable[..., Liste
     asking.passes(100)
     assert not asking.changed
     listening = listener()
-    asking.passes(PATIENCE + 5)
+    asking.passes(TIMEOUT + 5)
     assert asking.changed == ["web"]
     listening.end()
     asking.hears(lambda: not asking.watch.hanging)
@@ -233,14 +233,14 @@ def test_time_in_which_this_process_stood_still_is_no_silence(
     asking.watch._woke = time.monotonic() - 3600
     asking.watch._wait(GLANCE)
     asking.watch._turn()
-    assert asking.watch._now - before < PATIENCE / 2
+    assert asking.watch._now - before < TIMEOUT / 2
     assert not asking.watch.hanging
 
 
 def test_a_proxy_that_is_planned_no_more_is_asked_no_more(listener: Callable[..., Listener], asking: Asking) -> None:
     """Nobody would start it again; one that has its name in another place begins anew."""
     listener()
-    asking.passes(PATIENCE + 1)
+    asking.passes(TIMEOUT + 1)
     assert asking.watch.hanging
     asking.watch._take({})
     assert not asking.watch.hanging
@@ -259,7 +259,7 @@ def test_a_thread_asks_until_it_is_stopped_and_leaves_no_descriptor(
     watch.follow({"web": tmp_path})
     for _ in range(3):
         listening.answer()
-    becomes(lambda: (proxy := watch._proxies.get("web")) is not None and proxy.hangs.is_well)
+    becomes(lambda: (proxy := watch._proxies.get("web")) is not None and proxy.hangs.is_healthy)
     watch.stop()
     assert watch._thread.join(20)
     watch.follow({"web": tmp_path})

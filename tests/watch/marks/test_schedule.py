@@ -17,15 +17,15 @@ from locallb.watch.marks.schedule import (
     FLOOR,
     LONGEST,
     OF_OTHERS,
-    PATIENCE,
     QUIET,
     REST,
+    TIMEOUT,
     UPDATES,
     WHOLE,
     Schedule,
 )
 
-CALM = CRASHES.calm
+IDLE = CRASHES.idle
 FIRST_RETRY = UPDATES.first
 LONGEST_WHOLE = WHOLE.longest * (1 + WHOLE.spread)
 """Seconds that nothing waits longer than while the whole fails."""
@@ -36,7 +36,7 @@ chances = st.floats(0, 1)
 
 def test_idle_schedule_has_no_next_look() -> None:
     """An idle loop waits for ever."""
-    assert Schedule().look_at() is None
+    assert Schedule().inspect_at() is None
 
 
 @given(st.lists(st.floats(0, 0.02), min_size=1, max_size=30))
@@ -46,10 +46,10 @@ def test_a_look_is_a_moment_after_the_last_mark_and_never_long_after_the_first(g
     for gap in gaps:
         now += gap
         schedule = schedule.marked(now, MARK)
-    at = schedule.look_at()
+    at = schedule.inspect_at()
     assert at is not None
     assert at == min(now + QUIET, 100.0 + gaps[0] + LONGEST)
-    assert schedule.taken(at).look_at() is None
+    assert schedule.claimed(at).inspect_at() is None
 
 
 @given(st.integers(1, 60), chances)
@@ -87,7 +87,7 @@ def test_success_forgets_the_failures_and_so_does_what_is_not_open_any_more() ->
     failed = Schedule().ended(0.0, (), {A: "d", B: "d"}, 0)
     assert set(failed.ended(1.0, (A,), {}, 0).retries) == {B}
     assert set(failed.planned([A]).retries) == {A}
-    assert failed.planned([]).look_at() is None
+    assert failed.planned([]).inspect_at() is None
 
 
 @given(st.integers(1, 40), chances)
@@ -96,11 +96,11 @@ def test_while_the_whole_fails_marks_wait_for_its_next_try(failures: int, chance
     schedule = Schedule()
     for _ in range(failures):
         schedule = schedule.broken(0.0, chance)
-    at = schedule.marked(0.0, MARK).look_at()
+    at = schedule.marked(0.0, MARK).inspect_at()
     assert schedule.whole
     assert at == schedule.whole.not_before <= LONGEST_WHOLE
     assert schedule.planned([]).whole == schedule.whole
-    assert schedule.well().whole is None
+    assert schedule.healthy().whole is None
 
 
 @pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND])
@@ -109,11 +109,11 @@ def test_changed_configuration_is_tried_without_waiting(cause: Cause) -> None:
     schedule = Schedule()
     for _ in range(20):
         schedule = schedule.broken(0.0, 0)
-    assert schedule.marked(1.0, MARK).look_at() == WHOLE.longest
+    assert schedule.marked(1.0, MARK).inspect_at() == WHOLE.longest
     repaired = schedule.marked(1.0, Mark(cause))
-    assert repaired.look_at() == schedule.marked(1.0, MARK, Mark(cause)).look_at() == 1.0
-    again = repaired.taken(1.0).broken(1.0, 0)
-    assert again.marked(1.0, MARK).look_at() == 1.0 + WHOLE.longest
+    assert repaired.inspect_at() == schedule.marked(1.0, MARK, Mark(cause)).inspect_at() == 1.0
+    retry = repaired.claimed(1.0).broken(1.0, 0)
+    assert retry.marked(1.0, MARK).inspect_at() == 1.0 + WHOLE.longest
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=10), st.floats(0, 10))
@@ -122,43 +122,43 @@ def test_an_alarm_that_is_set_again_and_again_rings_when_it_was_to_at_first(time
     schedule = Schedule()
     for at in times:
         schedule = schedule.alarmed(at, MARK)
-    rung = schedule.rung(now)
+    timer_fired = schedule.timer_fired(now)
     if now < times[0]:
-        assert not rung.marks
-        assert rung.rings_at() == times[0]
+        assert not timer_fired.marks
+        assert timer_fired.rings_at() == times[0]
     else:
-        assert rung.marks == {MARK}
-        assert rung.rings_at() is None
-        assert rung.taken(now).rung(now + 1).look_at() is None
+        assert timer_fired.marks == {MARK}
+        assert timer_fired.rings_at() is None
+        assert timer_fired.claimed(now).timer_fired(now + 1).inspect_at() is None
 
 
 def test_a_proxy_that_ends_is_repaired_at_once_and_one_that_ends_again_and_again_more_and_more_seldom() -> None:
     """A crash loop costs little; a calm proxy counts as new."""
     wanted = {A: "d"}
-    schedule = Schedule().fell(0.0, A, wanted, 0)
+    schedule = Schedule().exited(0.0, A, wanted, 0)
     assert schedule.waiting(0.0, wanted) == frozenset()
     now, waits = 0.0, []
     for _ in range(4):
         schedule = schedule.ended(now, (A,), {}, 0).repaired(now, (A,))
-        schedule = schedule.fell(now, A, wanted, 0)
+        schedule = schedule.exited(now, A, wanted, 0)
         waits.append(schedule.retries[A].at - now)
         now = schedule.retries[A].at
     assert [round(wait, 6) for wait in waits] == [CRASHES.delay(n) for n in (1, 2, 3, 4)]
-    calm = schedule.ended(now, (A,), {}, 0).repaired(now, (A,))
-    assert calm.fell(now + CALM + 1, A, wanted, 0).waiting(now + CALM + 1, wanted) == frozenset()
-    assert calm.fell(now, A, wanted, 0).waiting(now, wanted) == {A}
-    assert calm.gone([A]).fell(now, A, wanted, 0).waiting(now, wanted) == frozenset()
+    idle = schedule.ended(now, (A,), {}, 0).repaired(now, (A,))
+    assert idle.exited(now + IDLE + 1, A, wanted, 0).waiting(now + IDLE + 1, wanted) == frozenset()
+    assert idle.exited(now, A, wanted, 0).waiting(now, wanted) == {A}
+    assert idle.removed([A]).exited(now, A, wanted, 0).waiting(now, wanted) == frozenset()
 
 
 def test_host_obstacles_are_rechecked_with_back_off() -> None:
     """Nobody tells that another process let a port go."""
     schedule = Schedule().blocked(0.0, "port 80 in use", 0)
-    assert schedule.look_at() == FIRST_RETRY
-    assert schedule.blocked(0.01, "port 80 in use", 0).look_at() == FIRST_RETRY
+    assert schedule.inspect_at() == FIRST_RETRY
+    assert schedule.blocked(0.01, "port 80 in use", 0).inspect_at() == FIRST_RETRY
     later = schedule.blocked(FIRST_RETRY, "port 80 in use", 0)
-    assert later.look_at() == FIRST_RETRY + UPDATES.delay(2)
-    assert later.blocked(1.0, "port 81 in use", 0).look_at() == 1.0 + FIRST_RETRY
-    assert later.blocked(1.0, "", 0).look_at() is None
+    assert later.inspect_at() == FIRST_RETRY + UPDATES.delay(2)
+    assert later.blocked(1.0, "port 81 in use", 0).inspect_at() == 1.0 + FIRST_RETRY
+    assert later.blocked(1.0, "", 0).inspect_at() is None
 
 
 def test_failures_of_a_returned_cluster_are_retried_at_once() -> None:
@@ -175,16 +175,16 @@ def test_failures_of_a_returned_cluster_are_retried_at_once() -> None:
 def test_spares_wait_for_a_calm_moment(gaps: list[float], pause: float) -> None:
     """As long as updates follow each other it waits; it never waits where nothing was updated yet."""
     schedule, now = Schedule(), 100.0
-    assert schedule.calm_at(now, busy=False) <= now
+    assert schedule.idle_at(now, busy=False) <= now
     for gap in gaps:
         now += gap
-        assert schedule.calm_at(now, busy=True) == now + REST
+        assert schedule.idle_at(now, busy=True) == now + REST
         schedule = schedule.ended(now, (), {}, 0)
-    assert (schedule.calm_at(now + pause, busy=False) <= now + pause) == (pause >= REST)
+    assert (schedule.idle_at(now + pause, busy=False) <= now + pause) == (pause >= REST)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Pass:
     """What happens at one look, and until the next."""
 
     whole_fails: bool
@@ -200,8 +200,8 @@ class Look:
 
 
 marks = st.sampled_from([MARK, Mark(Cause.CONFIGURATION), Mark(Cause.PROXY, "p")])
-looks = st.builds(
-    Look,
+checks = st.builds(
+    Pass,
     st.booleans(),
     st.frozensets(st.sampled_from([A, B])),
     st.sampled_from(["", "port 80 in use"]),
@@ -221,46 +221,48 @@ class Played:
     schedule: Schedule
     now: float = 0.0
 
-    def look(self, look: Look) -> None:
+    def inspect(self, inspect: Pass) -> None:
         """Look once, as the loop does."""
-        began, taken = self.now, self.schedule.marks
-        self.schedule = self.schedule.taken(began)
-        self.now += look.took
-        if look.whole_fails:
-            self.schedule = self.schedule.marked(self.now, *taken) if taken else self.schedule
-            self.schedule = self.schedule.broken(self.now, look.chance)
+        began, claimed = self.now, self.schedule.marks
+        self.schedule = self.schedule.claimed(began)
+        self.now += inspect.took
+        if inspect.whole_fails:
+            self.schedule = self.schedule.marked(self.now, *claimed) if claimed else self.schedule
+            self.schedule = self.schedule.broken(self.now, inspect.chance)
             return
-        open_ = {A, B} if look.fails else set()
-        self.schedule = self.schedule.planned(open_).blocked(self.now, look.hindrance, look.chance)
-        self.schedule = self.schedule if look.again_in is None else self.schedule.looking(self.now + look.again_in)
+        open_ = {A, B} if inspect.fails else set()
+        self.schedule = self.schedule.planned(open_).blocked(self.now, inspect.hindrance, inspect.chance)
+        self.schedule = (
+            self.schedule if inspect.again_in is None else self.schedule.reading(self.now + inspect.again_in)
+        )
         tried = open_ - self.schedule.waiting(self.now, WANTED)
-        failed = dict.fromkeys(tried & look.fails, "d")
-        self.schedule = self.schedule.ended(self.now, tried - look.fails, failed, look.chance).well()
+        failed = dict.fromkeys(tried & inspect.fails, "d")
+        self.schedule = self.schedule.ended(self.now, tried - inspect.fails, failed, inspect.chance).healthy()
 
-    def wait(self, look: Look) -> bool:
+    def wait(self, inspect: Pass) -> bool:
         """Wait for the next look, taking marks that come meanwhile; return whether there is one."""
-        for after, mark in sorted(look.marks):
-            at = self.schedule.look_at()
+        for after, mark in sorted(inspect.marks):
+            at = self.schedule.inspect_at()
             if at is not None and at <= self.now + after:
                 break
             self.now += after
             self.schedule = self.schedule.marked(self.now, mark)
-        at = self.schedule.look_at()
+        at = self.schedule.inspect_at()
         if at is None:
             return False
-        self.now = max(self.now, at) + look.late
+        self.now = max(self.now, at) + inspect.late
         return True
 
 
-@given(st.lists(looks, min_size=1, max_size=30))
-def test_no_schedule_looks_more_often_than_its_floor(history: list[Look]) -> None:
+@given(st.lists(checks, min_size=1, max_size=30))
+def test_no_schedule_looks_more_often_than_its_floor(history: list[Pass]) -> None:
     """Whatever fails, and whatever is due: only something new that was marked makes it look sooner."""
     played = Played(Schedule().marked(0.0, Mark(Cause.START)))
-    for look in history:
-        began, failed, old = played.now, look.whole_fails, played.schedule.marks
-        played.look(look)
+    for inspect in history:
+        began, failed, old = played.now, inspect.whole_fails, played.schedule.marks
+        played.inspect(inspect)
         whole = played.schedule.whole
-        if not played.wait(look):
+        if not played.wait(inspect):
             return
         new = played.schedule.marks - (old if failed else frozenset())
         if failed or not new:
@@ -269,23 +271,23 @@ def test_no_schedule_looks_more_often_than_its_floor(history: list[Look]) -> Non
             assert played.now - began >= WHOLE.delay(whole.failures) - 1e-9
 
 
-@given(st.lists(looks, min_size=1, max_size=30))
-def test_every_due_load_balancer_is_looked_at(history: list[Look]) -> None:
+@given(st.lists(checks, min_size=1, max_size=30))
+def test_every_due_load_balancer_is_looked_at(history: list[Pass]) -> None:
     """Whatever is marked, failed, blocked or to be looked at again is looked at before the longest wait is over."""
     played = Played(Schedule().marked(0.0, Mark(Cause.START)))
-    for look in history:
-        played.look(look)
-        schedule, at = played.schedule, played.schedule.look_at()
+    for inspect in history:
+        played.inspect(inspect)
+        schedule, at = played.schedule, played.schedule.inspect_at()
         bounds = [
             UPDATES.longest * 1.25 if schedule.retries or schedule.hindrance else math.inf,
-            look.again_in if schedule.later is not None and look.again_in is not None else math.inf,
+            inspect.again_in if schedule.later is not None and inspect.again_in is not None else math.inf,
             LONGEST_WHOLE if schedule.whole else math.inf,
             LONGEST if schedule.marks and not schedule.whole else math.inf,
         ]
         soonest = max(min(bounds), FLOOR, LONGEST_WHOLE if schedule.whole else 0.0)
         assert (at is None) == (soonest == math.inf)
         assert at is None or at <= played.now + soonest
-        if not played.wait(look):
+        if not played.wait(inspect):
             return
         due = {key for key, retry in played.schedule.retries.items() if retry.at <= played.now}
         assert not due & played.schedule.waiting(played.now, WANTED)
@@ -293,12 +295,12 @@ def test_every_due_load_balancer_is_looked_at(history: list[Look]) -> None:
 
 def test_while_the_whole_fails_nothing_that_is_due_makes_it_look_without_a_pause() -> None:
     """Another command holds the stack's lock, and a load balancer waits to be tried again."""
-    schedule = Schedule().ended(0.0, (), {A: "d"}, 0).blocked(0.0, "port 80 in use", 0).looking(0.0)
-    at, looked = 10.0, 0
+    schedule = Schedule().ended(0.0, (), {A: "d"}, 0).blocked(0.0, "port 80 in use", 0).reading(0.0)
+    at, checked = 10.0, 0
     while at < 70.0:
-        schedule = schedule.taken(at).broken(at, 0)
-        looked, at = looked + 1, schedule.look_at() or math.inf
-    assert looked < 60 / WHOLE.longest + 10
+        schedule = schedule.claimed(at).broken(at, 0)
+        checked, at = checked + 1, schedule.inspect_at() or math.inf
+    assert checked < 60 / WHOLE.longest + 10
 
 
 def test_dependent_is_retried_rarely_and_at_once_when_its_dependency_is_back() -> None:
@@ -306,8 +308,8 @@ def test_dependent_is_retried_rarely_and_at_once_when_its_dependency_is_back() -
     schedule = Schedule().ended(0.0, (), {A: "d", B: "d"}, 0, dependent={A})
     assert schedule.retries[A].at == OF_OTHERS.first
     assert schedule.retries[B].at == UPDATES.first
-    assert schedule.hurried(1.0, [A, B]).waiting(1.0, WANTED) == frozenset()
-    assert schedule.hurried(1.0, []) == schedule
+    assert schedule.expedited(1.0, [A, B]).waiting(1.0, WANTED) == frozenset()
+    assert schedule.expedited(1.0, []) == schedule
 
 
 def test_retry_pace_follows_the_latest_kind_of_failure() -> None:
@@ -327,8 +329,8 @@ def test_earliest_requested_look_counts(moments: list[float]) -> None:
     """None is forgotten for another one."""
     schedule = Schedule()
     for at in moments:
-        schedule = schedule.looking(at)
-    assert schedule.look_at() == min(moments)
+        schedule = schedule.reading(at)
+    assert schedule.inspect_at() == min(moments)
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=5, unique=True))
@@ -339,50 +341,50 @@ def test_alarms_ring_one_by_one_in_the_order_of_their_times(times: list[float]) 
         schedule = schedule.alarmed(at, Mark(Cause.SOURCE, str(number)))
     for at in sorted(times):
         assert schedule.rings_at() == at
-        schedule = schedule.rung(at)
+        schedule = schedule.timer_fired(at)
         assert schedule.marks == {Mark(Cause.SOURCE, str(times.index(at)))}
-        schedule = schedule.taken(at)
+        schedule = schedule.claimed(at)
     assert schedule.rings_at() is None
 
 
 def test_a_hurry_for_what_does_not_wait_is_none() -> None:
     """Whoever names a load balancer that didn't fail changes nothing for it; the others are hurried."""
     schedule = Schedule().ended(0.0, (), {A: "d"}, 0, dependent={A})
-    assert schedule.hurried(1.0, [B]) == schedule
-    hurried = schedule.hurried(1.0, [A, B])
-    assert set(hurried.retries) == {A}
-    assert hurried.retries[A].at == 1.0
+    assert schedule.expedited(1.0, [B]) == schedule
+    expedited = schedule.expedited(1.0, [A, B])
+    assert set(expedited.retries) == {A}
+    assert expedited.retries[A].at == 1.0
 
 
 def test_an_update_is_no_repair() -> None:
     """A proxy that ends right after its load balancer was updated, and never did before, is repaired at once."""
     schedule = Schedule().ended(10.0, (A,), {}, 0)
-    assert schedule.fell(10.0, A, WANTED, 0).waiting(10.0, WANTED) == frozenset()
+    assert schedule.exited(10.0, A, WANTED, 0).waiting(10.0, WANTED) == frozenset()
 
 
 def test_a_crash_loop_is_remembered_while_others_are_repaired_and_forgotten_once_it_was_calm() -> None:
     """A repair of one proxy says nothing of another's."""
-    schedule = Schedule().repaired(0.0, (A,)).fell(0.0, A, WANTED, 0).repaired(0.0, (A,))
-    beside = schedule.repaired(0.0, (B,)).fell(0.0, A, WANTED, 0)
-    assert beside.retries[A].at == schedule.fell(0.0, A, WANTED, 0).retries[A].at == CRASHES.delay(2)
-    assert set(schedule.repaired(CALM, (B,)).crashes) == {B}
+    schedule = Schedule().repaired(0.0, (A,)).exited(0.0, A, WANTED, 0).repaired(0.0, (A,))
+    sibling = schedule.repaired(0.0, (B,)).exited(0.0, A, WANTED, 0)
+    assert sibling.retries[A].at == schedule.exited(0.0, A, WANTED, 0).retries[A].at == CRASHES.delay(2)
+    assert set(schedule.repaired(IDLE, (B,)).crashes) == {B}
 
 
 def test_what_is_left_again_and_again_is_overdue() -> None:
     """Since it was left first, not since it was left last; what is done or not due meanwhile begins anew."""
     schedule = Schedule().interrupted(10.0, [A]).interrupted(10.5, [A, B])
-    assert schedule.overdue(10.0 + PATIENCE) == (A,)
-    assert schedule.overdue(10.5 + PATIENCE) == (A, B)
-    again = schedule.interrupted(11.0, [B]).interrupted(12.0, [A, B])
-    assert again.overdue(11.0 + PATIENCE) == (B,)
-    assert again.overdue(12.0 + PATIENCE) == (B, A), "the one that waits longer comes first"
-    assert again.interrupted(12.0, []).overdue(100.0) == ()
+    assert schedule.overdue(10.0 + TIMEOUT) == (A,)
+    assert schedule.overdue(10.5 + TIMEOUT) == (A, B)
+    retry = schedule.interrupted(11.0, [B]).interrupted(12.0, [A, B])
+    assert retry.overdue(11.0 + TIMEOUT) == (B,)
+    assert retry.overdue(12.0 + TIMEOUT) == (B, A), "the one that waits longer comes first"
+    assert retry.interrupted(12.0, []).overdue(100.0) == ()
 
 
 def test_what_is_going_on_is_not_tried_again_meanwhile() -> None:
     """However long it hangs, the loop doesn't look for its sake; for that of others it does."""
     schedule = Schedule().ended(0.0, (), {A: "1", B: "1"}, 0)
-    at = schedule.look_at()
+    at = schedule.inspect_at()
     assert at is not None
-    assert schedule.look_at({A}) == at
-    assert schedule.look_at({A, B}) is None
+    assert schedule.inspect_at({A}) == at
+    assert schedule.inspect_at({A, B}) is None

@@ -91,11 +91,11 @@ def written(page: Page, *, with_body: bool = True) -> Answer:
 
 def _parsed(head: bytes) -> Request | None:
     first, _, rest = head.decode("latin-1").partition("\n")
-    words = first.split()
-    if len(words) < 2:  # noqa: PLR2004 - method, target
+    terms = first.split()
+    if len(terms) < 2:  # noqa: PLR2004 - method, target
         return None
     headers = tuple((name.strip().lower(), value.strip()) for name, _, value in map(_parted, rest.split("\n")))
-    return Request(words[0], words[1].partition("?")[0], headers)
+    return Request(terms[0], terms[1].partition("?")[0], headers)
 
 
 def _parted(line: str) -> tuple[str, str, str]:

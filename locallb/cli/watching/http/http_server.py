@@ -26,7 +26,7 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, place
 from locallb.threads.supervised import SupervisedThread, Task
 
-PATIENCE = 5.0
+TIMEOUT = 5.0
 """Seconds that a client has from its connection on until it has the answer."""
 AT_ONCE = 32
 """Connections that are kept at a time."""
@@ -131,7 +131,7 @@ class HttpServer:
                 self._drop(client)
             if beat <= time.monotonic():
                 beat = time.monotonic() + BEAT
-                self._tell_news()
+                self._report_news()
 
     def _next(self, now: float) -> float | None:
         """Return the seconds until a client's time is over, or a stream's next beat; None where there is none."""
@@ -143,7 +143,7 @@ class HttpServer:
 
     def _accept(self, now: float) -> None:
         try:
-            taken, _ = self._listener.accept()
+            claimed, _ = self._listener.accept()
         except (BlockingIOError, ConnectionError):
             return
         except OSError:  # no descriptor is left
@@ -152,15 +152,15 @@ class HttpServer:
             return
         if len(self._clients) >= AT_ONCE:
             self._make_room()
-        taken.setblocking(False)
-        self._clients[taken] = _Client(taken, now + PATIENCE)
-        self._ready.register(taken, selectors.EVENT_READ)
+        claimed.setblocking(False)
+        self._clients[claimed] = _Client(claimed, now + TIMEOUT)
+        self._ready.register(claimed, selectors.EVENT_READ)
 
     def _make_room(self) -> None:
         if longest := next((client for client in self._clients.values() if client.stream is None), None):
             self._drop(longest)
 
-    def _tell_news(self) -> None:
+    def _report_news(self) -> None:
         for client in [client for client in self._clients.values() if client.stream and not client.answer]:
             self._go_on(client, selectors.EVENT_WRITE)
 
@@ -223,7 +223,7 @@ class HttpServer:
     def _refill(self, client: _Client, stream: Stream) -> None:
         """Take what is new; where nothing is, wait for it."""
         client.answer = memoryview(stream.read())
-        client.until = min(client.ends, time.monotonic() + PATIENCE) if client.answer else client.ends
+        client.until = min(client.ends, time.monotonic() + TIMEOUT) if client.answer else client.ends
         waits = 0 if not client.answer else selectors.EVENT_WRITE
         self._ready.modify(client.socket, selectors.EVENT_READ | waits)
 

@@ -28,10 +28,10 @@ def journal(record: LogRecord) -> str:
 def is_journal(descriptor: int) -> bool:
     """Return whether a stream leads to systemd's journal."""
     try:
-        seen = os.fstat(descriptor)
+        observed = os.fstat(descriptor)
     except OSError:
         return False
-    return os.environ.get("JOURNAL_STREAM") == f"{seen.st_dev}:{seen.st_ino}"
+    return os.environ.get("JOURNAL_STREAM") == f"{observed.st_dev}:{observed.st_ino}"
 
 
 def as_json(record: LogRecord, stack: str) -> str:

@@ -36,7 +36,7 @@ _NAMED = 3
 """Services that a sentence names."""
 _MAX_TEXTS = 50
 """Complaints, or notices, that one plan may add to the log."""
-_ALWAYS_TOLD = {Cause.START, Cause.CONFIGURATION}
+_ALWAYS_REPORTED = {Cause.START, Cause.CONFIGURATION}
 
 
 class Narrator(Struct):
@@ -45,7 +45,7 @@ class Narrator(Struct):
     _complaints: tuple[str, ...] = ()
     _notices: tuple[str, ...] = ()
     _left_out: tuple[str, ...] = ()
-    _told: dict[ObjectKey, tuple[State, str]] = field(default_factory=dict)
+    _reported: dict[ObjectKey, tuple[State, str]] = field(default_factory=dict)
     """Reported state and reason of Services with problems."""
     _failure: str = ""
     """Reported reason why reading, planning or an update as a whole fails."""
@@ -54,10 +54,10 @@ class Narrator(Struct):
     _failing: dict[ObjectKey, str] = field(default_factory=dict)
     """Reported reasons of failed load balancers."""
     _plan: Plan | None = None
-    _calm: bool = False
+    _idle: bool = False
     """Whether nothing happened since the report that everything is as planned."""
 
-    def tell(self, batch: Batch, views: Sequence[View]) -> Iterator[LogRecord]:
+    def report_to(self, batch: Batch, views: Sequence[View]) -> Iterator[LogRecord]:
         """Return a batch; `views` are the Services as they are after it."""
         if batch.lost:
             at = batch.entries[0].at if batch.entries else 0.0
@@ -69,18 +69,18 @@ class Narrator(Struct):
 
     def services(self, at: float, views: Sequence[View]) -> Iterator[LogRecord]:
         """Yield a record for each Service with a changed state."""
-        troubles = {view.row.key: view for view in views if view.is_troubled and view.row.reason != UPDATING}
-        for key, view in troubles.items():
+        failures = {view.row.key: view for view in views if view.is_troubled and view.row.reason != UPDATING}
+        for key, view in failures.items():
             current = view.row.state, view.row.reason
-            if self._told.get(key) != current:
-                self._told[key] = current
+            if self._reported.get(key) != current:
+                self._reported[key] = current
                 yield _service(at, view)
         serving = {view.row.key: view for view in views if not view.is_troubled}
-        for key in [key for key in self._told if key not in troubles]:
+        for key in [key for key in self._reported if key not in failures]:
             if key in serving:
                 yield _service(at, serving[key])
         present = {view.row.key for view in views}
-        self._told = {key: state for key, state in self._told.items() if key in present and key not in serving}
+        self._reported = {key: state for key, state in self._reported.items() if key in present and key not in serving}
         self._failing = {key: why for key, why in self._failing.items() if key in present or not key.cluster}
 
     def _of_event(self, at: float, event: LoopEvent, views: Sequence[View] | None) -> Iterator[LogRecord]:
@@ -106,8 +106,8 @@ class Narrator(Struct):
 
     def _planned(self, at: float, planned: Planned) -> Iterator[LogRecord]:
         summary = planned.marks, len(planned.differing), planned.unchecked
-        again = summary == self._planned_for and (bool(self._failure) or self._only_retries(planned))
-        if not again and (planned.differing or any(mark.cause in _ALWAYS_TOLD for mark in planned.marks)):
+        retry = summary == self._planned_for and (bool(self._failure) or self._only_retries(planned))
+        if not retry and (planned.differing or any(mark.cause in _ALWAYS_REPORTED for mark in planned.marks)):
             yield _plan(at, planned)
         self._planned_for, self._plan = summary, planned.plan
         yield from _differences(at, self._complaints, planned.complaints, "complaint", Level.ERROR)
@@ -127,7 +127,7 @@ class Narrator(Struct):
     def _updated(self, at: float, updated: Updated) -> Iterator[LogRecord]:
         """Return what was changed, what failed for another reason than reported, and what only was checked."""
         before = set(self._failing.values())
-        known = {
+        existing = {
             key
             for key, why in updated.failed.items()
             if self._failing.get(key) == why or (key.kind is not ObjectKind.SERVICE and why in before)
@@ -135,15 +135,15 @@ class Narrator(Struct):
         for key in updated.services:
             self._failing.pop(key, None)
         self._failing |= updated.failed
-        if changed := [key for key in updated.services if key not in updated.untouched | known]:
-            self._calm = False
+        if changed := [key for key in updated.services if key not in updated.untouched | existing]:
+            self._idle = False
             served = [key for key in changed[:_NAMED] if key not in updated.failed]
             yield _update(at, updated, changed, planned_places(self._plan, served) if self._plan else {})
         if updated.untouched:
             yield _check(at, updated)
 
     def _failed(self, at: float, failed: Failed) -> Iterator[LogRecord]:
-        self._calm = False
+        self._idle = False
         if failed.sentence != self._failure:
             self._failure = failed.sentence
             yield LogRecord(
@@ -154,9 +154,9 @@ class Narrator(Struct):
         if self._failure:
             text, self._failure = self._failure, ""
             yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
-        if self._calm or views is None:
+        if self._idle or views is None:
             return
-        self._calm = True
+        self._idle = True
         states = {str(state): count for state, count in sorted(count_states(list(views)).items())}
         sentence = f"converged: {counted(len(views), 'Service')}"
         if converged.waiting:

@@ -9,7 +9,7 @@ from locallb.model.identities import IPAddress, ObjectKey
 from locallb.planning.of_keys import placements_of
 from locallb.planning.planned import Plan
 
-_MOST = 3
+_MAX = 3
 """Ports that a sentence names."""
 
 
@@ -17,7 +17,7 @@ def where(addresses: Sequence[IPAddress], ports: Collection[str]) -> str:
     """Write addresses and ports behind a name; empty where it has none, as a route."""
     if not addresses:
         return ""
-    return f" at {' '.join(map(str, addresses))}" + (f" ({few(ports, _MOST)})" if ports else "")
+    return f" at {' '.join(map(str, addresses))}" + (f" ({few(ports, _MAX)})" if ports else "")
 
 
 def planned_places(plan: Plan, keys: Collection[ObjectKey]) -> Mapping[ObjectKey, str]:

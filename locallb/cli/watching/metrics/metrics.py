@@ -20,7 +20,7 @@ from locallb.cli.watching.metrics.traffic_metrics import TrafficMetrics
 from locallb.cli.watching.relay import Batch, RelayedEvent
 from locallb.gateway.status.verdicts import Verdict, verdict_of
 from locallb.kubernetes.api.client import WRITES
-from locallb.planning.notices import OF_ORDERS
+from locallb.planning.notices import OF_OVERRIDES
 from locallb.planning.planned import Plan, Via
 from locallb.planning.status import Observation, State
 from locallb.report.pool_room import rooms_for
@@ -33,12 +33,12 @@ BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 
 
 
 class Metrics:
-    """Methods may be called from any thread; `seen` gives what proxies answered last."""
+    """Methods may be called from any thread; `observed` gives what proxies answered last."""
 
-    def __init__(self, seen: Callable[[], Mapping[str, Observation | None]]) -> None:
+    def __init__(self, observed: Callable[[], Mapping[str, Observation | None]]) -> None:
         self._lock = Lock()
         self._board = Board()
-        self._seen = seen
+        self._observed = observed
         disable_created_metrics()  # type: ignore[no-untyped-call]
         self.registry = CollectorRegistry()
         ProcessCollector(registry=self.registry)
@@ -59,7 +59,7 @@ class Metrics:
         self._operations = counter("resource_operations", "Operations on resources, by kind.", "operation")
         self._failures = counter("failures", "Looks that failed as a whole, by what was to blame.", "kind")
         self._service_failures = counter("load_balancer_failures", "Load balancers that an update failed for.")
-        self.registry.register(_Now(self._look, self._ready))
+        self.registry.register(_Now(self._inspect, self._ready))
         self.registry.register(TrafficMetrics(self._with_traffic))
 
     def listen(self, event: LoopEvent) -> None:
@@ -99,13 +99,13 @@ class Metrics:
         """Return the plan, and for how many ports the stack wants metrics."""
         with self._lock:
             planned = self._board.planned
-        most = planned.settings.traffic_metrics if planned and planned.settings else 0
-        return (planned.plan, most) if planned and most else None
+        maximum = planned.settings.traffic_metrics if planned and planned.settings else 0
+        return (planned.plan, maximum) if planned and maximum else None
 
-    def _look(self) -> tuple[Board, list[View]]:
-        seen = self._seen()
+    def _inspect(self) -> tuple[Board, list[View]]:
+        observed = self._observed()
         with self._lock:
-            self._board.seen = seen
+            self._board.observed = observed
             return self._board, self._board.views()
 
 
@@ -134,14 +134,14 @@ class _Ready:
     def why(self) -> str:
         with self._lock:
             beginning = "" if self._converged else "the first convergence isn't done"
-            return self._failure or beginning or self._stale or THREADS.trouble()
+            return self._failure or beginning or self._stale or THREADS.failure()
 
 
 class _Now(Collector):
     """Collects the current values at the moment of a scrape."""
 
-    def __init__(self, look: Callable[[], tuple[Board, list[View]]], ready: _Ready) -> None:
-        self._look = look
+    def __init__(self, inspect: Callable[[], tuple[Board, list[View]]], ready: _Ready) -> None:
+        self._inspect = inspect
         self._ready = ready
 
     def describe(self) -> Iterator[Metric]:
@@ -149,7 +149,7 @@ class _Now(Collector):
         return iter(())
 
     def collect(self) -> Iterator[Metric]:
-        board, views = self._look()
+        board, views = self._inspect()
         yield _gauge(
             "ready",
             "1 after the first convergence, while sources can be read and every thread works.",
@@ -161,7 +161,7 @@ class _Now(Collector):
         yield _by_state(views)
         yield _by_reason(views)
         yield _by_way(views)
-        yield _told(board)
+        yield _reported(board)
         yield from _proxies(board)
         yield _stale(board)
         yield from _delays(board)
@@ -195,7 +195,7 @@ def _by_state(views: list[View]) -> Metric:
 
 
 def _by_reason(views: list[View]) -> Metric:
-    counts = Tallied(str(code) for view in views for code in view.row.codes if code not in OF_ORDERS)
+    counts = Tallied(str(code) for view in views for code in view.row.codes if code not in OF_OVERRIDES)
     return _labelled("service_problems", "Services that aren't wholly served, by reason code.", "reason", counts)
 
 
@@ -205,7 +205,7 @@ def _by_way(views: list[View]) -> Metric:
     return _labelled("ports", text, "via", {str(via): counts[via] for via in Via})
 
 
-def _told(board: Board) -> Metric:
+def _reported(board: Board) -> Metric:
     text = "Objects of Gateway API and Ingresses that are told in running clusters what became of them."
     family = GaugeMetricFamily(f"{PREFIX}_told_objects", text, labels=["kind", "told"])
     statuses = board.planned.plan.all_statuses if board.planned else ()
@@ -219,7 +219,7 @@ def _told(board: Board) -> Metric:
 def _proxies(board: Board) -> Iterator[Metric]:
     planned = len(board.planned.plan.proxies) if board.planned else 0
     yield _gauge("proxies", "Proxies that are planned.", planned)
-    answering = sum(answer is not None for answer in board.seen.values())
+    answering = sum(answer is not None for answer in board.observed.values())
     yield _gauge("proxies_answering", "Proxies that answered when they were asked last.", answering)
 
 

@@ -19,7 +19,7 @@ from locallb.traffic.table import TrafficRow, first
 
 PREFIX = "locallb_traffic"
 LABELS = ("cluster", "namespace", "name", "kind", "ports")
-PATIENCE = 0.8
+TIMEOUT = 0.8
 """Seconds that all proxies get together: health waits for them, and who probes it usually gives up after a second."""
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """Seconds, of the histogram. Envoy counts in bins of which these are ends."""
@@ -48,9 +48,9 @@ class TrafficMetrics(Collector):
     def collect(self) -> Iterator[Metric]:
         """Read the figures of all proxies, and yield them as metrics."""
         if wanted := self._wanted():
-            plan, most = wanted
-            chosen, left_out = first(plan, most)
-            rows = traffic(chosen, PATIENCE)
+            plan, maximum = wanted
+            chosen, left_out = first(plan, maximum)
+            rows = traffic(chosen, TIMEOUT)
             yield from families([row for row in rows if row.answers])
             yield GaugeMetricFamily(f"{PREFIX}_ports_left_out", "Ports that aren't told: too many.", left_out)
             silent = sum(not row.answers for row in rows)

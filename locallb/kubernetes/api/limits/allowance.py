@@ -38,10 +38,10 @@ class Allowance:
 
     def seconds(self, wanted: float | None = None) -> float:
         """Return how long something may take, at most as long as `wanted`. Raises ReadTimeout if there is no time."""
-        left = self._until - time.monotonic()
-        if left <= 0:
+        remaining = self._until - time.monotonic()
+        if remaining <= 0:
             raise httpcore2.ReadTimeout(f"its answers take longer than {SECONDS:g} s")
-        return left if wanted is None else min(left, wanted)
+        return remaining if wanted is None else min(remaining, wanted)
 
     def receive(self, data: bytes) -> bytes:
         """Count received bytes against the allowance. Raises AnswerError if they are too many."""

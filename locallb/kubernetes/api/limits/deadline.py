@@ -14,7 +14,7 @@ import httpx2
 
 from locallb.kubernetes.api.limits.connections import WrappedStream, connect_with
 
-PATIENCE = 60.0
+TIMEOUT = 60.0
 """Seconds that an answer may take, its head and its body."""
 
 
@@ -23,16 +23,16 @@ class _Timed(WrappedStream):
 
     def __init__(self, stream: httpcore2.NetworkStream) -> None:
         super().__init__(stream)
-        self._asked = time.monotonic()
+        self._requested = time.monotonic()
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if time.monotonic() > self._asked + PATIENCE:
-            raise httpcore2.ReadTimeout(f"its answer takes longer than {PATIENCE:g} s")
+        if time.monotonic() > self._requested + TIMEOUT:
+            raise httpcore2.ReadTimeout(f"its answer takes longer than {TIMEOUT:g} s")
         return self._stream.read(max_bytes, timeout)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
         self._stream.write(buffer, timeout)
-        self._asked = time.monotonic()
+        self._requested = time.monotonic()
 
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None

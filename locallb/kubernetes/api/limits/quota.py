@@ -18,7 +18,7 @@ from locallb.model.snapshot import Access
 if TYPE_CHECKING:
     import httpx2
 
-MOST, SPAN = 18, 1.6
+MAX, SPAN = 18, 1.6
 """Requests in so many seconds, for up to that many load balancers. As they may take half a second longer
 one time than the other, no more than 20 arrive in one.
 """
@@ -26,7 +26,7 @@ OWED = 2
 """Patches more, in the same time."""
 EACH, LIFE = 4, 5.0
 """Requests that a load balancer may need when it changes (its finalizer, its status, two events), and the seconds for
-which they may be used. Requests above `MOST` may need them at any time.
+which they may be used. Requests above `MAX` may need them at any time.
 """
 
 
@@ -42,18 +42,18 @@ class Quotas:
         self._quotas: dict[Access, Quota] = {}
 
     def put(self, access: Access, services: int) -> None:
-        """Limit requests to `MOST` per `SPAN`, more where there are many load balancers: all may change at once."""
-        most = MOST + EACH * max(0, services - MOST)
+        """Limit requests to `MAX` per `SPAN`, more where there are many load balancers: all may change at once."""
+        maximum = MAX + EACH * max(0, services - MAX)
         with self._lock:
             if access not in self._quotas:
-                self._quotas[access] = Quota(most, SPAN, OWED, Credit(EACH, LIFE))
-            self._quotas[access].allow(most)
+                self._quotas[access] = Quota(maximum, SPAN, OWED, Credit(EACH, LIFE))
+            self._quotas[access].allow(maximum)
 
-    def bring(self, access: Access, who: str, times: int = 1) -> None:
+    def bring(self, access: Access, party: str, times: int = 1) -> None:
         """Allow `times` * `EACH` more requests for a changed object, once in a `LIFE`."""
         with self._lock:
             if quota := self._quotas.get(access):
-                quota.bring(who, self._clock(), times)
+                quota.bring(party, self._clock(), times)
 
     def drop(self, access: Access) -> None:
         """Limit requests no longer."""

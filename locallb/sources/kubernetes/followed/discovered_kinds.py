@@ -27,7 +27,7 @@ from locallb.threads.supervised import SupervisedThread, Task
 
 EVERY = 30.0
 """Seconds between two times that a cluster is asked for its kinds."""
-ASKED = Pace(first=2.0, longest=EVERY, floor=1.0, calm=EVERY)
+QUERIED = Pace(first=2.0, longest=EVERY, floor=1.0, idle=EVERY)
 
 
 class Question(Struct, frozen=True):
@@ -51,7 +51,7 @@ class DiscoveredKinds(ABC):
         """Prepare it; `how.changed` is called from its threads whenever something is different."""
         self.places: Mapping[str, Place] | None = None
         """Served kinds; None until the cluster has answered."""
-        self.trouble = Fault()
+        self.failure = Fault()
         """The reason that they may be old."""
         self._reported = Fault()
         self.how = how
@@ -62,8 +62,8 @@ class DiscoveredKinds(ABC):
         self._stages: dict[str, FollowedKinds] = {}
         self._tempos: dict[str, WatchPace] = {}
         """Prepare without starting threads; `how.changed` is called from its threads on each change."""
-        self._asked = how.tempos.get(question.subject, WatchPace(Backoff(ASKED))).lists
-        self._due = self._asked.not_before
+        self._requested = how.tempos.get(question.subject, WatchPace(Backoff(QUERIED))).lists
+        self._due = self._requested.not_before
         self._asking: Feed | None = None
         self._thread = SupervisedThread(
             Task.FOLLOWER,
@@ -75,10 +75,10 @@ class DiscoveredKinds(ABC):
         )
 
     @abstractmethod
-    def adjust(self, *, asked: bool) -> float:
+    def adjust(self, *, requested: bool) -> float:
         """Call `follow` for each stage; return when to be called again at the latest.
 
-        Called after the cluster was asked, by `asked`, and after `wake`; always from the same thread.
+        Called after the cluster was asked, by `requested`, and after `wake`; always from the same thread.
         """
 
     def start(self) -> None:
@@ -105,14 +105,14 @@ class DiscoveredKinds(ABC):
         """Return how often a new follower in its place may ask."""
         for stage in self.running():
             self._tempos |= stage.tempos()
-        return {**self._tempos, self._question.subject: WatchPace(self._asked.hurried(time.monotonic()))}
+        return {**self._tempos, self._question.subject: WatchPace(self._requested.expedited(time.monotonic()))}
 
-    def look_after(self) -> None:
+    def follow_up(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
         if asking := self._asking:
             asking.cut_if_overdue(time.monotonic())
         for stage in self.running():
-            stage.look_after()
+            stage.follow_up()
 
     def running(self, *stages: str) -> list[FollowedKinds]:
         """Return what is followed, all or in these stages."""
@@ -121,7 +121,7 @@ class DiscoveredKinds(ABC):
 
     def fault(self) -> Fault:
         """Return why what is known may be old."""
-        self._reported = lasting(self._reported, (self.trouble, *(stage.fault() for stage in self.running())))
+        self._reported = lasting(self._reported, (self.failure, *(stage.fault() for stage in self.running())))
         return self._reported
 
     def follow(self, stage: str, how: Follow) -> None:
@@ -136,7 +136,7 @@ class DiscoveredKinds(ABC):
                 self._stages[stage] = FollowedKinds(replace(how, tempos={**self.how.tempos, **self._tempos}))
         if running:
             running.stop()
-            how.writers.left(running.how.places.keys() - how.places.keys())
+            how.writers.remaining(running.how.places.keys() - how.places.keys())
         self.how.changed()
 
     def _run(self) -> None:
@@ -144,14 +144,14 @@ class DiscoveredKinds(ABC):
         while not self._stopped.is_set():
             is_due = time.monotonic() >= self._due
             if is_due:
-                self._look()
-            again = self.adjust(asked=is_due)
-            self._wake.wait(max(0.0, min(self._due, again) - time.monotonic()))
+                self._inspect()
+            retry = self.adjust(requested=is_due)
+            self._wake.wait(max(0.0, min(self._due, retry) - time.monotonic()))
             self._wake.clear()  # not before: a stop in between would be slept through
 
-    def _look(self) -> None:
+    def _inspect(self) -> None:
         """Ask the cluster which kinds it has."""
-        self._asked = self._asked.succeeded(time.monotonic())  # also if this is cut off: others may ask instead
+        self._requested = self._requested.succeeded(time.monotonic())  # also if this is cut off: others may ask instead
         try:
             with closing(self._question.connect(self.how.access)) as asking:
                 self._asking = asking
@@ -160,16 +160,16 @@ class DiscoveredKinds(ABC):
                 places = self._question.places(asking)
         except KubeError as error:
             self._fail(error)
-            self._asked = self._asked.failed(time.monotonic(), jitter())
-            self._due = self._asked.not_before
+            self._requested = self._requested.failed(time.monotonic(), jitter())
+            self._due = self._requested.not_before
             return
-        former_places, former_trouble = self.places, self.trouble
-        self.places, self.trouble = places, Fault()
+        former_places, former_failure = self.places, self.failure
+        self.places, self.failure = places, Fault()
         self._due = time.monotonic() + EVERY
-        if former_trouble or (former_places is None and places):
+        if former_failure or (former_places is None and places):
             self.how.changed()
 
     def _fail(self, error: KubeError) -> None:
-        before, self.trouble = self.trouble, self.trouble.then(error)
-        if self.trouble != before and not self._stopped.is_set():
+        before, self.failure = self.failure, self.failure.then(error)
+        if self.failure != before and not self._stopped.is_set():
             self.how.changed()

@@ -27,12 +27,12 @@ from locallb.kubernetes.watch_pace import WatchPace
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed.objects import Fault, FollowedObjects, lasting
-from locallb.sources.kubernetes.followed.told_writers import ToldWriters
+from locallb.sources.kubernetes.followed.write_hints import WriteHints
 from locallb.sources.readings import slim
 from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 
-NOBODY: Mapping[str, WatchPace] = MappingProxyType({})
+NO_OWNER: Mapping[str, WatchPace] = MappingProxyType({})
 """No earlier follower."""
 _SERVICE = "Service"
 _RELIST = 600.0
@@ -53,10 +53,10 @@ class Follow(Struct, frozen=True):
     understood: Callable[[Document], Parsed]
     changed: Callable[[], None]
     """Called from any thread whenever something relevant is different."""
-    writers: ToldWriters
+    writers: WriteHints
     concerns: Callable[[Document | None, Document | None], bool] = no_more
     """Returns whether a change is relevant that makes no difference to what is understood."""
-    tempos: Mapping[str, WatchPace] = field(default_factory=lambda: NOBODY)
+    tempos: Mapping[str, WatchPace] = field(default_factory=lambda: NO_OWNER)
     refused: float = 0.0
     """Seconds more until what was refused is asked for again."""
 
@@ -67,7 +67,7 @@ class FollowedKinds:
     def __init__(self, how: Follow) -> None:
         self.how = how
         self._lock = threading.Lock()
-        self._known = {kind: FollowedObjects() for kind in how.places}
+        self._existing = {kind: FollowedObjects() for kind in how.places}
         self._reported = Fault()
         self._stopped = threading.Event()
         self._answered = threading.Event()
@@ -91,9 +91,9 @@ class FollowedKinds:
     def tempos(self) -> Mapping[str, WatchPace]:
         """Return the paces for a replacing follower, with minimal delays: the cause of failures may be gone."""
         now = time.monotonic()
-        return {kind: tempo.hurried(now) for kind, tempo in self._tempos.items()}
+        return {kind: tempo.expedited(now) for kind, tempo in self._tempos.items()}
 
-    def look_after(self) -> None:
+    def follow_up(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
         now = time.monotonic()
         for feed in tuple(self._feeds.values()):
@@ -106,7 +106,7 @@ class FollowedKinds:
     def listed(self) -> frozenset[str]:
         """Return the kinds that were listed once."""
         with self._lock:
-            return frozenset(kind for kind, known in self._known.items() if known.listed)
+            return frozenset(kind for kind, existing in self._existing.items() if existing.listed)
 
     def broken(self) -> str:
         """Return the reason that known objects may be old; empty if they are current."""
@@ -115,24 +115,24 @@ class FollowedKinds:
     def fault(self) -> Fault:
         """Return why what is known may be old."""
         with self._lock:
-            self._reported = lasting(self._reported, (known.fault for known in self._known.values()))
+            self._reported = lasting(self._reported, (existing.fault for existing in self._existing.values()))
             return self._reported
 
     def forbidden(self) -> bool:
         """Return whether reading a kind has been forbidden for so long that nothing of it is known."""
         with self._lock:
-            return any(known.is_forbidden(time.monotonic()) for known in self._known.values())
+            return any(existing.is_forbidden(time.monotonic()) for existing in self._existing.values())
 
     def parts(self) -> list[Parsed]:
         """Return what is understood, object by object."""
         with self._lock:
-            return [known.parsed[name] for known in self._known.values() for name in known.order()]
+            return [existing.parsed[name] for existing in self._existing.values() for name in existing.order()]
 
     def objects(self, *kinds: str) -> tuple[Document, ...]:
         """Return the objects themselves, all or of these kinds."""
         with self._lock:
-            wanted = [known for kind, known in self._known.items() if not kinds or kind in kinds]
-            return tuple(known.objects[name] for known in wanted for name in known.order())
+            wanted = [existing for kind, existing in self._existing.items() if not kinds or kind in kinds]
+            return tuple(existing.objects[name] for existing in wanted for name in existing.order())
 
     def _follower(self, kind: str) -> SupervisedThread:
         return SupervisedThread(
@@ -156,7 +156,7 @@ class FollowedKinds:
             except KubeError as error:
                 self._pace(kind, WatchPace.broken)
                 self._break(kind, error)
-                if self._known[kind].is_forbidden(time.monotonic()):
+                if self._existing[kind].is_forbidden(time.monotonic()):
                     self._stopped.wait(self.how.refused)
 
     def _pace(self, kind: str, note: Callable[[WatchPace, float, float], WatchPace]) -> None:
@@ -182,14 +182,14 @@ class FollowedKinds:
         if self._stopped.is_set():
             return
         with self._lock:
-            new = self._known[kind].fail(error, time.monotonic())
+            new = self._existing[kind].fail(error, time.monotonic())
         self._answered.set()
         if new:
             self.how.changed()
 
     def _mend(self, kind: str) -> None:
         with self._lock:
-            was = self._known[kind].mend()
+            was = self._existing[kind].mend()
         if was:
             self.how.changed()
 
@@ -198,9 +198,9 @@ class FollowedKinds:
         parsed = {identity: self.how.understood(document) for identity, document in fresh.items()}
         self.how.writers.listed(kind, fresh, parsed.values())
         with self._lock:
-            known = self._known[kind]
-            different = not known.listed or parsed != known.parsed or self._concern(known.objects, fresh)
-            self._known[kind] = replace(known, objects=fresh, parsed=parsed, listed=True)
+            existing = self._existing[kind]
+            different = not existing.listed or parsed != existing.parsed or self._concern(existing.objects, fresh)
+            self._existing[kind] = replace(existing, objects=fresh, parsed=parsed, listed=True)
         if different:
             self.how.changed()
 
@@ -216,15 +216,15 @@ class FollowedKinds:
         document = _slim(event.object)
         identity = Identity.of(document)
         after, parsed = (None, Parsed()) if event.type == DELETED else (document, self.how.understood(document))
-        known = self._known[kind]  # which this thread alone changes
-        before, was = known.parsed.get(identity), known.objects.get(identity)
+        existing = self._existing[kind]  # which this thread alone changes
+        before, was = existing.parsed.get(identity), existing.objects.get(identity)
         self.how.writers.changed(identity, after)
         if after:
             self.how.writers.wanted(before or Parsed(), parsed)
         with self._lock:
-            known.put(identity, after, parsed)
+            existing.put(identity, after, parsed)
             if before is None:
-                self.how.writers.grown(kind, known.parsed.values())
+                self.how.writers.grown(kind, existing.parsed.values())
         if parsed != (before or Parsed()) or self.how.concerns(was, after):
             self.how.changed()
 

@@ -26,9 +26,9 @@ from locallb.sources.kubernetes.followed.kinds import Follow
 from locallb.threads.jitter import jitter
 from locallb.threads.supervised import SupervisedThread, Task
 
-MOST = 20
+MAX = 20
 """Names that are followed: each takes a connection and a thread."""
-AGAIN = Pace(first=1.0, longest=30.0, floor=0.5, calm=10.0)
+RETRY_DELAY = Pace(first=1.0, longest=30.0, floor=0.5, idle=10.0)
 """Pace of retries of a broken watch. Slower than for whole kinds: there are many, and reads find missed changes."""
 PAUSE = 0.25
 """Seconds between two events of all followed objects together, however often these are written."""
@@ -76,10 +76,10 @@ class FollowedNames:
         """Follow these and no others, up to the limit; what is followed already keeps its place."""
         with self._lock:
             wanted = set() if self._is_over else set(named)
-            gone = [self._followers.pop(reference) for reference in self._followers.keys() - wanted]
-            for reference in sorted(wanted - self._followers.keys())[: MOST - len(self._followers)]:
+            removed = [self._followers.pop(reference) for reference in self._followers.keys() - wanted]
+            for reference in sorted(wanted - self._followers.keys())[: MAX - len(self._followers)]:
                 self._followers[reference] = self._started(reference)
-        for follower in gone:
+        for follower in removed:
             follower.stop()
 
     def stop(self) -> None:
@@ -87,31 +87,31 @@ class FollowedNames:
         self._is_over = True
         self.follow(())
 
-    def look_after(self) -> None:
+    def follow_up(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
         for follower in tuple(self._followers.values()):
             if feed := follower.feed:
                 feed.cut_if_overdue(time.monotonic())
 
-    def due(self, named: Iterable[Reference], *, again: bool) -> frozenset[Reference]:
-        """Return references that may have changed since they were read; with `again` also all that can't be watched."""
-        return frozenset(reference for reference in named if self._is_due(self._followers.get(reference), again=again))
+    def due(self, named: Iterable[Reference], *, retry: bool) -> frozenset[Reference]:
+        """Return references that may have changed since they were read; with `retry` also all that can't be watched."""
+        return frozenset(reference for reference in named if self._is_due(self._followers.get(reference), retry=retry))
 
     @staticmethod
-    def _is_due(known: _Follower | None, *, again: bool) -> bool:
-        if known and known.is_other:
-            known.is_other = False  # before it is read: what changes from now on is another time
+    def _is_due(existing: _Follower | None, *, retry: bool) -> bool:
+        if existing and existing.is_other:
+            existing.is_other = False  # before it is read: what changes from now on is another time
             return True
-        return again and not (known and known.is_open)
+        return retry and not (existing and existing.is_open)
 
     def hints(self) -> tuple[str, ...]:
         """Tell how changes would be seen at once, where a right is missing."""
         refused = min(
-            (reference for reference, known in tuple(self._followers.items()) if known.is_refused), default=None
+            (reference for reference, existing in tuple(self._followers.items()) if existing.is_refused), default=None
         )
         consequence = "is read every 30 s only, as local-lb may not watch it; to have its changes at once"
-        asked = f"bind the ClusterRole local-lb-certificates of {RIGHTS} in its namespace"
-        return (f"source {self._cluster}: {refused.kind} {refused.key} {consequence}, {asked}",) if refused else ()
+        requested = f"bind the ClusterRole local-lb-certificates of {RIGHTS} in its namespace"
+        return (f"source {self._cluster}: {refused.kind} {refused.key} {consequence}, {requested}",) if refused else ()
 
     def _started(self, named: Reference) -> _Follower:
         follower = _Follower()
@@ -127,7 +127,7 @@ class FollowedNames:
 
     def _run(self, named: Reference, follower: _Follower) -> None:
         """Watch one until stopped."""
-        backoff = Backoff(AGAIN)
+        backoff = Backoff(RETRY_DELAY)
         while not follower.stopped.wait(backoff.wait(time.monotonic())):
             try:
                 with closing(_NameFeed(self._access, named)) as feed:
@@ -144,8 +144,8 @@ class FollowedNames:
                             self._wake()
                         if event.type != OPENED:
                             follower.stopped.wait(PAUSE * len(self._followers))
-                calm = backoff.is_calm(time.monotonic())
-                backoff = Backoff(AGAIN) if calm else backoff.failed(time.monotonic(), jitter())
+                idle = backoff.is_idle(time.monotonic())
+                backoff = Backoff(RETRY_DELAY) if idle else backoff.failed(time.monotonic(), jitter())
             except (KubeError, ExpiredError) as error:
                 backoff = backoff.failed(time.monotonic(), jitter())
                 if isinstance(error, ForbiddenError):

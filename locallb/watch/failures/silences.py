@@ -24,13 +24,13 @@ class Silences(Struct, frozen=True):
     published: frozenset[SilentPort] = frozenset()
     since: Mapping[SilentPort, float] = field(default_factory=lambda: _NONE)
 
-    def seen(self, now: float, silent: frozenset[SilentPort]) -> Silences:
+    def observed(self, now: float, silent: frozenset[SilentPort]) -> Silences:
         """Note what is silent now."""
         otherwise = {port: self.since.get(port, now) for port in silent ^ self.published}
         lasting = {port for port, at in otherwise.items() if at + LASTING <= now}
-        left = {port: at for port, at in otherwise.items() if port not in lasting}
-        return Silences(self.published ^ lasting, MappingProxyType(left))
+        remaining = {port: at for port, at in otherwise.items() if port not in lasting}
+        return Silences(self.published ^ lasting, MappingProxyType(remaining))
 
-    def look_at(self) -> float | None:
+    def inspect_at(self) -> float | None:
         """Return when something else may be to be published; None if nothing is."""
         return min((at + LASTING for at in self.since.values()), default=None)

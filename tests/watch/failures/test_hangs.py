@@ -21,9 +21,9 @@ from locallb.runtimes.process.runtime import RUNTIME
 from locallb.sources.snapshot import SnapshotResult
 from locallb.storage.proxy_directories import Proxies
 from locallb.watch.converging.converge import Converger
+from locallb.watch.failures.failures import Failures
 from locallb.watch.loop import Loop
 from locallb.watch.marks.hangs import Hang
-from locallb.watch.troubles.troubles import Troubles
 
 HOME = Home("p", "s", "/p")
 FRAME = PlanContext.of(HOME, Settings((), ()), HostFacts())
@@ -40,9 +40,9 @@ def hang(after: float = 0.0) -> Hang:
 
 
 @pytest.fixture
-def troubles() -> Troubles:
+def failures() -> Failures:
     """Know of none; proxies aren't asked."""
-    return Troubles(lambda _: {})
+    return Failures(lambda _: {})
 
 
 @pytest.fixture
@@ -53,54 +53,54 @@ def converger() -> Converger:
     return made
 
 
-def look(troubles: Troubles, converger: Converger, **hanging: Hang) -> None:
+def inspect(failures: Failures, converger: Converger, **hanging: Hang) -> None:
     """Look while these hang."""
-    troubles.hung({name.replace("_", "-"): each for name, each in hanging.items()})
-    troubles.look(READING, PLAN, (), converger)
+    failures.hung({name.replace("_", "-"): each for name, each in hanging.items()})
+    failures.inspect(READING, PLAN, (), converger)
 
 
 def test_the_look_that_finds_a_hang_tells_it_and_the_next_one_replaces_the_proxy(
-    troubles: Troubles, converger: Converger
+    failures: Failures, converger: Converger
 ) -> None:
     """It is an outage since it was asked, and the next look comes at once; the other proxy is left alone."""
     found = hang()
-    look(troubles, converger, spare_1=found)
-    assert troubles.outages.lasting(time.monotonic()) == {"spare-1"}
-    assert [sentence.partition(":")[0] for sentence in troubles.notices()] == ["spare-1"]
-    assert (troubles.broken, troubles.replaced) == (set(), {})
-    assert troubles.replacements() == {"spare-1": found.replace_at}
-    look(troubles, converger, spare_1=found)
-    assert (troubles.broken, troubles.replaced) == ({ONE}, {"spare-1": found})
-    assert not troubles.replacements()
+    inspect(failures, converger, spare_1=found)
+    assert failures.outages.lasting(time.monotonic()) == {"spare-1"}
+    assert [sentence.partition(":")[0] for sentence in failures.notices()] == ["spare-1"]
+    assert (failures.broken, failures.replaced) == (set(), {})
+    assert failures.replacements() == {"spare-1": found.replace_at}
+    inspect(failures, converger, spare_1=found)
+    assert (failures.broken, failures.replaced) == ({ONE}, {"spare-1": found})
+    assert not failures.replacements()
 
 
-def test_what_fails_already_is_not_told_first(troubles: Troubles, converger: Converger) -> None:
+def test_what_fails_already_is_not_told_first(failures: Failures, converger: Converger) -> None:
     """Its update would wait for the Envoy that hangs."""
     failing = mock.Mock(key=ONE, proxy="spare-1")
     converger.applied[ONE] = ""
     with mock.patch.object(Plan, "placements", (failing,)):
-        troubles.hung({"spare-1": hang()})
-        assert troubles._unhung_or_due(time.monotonic(), PLAN, converger) == {"spare-1"}
+        failures.hung({"spare-1": hang()})
+        assert failures._unhung_or_due(time.monotonic(), PLAN, converger) == {"spare-1"}
 
 
-def test_one_that_hangs_again_is_told_as_soon_and_replaced_later(troubles: Troubles, converger: Converger) -> None:
+def test_one_that_hangs_again_is_told_as_soon_and_replaced_later(failures: Failures, converger: Converger) -> None:
     """Also a full pass leaves it alone until then."""
     found = hang(HOUR)
     for _ in range(3):
-        look(troubles, converger, spare_1=found)
-        assert (troubles.broken, troubles.replaced) == (set(), {})
-        assert troubles.replacements() == {"spare-1": found.replace_at}
-    assert troubles.outages.lasting(time.monotonic()) == {"spare-1"}
+        inspect(failures, converger, spare_1=found)
+        assert (failures.broken, failures.replaced) == (set(), {})
+        assert failures.replacements() == {"spare-1": found.replace_at}
+    assert failures.outages.lasting(time.monotonic()) == {"spare-1"}
     with mock.patch.object(Converger, "drifted", return_value=set()):
-        assert troubles.drifted(PLAN, converger) == set()
+        assert failures.drifted(PLAN, converger) == set()
 
 
-def test_one_that_answers_again_is_looked_at_and_not_ended(troubles: Troubles, converger: Converger) -> None:
+def test_one_that_answers_again_is_looked_at_and_not_ended(failures: Failures, converger: Converger) -> None:
     """Whether it serves is found out by asking it; that was told to be over."""
-    look(troubles, converger, spare_1=hang(HOUR))
-    look(troubles, converger)
-    assert (troubles.broken, troubles.replaced) == ({ONE}, {})
-    assert not list(troubles.notices())
+    inspect(failures, converger, spare_1=hang(HOUR))
+    inspect(failures, converger)
+    assert (failures.broken, failures.replaced) == ({ONE}, {})
+    assert not list(failures.notices())
 
 
 @pytest.fixture
@@ -115,13 +115,13 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
 
 def test_the_very_run_that_was_asked_is_ended_when_its_update_begins(loop: Loop) -> None:
     """By its runtime; nothing of an update of others, nor what answers again, nor another run."""
-    (asked,) = loop._troubles.replaced.values()
+    (requested,) = loop._troubles.replaced.values()
     directory = Proxies.ours().path(PLAN.proxies[0].proxy.id)
-    with mock.patch.object(RUNTIME, "end_asked") as end:
+    with mock.patch.object(RUNTIME, "end_requested") as end:
         loop._end_hanging(PLAN, {TWO})
         assert not end.called
         loop._end_hanging(PLAN, {ONE, TWO})
-        end.assert_called_once_with(directory, asked.process, asked.asked)
+        end.assert_called_once_with(directory, requested.process, requested.requested)
         loop._hangs._hanging = {"spare-1": hang()}
         loop._end_hanging(PLAN, {ONE, TWO})
         loop._hangs._hanging = {}
@@ -131,7 +131,7 @@ def test_the_very_run_that_was_asked_is_ended_when_its_update_begins(loop: Loop)
 
 def test_a_run_that_cannot_be_ended_is_left_to_its_update(loop: Loop) -> None:
     """Which finds that it doesn't answer, and tells."""
-    with mock.patch.object(RUNTIME, "end_asked", side_effect=ClientError("it doesn't end")) as end:
+    with mock.patch.object(RUNTIME, "end_requested", side_effect=ClientError("it doesn't end")) as end:
         loop._end_hanging(PLAN, {ONE})
         assert end.called
 

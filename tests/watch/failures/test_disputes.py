@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
-from locallb.watch.troubles.disputes import CONTESTED, REPAIRS, Disputes
+from locallb.watch.failures.disputes import CONTESTED, REPAIRS, Disputes
 
 A, B = (ObjectKey(ClusterName("c"), "n", name) for name in "ab")
 PORTS = {A: ("ports",)}
@@ -19,19 +19,19 @@ chances = st.floats(0, 1)
 
 def duel(answers_after: float, chance: float, until: float) -> tuple[list[float], list[tuple[str, ...]]]:
     """Let somebody undo every repair after so many seconds; return the times of our repairs, and what was told."""
-    disputes, now, repairs, told = Disputes(), 0.0, [], []
+    disputes, now, repairs, reported = Disputes(), 0.0, [], []
     while now < until:
-        disputes = disputes.seen(now, PORTS, chance)
+        disputes = disputes.observed(now, PORTS, chance)
         if not disputes.due(now):
-            at = disputes.look_at(now)
+            at = disputes.inspect_at(now)
             assert at is not None
             now = at
         assert disputes.due(now) == {A}
         repairs.append(now)
-        disputes = disputes.repaired(now, [A]).seen(now, {}, chance)
-        told.append(tuple(disputes.notices()))
+        disputes = disputes.repaired(now, [A]).observed(now, {}, chance)
+        reported.append(tuple(disputes.notices()))
         now += answers_after
-    return repairs, told
+    return repairs, reported
 
 
 @given(st.floats(0, 300), chances)
@@ -48,35 +48,37 @@ def test_a_duel_ends_in_a_few_repairs_an_hour(answers_after: float, chance: floa
 @given(chances)
 def test_a_duel_is_reported_once(chance: float) -> None:
     """One sentence that stays the same, from the time at which it is plain that somebody answers."""
-    _, told = duel(0.5, chance, HOUR)
-    assert [bool(notices) for notices in told] == [number >= CONTESTED for number in range(len(told))]
-    assert len(set(told[CONTESTED:])) == 1
-    assert told[-1][0].startswith("c/n/a: somebody changes the ports of this Service back after every repair")
+    _, reported = duel(0.5, chance, HOUR)
+    assert [bool(notices) for notices in reported] == [number >= CONTESTED for number in range(len(reported))]
+    assert len(set(reported[CONTESTED:])) == 1
+    assert reported[-1][0].startswith("c/n/a: somebody changes the ports of this Service back after every repair")
 
 
 def test_lasting_repair_ends_a_dispute() -> None:
     """Whoever changes it again an hour later is answered at once."""
-    disputes = Disputes().seen(0.0, PORTS, 0).repaired(0.0, [A])
-    assert disputes.seen(1.0, PORTS, 0).due(1.0) == frozenset()
-    later = disputes.seen(REPAIRS.calm, {}, 0)
+    disputes = Disputes().observed(0.0, PORTS, 0).repaired(0.0, [A])
+    assert disputes.observed(1.0, PORTS, 0).due(1.0) == frozenset()
+    later = disputes.observed(REPAIRS.idle, {}, 0)
     assert not later.repairs
-    assert later.seen(HOUR, PORTS, 0).due(HOUR) == {A}
+    assert later.observed(HOUR, PORTS, 0).due(HOUR) == {A}
 
 
 def test_difference_that_disappears_is_not_repaired() -> None:
     """It waits, and is gone."""
-    waiting = Disputes().seen(0.0, PORTS, 0).repaired(0.0, [A]).seen(1.0, PORTS, 0)
-    assert waiting.look_at(1.0) == 1.0 + REPAIRS.first
-    right = waiting.seen(1.5, {}, 0)
-    assert right.look_at(1.5) is None
+    waiting = Disputes().observed(0.0, PORTS, 0).repaired(0.0, [A]).observed(1.0, PORTS, 0)
+    assert waiting.inspect_at(1.0) == 1.0 + REPAIRS.first
+    right = waiting.observed(1.5, {}, 0)
+    assert right.inspect_at(1.5) is None
     assert right.due(HOUR) == frozenset()
 
 
 def test_disputed_service_delays_no_other() -> None:
     """Each Service for itself."""
-    disputes = Disputes().seen(0.0, PORTS, 0).repaired(0.0, [A]).seen(1.0, {A: ("ports",), B: ("finalizer",)}, 0)
+    disputes = (
+        Disputes().observed(0.0, PORTS, 0).repaired(0.0, [A]).observed(1.0, {A: ("ports",), B: ("finalizer",)}, 0)
+    )
     assert disputes.due(1.0) == {B}
-    assert disputes.look_at(1.0) == 1.0 + REPAIRS.first
+    assert disputes.inspect_at(1.0) == 1.0 + REPAIRS.first
 
 
 @given(
@@ -93,23 +95,23 @@ def test_every_difference_has_a_repair_time(
     disputes, now = Disputes(), 0.0
     for gap, differing, repairs in history:
         now += gap
-        disputes = disputes.seen(now, differing, chance)
+        disputes = disputes.observed(now, differing, chance)
         for key in differing.keys() - disputes.due(now):
             assert now < disputes.repairs[key].not_before <= now + REPAIRS.longest * (1 + REPAIRS.spread)
-        assert differing.keys() == disputes.due(now) or disputes.look_at(now) is not None
+        assert differing.keys() == disputes.due(now) or disputes.inspect_at(now) is not None
         disputes = disputes.repaired(now, disputes.due(now)) if repairs else disputes
 
 
 @pytest.mark.parametrize(
-    ("kind", "told"),
+    ("kind", "reported"),
     [
         (ObjectKind.SERVICE, "a class that only one of them serves (spec.loadBalancerClass)"),
         (ObjectKind.GATEWAY, "a class that only one of them serves (spec.gatewayClassName)"),
         (ObjectKind.HTTP_ROUTE, "find that controller"),
     ],
 )
-def test_the_sentence_names_what_helps_for_the_kind(kind: ObjectKind, told: str) -> None:
+def test_the_sentence_names_what_helps_for_the_kind(kind: ObjectKind, reported: str) -> None:
     """A route has no class of its own."""
     (notice,) = Disputes(contested={A._replace(kind=kind): ("ports",)}).notices()
-    assert told in notice
+    assert reported in notice
     assert ("class" in notice) == (kind is not ObjectKind.HTTP_ROUTE)

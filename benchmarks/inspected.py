@@ -4,7 +4,7 @@ As `throughput`, all in turns, and the processor time that Envoy needs for a req
 has other work. Ratios are to the one with everything off. `asked each second` is what `top` and the live page do while
 somebody looks. Who reads a log shares the cores with all others, and gets at most 5,000 lines a second.
 
-python -m benchmarks.looked_at [--runs 20] [--seconds 1]
+python -m benchmarks.inspected [--runs 20] [--seconds 1]
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from multiprocessing.pool import Pool
 from pathlib import Path
 
 from benchmarks.contestants import EnvoyWithFiles, Files
-from benchmarks.figures import result, spreads, table, tell
+from benchmarks.figures import report_to, result, spreads, table
 from benchmarks.http import routed
 from benchmarks.requests import connects, until
 from benchmarks.throughput import CLIENTS, CONNECTIONS, TOLD, WARM, Figures, backend, ratios, run_once
@@ -42,19 +42,19 @@ _KEY = ObjectKey(ClusterName("bench"), "default", "web")
 class Watched(EnvoyWithFiles):
     """An Envoy at which somebody looks, in a process of its own."""
 
-    look: Callable[[Path], None]
-    looking: multiprocessing.Process = field(init=False)
+    inspect: Callable[[Path], None]
+    reading: multiprocessing.Process = field(init=False)
 
     def start(self, ports: list[int], backend: tuple[str, int]) -> None:
         """Begin to look as soon as it is started."""
         super().start(ports, backend)
-        self.looking = multiprocessing.Process(target=self.look, args=(self.directory,))
-        self.looking.start()
+        self.reading = multiprocessing.Process(target=self.inspect, args=(self.directory,))
+        self.reading.start()
 
     def stop(self) -> None:
         """Look no more."""
-        self.looking.kill()
-        self.looking.join()
+        self.reading.kill()
+        self.reading.join()
         super().stop()
 
 
@@ -71,8 +71,8 @@ def ask(directory: Path) -> None:
 def read(directory: Path) -> None:
     """Read the log as `locallb logs --json` does, into nothing."""
     reading = Reading()
-    if troubles := list(reading.follow([directory])):
-        raise SystemExit(troubles[0])
+    if failures := list(reading.follow([directory])):
+        raise SystemExit(failures[0])
     with Path("/dev/null").open("w", encoding="utf-8") as nowhere:
         while True:
             for tap, message in reading.messages(PACE):
@@ -119,8 +119,8 @@ def measure(clients: Pool, contestants: list[EnvoyWithFiles], runs: int, seconds
                 until(lambda: connects(ADDRESS, PORT), each.name)
                 before, once = used(each.process.pid), Figures()
                 run_once(clients, (ADDRESS, PORT), once, seconds)
-                asked = once.values[TOLD[0]][0] * (seconds + WARM)
-                once.values[CPU] = [(used(each.process.pid) - before) / asked]
+                requested = once.values[TOLD[0]][0] * (seconds + WARM)
+                once.values[CPU] = [(used(each.process.pid) - before) / requested]
             finally:
                 each.stop()
             if number >= 0:
@@ -149,7 +149,7 @@ def main() -> None:
         figures = measure(clients, contestants, args.runs, args.seconds)
     distributions = {name: spreads(each.values) for name, each in figures.items()}
     compared, failed = ratios(figures, OFF), {name: each.failed for name, each in figures.items()}
-    tell(table(distributions, ""), f"ratios to {OFF}: {compared}", f"connections that broke: {failed}")
+    report_to(table(distributions, ""), f"ratios to {OFF}: {compared}", f"connections that broke: {failed}")
     notes = [f"{CONNECTIONS} connections in {CLIENTS} client processes, on the same cores as proxy, backend and reader"]
     result("looked-at", notes, runs=args.runs, figures=distributions, ratios=compared, failed=failed)
 

@@ -16,7 +16,7 @@ from locallb.planning.planned import Plan
 from locallb.watch.converging.outcome import Names
 
 
-class TakenProxies(Struct):
+class ClaimedProxies(Struct):
     """By whom each is taken."""
 
     planned: Mapping[ObjectKey, ObjectKey] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class TakenProxies(Struct):
     """As the state has it, or may have it where an update failed."""
     _takers: Mapping[ObjectKey, ObjectKey] = field(default_factory=dict)
     """Gateway that claims each spare proxy."""
-    _left: set[ObjectKey] = field(default_factory=set)
+    _remaining: set[ObjectKey] = field(default_factory=set)
     """Proxies that were left to another load balancer, with no update of that one since."""
 
     def learn(self, resources: Iterable[ResourceState], applied: dict[ObjectKey, str]) -> None:
@@ -33,7 +33,7 @@ class TakenProxies(Struct):
         configs = (resource for resource in resources if resource.type == CONFIG)
         serving = ((resource.inputs.get("serves"), resource.name) for resource in configs)
         self.applied = {ObjectKey.parse(str(key)): ObjectKey.parse(proxy) for key, proxy in serving if key}
-        self._left = set()
+        self._remaining = set()
         for key, proxy in self.applied.items():
             applied.pop(proxy, None)
             applied.setdefault(key, "")
@@ -45,12 +45,12 @@ class TakenProxies(Struct):
 
     def leave(self, applied: dict[ObjectKey, str], unchecked: set[ObjectKey]) -> None:
         """Leave claimed spare proxies to the load balancers that they serve; take back the ones no longer claimed."""
-        for proxy in self._left - self._takers.keys():
+        for proxy in self._remaining - self._takers.keys():
             applied.setdefault(proxy, "")
-            self._left.remove(proxy)
+            self._remaining.remove(proxy)
         for proxy in self._takers:
             if applied.pop(proxy, None) is not None:
-                self._left.add(proxy)
+                self._remaining.add(proxy)
             unchecked.discard(proxy)
 
     def of(self, key: ObjectKey) -> set[ObjectKey]:
@@ -58,7 +58,7 @@ class TakenProxies(Struct):
         either = (proxies.get(key) for proxies in (self.applied, self.planned))
         return {proxy for proxy in either if proxy and self._takers.get(proxy, key) == key}
 
-    def waiting_again(self, keys: Iterable[ObjectKey], wanted: Container[ObjectKey]) -> set[ObjectKey]:
+    def released_spares(self, keys: Iterable[ObjectKey], wanted: Container[ObjectKey]) -> set[ObjectKey]:
         """Return proxies that these don't claim after all: an update failed, and files may show the opposite."""
         return {proxy for key in keys for proxy in self.of(key) if proxy in wanted}
 
@@ -71,6 +71,6 @@ class TakenProxies(Struct):
         """Note how an update of it ended."""
         if proxy := self.planned.get(key):
             self.applied[key] = proxy
-            self._left.discard(proxy)
+            self._remaining.discard(proxy)
         elif not failed:
             self.applied.pop(key, None)

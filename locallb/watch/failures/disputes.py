@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.pacing import Backoff, Pace
 
-REPAIRS = Pace(first=1.0, longest=300.0, calm=600.0)
+REPAIRS = Pace(first=1.0, longest=300.0, idle=600.0)
 """Of what others change again after it was repaired; forgotten when it hasn't been changed for ten minutes."""
 CONTESTED = 2
 """Times that it has to come back until that is reported: once may be an old event that came late."""
@@ -26,31 +26,31 @@ _REMEDIES: Mapping[ObjectKind, tuple[str, str]] = {
     ObjectKind.GATEWAY: ("Gateway", _CLASS.format("Gateway", "gatewayClassName")),
 }
 _OTHERWISE = "object", ""
-_NOBODY: Mapping[ObjectKey, Backoff] = MappingProxyType({})
+_NO_OWNER: Mapping[ObjectKey, Backoff] = MappingProxyType({})
 _NOTHING: Mapping[ObjectKey, tuple[str, ...]] = MappingProxyType({})
 
 
 class Disputes(Struct, frozen=True):
     """Objects of which another program changed what is ours."""
 
-    repairs: Mapping[ObjectKey, Backoff] = field(default_factory=lambda: _NOBODY)
+    repairs: Mapping[ObjectKey, Backoff] = field(default_factory=lambda: _NO_OWNER)
     differing: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
     """What differs now, by name."""
     contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
     """What comes back after each repair."""
 
-    def seen(self, now: float, differing: Mapping[ObjectKey, tuple[str, ...]], chance: float) -> Disputes:
+    def observed(self, now: float, differing: Mapping[ObjectKey, tuple[str, ...]], chance: float) -> Disputes:
         """Note what differs; what isn't named doesn't differ."""
         repairs = {
-            key: backoff if backoff.is_well or key in differing else backoff.succeeded(now)
+            key: backoff if backoff.is_healthy or key in differing else backoff.succeeded(now)
             for key, backoff in self.repairs.items()
-            if not backoff.is_calm(now)
+            if not backoff.is_idle(now)
         }
         contested = {key: names for key, names in self.contested.items() if key in repairs}
         for key in differing.keys() - repairs.keys():
             repairs[key] = Backoff(REPAIRS)
         for key in differing:
-            if repairs[key].is_well:
+            if repairs[key].is_healthy:
                 repairs[key] = repairs[key].failed(now, chance)
             if repairs[key].failures >= CONTESTED:
                 contested[key] = differing[key]
@@ -60,7 +60,7 @@ class Disputes(Struct, frozen=True):
         """Return which to repair now."""
         return frozenset(key for key in self.differing if self.repairs[key].is_due(now))
 
-    def look_at(self, now: float) -> float | None:
+    def inspect_at(self, now: float) -> float | None:
         """Return the time of the next postponed repair; None if there is none."""
         waits = (self.repairs[key].not_before for key in self.differing)
         return min((at for at in waits if at > now), default=None)

@@ -18,7 +18,7 @@ from locallb.watch.marks.schedule import Schedule
 from locallb.watch.planner import Planner
 
 
-class Look(Struct, frozen=True):
+class Pass(Struct, frozen=True):
     """What a pass is for. Times are monotonic seconds."""
 
     marks: frozenset[Mark]
@@ -27,7 +27,7 @@ class Look(Struct, frozen=True):
     """When the first of the marks was set, or the pass began if there is none."""
 
     @classmethod
-    def at(cls, now: float, schedule: Schedule) -> Look:
+    def at(cls, now: float, schedule: Schedule) -> Pass:
         """Begin to look at what is marked."""
         return cls(schedule.marks, now, schedule.first if schedule.marks else now)
 
@@ -38,16 +38,16 @@ class Look(Struct, frozen=True):
 
 
 def planned_event(  # noqa: PLR0913 - what observers are told
-    look: Look, reading: SnapshotResult, plan: Plan, work: Work, *, planner: Planner, notices: Iterable[str]
+    inspect: Pass, reading: SnapshotResult, plan: Plan, work: Work, *, planner: Planner, notices: Iterable[str]
 ) -> Planned:
     """Return the event that says what was read and planned, and what differs from it."""
     now = time.monotonic()
     return Planned(
         plan,
-        tuple(sorted(look.marks)),
-        now - look.began,
+        tuple(sorted(inspect.marks)),
+        now - inspect.began,
         work.differing,
-        now - look.first,
+        now - inspect.first,
         reading.snapshot,
         planner.settings,
         planner.stale(),

@@ -22,13 +22,13 @@ from locallb.threads.jitter import jitter
 from locallb.watch.converging.converge import Converger
 from locallb.watch.converging.outcome import Outcome
 from locallb.watch.events import Cause, Mark
+from locallb.watch.failures.disputes import Disputes
+from locallb.watch.failures.outages import Outages, proxies_of, serves
+from locallb.watch.failures.silences import Silences
 from locallb.watch.marks.hangs import Hang
-from locallb.watch.troubles.disputes import Disputes
-from locallb.watch.troubles.outages import Outages, proxies_of, serves
-from locallb.watch.troubles.silences import Silences
 
 
-class Troubles(Struct):
+class Failures(Struct):
     """For one thread. `observe` queries proxies for what they serve; proxies that don't answer are missing."""
 
     observe: Callable[[Iterable[Proxy]], Mapping[str, Observation]]
@@ -44,7 +44,7 @@ class Troubles(Struct):
     _hung_before: Collection[str] = ()
     """Proxies that hung at the last check; the statuses of their Services were written by now."""
 
-    def fell(self, plan: Plan, marks: Collection[Mark]) -> list[ObjectKey]:
+    def exited(self, plan: Plan, marks: Collection[Mark]) -> list[ObjectKey]:
         """Find out which load balancers the proxies serve that ended."""
         named = {mark.subject for mark in marks if mark.cause is Cause.PROXY}
         fallen = (
@@ -68,21 +68,21 @@ class Troubles(Struct):
         self.broken |= drifted
         return drifted
 
-    def look(
+    def inspect(
         self, reading: SnapshotResult, plan: Plan, stale: Collection[ClusterName], converger: Converger
     ) -> list[float | None]:
         """Find out what is to be repaired now; return when to look again."""
         now = time.monotonic()
         differing, later = converger.differing(reading.observed_statuses, plan, stale, now)
-        self.disputes = self.disputes.seen(now, differing, jitter())
+        self.disputes = self.disputes.observed(now, differing, jitter())
         if self.outages.since:
             self.outages = self.outages.planned({proxy.proxy.name for proxy in plan.proxies})
         self.broken |= self._roots(plan, self._unhung_or_due(now, plan, converger))
         lost = lost_routes(plan, reading.snapshot)
-        taken = {proxy.key: proxy.root for proxy in plan.proxies if proxy.serves} if self.broken else {}
-        broken = {taken.get(key, key) for key in self.broken}
+        claimed = {proxy.key: proxy.root for proxy in plan.proxies if proxy.serves} if self.broken else {}
+        broken = {claimed.get(key, key) for key in self.broken}
         self.broken = (broken | lost | self.disputes.due(now)) & converger.wanted(plan).keys()
-        return [later, self.disputes.look_at(now), self.outages.look_at(now), self.silences.look_at()]
+        return [later, self.disputes.inspect_at(now), self.outages.inspect_at(now), self.silences.inspect_at()]
 
     def replacements(self) -> Mapping[str, float]:
         """Return when the proxies that hang, and aren't replaced now, are to be."""
@@ -139,11 +139,11 @@ class Troubles(Struct):
             return ()
         names = proxies_of(plan, keys)
         doubtful = {name for key, name in names.items() if key in outcome.failed or name in before.since}
-        asked = [proxy.proxy for proxy in plan.proxies if proxy.proxy.name in doubtful - set(hanging)]
-        seen = self.observe(asked)
-        away = {proxy.name for proxy in asked if not serves(proxy, seen.get(proxy.name))} | doubtful.intersection(
-            hanging
-        )
+        requested = [proxy.proxy for proxy in plan.proxies if proxy.proxy.name in doubtful - set(hanging)]
+        observed = self.observe(requested)
+        away = {
+            proxy.name for proxy in requested if not serves(proxy, observed.get(proxy.name))
+        } | doubtful.intersection(hanging)
         self.outages = before.failed(began, away).ended(doubtful - away)
         return before.since.keys() - self.outages.since.keys()
 

@@ -11,7 +11,7 @@ from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Listener, Proxy
 from locallb.planning.status import Observation
-from locallb.watch.troubles.outages import GRACE, Outages, serves
+from locallb.watch.failures.outages import GRACE, Outages, serves
 
 NAMES = ("web", "api", "shared-1")
 names = st.frozensets(st.sampled_from(NAMES))
@@ -34,12 +34,12 @@ def test_proxy_down_longer_than_a_repair_takes_is_an_outage_until_it_serves(
         assert outages.since == away
         assert outages.lasting(now) == {name for name, since in away.items() if since + GRACE <= now}
         if away.keys() - outages.lasting(now):
-            at = outages.look_at(now)
+            at = outages.inspect_at(now)
             assert at is not None
             assert now < at <= now + GRACE
             assert outages.lasting(at) > outages.lasting(now)
         else:
-            assert outages.look_at(now) is None
+            assert outages.inspect_at(now) is None
 
 
 @given(names, names)

@@ -16,64 +16,64 @@ from locallb.model.network.routes import PodRoute
 from locallb.sources.kubernetes.entry import MachinesSource
 
 
-class Look(Struct, frozen=True):
+class Pass(Struct, frozen=True):
     """Result of one poll."""
 
-    ways: tuple[PodRoute, ...] = ()
+    pod_paths: tuple[PodRoute, ...] = ()
     failure: str = ""
     """The reason that nothing is known; empty if there is a result."""
 
 
-class Looking(Struct, eq=False):
+class Reading(Struct, eq=False):
     """A poller: its start, its last result, and whether a reader waited for it."""
 
     finder: MachinesSource
     root: Path
     since: float
-    look: Look | None = None
+    inspect: Pass | None = None
     is_awaited: bool = False
 
 
-class LastLooks:
+class LastReadings:
     """By what is looked for, and the project. Safe to use from several threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._changed = Condition()
-        self._known: dict[tuple[MachinesSource, Path], Looking] = {}
+        self._existing: dict[tuple[MachinesSource, Path], Reading] = {}
 
-    def begin(self, finder: MachinesSource, root: Path) -> Looking:
+    def begin(self, finder: MachinesSource, root: Path) -> Reading:
         """Note that a reader polls from now on, in place of the one before."""
         with self._changed:
-            looking = self._known[finder, root] = Looking(finder, root, self._clock())
-            return looking
+            reading = self._existing[finder, root] = Reading(finder, root, self._clock())
+            return reading
 
-    def end(self, looking: Looking) -> None:
+    def end(self, reading: Reading) -> None:
         """Note that this one doesn't any more."""
-        key = looking.finder, looking.root
+        key = reading.finder, reading.root
         with self._changed:
-            if self._known.get(key) is looking:
-                del self._known[key]
+            if self._existing.get(key) is reading:
+                del self._existing[key]
 
-    def note(self, looking: Looking, look: Look) -> None:
+    def note(self, reading: Reading, inspect: Pass) -> None:
         """Store a result. Results of a replaced or ended poller are dropped."""
         with self._changed:
-            looking.look = look
+            reading.inspect = inspect
             self._changed.notify_all()
 
-    def find(self, finder: MachinesSource, root: Path, patience: float) -> tuple[bool, Look | None]:
+    def find(self, finder: MachinesSource, root: Path, timeout: float) -> tuple[bool, Pass | None]:
         """Return whether a reader polls, and what it found last; None before anything was found.
 
         Waits for the first look, once, until it has had so many seconds: all that began together have the same ones.
         """
         with self._changed:
-            looking = self._known.get((finder, root))
-            if looking and not looking.look and not looking.is_awaited:
-                looking.is_awaited = patience > 0
-                left = looking.since + patience - self._clock()
-                self._changed.wait_for(lambda: looking.look is not None, max(0.0, left))
-            return looking is not None, looking.look if looking else None
+            reading = self._existing.get((finder, root))
+            if reading and not reading.inspect and not reading.is_awaited:
+                reading.is_awaited = timeout > 0
+                remaining = reading.since + timeout - self._clock()
+                self._changed.wait_for(lambda: reading.inspect is not None, max(0.0, remaining))
+            return reading is not None, reading.inspect if reading else None
 
 
-LAST_LOOKS = LastLooks()
+LAST_READINGS = LastReadings()
 """Of this process."""

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from locallb.model.identities import ClusterName, ObjectKey, Protocol, UpstreamName
 from locallb.model.objects import ServicePort
 from locallb.planning.statuses.unanswered import SilentPort
-from locallb.watch.troubles.silences import LASTING, Silences
+from locallb.watch.failures.silences import LASTING, Silences
 
 PORTS = [
     SilentPort(ObjectKey(ClusterName("c"), "n", name), ServicePort(80, Protocol.TCP), UpstreamName("tcp-80-ipv4"))
@@ -21,17 +21,17 @@ def test_what_is_told_changes_only_after_it_has_been_otherwise_for_so_long(
     steps: list[tuple[float, frozenset[SilentPort]]],
 ) -> None:
     """A change back in between begins anew; the next look is when the first one has lasted."""
-    silences, now, told, since = Silences(), 0.0, frozenset[SilentPort](), dict[SilentPort, float]()
+    silences, now, reported, since = Silences(), 0.0, frozenset[SilentPort](), dict[SilentPort, float]()
     for gap, silent in steps:
         now += gap
-        since = {port: since.get(port, now) for port in silent ^ told}
+        since = {port: since.get(port, now) for port in silent ^ reported}
         changed = {port for port, at in since.items() if at + LASTING <= now}
-        told ^= changed
+        reported ^= changed
         since = {port: at for port, at in since.items() if port not in changed}
-        silences = silences.seen(now, silent)
-        assert silences.published == told
-        at = silences.look_at()
+        silences = silences.observed(now, silent)
+        assert silences.published == reported
+        at = silences.inspect_at()
         assert (at is None) == (not since)
         if at is not None:
             assert now < at <= now + LASTING
-            assert silences.seen(at, silent).published != told
+            assert silences.observed(at, silent).published != reported

@@ -2,7 +2,7 @@
 
 Overrides belong to this stack and not to a cluster: other controllers of the same object see them only as
 conditions, and nothing has to be removed from a cluster. Expired ones count as absent; `destroy` removes the file with
-all files of the stack. Not here: what an override means (`planning`), and creating one (`cli.orders`).
+all files of the stack. Not here: what an override means (`planning`), and creating one (`cli.overrides`).
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ _MISTAKES = (ValueError, TypeError, AttributeError, KeyError)
 """Errors of reading JSON of another form."""
 
 
-class OrdersError(ClientError):
+class OverridesError(ClientError):
     """The file of orders isn't as it must be to order more."""
 
 
-class Orders(Struct, frozen=True):
+class Overrides(Struct, frozen=True):
     """Overrides in force at one moment."""
 
     now: str
@@ -63,11 +63,11 @@ class Orders(Struct, frozen=True):
 
     def in_force(self, objects: tuple[ObjectOfCluster, ...]) -> tuple[ObjectOfCluster, ...]:
         """Return objects that are routed without annotated faults that are over."""
-        left = tuple(
+        remaining = tuple(
             _without_fault(cluster_object) if self._is_over(annotated(cluster_object.object)) else cluster_object
             for cluster_object in objects
         )
-        return objects if all(map(is_, left, objects)) else left
+        return objects if all(map(is_, remaining, objects)) else remaining
 
     def _is_over(self, fault: Fault | None) -> bool:
         return fault is not None and not at_time(fault, self.now)
@@ -80,10 +80,10 @@ class Orders(Struct, frozen=True):
         return replace(service, ordered=order, fault=fault)
 
 
-class _Kept(Struct, frozen=True):
+class _Retained(Struct, frozen=True):
     """Contents of the file."""
 
-    orders: Mapping[ObjectKey, Order]
+    overrides: Mapping[ObjectKey, Order]
     strange: Mapping[ObjectKey, object] = field(default_factory=dict)
     """Unreadable entries, as written."""
 
@@ -98,33 +98,35 @@ def written(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def read_orders(home: Home) -> Orders:
+def read_overrides(home: Home) -> Overrides:
     """Read what is in force now. What can't be read is reported, and stops no Service.
 
     Raises FilesError where the host lacks what it takes to read: that ends no order.
     """
     now, path = written(datetime.now(UTC)), path_of(home)
     try:
-        kept = _read(path)
+        retained = _read(path)
     except ClientError as error:
         if isinstance(error, files.FilesError) and error.is_of_host:
             raise
         why = f"what commands ordered can't be read, and counts as over: {error}; mend or remove that file"
-        return Orders(now, notices=(why,))
-    return Orders(now, _in_force(kept.orders, now), tuple(_strange(path, key) for key in sorted(kept.strange)))
+        return Overrides(now, notices=(why,))
+    return Overrides(
+        now, _in_force(retained.overrides, now), tuple(_strange(path, key) for key in sorted(retained.strange))
+    )
 
 
-def change_orders(home: Home, keys: Iterable[ObjectKey], change: Callable[[Order], Order]) -> None:
+def change_overrides(home: Home, keys: Iterable[ObjectKey], change: Callable[[Order], Order]) -> None:
     """Give these Services other orders; what is over is forgotten, and nothing else. Raises ClientError."""
     path = path_of(home)
     paths.private_directory(path.parent)
     with files.locked(path.parent):
-        kept, changed = _read_to_change(path), tuple(keys)
-        if lost := sorted(kept.strange.keys() & set(changed)):
-            raise OrdersError(f"nothing was ordered: {_strange(path, lost[0])}, and order again")
-        known = dict(_in_force(kept.orders, written(datetime.now(UTC))))
-        known.update({key: change(known.get(key, NO_ORDER)) for key in changed})
-        _write(path, {key: order for key, order in known.items() if order != NO_ORDER}, kept.strange)
+        retained, changed = _read_to_change(path), tuple(keys)
+        if lost := sorted(retained.strange.keys() & set(changed)):
+            raise OverridesError(f"nothing was ordered: {_strange(path, lost[0])}, and order again")
+        existing = dict(_in_force(retained.overrides, written(datetime.now(UTC))))
+        existing.update({key: change(existing.get(key, NO_ORDER)) for key in changed})
+        _write(path, {key: order for key, order in existing.items() if order != NO_ORDER}, retained.strange)
 
 
 def annotated(thing: ApiObject) -> Fault | None:
@@ -136,7 +138,7 @@ def next_end(snapshot: Snapshot) -> str:
     """Return when the first order is over that is in force and has an end; empty where there is none."""
     ends = [fault.until for fault in filter(None, map(_FAULT, snapshot.services))]
     ends += [fault.until for cluster_object in snapshot.gateway_api if (fault := annotated(cluster_object.object))]
-    ends += [timed.until for order in snapshot.orders.values() for timed in (order.fault, order.down) if timed]
+    ends += [timed.until for order in snapshot.overrides.values() for timed in (order.fault, order.down) if timed]
     return min(ends, default="")
 
 
@@ -154,23 +156,23 @@ def _without_fault(cluster_object: ObjectOfCluster) -> ObjectOfCluster:
     )
 
 
-def _read_to_change(path: Path) -> _Kept:
+def _read_to_change(path: Path) -> _Retained:
     try:
         return _read(path)
     except ClientError as error:
         why = f"{error}, and what was ordered before would be lost; mend or remove that file, and order again"
-        raise OrdersError(f"nothing was ordered: {why}") from error
+        raise OverridesError(f"nothing was ordered: {why}") from error
 
 
-def _read(path: Path) -> _Kept:
+def _read(path: Path) -> _Retained:
     """Read the file; without one nothing is ordered. Raises ClientError."""
     text = files.read_shared(path, _LARGEST)
     try:
         entries = _entries(json.loads(text or "{}"))
     except (*_MISTAKES, RecursionError):
-        raise OrdersError(f"{path} isn't ours, or a newer local-lb's") from None
-    orders = {key: order for key, fields in entries.items() if (order := _order_or_none(fields))}
-    return _Kept(orders, {key: fields for key, fields in entries.items() if key not in orders})
+        raise OverridesError(f"{path} isn't ours, or a newer local-lb's") from None
+    overrides = {key: order for key, fields in entries.items() if (order := _order_or_none(fields))}
+    return _Retained(overrides, {key: fields for key, fields in entries.items() if key not in overrides})
 
 
 def _entries(document: JsonObject) -> Mapping[ObjectKey, Any]:
@@ -209,11 +211,11 @@ def _names(fields: JsonObject, name: str) -> frozenset[str]:
 
 def _fields(order: Order) -> Mapping[str, object]:
     down = {"down": sorted(order.down.names), "downUntil": order.down.until} if order.down else {}
-    return {"fault": order.fault.words if order.fault else "", "drained": sorted(order.drained), **down}
+    return {"fault": order.fault.terms if order.fault else "", "drained": sorted(order.drained), **down}
 
 
-def _write(path: Path, orders: Mapping[ObjectKey, Order], strange: Mapping[ObjectKey, object]) -> None:
-    entries = {**strange, **{key: _fields(order) for key, order in orders.items()}}
+def _write(path: Path, overrides: Mapping[ObjectKey, Order], strange: Mapping[ObjectKey, object]) -> None:
+    entries = {**strange, **{key: _fields(order) for key, order in overrides.items()}}
     if not entries:
         files.remove(path)
         return
@@ -221,6 +223,6 @@ def _write(path: Path, orders: Mapping[ObjectKey, Order], strange: Mapping[Objec
     files.write(path, json.dumps({"version": FORMAT, "orders": packed}, indent=2) + "\n")
 
 
-def _in_force(orders: Mapping[ObjectKey, Order], now: str) -> Mapping[ObjectKey, Order]:
-    current = {key: order.at(now) for key, order in orders.items()}
+def _in_force(overrides: Mapping[ObjectKey, Order], now: str) -> Mapping[ObjectKey, Order]:
+    current = {key: order.at(now) for key, order in overrides.items()}
     return {key: order for key, order in current.items() if order != NO_ORDER}

@@ -34,8 +34,8 @@ class Outages(Struct, frozen=True):
 
     def ended(self, names: Collection[str]) -> Outages:
         """Note that these serve."""
-        left = {name: at for name, at in self.since.items() if name not in names}
-        return Outages(MappingProxyType(left)) if len(left) < len(self.since) else self
+        remaining = {name: at for name, at in self.since.items() if name not in names}
+        return Outages(MappingProxyType(remaining)) if len(remaining) < len(self.since) else self
 
     def planned(self, names: Collection[str]) -> Outages:
         """Note that there are these proxies and no others."""
@@ -45,7 +45,7 @@ class Outages(Struct, frozen=True):
         """Return the outages that have lasted longer than a repair takes."""
         return frozenset(name for name, at in self.since.items() if at + GRACE <= now)
 
-    def look_at(self, now: float) -> float | None:
+    def inspect_at(self, now: float) -> float | None:
         """Return when the next one will have lasted that long; None if there is none."""
         return min((at + GRACE for at in self.since.values() if at + GRACE > now), default=None)
 
@@ -56,7 +56,7 @@ def proxies_of(plan: Plan, keys: Collection[ObjectKey]) -> Mapping[ObjectKey, st
     return own | {placement.key: placement.proxy for placement in placements_of(plan, keys)}
 
 
-def serves(proxy: Proxy, seen: Observation | None) -> bool:
+def serves(proxy: Proxy, observed: Observation | None) -> bool:
     """Return whether a proxy answered and has any of its own listeners, if it is to have some."""
     names = {listener.name for listener in proxy.every_listener}
-    return seen is not None and (not names or not names.isdisjoint(seen.listening))
+    return observed is not None and (not names or not names.isdisjoint(observed.listening))

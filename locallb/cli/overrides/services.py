@@ -14,7 +14,7 @@ from locallb.model.identities import ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
 from locallb.planning.backends.drained import names_of, names_of_endpoints
-from locallb.planning.gateways.gateways import gateways_of, with_gateways, with_orders
+from locallb.planning.gateways.gateways import gateways_of, with_gateways, with_overrides
 from locallb.planning.planned import Placement, Via
 
 
@@ -33,17 +33,17 @@ def served(session: Session) -> Served:
     reading, plan = session.plan()
     snapshot = reading.snapshot
     bound = gateways_of(snapshot.gateway_api, session.settings, snapshot.authority)
-    gateways = with_orders(bound, snapshot.orders).bound
+    gateways = with_overrides(bound, snapshot.overrides).bound
     placed = {placement.key: placement for placement in plan.placements}
     every = with_gateways(snapshot, gateways).services
     return Served({service.key: service for service in every if service.key in placed}, gateways, placed, snapshot)
 
 
-def with_those_before(keys: Iterable[ObjectKey], known: Served) -> tuple[ObjectKey, ...]:
+def with_referencing_gateways(keys: Iterable[ObjectKey], existing: Served) -> tuple[ObjectKey, ...]:
     """Return these and the Gateways and Ingresses that lead to them."""
     wanted = dict.fromkeys(keys)
     leading = (
-        key for key, bound in known.gateways.items() if key in known.placements and wanted.keys() & _behind(bound)
+        key for key, bound in existing.gateways.items() if key in existing.placements and wanted.keys() & _behind(bound)
     )
     return tuple(wanted | dict.fromkeys(leading))
 
@@ -52,18 +52,18 @@ def _behind(gateway: Bound) -> frozenset[ObjectKey]:
     return frozenset(target.service for target in gateway.targets.values())
 
 
-def chosen_of(names: Iterable[str], known: Served) -> tuple[ObjectKey, ...]:
+def chosen_of(names: Iterable[str], existing: Served) -> tuple[ObjectKey, ...]:
     """Return the named Services. Raises TargetError if a name matches none or several."""
-    keys = {str(key): key for key in known.services}
+    keys = {str(key): key for key in existing.services}
     return tuple(dict.fromkeys(keys[matching(name, keys)] for name in names))
 
 
-def require_backends(known: Served, key: ObjectKey, names: Iterable[str]) -> None:
+def require_backends(existing: Served, key: ObjectKey, names: Iterable[str]) -> None:
     """Check that a Service has backends of these names. Raises Refused."""
-    nodes = names_of(node for node in known.snapshot.nodes if node.cluster == key.cluster)
-    behind = _behind(known.gateways[key]) if key in known.gateways else {key}
-    endpoints = names_of_endpoints(slice_ for slice_ in known.snapshot.slices if slice_.service in behind)
-    straight = any(port.via in {Via.PODS, Via.BOTH} for port in known.placements[key].ports)
+    nodes = names_of(node for node in existing.snapshot.nodes if node.cluster == key.cluster)
+    behind = _behind(existing.gateways[key]) if key in existing.gateways else {key}
+    endpoints = names_of_endpoints(slice_ for slice_ in existing.snapshot.slices if slice_.service in behind)
+    straight = any(port.via in {Via.PODS, Via.BOTH} for port in existing.placements[key].ports)
     for name in names:
         if name in endpoints and name not in nodes and not straight:
             raise Refused(

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from msgspec.structs import replace
 
 from locallb.gateway.needs import kind_of
-from locallb.gateway.status.observed import told_kind
+from locallb.gateway.status.observed import reported_kind
 from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.frontend import frontends
@@ -42,7 +42,7 @@ def _wishes(parsed: Parsed) -> tuple[Service | MalformedService, ...]:
     )
 
 
-class ToldWriters:
+class WriteHints:
     """Write hints of one cluster: caches latest versions and tunes the write quota."""
 
     def __init__(self, access: Access) -> None:
@@ -60,7 +60,7 @@ class ToldWriters:
 
     def listed(self, kind: str, objects: Mapping[Identity, Document], parsed: Iterable[Parsed]) -> None:
         """Replace the cached versions of a kind by a complete list."""
-        if (object_kind := self._told(kind)) is None:
+        if (object_kind := self._reported(kind)) is None:
             return
         RECENT.forget(self._access, object_kind)
         for identity, document in objects.items():
@@ -70,13 +70,13 @@ class ToldWriters:
 
     def grown(self, kind: str, parsed: Iterable[Parsed]) -> None:
         """Adapt the rate limit to the highest number of load balancers since the last list."""
-        if object_kind := self._told(kind):
+        if object_kind := self._reported(kind):
             self._most[object_kind] = max(self._most.get(object_kind, 0), sum(bool(part.services) for part in parsed))
             QUOTAS.put(self._access, sum(self._most.values()))
 
     def changed(self, identity: Identity, after: Document | None) -> None:
         """Cache an object's new version; None: it was removed."""
-        if (object_kind := self._told(identity.kind)) is None:
+        if (object_kind := self._reported(identity.kind)) is None:
             return
         if after is None:
             RECENT.drop(self._access, identity.namespace, identity.name, object_kind)
@@ -98,7 +98,7 @@ class ToldWriters:
 
     def opened(self, kind: str) -> None:
         """Note that every change of a kind is reported from now on."""
-        if object_kind := self._told(kind):
+        if object_kind := self._reported(kind):
             RECENT.opened(self._access, object_kind, is_open=True)
 
     @contextmanager
@@ -107,16 +107,16 @@ class ToldWriters:
         try:
             yield
         finally:
-            if object_kind := self._told(kind):
+            if object_kind := self._reported(kind):
                 RECENT.opened(self._access, object_kind, is_open=False)
 
-    def left(self, kinds: Iterable[str]) -> None:
+    def remaining(self, kinds: Iterable[str]) -> None:
         """Drop the hints of kinds that are no longer followed."""
         for kind in kinds:
-            if object_kind := self._told(kind):
+            if object_kind := self._reported(kind):
                 RECENT.forget(self._access, object_kind)
 
-    def _told(self, kind: str) -> ObjectKind | None:
+    def _reported(self, kind: str) -> ObjectKind | None:
         """Return the kind of objects that are written to; None where nothing is written to them."""
-        known = frontends().get(kind)
-        return None if self._is_over else known.kind if known else told_kind(kind)
+        existing = frontends().get(kind)
+        return None if self._is_over else existing.kind if existing else reported_kind(kind)

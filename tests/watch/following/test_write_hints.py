@@ -14,8 +14,8 @@ from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.identities import ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed import told_writers
-from locallb.sources.kubernetes.followed.told_writers import ToldWriters
+from locallb.sources.kubernetes.followed import write_hints
+from locallb.sources.kubernetes.followed.write_hints import WriteHints
 from tests.watch.api import NAME
 
 SERVICE, GATEWAY = "Service", "Gateway"
@@ -25,8 +25,8 @@ KINDS = {SERVICE: ObjectKind.SERVICE, GATEWAY: ObjectKind.GATEWAY}
 @pytest.fixture
 def access(monkeypatch: pytest.MonkeyPatch) -> Iterator[Access]:
     """Return a cluster with two kinds of frontends, and forget afterwards what was told of it."""
-    known = {name: replace(frontend(ObjectKind.SERVICE), kind=kind, name=name) for name, kind in KINDS.items()}
-    monkeypatch.setattr(told_writers, "frontends", lambda: known)
+    existing = {name: replace(frontend(ObjectKind.SERVICE), kind=kind, name=name) for name, kind in KINDS.items()}
+    monkeypatch.setattr(write_hints, "frontends", lambda: existing)
     yield Access("k", ContextName("told"))
     RECENT.forget(Access("k", ContextName("told")))
 
@@ -36,7 +36,7 @@ def document(kind: str, name: str = "web") -> Document:
     return {"kind": kind, "metadata": {"namespace": "n", "name": name, "uid": kind}}
 
 
-def is_told(access: Access, kind: str, name: str = "web") -> bool:
+def is_reported(access: Access, kind: str, name: str = "web") -> bool:
     """Return whether a writer to this very object is told what it is, and need not ask."""
     owner = Owner(Home("p", "s", "/r"), ObjectKey(NAME, "n", name, KINDS[kind]), Uid(kind))
     return live_service.is_watched_to_be(access, owner, lambda live: live == document(kind, name))
@@ -45,36 +45,36 @@ def is_told(access: Access, kind: str, name: str = "web") -> bool:
 @pytest.mark.parametrize(("kind", "other"), [(SERVICE, GATEWAY), (GATEWAY, SERVICE)])
 def test_writers_learn_of_each_kind_of_frontend_from_its_own_watch(access: Access, kind: str, other: str) -> None:
     """Two of one name are two: no list, deletion or end of a watch of one kind says anything of the other."""
-    writers = ToldWriters(access)
+    writers = WriteHints(access)
     for name in (kind, other):
         writers.listed(name, {Identity.of(document(name)): document(name)}, ())
-    assert not is_told(access, kind)
+    assert not is_reported(access, kind)
     with writers.watching(other):
         writers.opened(other)
         with writers.watching(kind):
             writers.opened(kind)
             writers.changed(Identity.of(document(kind, "new")), document(kind, "new"))
-            assert is_told(access, kind)
-            assert is_told(access, kind, "new")
-            assert not is_told(access, other, "new")
+            assert is_reported(access, kind)
+            assert is_reported(access, kind, "new")
+            assert not is_reported(access, other, "new")
             writers.changed(Identity.of(document(kind)), None)
-            assert not is_told(access, kind)
+            assert not is_reported(access, kind)
             writers.listed(kind, {}, ())
-        assert not is_told(access, kind, "new")
-        assert is_told(access, other)
-    assert not is_told(access, other)
+        assert not is_reported(access, kind, "new")
+        assert is_reported(access, other)
+    assert not is_reported(access, other)
     writers.end()
 
 
 def test_writers_learn_of_gateways_and_routes_until_those_are_left(access: Access) -> None:
     """Each kind whose status is written, under the key that writers have."""
-    writers, told = ToldWriters(access), document("HTTPRoute")
-    writers.listed("HTTPRoute", {Identity.of(told): told}, ())
-    assert RECENT.find(access, "n", "web", ObjectKind.HTTP_ROUTE) is told
+    writers, reported = WriteHints(access), document("HTTPRoute")
+    writers.listed("HTTPRoute", {Identity.of(reported): reported}, ())
+    assert RECENT.find(access, "n", "web", ObjectKind.HTTP_ROUTE) is reported
     local: Document = {"kind": "GatewayClass", "metadata": {"name": "local"}}
     writers.changed(Identity.of(local), local)
     assert RECENT.find(access, "", "local", ObjectKind.GATEWAY_CLASS) is local
-    writers.left(["HTTPRoute", "Node"])
+    writers.remaining(["HTTPRoute", "Node"])
     assert RECENT.find(access, "n", "web", ObjectKind.HTTP_ROUTE) is None
     assert RECENT.find(access, "", "local", ObjectKind.GATEWAY_CLASS) is local
     writers.end()
@@ -82,7 +82,7 @@ def test_writers_learn_of_gateways_and_routes_until_those_are_left(access: Acces
 
 def test_nodes_are_not_passed_to_writers(access: Access) -> None:
     """Nobody writes to them."""
-    writers, node = ToldWriters(access), document("Node")
+    writers, node = WriteHints(access), document("Node")
     writers.listed("Node", {Identity.of(node): node}, ())
     writers.opened("Node")
     writers.changed(Identity.of(node), node)
@@ -92,7 +92,7 @@ def test_nodes_are_not_passed_to_writers(access: Access) -> None:
 
 def test_ended_follower_passes_nothing_to_writers(access: Access) -> None:
     """Another one follows by then, and what that passes on is newer."""
-    writers, late = ToldWriters(access), document(SERVICE)
+    writers, late = WriteHints(access), document(SERVICE)
     writers.end()
     writers.listed(SERVICE, {Identity.of(late): late}, ())
     writers.changed(Identity.of(late), late)

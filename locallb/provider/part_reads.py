@@ -23,7 +23,7 @@ from locallb.threads.joined import Joined
 
 LONGEST = 90
 """Maximum characters of an expression: Envoy refuses more than 100 compiled steps, one per character."""
-_MOST = 16
+_MAX = 16
 """Maximum queries by name, for about fifty fragments: with more, a full dump of a proxy of a hundred costs less."""
 _ENOUGH = 6
 """Prefix length of a fragment's name in a query; another fragment with that prefix is distinguished by its tag."""
@@ -31,7 +31,7 @@ _ALL = ".*"
 _Wanted: TypeAlias = tuple[PartId, frozenset[str]]
 
 
-class PartSeen(Struct, frozen=True):
+class ObservedPart(Struct, frozen=True):
     """What runs of a part: versions of listeners and clusters by name, and why a listener can't be as it should."""
 
     listeners: Mapping[str, str]
@@ -39,28 +39,28 @@ class PartSeen(Struct, frozen=True):
     failed: Mapping[str, str]
 
 
-_LOOKS: dict[Path, Joined[_Wanted, PartSeen]] = {}
+_CHECKS: dict[Path, Joined[_Wanted, ObservedPart]] = {}
 
 
-def look_at(directory: Path, part: PartId, names: Collection[str]) -> PartSeen:
+def inspect_at(directory: Path, part: PartId, names: Collection[str]) -> ObservedPart:
     """Read what runs of a part of the Envoy in `directory`, its listeners among those called `names`, from now on.
 
     Every listener and cluster says which version of itself it is; one that is being replaced is the old one until its
     successor is ready. Raises EnvoyAdminError.
     """
-    return looks(directory).ask((part, frozenset(names)))
+    return checks(directory).ask((part, frozenset(names)))
 
 
-def looks(directory: Path) -> Joined[_Wanted, PartSeen]:
+def checks(directory: Path) -> Joined[_Wanted, ObservedPart]:
     """Return where those wait who want a look at the Envoy in `directory`."""
-    return _LOOKS.get(directory) or _LOOKS.setdefault(directory, Joined(partial(_look, EnvoyAdmin(directory))))
+    return _CHECKS.get(directory) or _CHECKS.setdefault(directory, Joined(partial(_inspect, EnvoyAdmin(directory))))
 
 
-def _look(admin: EnvoyAdmin, wanted: Sequence[_Wanted]) -> list[PartSeen]:
+def _inspect(admin: EnvoyAdmin, wanted: Sequence[_Wanted]) -> list[ObservedPart]:
     names = {re.escape(name) for _, names_of_part in wanted for name in names_of_part}
     parts = {f"{part[:_ENOUGH]}.*" for part, names_of_part in wanted if names_of_part}
     dumped = _Dumped.of(admin, names, parts)
-    return [dumped.seen(part, names_of_part) for part, names_of_part in wanted]
+    return [dumped.observed(part, names_of_part) for part, names_of_part in wanted]
 
 
 class _Dumped(Struct, frozen=True):
@@ -80,24 +80,24 @@ class _Dumped(Struct, frozen=True):
                 clusters.setdefault(tagged.part, {})[str(cluster["cluster"].get("name"))] = tagged.version
         return cls(listeners, clusters)
 
-    def seen(self, part: PartId, names: Collection[str]) -> PartSeen:
+    def observed(self, part: PartId, names: Collection[str]) -> ObservedPart:
         """Pick what is of a part."""
-        return _seen(part, names, self.listeners, self.clusters.get(part, {}) if names else {})
+        return _observed(part, names, self.listeners, self.clusters.get(part, {}) if names else {})
 
 
-class _OneLook(Struct, eq=False):
+class _SharedDump(Struct, eq=False):
     """What each Envoy had at some moment since this began, or why it can't be asked."""
 
     _turns: dict[Path, Lock] = field(default_factory=dict)
-    _told: dict[Path, _Dumped | EnvoyAdminError] = field(default_factory=dict)
+    _reported: dict[Path, _Dumped | EnvoyAdminError] = field(default_factory=dict)
 
     def at(self, directory: Path) -> _Dumped:
         """Return what the Envoy in `directory` has; one thread asks. Raises EnvoyAdminError."""
         with self._turns.setdefault(directory, Lock()):
-            told = self._told.get(directory) or self._told.setdefault(directory, _ask(directory))
-        if isinstance(told, EnvoyAdminError):
-            raise told
-        return told
+            reported = self._reported.get(directory) or self._reported.setdefault(directory, _ask(directory))
+        if isinstance(reported, EnvoyAdminError):
+            raise reported
+        return reported
 
 
 def _ask(directory: Path) -> _Dumped | EnvoyAdminError:
@@ -107,33 +107,37 @@ def _ask(directory: Path) -> _Dumped | EnvoyAdminError:
         return error
 
 
-_UNDER_WAY: list[_OneLook] = []
+_UNDER_WAY: list[_SharedDump] = []
 
 
 @contextmanager
-def one_look() -> Iterator[None]:
-    """Ask each Envoy once for all that it has, of which `look_again` then tells, until this ends."""
-    look = _OneLook()
-    _UNDER_WAY.append(look)
+def one_pass() -> Iterator[None]:
+    """Ask each Envoy once for all that it has, of which `reread` then tells, until this ends."""
+    inspect = _SharedDump()
+    _UNDER_WAY.append(inspect)
     try:
         yield
     finally:
-        _UNDER_WAY.remove(look)
+        _UNDER_WAY.remove(inspect)
 
 
-def look_again(directory: Path, part: PartId, names: Collection[str]) -> PartSeen:
-    """Read the same as `look_at`, but what one look at many saw that is under way. Raises EnvoyAdminError.
+def reread(directory: Path, part: PartId, names: Collection[str]) -> ObservedPart:
+    """Read the same as `inspect_at`, but what one look at many saw that is under way. Raises EnvoyAdminError.
 
     With several under way nobody knows to which a question belongs, so that each is asked by itself.
     """
-    looks_now = tuple(_UNDER_WAY)
-    return looks_now[0].at(directory).seen(part, names) if len(looks_now) == 1 else look_at(directory, part, names)
+    checks_now = tuple(_UNDER_WAY)
+    return (
+        checks_now[0].at(directory).observed(part, names)
+        if len(checks_now) == 1
+        else inspect_at(directory, part, names)
+    )
 
 
 def _dumped(admin: EnvoyAdmin, resource: str, names: Iterable[str]) -> Iterator[JsonObject]:
     """Read what matches any of these; all that there is where that would take many questions."""
     expressions = [*_expressions(names)]
-    for expression in expressions if len(expressions) <= _MOST else [_ALL]:
+    for expression in expressions if len(expressions) <= _MAX else [_ALL]:
         yield from admin.dump(resource, expression)
 
 
@@ -149,16 +153,16 @@ def _expressions(names: Iterable[str]) -> Iterator[str]:
         yield expression
 
 
-def _seen(
+def _observed(
     part: PartId, names: Collection[str], listeners: Mapping[str, JsonObject], clusters: Mapping[str, str]
-) -> PartSeen:
+) -> ObservedPart:
     """Pick what is of a part, or called as one of its listeners."""
     named = {name: listeners[name] for name in names if name in listeners}
     errors = {name: listener["error_state"] for name, listener in named.items() if "error_state" in listener}
     failed = {name: str(error.get("details", "")) for name, error in errors.items()}
     tags = {name: _tagged((listener.get("active_state") or {}).get("listener")) for name, listener in named.items()}
     versions = {name: tagged.version for name, tagged in tags.items() if tagged and tagged.part == part}
-    return PartSeen(versions, clusters, failed)
+    return ObservedPart(versions, clusters, failed)
 
 
 def _tagged(resource: JsonObject | None) -> Tag | None:

@@ -11,10 +11,10 @@ from locallb.cli.console import Out
 from locallb.model.faults import WHOLE, Fault
 from locallb.model.formatting import few
 from locallb.model.objects import Service
-from locallb.sources.orders import seconds_until
+from locallb.sources.overrides import seconds_until
 
 _HEAD = ("SERVICE", "REFUSED", "HANGING", "RESET", "DELAYED", "ANSWERED", "DOWN", "LEFT", "UNTIL", "ORDERED BY")
-_MOST = 3
+_MAX = 3
 """Backends that are named."""
 _UNITS = ((86400, "d"), (3600, "h"), (60, "m"), (1, "s"))
 
@@ -58,7 +58,7 @@ def _fields(row: _Row) -> dict[str, object]:
         "status": {"code": status.status, "share": _percent(status.share)} if status else None,
         "down": list(row.down),
         "until": row.until,
-        "seconds": _left(row.until),
+        "seconds": _remaining(row.until),
         "by": row.by,
     }
 
@@ -66,11 +66,11 @@ def _fields(row: _Row) -> dict[str, object]:
 def _cells(row: _Row) -> tuple[str, ...]:
     shares = [f"{_percent(share):g}%" if share else "-" for share in _shares(row.fault)]
     shares += [
-        part.words if part else "-" for part in ((row.fault.delay, row.fault.status) if row.fault else (None, None))
+        part.terms if part else "-" for part in ((row.fault.delay, row.fault.status) if row.fault else (None, None))
     ]
     by = {"command": "locallb fault", "annotation": "local-lb.dev/fault"}[row.by]
-    down = few(row.down, _MOST) or "-"
-    return str(row.service.key), *shares, down, duration(_left(row.until)), row.until, by
+    down = few(row.down, _MAX) or "-"
+    return str(row.service.key), *shares, down, duration(_remaining(row.until)), row.until, by
 
 
 def _shares(fault: Fault | None) -> tuple[int, int, int]:
@@ -81,7 +81,7 @@ def _percent(share: int) -> float:
     return share * 100 / WHOLE
 
 
-def _left(until: str) -> int:
+def _remaining(until: str) -> int:
     return max(0, round(seconds_until(until)))
 
 

@@ -15,7 +15,7 @@ _OPS = {
     Kind.DELETE: Op.DELETE,
     Kind.DELETE_FIRST: Op.DELETE_REPLACED,
     Kind.DELETE_OLD: Op.DELETE_REPLACED,
-    Kind.LOOK: Op.REFRESH,
+    Kind.INSPECT: Op.REFRESH,
 }
 _AS_DESIRED = frozenset((Op.SAME, Op.CREATE, Op.UPDATE, Op.REPLACE))
 _CREATING = Kind.CREATE.value
@@ -37,7 +37,7 @@ class Teller:
         self._reporter = reporter
         self._steps: dict[int, Step] = {}
         """Reported operations that are under way."""
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         """Resources that are as desired, or become so: no further reports."""
 
     def __call__(self, news: News) -> None:
@@ -49,20 +49,20 @@ class Teller:
                 self._end(operation, answer, error)
             case Entered(op, resource, changes):
                 self._enter(op, resource, changes)
-            case Adopted(left):
-                if left.kind != _CREATING:
-                    self._looked_at(left)
-            case Refused(urn, error, left):
-                self._fail(urn, error, left)
+            case Adopted(remaining):
+                if remaining.kind != _CREATING:
+                    self._inspected(remaining)
+            case Refused(urn, error, remaining):
+                self._fail(urn, error, remaining)
 
     def _enter(self, op: Op, resource: ResourceState, changes: Changes) -> None:
-        if op is Op.SAME and resource.urn in self._told:
+        if op is Op.SAME and resource.urn in self._reported:
             return
-        self._tell(op, resource, changes)
+        self._report(op, resource, changes)
 
-    def _tell(self, op: Op, resource: ResourceState, changes: Changes) -> None:
+    def _report(self, op: Op, resource: ResourceState, changes: Changes) -> None:
         if op in _AS_DESIRED:
-            self._told.add(resource.urn)
+            self._reported.add(resource.urn)
         self._reporter.end(self._reporter.begin(op, resource, changes))
 
     def _begin(self, operation: Operation) -> None:
@@ -70,9 +70,9 @@ class Teller:
         if operation.kind is Kind.CREATE and operation.old:
             op = Op.CREATE_REPLACEMENT
             if operation.old.pending_replacement:
-                self._tell(Op.REPLACE, operation.subject, changes)
+                self._report(Op.REPLACE, operation.subject, changes)
         if operation.kind in MAKING:
-            self._told.add(operation.urn)
+            self._reported.add(operation.urn)
         if op:
             self._steps[id(operation)] = self._reporter.begin(op, operation.subject, changes)
 
@@ -81,26 +81,26 @@ class Teller:
             self._reporter.end(step, error)
             is_replaced = operation.old is not None and not operation.old.pending_replacement
             if error is None and step.op is Op.CREATE_REPLACEMENT and is_replaced:
-                self._tell(Op.REPLACE, operation.subject, step.changes)
+                self._report(Op.REPLACE, operation.subject, step.changes)
         urn = operation.urn
         if error is not None:
             self._fail(urn, error, operation.pending if operation.kind is Kind.FINISH else None)
         elif isinstance(answer, Nothing):
-            self._say(urn, f"nothing is left of the interrupted creation of {urn} ({answer.error})")
+            self._log(urn, f"nothing is left of the interrupted creation of {urn} ({answer.error})")
         elif operation.kind is Kind.FINISH:
-            self._say(urn, f"finished the interrupted creation of {urn}")
-        elif operation.kind is Kind.LOOK and operation.pending:
-            self._looked_at(operation.pending)
+            self._log(urn, f"finished the interrupted creation of {urn}")
+        elif operation.kind is Kind.INSPECT and operation.pending:
+            self._inspected(operation.pending)
 
-    def _looked_at(self, left: Pending) -> None:
-        urn = left.resource.urn
-        self._say(urn, f"looked at {urn}, whose {left.kind} was interrupted")
+    def _inspected(self, remaining: Pending) -> None:
+        urn = remaining.resource.urn
+        self._log(urn, f"looked at {urn}, whose {remaining.kind} was interrupted")
 
-    def _fail(self, urn: str, error: EngineError, left: Pending | None) -> None:
+    def _fail(self, urn: str, error: EngineError, remaining: Pending | None) -> None:
         text = str(error)
-        if left and left.kind == _CREATING:
+        if remaining and remaining.kind == _CREATING:
             text = f"the interrupted creation of {urn} can't be finished ({error}); the next run tries again"
-        self._reporter.say(Severity.ERROR, text, urn)
+        self._reporter.log(Severity.ERROR, text, urn)
 
-    def _say(self, urn: str, text: str) -> None:
-        self._reporter.say(Severity.INFO, text, urn)
+    def _log(self, urn: str, text: str) -> None:
+        self._reporter.log(Severity.INFO, text, urn)
