@@ -94,7 +94,7 @@ def line(coverage: Coverage, room: str, files: Sequence[str]) -> str:
 def pure_rooms() -> Mapping[str, Sequence[str]]:
     """Return the files that pyproject.toml calls pure, by room."""
     contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
-    modules = next(contract["source_modules"] for contract in contracts if contract["name"].startswith("what is pure"))
+    modules = next(contract["source_modules"] for contract in contracts if contract["name"].startswith("purity"))
     rooms: dict[str, list[str]] = defaultdict(list)
     for module in modules:
         rooms[".".join(module.split(".")[:2])] += map(str, _files(ROOT.joinpath(*module.split("."))))

@@ -9,6 +9,7 @@ import runpy
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -46,8 +47,8 @@ class Program(Struct):
     """
 
     path: Path
-    read_and_plan: Callable[[], Planned]
-    """Reads and plans as the standard program does."""
+    read_and_plan: Callable[[bool], Planned]
+    """Reads and plans as the standard program does; a preview, with False, keeps nothing of what is read."""
     handed: Planned | None = None
     """What was read and planned for it already."""
     is_current: Callable[[], bool] = lambda: True
@@ -58,21 +59,21 @@ class Program(Struct):
     def update(self, engine: Engine, scope: Scope) -> Result:
         """Update a stack to what it wants. Raises EngineError where the engine does."""
         if is_standard(self.path):
-            return engine.bring(self._declared, scope=scope)
+            return engine.bring(partial(self._declared, keep=True), scope=scope)
         return engine.up(self, scope=scope)
 
     def preview(self, engine: Engine, scope: Scope) -> Result:
         """Return what an update would do. Raises as `update` does."""
         if is_standard(self.path):
-            return engine.bring(self._declared, preview=True, scope=scope)
+            return engine.bring(partial(self._declared, keep=False), preview=True, scope=scope)
         return engine.preview(self, scope=scope)
 
-    def _declared(self) -> Declared:
+    def _declared(self, *, keep: bool) -> Declared:
         """Return what it declares. Raises EngineError."""
         try:
             _require_trusted(self.path, self.path.parent, EngineError)
             current = self.handed if self.is_current() else None
-            reading, plan = self.outcome = current or self.read_and_plan()
+            reading, plan = self.outcome = current or self.read_and_plan(keep)
         except (ClientError, SettingsError, SourceError) as error:
             raise EngineError(" ".join(str(error).split())) from None
         except Exception as error:

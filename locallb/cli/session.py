@@ -223,12 +223,15 @@ class Session(Struct, frozen=True, dict=True):
         """Make the program of one update; it reads nothing where a plan is `handed` to it that `is_current` then."""
         from locallb.cli.program import Program  # noqa: PLC0415 - loads what is desired
 
-        return Program(self.project.main / "__main__.py", self._settled_plan, handed, is_current)
+        return Program(self.project.main / "__main__.py", self._plan_of_program, handed, is_current)
 
-    def _settled_plan(self) -> Planned:
-        """Read and plan for an update of this stack. Raises SourceError, ClientError."""
-        self.settle()
-        return self.plan(keep=True)
+    def _plan_of_program(self, keep: bool) -> Planned:  # noqa: FBT001 - the program's one question
+        """Read and plan for an update of this stack, or for a preview, which writes nothing. Raises as `plan` does."""
+        if keep:
+            self.settle()
+        else:
+            self.require_home()
+        return self.plan(keep=keep)
 
     def stamp(self) -> object:
         """Return a stamp that differs once the state has been written; None without a state."""
