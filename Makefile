@@ -133,7 +133,7 @@ bench: .venv/dev ## Measure everything on an otherwise idle machine, for docs/be
 	@for name in proxy docker watch cluster real scale throughput gateways_live; do [ -f benchmarks/$$name.py ] || continue; echo "== $$name"; \
 		$(BIN)/python -m benchmarks.$$name >benchmarks/results/$$name.new && mv benchmarks/results/$$name.new benchmarks/results/$$name.json \
 		|| { echo "$$name failed; its result stays as it was"; rm -f benchmarks/results/$$name.new; }; done
-	@for name in commands engine preview http looked_at gateways gateway_events names; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done
+	@for name in commands engine preview http inspected gateways gateway_events names; do echo "== $$name"; $(BIN)/python -m benchmarks.$$name; done
 	@$(BIN)/python -m benchmarks.report
 
 wheel: .venv/dev ## Build dist/local_lb-*.whl, which needs no checkout: for pipx, uv or pip
