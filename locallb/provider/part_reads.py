@@ -42,7 +42,7 @@ class ObservedPart(Struct, frozen=True):
 _CHECKS: dict[Path, Joined[_Wanted, ObservedPart]] = {}
 
 
-def inspect_at(directory: Path, part: PartId, names: Collection[str]) -> ObservedPart:
+def read_part(directory: Path, part: PartId, names: Collection[str]) -> ObservedPart:
     """Read what runs of a part of the Envoy in `directory`, its listeners among those called `names`, from now on.
 
     Every listener and cluster says which version of itself it is; one that is being replaced is the old one until its
@@ -122,15 +122,13 @@ def one_pass() -> Iterator[None]:
 
 
 def reread(directory: Path, part: PartId, names: Collection[str]) -> ObservedPart:
-    """Read the same as `inspect_at`, but what one look at many saw that is under way. Raises EnvoyAdminError.
+    """Read the same as `read_part`, but what one look at many saw that is under way. Raises EnvoyAdminError.
 
     With several under way nobody knows to which a question belongs, so that each is asked by itself.
     """
     checks_now = tuple(_UNDER_WAY)
     return (
-        checks_now[0].at(directory).observed(part, names)
-        if len(checks_now) == 1
-        else inspect_at(directory, part, names)
+        checks_now[0].at(directory).observed(part, names) if len(checks_now) == 1 else read_part(directory, part, names)
     )
 
 

@@ -136,7 +136,7 @@ class SnapshotCache(Struct):
         """Drop the cached state after the stack changed."""
         self._held = None
 
-    def invalidated(self) -> None:
+    def invalidate_host_facts(self) -> None:
         """Note that something failed that should not have: the host may be different."""
         self._host = None
 

@@ -39,11 +39,11 @@ from locallb.watch.delays import Delay, delays
 from locallb.watch.events import Cause, Converged, Delayed, Failed, Listener, Mark, Pulse, Stopped, Updated
 from locallb.watch.failures.failures import Failures
 from locallb.watch.failures.outages import proxies_of
-from locallb.watch.inspect import Pass, planned_event
 from locallb.watch.marks.hangs import HangWatch
 from locallb.watch.marks.inbox import Inbox
 from locallb.watch.marks.schedule import Schedule
 from locallb.watch.marks.triggers import Triggers
+from locallb.watch.passes import Pass, planned_event
 from locallb.watch.planner import Planner, next_check
 
 FULL_PASS = 60.0
@@ -122,14 +122,14 @@ class Loop:
 
     def run(self) -> None:
         """Converge until stopped. May be called again after an unexpected exception."""
-        self._planner.doubtful()
+        self._planner.invalidate_state()
         self._take(Mark(Cause.START))
         try:
             while not self._stopped.is_set():
                 now = time.monotonic()
                 self.pulse = Pulse(now)
                 self._schedule = self._schedule.timer_fired(now).alarmed(now + FULL_PASS, Mark(Cause.FULL))
-                at = self._schedule.inspect_at(self._converger.going_on) if self._leads() else None
+                at = self._schedule.check_at(self._converger.going_on) if self._leads() else None
                 moments = (now + TICK, at, self._schedule.rings_at(), self._converger.next_time)
                 until = min(moment for moment in moments if moment is not None)
                 self._take(*self._inbox.take(until - time.monotonic()))  # also where a look is due already
@@ -179,7 +179,7 @@ class Loop:
 
     def _break_off(self, error: Exception, marks: Iterable[Mark] = ()) -> None:
         """Try again as a whole: whatever was done before it broke off is in the state, or in its journal."""
-        self._planner.doubtful()
+        self._planner.invalidate_state()
         self._listen(Failed(str(error), _kind(error)))
         self._take(*marks)
         self._schedule = self._schedule.broken(time.monotonic(), jitter())
@@ -190,18 +190,18 @@ class Loop:
 
     def _inspect(self) -> None:
         """Plan again, and update what differs until something else asks for attention."""
-        inspect = Pass.at(time.monotonic(), self._schedule)
-        self._schedule = self._schedule.claimed(inspect.began)
-        self.pulse = Pulse(inspect.began, busy=True)
+        current = Pass.at(time.monotonic(), self._schedule)
+        self._schedule = self._schedule.claimed(current.began)
+        self.pulse = Pulse(current.began, busy=True)
         try:
-            with gc_tuning.filling() if Cause.START in inspect.causes else nullcontext():
-                reading, plan = self._read(inspect.marks, inspect.began)
-            self._converge(reading, plan, inspect)
+            with gc_tuning.filling() if Cause.START in current.causes else nullcontext():
+                reading, plan = self._read(current.marks, current.began)
+            self._converge(reading, plan, current)
             self._schedule = self._schedule.healthy()
-            if inspect.causes & _WHOLE:
+            if current.causes & _WHOLE:
                 self._follow_up(plan)
         except _ERRORS as error:
-            self._break_off(error, inspect.marks)
+            self._break_off(error, current.marks)
 
     def _read(self, marks: frozenset[Mark], began: float) -> tuple[SnapshotResult, Plan]:
         if self._planner.open(marks) or self._converger.is_overtaken:
@@ -241,17 +241,17 @@ class Loop:
         logs.cut_all(paths.proxies_root())
         self._take(*(Mark(Cause.DRIFT, str(key)) for key in self._troubles.drifted(plan, self._converger)))
 
-    def _converge(self, reading: SnapshotResult, plan: Plan, inspect: Pass) -> None:
+    def _converge(self, reading: SnapshotResult, plan: Plan, current: Pass) -> None:
         """Find what isn't as planned, and update what is due, the most urgent first, until there is something new."""
         wanted = self._converger.wanted(plan)
-        self._find_damage(reading, plan, inspect.marks)
+        self._find_damage(reading, plan, current.marks)
         work = self._converger.work(wanted, self._troubles.broken)
         due = self._due(work, plan, wanted)
         notices = self._troubles.notices()
-        self._listen(planned_event(inspect, reading, plan, work, planner=self._planner, notices=notices))
+        self._listen(planned_event(current, reading, plan, work, planner=self._planner, notices=notices))
         self._last = plan, wanted
         while due.keys and not self._stopped.is_set():
-            due = self._update(plan, wanted, due, inspect.first)
+            due = self._update(plan, wanted, due, current.first)
             if self._converger.is_overtaken or (due.keys and len(self._inbox)):
                 self._schedule = self._schedule.interrupted(time.monotonic(), due.patient)
                 self._take(*self._inbox.take(), Mark(Cause.RETRY))
@@ -311,7 +311,7 @@ class Loop:
     def _is_enough(self, began: float) -> bool:
         """Return whether slow work is left running: a trigger is due, or the wait has reached its deadline."""
         now = time.monotonic()
-        moments = self._schedule.inspect_at(self._converger.going_on), self._schedule.rings_at()
+        moments = self._schedule.check_at(self._converger.going_on), self._schedule.rings_at()
         is_due = bool(len(self._inbox)) or any(at is not None and at <= now for at in moments)
         is_reported = not self._converger.has_ended or now - began < DEADLINE
         return self._stopped.is_set() or not is_reported or (is_due and now - began >= SHARE)
@@ -322,7 +322,7 @@ class Loop:
         began = outcome.since or ended
         hanging = self._hangs.hanging
         if outcome.failed:
-            self._planner.invalidated()
+            self._planner.invalidate_host_facts()
             names = proxies_of(plan, outcome.failed)
             suspects = [key for key in outcome.failed if names.get(key) not in hanging]
             if suspects and outcome.result.has_failed(REACHABLE) and self._planner.find_refusals(plan, suspects):
@@ -331,7 +331,7 @@ class Loop:
         done = [key for key in keys if key not in outcome.failed]
         failed = {key: wanted.get(key, "") for key in outcome.failed}
         self._proxy_returned(plan, self._troubles.returned(plan, keys, outcome, began, hanging))
-        self._check_by(self._troubles.outages.inspect_at(began))
+        self._check_by(self._troubles.outages.check_at(began))
         dependent = self._troubles.dependent(plan, outcome, self._planner.silent)
         now = time.monotonic()  # a proxy that hangs was waited for meanwhile: what failed isn't due already
         self._schedule = self._schedule.ended(now, done, failed, jitter(), dependent)

@@ -72,7 +72,7 @@ class Planner(Struct):
             self.configure()
         self.triggers.follow(self.settings)  # each time: it may have broken off at its beginning
         if not marks:  # it is time to try again what failed: the host may be different
-            self.invalidated()
+            self.invalidate_host_facts()
         back = any(mark.cause is Cause.RUNTIME and mark.subject for mark in marks)
         return back or self.engine.state_stamp() != self._state
 
@@ -117,13 +117,13 @@ class Planner(Struct):
         if self.engine.state_stamp() != self._state:
             self.updated()
 
-    def doubtful(self) -> None:
+    def invalidate_state(self) -> None:
         """Note that the state may say anything."""
         self._state = _UNKNOWN
 
-    def invalidated(self) -> None:
+    def invalidate_host_facts(self) -> None:
         """Note that something failed that should not have: the host may be different."""
-        self._cache().invalidated()
+        self._cache().invalidate_host_facts()
 
     def stop(self) -> None:
         """Follow nothing any more."""

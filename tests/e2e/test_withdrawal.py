@@ -127,7 +127,7 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
             retry=dict,
             unready=lambda: False,
             updated=lambda: None,
-            invalidated=lambda: None,
+            invalidate_host_facts=lambda: None,
             stop=lambda: None,
         )
         reported: list[LoopEvent] = []

@@ -87,7 +87,7 @@ def test_joint_look_queries_each_envoy_once_and_equals_single_looks(envoys: dict
     with part_reads.one_pass(), ThreadPoolExecutor(8) as crew:
         observed = [*crew.map(lambda question: part_reads.reread(*question), wanted)]
     assert [len(envoy.questions) for envoy in envoys.values()] == [2, 2]
-    assert observed == [part_reads.inspect_at(*question) for question in wanted]
+    assert observed == [part_reads.read_part(*question) for question in wanted]
 
 
 def test_result_of_a_joint_look_counts_only_within_it(envoys: dict[str, RequestedAddress]) -> None:
@@ -101,7 +101,7 @@ def test_result_of_a_joint_look_counts_only_within_it(envoys: dict[str, Requeste
         assert len(envoys["a"].questions) == requested
         with part_reads.one_pass():
             assert part_reads.reread(*question).listeners == {}
-        assert part_reads.inspect_at(*question).listeners == {}, "a proof is never older than its question"
+        assert part_reads.read_part(*question).listeners == {}, "a proof is never older than its question"
     assert part_reads.reread(*question).listeners == {}
 
 

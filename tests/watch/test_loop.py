@@ -62,7 +62,7 @@ class World:
     def updated(self) -> None:
         """Forget nothing."""
 
-    def invalidated(self) -> None:
+    def invalidate_host_facts(self) -> None:
         """Forget nothing."""
 
     def stop(self) -> None:

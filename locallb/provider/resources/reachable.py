@@ -23,7 +23,7 @@ from locallb.host.sockets import LISTEN, SocketError, connect, holder, rows, spl
 from locallb.model.errors import ClientError
 from locallb.model.identities import PartId, Protocol, RunIdentity
 from locallb.model.naming import NAME_SERVER
-from locallb.provider.part_reads import ObservedPart, inspect_at, one_pass, reread
+from locallb.provider.part_reads import ObservedPart, one_pass, read_part, reread
 from locallb.provider.resources.proxy_fragments import rewrite_listeners
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
@@ -148,7 +148,7 @@ def _await(directory: Path, new: ReachableInputs) -> None:
         time.sleep(next(pause))
 
 
-def _is_proven(directory: Path, new: ReachableInputs, inspect: _InspectPart = inspect_at) -> bool:
+def _is_proven(directory: Path, new: ReachableInputs, inspect: _InspectPart = read_part) -> bool:
     """Return whether the proof holds; of a part without Envoy's statistics, which are those of a thousand others."""
     if new.part:
         return _inspect_part(directory, new, Subscription(), inspect).proves(new)
@@ -156,7 +156,7 @@ def _is_proven(directory: Path, new: ReachableInputs, inspect: _InspectPart = in
 
 
 def _inspect_part(
-    directory: Path, new: ReachableInputs, lds: Subscription, inspect: _InspectPart = inspect_at
+    directory: Path, new: ReachableInputs, lds: Subscription, inspect: _InspectPart = read_part
 ) -> _Sighting:
     observed = inspect(directory, new.part, new.listeners)
     versions = Versions(part_version(observed.listeners), part_version(observed.clusters))

@@ -60,7 +60,7 @@ class Disputes(Struct, frozen=True):
         """Return which to repair now."""
         return frozenset(key for key in self.differing if self.repairs[key].is_due(now))
 
-    def inspect_at(self, now: float) -> float | None:
+    def check_at(self, now: float) -> float | None:
         """Return the time of the next postponed repair; None if there is none."""
         waits = (self.repairs[key].not_before for key in self.differing)
         return min((at for at in waits if at > now), default=None)

@@ -82,7 +82,7 @@ class Failures(Struct):
         claimed = {proxy.key: proxy.root for proxy in plan.proxies if proxy.serves} if self.broken else {}
         broken = {claimed.get(key, key) for key in self.broken}
         self.broken = (broken | lost | self.disputes.due(now)) & converger.wanted(plan).keys()
-        return [later, self.disputes.inspect_at(now), self.outages.inspect_at(now), self.silences.inspect_at()]
+        return [later, self.disputes.check_at(now), self.outages.check_at(now), self.silences.check_at()]
 
     def replacements(self) -> Mapping[str, float]:
         """Return when the proxies that hang, and aren't replaced now, are to be."""

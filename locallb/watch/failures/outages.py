@@ -45,7 +45,7 @@ class Outages(Struct, frozen=True):
         """Return the outages that have lasted longer than a repair takes."""
         return frozenset(name for name, at in self.since.items() if at + GRACE <= now)
 
-    def inspect_at(self, now: float) -> float | None:
+    def check_at(self, now: float) -> float | None:
         """Return when the next one will have lasted that long; None if there is none."""
         return min((at + GRACE for at in self.since.values() if at + GRACE > now), default=None)
 

@@ -31,6 +31,6 @@ class Silences(Struct, frozen=True):
         remaining = {port: at for port, at in otherwise.items() if port not in lasting}
         return Silences(self.published ^ lasting, MappingProxyType(remaining))
 
-    def inspect_at(self) -> float | None:
+    def check_at(self) -> float | None:
         """Return when something else may be to be published; None if nothing is."""
         return min((at + LASTING for at in self.since.values()), default=None)

@@ -116,7 +116,7 @@ class Schedule(Struct, frozen=True):
         """Look again at that time at the latest, whatever happens."""
         return replace(self, later=at if self.later is None else min(at, self.later))
 
-    def inspect_at(self, going_on: Collection[ObjectKey] = ()) -> float | None:
+    def check_at(self, going_on: Collection[ObjectKey] = ()) -> float | None:
         """Return when to look next; None if nothing asks for it. What is going on isn't tried again meanwhile."""
         if self.whole:
             return self.whole.not_before

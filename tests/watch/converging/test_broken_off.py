@@ -196,7 +196,12 @@ def test_resources_removed_by_another_process_are_made_again(
     home, engine, reported = Home("local-lb", "dev", str(bench.project.root)), bench.engine(), list[LoopEvent]()
     loop = Loop(home, engine, lambda: SETTINGS, bench.project.root / "x.yaml", reported.append, observe=lambda _: {})
     world: Any = SimpleNamespace(
-        stale=dict, retry=dict, unready=lambda: False, updated=lambda: None, invalidated=lambda: None, stop=lambda: None
+        stale=dict,
+        retry=dict,
+        unready=lambda: False,
+        updated=lambda: None,
+        invalidate_host_facts=lambda: None,
+        stop=lambda: None,
     )
     reading = SnapshotResult(Snapshot(home))
     loop._planner._workspace = cast(

@@ -23,7 +23,7 @@ def duel(answers_after: float, chance: float, until: float) -> tuple[list[float]
     while now < until:
         disputes = disputes.observed(now, PORTS, chance)
         if not disputes.due(now):
-            at = disputes.inspect_at(now)
+            at = disputes.check_at(now)
             assert at is not None
             now = at
         assert disputes.due(now) == {A}
@@ -66,9 +66,9 @@ def test_lasting_repair_ends_a_dispute() -> None:
 def test_difference_that_disappears_is_not_repaired() -> None:
     """It waits, and is gone."""
     waiting = Disputes().observed(0.0, PORTS, 0).repaired(0.0, [A]).observed(1.0, PORTS, 0)
-    assert waiting.inspect_at(1.0) == 1.0 + REPAIRS.first
+    assert waiting.check_at(1.0) == 1.0 + REPAIRS.first
     right = waiting.observed(1.5, {}, 0)
-    assert right.inspect_at(1.5) is None
+    assert right.check_at(1.5) is None
     assert right.due(HOUR) == frozenset()
 
 
@@ -78,7 +78,7 @@ def test_disputed_service_delays_no_other() -> None:
         Disputes().observed(0.0, PORTS, 0).repaired(0.0, [A]).observed(1.0, {A: ("ports",), B: ("finalizer",)}, 0)
     )
     assert disputes.due(1.0) == {B}
-    assert disputes.inspect_at(1.0) == 1.0 + REPAIRS.first
+    assert disputes.check_at(1.0) == 1.0 + REPAIRS.first
 
 
 @given(
@@ -98,7 +98,7 @@ def test_every_difference_has_a_repair_time(
         disputes = disputes.observed(now, differing, chance)
         for key in differing.keys() - disputes.due(now):
             assert now < disputes.repairs[key].not_before <= now + REPAIRS.longest * (1 + REPAIRS.spread)
-        assert differing.keys() == disputes.due(now) or disputes.inspect_at(now) is not None
+        assert differing.keys() == disputes.due(now) or disputes.check_at(now) is not None
         disputes = disputes.repaired(now, disputes.due(now)) if repairs else disputes
 
 

@@ -34,12 +34,12 @@ def test_proxy_down_longer_than_a_repair_takes_is_an_outage_until_it_serves(
         assert outages.since == away
         assert outages.lasting(now) == {name for name, since in away.items() if since + GRACE <= now}
         if away.keys() - outages.lasting(now):
-            at = outages.inspect_at(now)
+            at = outages.check_at(now)
             assert at is not None
             assert now < at <= now + GRACE
             assert outages.lasting(at) > outages.lasting(now)
         else:
-            assert outages.inspect_at(now) is None
+            assert outages.check_at(now) is None
 
 
 @given(names, names)

@@ -30,7 +30,7 @@ def test_what_is_told_changes_only_after_it_has_been_otherwise_for_so_long(
         since = {port: at for port, at in since.items() if port not in changed}
         silences = silences.observed(now, silent)
         assert silences.published == reported
-        at = silences.inspect_at()
+        at = silences.check_at()
         assert (at is None) == (not since)
         if at is not None:
             assert now < at <= now + LASTING

@@ -64,7 +64,7 @@ def test_after_one_that_wrote_it_the_runs_in_it_are_followed(stack: Stack, plann
 
 def test_state_is_read_again_after_an_update_that_broke_off(stack: Stack, planner: Planner) -> None:
     """Its effects may be in the journal only, which no stamp of the state shows."""
-    planner.doubtful()
+    planner.invalidate_state()
     planner.ended()
     assert stack.requested == 1
 

@@ -36,7 +36,7 @@ chances = st.floats(0, 1)
 
 def test_idle_schedule_has_no_next_look() -> None:
     """An idle loop waits for ever."""
-    assert Schedule().inspect_at() is None
+    assert Schedule().check_at() is None
 
 
 @given(st.lists(st.floats(0, 0.02), min_size=1, max_size=30))
@@ -46,10 +46,10 @@ def test_a_look_is_a_moment_after_the_last_mark_and_never_long_after_the_first(g
     for gap in gaps:
         now += gap
         schedule = schedule.marked(now, MARK)
-    at = schedule.inspect_at()
+    at = schedule.check_at()
     assert at is not None
     assert at == min(now + QUIET, 100.0 + gaps[0] + LONGEST)
-    assert schedule.claimed(at).inspect_at() is None
+    assert schedule.claimed(at).check_at() is None
 
 
 @given(st.integers(1, 60), chances)
@@ -87,7 +87,7 @@ def test_success_forgets_the_failures_and_so_does_what_is_not_open_any_more() ->
     failed = Schedule().ended(0.0, (), {A: "d", B: "d"}, 0)
     assert set(failed.ended(1.0, (A,), {}, 0).retries) == {B}
     assert set(failed.planned([A]).retries) == {A}
-    assert failed.planned([]).inspect_at() is None
+    assert failed.planned([]).check_at() is None
 
 
 @given(st.integers(1, 40), chances)
@@ -96,7 +96,7 @@ def test_while_the_whole_fails_marks_wait_for_its_next_try(failures: int, chance
     schedule = Schedule()
     for _ in range(failures):
         schedule = schedule.broken(0.0, chance)
-    at = schedule.marked(0.0, MARK).inspect_at()
+    at = schedule.marked(0.0, MARK).check_at()
     assert schedule.whole
     assert at == schedule.whole.not_before <= LONGEST_WHOLE
     assert schedule.planned([]).whole == schedule.whole
@@ -109,11 +109,11 @@ def test_changed_configuration_is_tried_without_waiting(cause: Cause) -> None:
     schedule = Schedule()
     for _ in range(20):
         schedule = schedule.broken(0.0, 0)
-    assert schedule.marked(1.0, MARK).inspect_at() == WHOLE.longest
+    assert schedule.marked(1.0, MARK).check_at() == WHOLE.longest
     repaired = schedule.marked(1.0, Mark(cause))
-    assert repaired.inspect_at() == schedule.marked(1.0, MARK, Mark(cause)).inspect_at() == 1.0
+    assert repaired.check_at() == schedule.marked(1.0, MARK, Mark(cause)).check_at() == 1.0
     retry = repaired.claimed(1.0).broken(1.0, 0)
-    assert retry.marked(1.0, MARK).inspect_at() == 1.0 + WHOLE.longest
+    assert retry.marked(1.0, MARK).check_at() == 1.0 + WHOLE.longest
 
 
 @given(st.lists(st.floats(0, 10), min_size=1, max_size=10), st.floats(0, 10))
@@ -129,7 +129,7 @@ def test_an_alarm_that_is_set_again_and_again_rings_when_it_was_to_at_first(time
     else:
         assert timer_fired.marks == {MARK}
         assert timer_fired.rings_at() is None
-        assert timer_fired.claimed(now).timer_fired(now + 1).inspect_at() is None
+        assert timer_fired.claimed(now).timer_fired(now + 1).check_at() is None
 
 
 def test_a_proxy_that_ends_is_repaired_at_once_and_one_that_ends_again_and_again_more_and_more_seldom() -> None:
@@ -153,12 +153,12 @@ def test_a_proxy_that_ends_is_repaired_at_once_and_one_that_ends_again_and_again
 def test_host_obstacles_are_rechecked_with_back_off() -> None:
     """Nobody tells that another process let a port go."""
     schedule = Schedule().blocked(0.0, "port 80 in use", 0)
-    assert schedule.inspect_at() == FIRST_RETRY
-    assert schedule.blocked(0.01, "port 80 in use", 0).inspect_at() == FIRST_RETRY
+    assert schedule.check_at() == FIRST_RETRY
+    assert schedule.blocked(0.01, "port 80 in use", 0).check_at() == FIRST_RETRY
     later = schedule.blocked(FIRST_RETRY, "port 80 in use", 0)
-    assert later.inspect_at() == FIRST_RETRY + UPDATES.delay(2)
-    assert later.blocked(1.0, "port 81 in use", 0).inspect_at() == 1.0 + FIRST_RETRY
-    assert later.blocked(1.0, "", 0).inspect_at() is None
+    assert later.check_at() == FIRST_RETRY + UPDATES.delay(2)
+    assert later.blocked(1.0, "port 81 in use", 0).check_at() == 1.0 + FIRST_RETRY
+    assert later.blocked(1.0, "", 0).check_at() is None
 
 
 def test_failures_of_a_returned_cluster_are_retried_at_once() -> None:
@@ -242,12 +242,12 @@ class Played:
     def wait(self, inspect: Pass) -> bool:
         """Wait for the next look, taking marks that come meanwhile; return whether there is one."""
         for after, mark in sorted(inspect.marks):
-            at = self.schedule.inspect_at()
+            at = self.schedule.check_at()
             if at is not None and at <= self.now + after:
                 break
             self.now += after
             self.schedule = self.schedule.marked(self.now, mark)
-        at = self.schedule.inspect_at()
+        at = self.schedule.check_at()
         if at is None:
             return False
         self.now = max(self.now, at) + inspect.late
@@ -277,7 +277,7 @@ def test_every_due_load_balancer_is_looked_at(history: list[Pass]) -> None:
     played = Played(Schedule().marked(0.0, Mark(Cause.START)))
     for inspect in history:
         played.inspect(inspect)
-        schedule, at = played.schedule, played.schedule.inspect_at()
+        schedule, at = played.schedule, played.schedule.check_at()
         bounds = [
             UPDATES.longest * 1.25 if schedule.retries or schedule.hindrance else math.inf,
             inspect.again_in if schedule.later is not None and inspect.again_in is not None else math.inf,
@@ -299,7 +299,7 @@ def test_while_the_whole_fails_nothing_that_is_due_makes_it_look_without_a_pause
     at, checked = 10.0, 0
     while at < 70.0:
         schedule = schedule.claimed(at).broken(at, 0)
-        checked, at = checked + 1, schedule.inspect_at() or math.inf
+        checked, at = checked + 1, schedule.check_at() or math.inf
     assert checked < 60 / WHOLE.longest + 10
 
 
@@ -330,7 +330,7 @@ def test_earliest_requested_look_counts(moments: list[float]) -> None:
     schedule = Schedule()
     for at in moments:
         schedule = schedule.reading(at)
-    assert schedule.inspect_at() == min(moments)
+    assert schedule.check_at() == min(moments)
 
 
 @given(st.lists(st.floats(0, 100), min_size=2, max_size=5, unique=True))
@@ -384,7 +384,7 @@ def test_what_is_left_again_and_again_is_overdue() -> None:
 def test_what_is_going_on_is_not_tried_again_meanwhile() -> None:
     """However long it hangs, the loop doesn't look for its sake; for that of others it does."""
     schedule = Schedule().ended(0.0, (), {A: "1", B: "1"}, 0)
-    at = schedule.inspect_at()
+    at = schedule.check_at()
     assert at is not None
-    assert schedule.inspect_at({A}) == at
-    assert schedule.inspect_at({A, B}) is None
+    assert schedule.check_at({A}) == at
+    assert schedule.check_at({A, B}) is None

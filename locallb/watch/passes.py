@@ -38,16 +38,16 @@ class Pass(Struct, frozen=True):
 
 
 def planned_event(  # noqa: PLR0913 - what observers are told
-    inspect: Pass, reading: SnapshotResult, plan: Plan, work: Work, *, planner: Planner, notices: Iterable[str]
+    current: Pass, reading: SnapshotResult, plan: Plan, work: Work, *, planner: Planner, notices: Iterable[str]
 ) -> Planned:
     """Return the event that says what was read and planned, and what differs from it."""
     now = time.monotonic()
     return Planned(
         plan,
-        tuple(sorted(inspect.marks)),
-        now - inspect.began,
+        tuple(sorted(current.marks)),
+        now - current.began,
         work.differing,
-        now - inspect.first,
+        now - current.first,
         reading.snapshot,
         planner.settings,
         planner.stale(),
