@@ -188,7 +188,7 @@ def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each target (default: %(default)s)")
     parser.add_argument("--modes", default="process,shared", help="of local-lb (default: %(default)s)")
-    parser.add_argument("--ways", default=",".join(WAYS), help="to pods (default: %(default)s)")
+    parser.add_argument("--ways", dest="pod_paths", default=",".join(WAYS), help="to pods (default: %(default)s)")
     parser.add_argument("--kubeconfig", default="", help="measure what runs for this cluster instead")
     parser.add_argument("--image", default=AGNHOST, help="agnhost, as that cluster's Nodes have it")
     parser.add_argument("--namespace", default="default", help="where Services are made (default: %(default)s)")

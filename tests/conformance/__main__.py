@@ -27,7 +27,7 @@ def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="the one test to run, by its name (default: all)")
     parser.add_argument("--features", default="", help="features, whatever the GatewayClass says; `all` for every one")
-    parser.add_argument("--patience", default="", help="as the suite's --timeout-config-overrides")
+    parser.add_argument("--timeout", default="", help="as the suite's --timeout-config-overrides")
     parser.add_argument("--report", default="", help="where the suite writes its report")
     parser.add_argument("--keep", default="", help="a directory that is there, for what the suite and the watch said")
     return parser.parse_args(terms)
