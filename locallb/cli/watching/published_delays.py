@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
+from locallb.model.errors import ClientError
 from locallb.runtimes.process import processes
 from locallb.storage import files
 from locallb.watch.delays import Delay
@@ -34,7 +35,7 @@ class DelaysFile:
             case Delayed(delays=delays) if delays:
                 process = str(processes.identify(os.getpid()))
                 text = msgspec.json.encode(_Published(process, delays)).decode()
-                with suppress(OSError):
+                with suppress(ClientError):
                     files.write(self._path, text)
             case Delayed() | Stopped():
                 with suppress(OSError):
@@ -47,7 +48,7 @@ def read_delays(path: Path) -> Sequence[Delay]:
     """Return the delays of the `watch` that runs now."""
     try:
         published = msgspec.json.decode(files.read(path) or "", type=_Published)
-    except (OSError, msgspec.DecodeError):
+    except (ClientError, msgspec.DecodeError):
         return ()
     pid = published.process.partition("@")[0]
     running = processes.identify(int(pid)) if pid.isdecimal() else None
