@@ -112,7 +112,7 @@ class Reader(Struct, frozen=True):
             else:
                 reads.found[old.urn] = Found(old.id, dict(old.inputs), dict(old.outputs))
         try:
-            with waking(lambda: executor.post(_nothing)):
+            with waking(lambda: executor.post(lambda: None)):
                 reads.work()
         finally:
             executor.close()
@@ -218,10 +218,6 @@ class _Reads(Struct):
         self.found |= read
         if rest := [old for old in portion.resources if old.urn not in read]:
             self.waiting.setdefault(portion.lane, []).extend(rest)
-
-
-def _nothing() -> None:
-    """Do nothing: a message that only wakes a waiting thread."""
 
 
 def _can_be_read(resource: ResourceState) -> bool:
