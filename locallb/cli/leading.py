@@ -108,15 +108,15 @@ class Leaders:
     """Finds the leader of a stack, and remembers what it saw; for one thread."""
 
     def __init__(self) -> None:
-        self._looks: tuple[LeaderElection, LeaderChecks] | None = None
+        self._checks: tuple[LeaderElection, LeaderChecks] | None = None
 
     def inspect(self, settings: Settings, root: Path) -> Holder:
         """Return the holder of the Lease; an empty one without an election. Raises KubeError."""
         if (wanted := settings.leader_election) is None:
             return Holder()
-        if self._looks is None or self._looks[0] != wanted:
-            self._looks = wanted, LeaderChecks(wanted.timing)
-        return self._looks[1].inspect(_keeper(wanted, settings, root).lease(*_place(wanted)))
+        if self._checks is None or self._checks[0] != wanted:
+            self._checks = wanted, LeaderChecks(wanted.timing)
+        return self._checks[1].inspect(_keeper(wanted, settings, root).lease(*_place(wanted)))
 
     def settled(self, settings: Settings, root: Path, waiting: Callable[[str], None]) -> Holder:
         """Return the same without a doubt; call `waiting` with the reason if that takes a while. Raises KubeError."""

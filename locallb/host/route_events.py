@@ -41,7 +41,7 @@ class RouteEvents:
         """The routes at the last look; None where they aren't known."""
         self._due = False
         """Something was heard that hasn't been looked at."""
-        self._looks = Backoff(UNREADABLE)
+        self._backoff = Backoff(UNREADABLE)
         self._bell = os.eventfd(0, os.EFD_CLOEXEC)
         self._link = _subscribed()
         self._thread = SupervisedThread(Task.ROUTES, "routes", self._follow)
@@ -71,8 +71,8 @@ class RouteEvents:
             self._due, began = True, time.monotonic()
             take(self._link, _MAX)
             self._due, now = not self._inspect(), time.monotonic()
-            self._looks = self._looks.failed(now, jitter()) if self._due else self._looks.succeeded(now)
-            self._rest(max(_REST, _SHARE * (now - began), self._looks.wait(now)))
+            self._backoff = self._backoff.failed(now, jitter()) if self._due else self._backoff.succeeded(now)
+            self._rest(max(_REST, _SHARE * (now - began), self._backoff.wait(now)))
 
     def _rest(self, seconds: float) -> None:
         """Look at nothing for so long, unless it ends."""

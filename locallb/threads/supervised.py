@@ -77,7 +77,7 @@ class Threads:
 
     def __init__(self) -> None:
         self._counts = Tally()
-        self._troubles: dict[object, tuple[str, str]] = {}
+        self._failures: dict[object, tuple[str, str]] = {}
         self._listen: Callable[[Escape], None] | None = None
 
     def listen(self, listener: Callable[[Escape], None] | None) -> None:
@@ -90,7 +90,7 @@ class Threads:
 
     def failure(self, subject: str | None = None) -> str:
         """Return why a thread is in trouble; one that works for `subject`, if that is named. Empty if none is."""
-        failures = tuple(self._troubles.copy().values())
+        failures = tuple(self._failures.copy().values())
         return next((sentence for about, sentence in failures if subject in {None, about}), "")
 
     def escaped(self, task: Task, thread: str, error: BaseException) -> str:
@@ -106,11 +106,11 @@ class Threads:
 
     def troubled(self, party: object, subject: str, sentence: str) -> None:
         """Note that a thread waits to begin again."""
-        self._troubles[party] = subject, sentence
+        self._failures[party] = subject, sentence
 
     def healthy(self, party: object) -> None:
         """Record that it works again, or is not needed any more."""
-        self._troubles.pop(party, None)
+        self._failures.pop(party, None)
 
 
 THREADS = Threads()

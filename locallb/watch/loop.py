@@ -86,7 +86,7 @@ class Loop:
         self._converger = Converger(home, engine, self._end_hanging, bell=self._inbox.wake)
         self._last: tuple[Plan, Mapping[ObjectKey, str]] | None = None
         """What was planned last, and the digests of that."""
-        self._troubles = Failures(observe)
+        self._failures = Failures(observe)
         self._hangs = HangWatch(lambda name: self.mark(Mark(Cause.HANG, name)))
         self._delays: tuple[Delay, ...] = ()
         self._epoch = time.time() - time.monotonic()
@@ -207,9 +207,9 @@ class Loop:
         if self._planner.open(marks) or self._converger.is_overtaken:
             self._converger.learn()
             self._planner.updated()
-        self._troubles.hung(self._hangs.hanging)
-        self._troubles.silences = self._troubles.silences.observed(began, self._silent)
-        down, silent = self._troubles.outages.lasting(began), self._troubles.silences.published
+        self._failures.hung(self._hangs.hanging)
+        self._failures.silences = self._failures.silences.observed(began, self._silent)
+        down, silent = self._failures.outages.lasting(began), self._failures.silences.published
         reading, plan = self._planner.read_and_plan(marks, down, silent)
         self._schedule = self._schedule.back(time.monotonic(), self._planner.back)
         if self._planner.unready():
@@ -227,7 +227,7 @@ class Loop:
 
     def _end_hanging(self, plan: Plan, keys: Collection[ObjectKey]) -> None:
         """End the very Envoys that hang still, before an update of these starts them again."""
-        hanging, replaced = self._hangs.hanging, self._troubles.replaced
+        hanging, replaced = self._hangs.hanging, self._failures.replaced
         for planned in plan.proxies if replaced else ():
             hang = replaced.get(planned.proxy.name)
             if hang and planned.root in keys and hanging.get(planned.proxy.name) is hang:
@@ -239,15 +239,15 @@ class Loop:
         """Collect garbage, and look for what no event reports: files that others changed, proxies that answer again."""
         gc_tuning.collect_all()
         logs.cut_all(paths.proxies_root())
-        self._take(*(Mark(Cause.DRIFT, str(key)) for key in self._troubles.drifted(plan, self._converger)))
+        self._take(*(Mark(Cause.DRIFT, str(key)) for key in self._failures.drifted(plan, self._converger)))
 
     def _converge(self, reading: SnapshotResult, plan: Plan, current: Pass) -> None:
         """Find what isn't as planned, and update what is due, the most urgent first, until there is something new."""
         wanted = self._converger.wanted(plan)
         self._find_damage(reading, plan, current.marks)
-        work = self._converger.work(wanted, self._troubles.broken)
+        work = self._converger.work(wanted, self._failures.broken)
         due = self._due(work, plan, wanted)
-        notices = self._troubles.notices()
+        notices = self._failures.notices()
         self._listen(planned_event(current, reading, plan, work, planner=self._planner, notices=notices))
         self._last = plan, wanted
         while due.keys and not self._stopped.is_set():
@@ -264,20 +264,20 @@ class Loop:
     def _find_damage(self, reading: SnapshotResult, plan: Plan, marks: frozenset[Mark]) -> None:
         """Find what ended or was changed by others although the plan is the same."""
         now, chance = time.monotonic(), jitter()
-        fallen = self._troubles.exited(plan, marks)
+        fallen = self._failures.exited(plan, marks)
         self._converger.exited(fallen)
         for key in fallen:
             self._schedule = self._schedule.exited(now, key, self._converger.applied, chance)
         self._check_by(
-            next_check(reading), *self._troubles.inspect(reading, plan, self._planner.stale(), self._converger)
+            next_check(reading), *self._failures.inspect(reading, plan, self._planner.stale(), self._converger)
         )
-        for name, at in self._troubles.replacements().items():
+        for name, at in self._failures.replacements().items():
             self._schedule = self._schedule.alarmed(at, Mark(Cause.HANG, name))
 
     def _due(self, work: Work, plan: Plan, wanted: Mapping[ObjectKey, str]) -> Work:
         """Leave out what failed and waits to be tried again, and spares until nothing else changes."""
         now = time.monotonic()
-        self._schedule = self._schedule.planned(set(work.keys)).blocked(now, self._troubles.blocked_by(plan), jitter())
+        self._schedule = self._schedule.planned(set(work.keys)).blocked(now, self._failures.blocked_by(plan), jitter())
         under_way = self._converger.under_way(wanted, work.broken)
         left_out = self._schedule.waiting(now, wanted) | under_way
         due = replace(work.without(left_out), overdue=self._schedule.overdue(now))
@@ -327,12 +327,12 @@ class Loop:
             suspects = [key for key in outcome.failed if names.get(key) not in hanging]
             if suspects and outcome.result.has_failed(REACHABLE) and self._planner.find_refusals(plan, suspects):
                 self._take(Mark(Cause.RETRY))
-        repaired = self._troubles.repaired(ended, keys, outcome)
+        repaired = self._failures.repaired(ended, keys, outcome)
         done = [key for key in keys if key not in outcome.failed]
         failed = {key: wanted.get(key, "") for key in outcome.failed}
-        self._proxy_returned(plan, self._troubles.returned(plan, keys, outcome, began, hanging))
-        self._check_by(self._troubles.outages.check_at(began))
-        dependent = self._troubles.dependent(plan, outcome, self._planner.silent)
+        self._proxy_returned(plan, self._failures.returned(plan, keys, outcome, began, hanging))
+        self._check_by(self._failures.outages.check_at(began))
+        dependent = self._failures.dependent(plan, outcome, self._planner.silent)
         now = time.monotonic()  # a proxy that hangs was waited for meanwhile: what failed isn't due already
         self._schedule = self._schedule.ended(now, done, failed, jitter(), dependent)
         self._schedule = self._schedule.repaired(now, repaired)

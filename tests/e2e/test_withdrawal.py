@@ -191,13 +191,13 @@ def test_while_it_cannot_be_brought_back_nothing_is_written_again(
     loop = run()
     block(play)
     becomes(lambda: api.serving("web") == ("False", "ProxyDown"))
-    writes, away = api.writes, loop._troubles.outages.since
+    writes, away = api.writes, loop._failures.outages.since
     failures = max(retry.backoff.failures for retry in loop._schedule.retries.values())
     becomes(lambda: max(retry.backoff.failures for retry in loop._schedule.retries.values()) >= failures + 3)
     assert api.writes == writes
-    assert loop._troubles.outages.since == away
-    assert not list(loop._troubles.disputes.notices())
-    assert not loop._troubles.disputes.repairs
+    assert loop._failures.outages.since == away
+    assert not list(loop._failures.disputes.notices())
+    assert not loop._failures.disputes.repairs
 
 
 def test_a_repair_that_takes_a_moment_is_not_reported(

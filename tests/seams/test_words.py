@@ -32,6 +32,8 @@ def names(tree: ast.AST) -> Iterator[tuple[str, int]]:
                 yield node.arg, node.lineno
             case ast.Name(ctx=ast.Store()):
                 yield node.id, node.lineno
+            case ast.Attribute(ctx=ast.Store()):
+                yield node.attr, node.lineno
             case _:
                 pass
 

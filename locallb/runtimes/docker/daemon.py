@@ -90,7 +90,7 @@ class Daemon:
 
     def __init__(self, timeout: float = TIMEOUT, engine: Engine = DOCKER) -> None:
         self.engine = engine
-        self._patience = timeout
+        self._timeout = timeout
         self._made: APIClient | None = None
 
     @property
@@ -107,8 +107,8 @@ class Daemon:
     def client(self) -> APIClient:
         """Return docker-py's client, made when it is first needed."""
         if self._made is None:
-            _try_to_reach(self.host, self._patience)
-            self._made = _Client(version=self.engine.api, timeout=self._patience, **self.engine.where())
+            _try_to_reach(self.host, self._timeout)
+            self._made = _Client(version=self.engine.api, timeout=self._timeout, **self.engine.where())
         return self._made
 
     def require_new_connections(self) -> None:

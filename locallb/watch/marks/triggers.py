@@ -26,7 +26,7 @@ class Triggers:
     def __init__(self, home: Home, configuration: Path, mark: Callable[[Mark], None]) -> None:
         self._root = Path(home.root)
         self._configuration = configuration
-        self._orders = path_of(home)
+        self._overrides = path_of(home)
         self._mark = mark
         self._runs: tuple[str, RunWatch] | None = None
         """What is watched of which runtime."""
@@ -62,7 +62,7 @@ class Triggers:
 
     def _files(self, settings: Settings) -> FileWatch:
         """Watch the configuration, what is ordered, and what says how sources are reached."""
-        marks = {self._configuration: [Mark(Cause.CONFIGURATION)], self._orders: [Mark(Cause.OVERRIDES)]}
+        marks = {self._configuration: [Mark(Cause.CONFIGURATION)], self._overrides: [Mark(Cause.OVERRIDES)]}
         for source in settings.sources:
             for path in source_type(source.type).access_files(source, self._root):
                 marks.setdefault(path, []).append(Mark(Cause.KUBECONFIG, source.cluster))

@@ -108,14 +108,14 @@ def loop(tmp_path: Path) -> Iterator[Loop]:
     """Make a loop that knows that the first of both hangs and is to be replaced."""
     engine = cast("Engine", mock.Mock())
     made = Loop(HOME, engine, lambda: Settings((), ()), tmp_path / "x", lambda _: None, observe=lambda _: {})
-    made._troubles.replaced = made._hangs._hanging = {"spare-1": hang()}
+    made._failures.replaced = made._hangs._hanging = {"spare-1": hang()}
     yield made
     made._planner.stop()
 
 
 def test_the_very_run_that_was_asked_is_ended_when_its_update_begins(loop: Loop) -> None:
     """By its runtime; nothing of an update of others, nor what answers again, nor another run."""
-    (requested,) = loop._troubles.replaced.values()
+    (requested,) = loop._failures.replaced.values()
     directory = Proxies.ours().path(PLAN.proxies[0].proxy.id)
     with mock.patch.object(RUNTIME, "end_requested") as end:
         loop._end_hanging(PLAN, {TWO})
