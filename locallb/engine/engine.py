@@ -6,10 +6,8 @@ It keeps the stack's state in memory between runs; use one Engine for many. One 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from math import inf
-from threading import BoundedSemaphore
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -21,28 +19,24 @@ from locallb.engine.core.once import Once
 from locallb.engine.core.reads import Reader, one_lane
 from locallb.engine.core.updates import Stack as CoreStack
 from locallb.engine.core.updates import Updates
-from locallb.engine.deploy.deployment import Deployment
 from locallb.engine.deploy.events import Listener, Result, Severity, ignore
 from locallb.engine.deploy.interrupts import Stop, interruptible
 from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.deploy.run import Run
 from locallb.engine.deploy.scope import EVERYTHING, Scope
-from locallb.engine.deploy.steps import Steps
-from locallb.engine.deploy.unwanted import find_unwanted
 from locallb.engine.providers.registry import Providers
-from locallb.engine.state.errors import Cancelled, EngineError, FullScopeNeeded, HostRefused, StateUnwritable
+from locallb.engine.state.errors import Cancelled, EngineError, HostRefused
 from locallb.engine.state.project import Project, load_config
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import stack_urn
 from locallb.engine.state.values import Value
 
 if TYPE_CHECKING:
-    from locallb.engine.protocol.program import Program
+    from locallb.engine.program.in_process import Program
     from locallb.engine.providers.registry import ProviderSource
 
 PARALLEL = 16  # operations at a time, unless the engine is told otherwise
-_REGISTRATIONS = 48  # more registrations under way than operations: those that wait mustn't hold up others
 
 
 _Work = Callable[[Run], Mapping[str, Value]]
@@ -77,7 +71,6 @@ class Engine:
         self._parallel = parallel
         self._store = store or Store(project.backend, project.name, stack)
         self._stop = Stop()
-        self._crew = ThreadPoolExecutor(parallel + _REGISTRATIONS, "register")
 
     def cancel(self) -> None:
         """Ask to finish what is begun and start nothing more, in this run and any later one; from any thread."""
@@ -172,7 +165,7 @@ class Engine:
         roots: set[str] = set()
 
         def work(run: Run) -> Mapping[str, Value]:
-            snapshot = run.steps.recorder.snapshot
+            snapshot = run.recorder.snapshot
             members = snapshot.in_order_live() if scope.roots is None else snapshot.members_of(scope.roots)
             inspected = [resource for resource in members if types is None or resource.type in types]
             drifted = [*Reader(run, lane_of, longest).differing(inspected)]
@@ -228,44 +221,22 @@ class Engine:
         config = load_config(self._project, self._stack)
 
         def work(run: Run) -> Mapping[str, Value]:
-            snapshot = run.steps.recorder.snapshot
-            unsettled = run.settle()
+            from locallb.engine.program.in_process import Setting  # noqa: PLC0415 - loads the SDK
+            from locallb.engine.program.update import Update  # noqa: PLC0415 - likewise
+
             self._refresh_first(run, refresh)
-            deployment = Deployment(self._project.name, self._stack, scope, run.steps, run.providers, unsettled)
-            run.reporter.is_whole = self._run_program(program, config, deployment, preview=preview)
-            if run.reporter.is_whole:
-                run.delete(find_unwanted(deployment))
-            failed = {snapshot.root_of(step.subject.urn) for step in run.reporter.steps if step.failed}
-            run.reporter.broken |= deployment.broken_roots() | failed
-            return deployment.outputs
+            setting = Setting(self._project.name, self._stack, self._project.root, config, preview)
+            update = Update(program, setting, run.reporter)
+            Once(run).follow(update.register)
+            return update.outputs
 
         return self._run(work, scope, config, preview=preview)
 
     def _refresh_first(self, run: Run, refresh: bool | None) -> None:  # noqa: FBT001 - as the commands have it
         """Bring the state up to the world where that is asked for, by the project if by nobody else."""
         if self._project.refresh_always if refresh is None else refresh:
-            snapshot, roots = run.steps.recorder.snapshot, run.scope.roots
+            snapshot, roots = run.recorder.snapshot, run.scope.roots
             Reader(run).refresh(snapshot.in_order_live() if roots is None else [*snapshot.members_of(roots)])
-
-    def _run_program(
-        self, program: Program, config: Mapping[str, str], deployment: Deployment, *, preview: bool
-    ) -> bool:
-        """Run the program and tell its failures; gives whether it came to its end."""
-        from locallb.engine.protocol.monitor import EngineService, Monitor  # noqa: PLC0415 - loads the SDK
-        from locallb.engine.protocol.program import Setting, run_program  # noqa: PLC0415 - likewise
-
-        reporter = deployment.steps.reporter
-        monitor = Monitor(deployment)
-        setting = Setting(self._project.name, self._stack, self._project.root, config, preview)
-        failure = run_program(program, setting, monitor, EngineService(reporter), self._crew)
-        for error in monitor.errors:
-            if isinstance(error, (FullScopeNeeded, StateUnwritable)):
-                raise error
-        for message in dict.fromkeys(str(error) for error in monitor.errors):
-            reporter.log(Severity.ERROR, message)
-        if failure and not monitor.errors:
-            reporter.log(Severity.ERROR, failure.message, debug=failure.debug)
-        return failure is None and not monitor.errors
 
     @contextmanager
     def _recorder(self, reporter: Reporter, *, preview: bool, copied: bool) -> Iterator[Recorder]:
@@ -285,9 +256,11 @@ class Engine:
         stop = Stop(self._stop)
         try:
             with interruptible(stop), self._recorder(reporter, preview=preview, copied=copied) as recorder:
-                steps = Steps(recorder, reporter, BoundedSemaphore(self._parallel), stop, preview)
-                resources = ProviderResources(self._project.name, self._stack, scope, steps, providers, config)
-                outputs = self._guarded(work, Run(reporter, steps, resources, scope, self._parallel, self._crew))
+                resources = ProviderResources(
+                    self._project.name, self._stack, scope, recorder, reporter, providers, config, preview
+                )
+                run = Run(reporter, recorder, resources, scope, self._parallel, stop, preview)
+                outputs = self._guarded(work, run)
         except OSError as error:
             raise HostRefused(error) from error
         finally:
@@ -308,13 +281,13 @@ class Engine:
         """Work; an interrupt is told like a failure. Gives the stack's outputs."""
         planned: Mapping[str, Value] = {}
         try:
-            run.steps.go_on()
+            run.go_on()
             planned = work(run)
         except Cancelled as error:
             run.reporter.is_whole = False
             run.reporter.log(Severity.ERROR, str(error))
-        if run.steps.preview:
+        if run.is_preview:
             return planned
-        live = run.steps.recorder.snapshot.live
+        live = run.recorder.snapshot.live
         stack = live.get(stack_urn(self._project.name, self._stack))
         return stack.outputs if stack else {}

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 from msgspec import Struct, field
 
-from locallb.engine.deploy.deployment import Deployment
-from locallb.engine.deploy.goal import Goal, Reply
+from locallb.engine.deploy.goal import Goal
 from locallb.engine.deploy.reporter import Reporter
-from locallb.engine.protocol.monitor import EngineService, Monitor
-from locallb.engine.protocol.program import Setting, run_program
+from locallb.engine.program.in_process import Setting, run_program
+from locallb.engine.program.monitor import EngineService, Monitor
+from locallb.engine.program.registrar import Registrar, Reply
 from locallb.engine.state.urns import make_urn
 from locallb.engine.state.values import Properties
 
@@ -32,18 +32,13 @@ OUTPUTS: Mapping[str, Any] = {
 class Registered(Struct):
     """An engine's decisions, imagined: all is made at once."""
 
-    preview: bool
+    is_preview: bool
     goals: dict[str, Goal] = field(default_factory=dict)
     """By URN, in the order in which they were registered."""
     outputs: dict[str, Mapping[str, Any]] = field(default_factory=dict)
     """Of components and the stack."""
     project: str = "p"
     stack: str = "s"
-
-    @property
-    def steps(self) -> SimpleNamespace:
-        """Return whether this is a preview."""
-        return SimpleNamespace(preview=self.preview)
 
     def register(self, goal: Goal) -> Reply:
         """Note a resource; none may come twice, or before what it needs."""
@@ -53,19 +48,18 @@ class Registered(Struct):
         self.goals[urn] = goal
         return Reply(urn, id=f"id of {goal.name}", outputs={**goal.inputs, **OUTPUTS}) if goal.custom else Reply(urn)
 
-    def register_outputs(self, urn: str, outputs: Properties, *, is_stack: bool) -> None:
+    def register_outputs(self, urn: str, outputs: Properties) -> None:
         """Note outputs."""
-        del is_stack
         self.outputs[urn] = plain(outputs)
 
 
 def registered(program: Callable[[], object], *, preview: bool) -> Registered:
     """Run a program; give what it registered."""
     made = Registered(preview)
-    monitor = Monitor(cast("Deployment", made))
+    monitor = Monitor(cast("Registrar", made))
     service = EngineService(cast("Reporter", SimpleNamespace(log=lambda *_: None)))
-    with ThreadPoolExecutor(4) as crew:
-        failure = run_program(program, Setting("p", "s", Path("/project"), {}, preview), monitor, service, crew)
+    setting = Setting("p", "s", Path("/project"), {}, preview)
+    failure = copy_context().run(run_program, program, setting, monitor, service)
     assert failure is None, failure.debug
     assert not monitor.errors
     return made

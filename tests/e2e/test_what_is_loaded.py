@@ -18,7 +18,7 @@ SCREEN = {"rich.console", "rich.live"}
 SDK = {"pulumi", "grpc", "google.protobuf", "opentelemetry", "debugpy"}
 CLIENTS = {"docker", "httpx2", "kubernetes", "lightkube", "prometheus_client", "pulumi_docker", "pulumi_kubernetes"}
 REPORTS = {"locallb.report"}
-CHANGING = {"components", "locallb.engine.engine", "locallb.engine.deploy.steps", "locallb.provider", "locallb.watch"}
+CHANGING = {"components", "locallb.engine.engine", "locallb.engine.core.core", "locallb.provider", "locallb.watch"}
 LEAST = SCREEN | SDK | CLIENTS | REPORTS | CHANGING
 RUN = """
 import json, sys

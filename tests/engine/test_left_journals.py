@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from locallb.engine.backend.store import Store
 from locallb.engine.engine import Engine
-from locallb.engine.protocol.unfinished import refuse_unfinished
+from locallb.engine.program.unfinished import refuse_unfinished
 from locallb.engine.state.errors import EngineError, StateBroken, StateUnwritable
 from locallb.engine.state.journal import read_journal
 from locallb.guarded import reader

@@ -2,7 +2,6 @@
 
 import os
 import resource
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +15,8 @@ from pulumi.runtime import rpc
 from pulumi.runtime.proto import engine_pb2
 
 from locallb.engine.deploy.events import Result, ignore
-from locallb.engine.deploy.interrupts import waited_for
 from locallb.engine.deploy.reporter import Reporter
-from locallb.engine.protocol.monitor import EngineService, Monitor
+from locallb.engine.program.monitor import EngineService, Monitor
 from locallb.engine.providers.wire import from_property_values, from_struct, to_property_values, to_struct
 from locallb.engine.state.checkpoint import check_state, parse_checkpoint, timestamp
 from locallb.engine.state.errors import EngineError, ProjectError, StateBroken, StateUnwritable, Unsupported
@@ -198,12 +196,6 @@ def test_unsupported_monitor_calls_are_refused(monkeypatch: pytest.MonkeyPatch) 
     request = type("Request", (), {"tok": "a:b:C/m"})
     with pytest.raises(Unsupported, match="the method a:b:C/m"):
         monitor.Call(request)
-
-
-def test_an_impatient_user_does_not_wait_for_the_pool() -> None:
-    """A second interrupt passes through."""
-    with pytest.raises(KeyboardInterrupt), waited_for(ThreadPoolExecutor(1, "x")):
-        raise KeyboardInterrupt
 
 
 def test_a_result_without_changes_says_so() -> None:

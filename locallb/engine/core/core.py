@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from math import inf
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.engine.core.decisions import Decider, Decision, Settled, Waiting
 from locallb.engine.core.executor import Executor
@@ -62,7 +63,9 @@ class Terms(Struct, frozen=True):
     stop: Stop = field(default_factory=Stop)
     """Asks to begin nothing more; whoever asks from elsewhere wakes the core by `Executor.post`, too."""
     is_preview: bool = False
-    """Whether operations are only foreseen: what they make counts as desired."""
+    """Whether operations are only foreseen."""
+    trusts_made: bool = False
+    """Whether what an operation made counts as desired without being compared: nothing else is desired meanwhile."""
 
 
 class Core:
@@ -114,10 +117,7 @@ class Core:
         Gives the URNs of what that concerns. A partial core changes nothing that is as was desired before, until it is
         asked for.
         """
-        stack = self._decider.stack_entry(outputs)
-        self._apply(stack.changes)
-        if stack.news:
-            self._reported(stack.news)
+        self.enter_stack(outputs)
         touched = self._decider.wanted.replace(groups)
         users = {user for urn in touched for user in self._decider.wanted.users(urn)}
         for urn, operation in [*self._claimed.items()]:
@@ -131,6 +131,27 @@ class Core:
             else:
                 self._scope.discard(urn)
         return touched
+
+    def enter_stack(self, outputs: Properties | None = None) -> None:
+        """Let the state have the Stack, with these outputs if they are known."""
+        stack = self._decider.stack_entry(outputs)
+        self._apply(stack.changes)
+        if stack.news:
+            self._reported(stack.news)
+
+    def include(self, urn: str) -> None:
+        """Bring one more resource to what is desired from now on; what failed for it already has failed."""
+        if failure := self._failures.get(urn):
+            self._failures[urn] = replace(failure, about=self._decider.wanted.get(urn))
+        self._doubt(urn)
+
+    def complete(self) -> None:
+        """Desire nothing more than was included: the rest is to go, also what couldn't be inspected."""
+        self._decider.wanted.is_complete = True
+        for urn, several in [*self._decider.remaining.items()]:
+            if urn in self._failures and not self.is_wanted(urn) and several[0].kind != Kind.CREATE.value:
+                del self._failures[urn]
+                self._adopted(urn, ())
 
     def bring(self, roots: Collection[str], *, inspect: bool = False) -> frozenset[str]:
         """Bring what is below these roots to what is desired, whatever failed before; give what that is, by URN.
@@ -182,7 +203,8 @@ class Core:
         self._executor.post(lambda: None)
 
     @property
-    def _is_stopping(self) -> bool:
+    def is_stopping(self) -> bool:
+        """Whether nothing more begins."""
         return self._stop.is_requested()
 
     @property
@@ -193,7 +215,7 @@ class Core:
     @property
     def is_at_rest(self) -> bool:
         """Whether nothing goes on before something that failed is tried again, or at all."""
-        return not self._queue and not (self._running if self._is_stopping else self._claimed)
+        return not self._queue and not (self._running if self.is_stopping else self._claimed)
 
     def late_lanes(self) -> list[LateLane]:
         """List the lanes whose party doesn't answer, or slowly."""
@@ -203,7 +225,7 @@ class Core:
         """Return whether something is done for a resource, or for what it waits for."""
         observed: set[str] = set()
         while urn not in observed:
-            if (operation := self._claimed.get(urn)) and (id(operation) in self._running or not self._is_stopping):
+            if (operation := self._claimed.get(urn)) and (id(operation) in self._running or not self.is_stopping):
                 return True
             observed.add(urn)
             urn = self._waits.get(urn, urn)
@@ -222,7 +244,7 @@ class Core:
     @property
     def is_stopped(self) -> bool:
         """Whether nothing runs, and nothing will."""
-        return self._is_stopping and not self._running
+        return self.is_stopping and not self._running
 
     @property
     def snapshot(self) -> Snapshot:
@@ -288,7 +310,7 @@ class Core:
                 message()
 
     def _next_time(self) -> float | None:
-        times = [None if self._is_stopping else self._lanes.next_change(), self._save_at()]
+        times = [None if self.is_stopping else self._lanes.next_change(), self._save_at()]
         if self._timers:
             times.append(self._timers[0][0])
         return min((time for time in times if time is not None), default=None)
@@ -301,7 +323,7 @@ class Core:
         while True:
             while self._queue:
                 self._step(self._queue.popleft())
-            begun = [] if self._is_stopping else self._lanes.begin(now, self._room(now))
+            begun = [] if self.is_stopping else self._lanes.begin(now, self._room(now))
             if not begun:
                 break
             for operation in begun:
@@ -364,11 +386,11 @@ class Core:
             self._queue.append(waiter)
 
     def _step(self, urn: str) -> None:
-        if urn in self._claimed or self._is_stopping:
+        about = self._decider.wanted.get(urn)
+        if urn in self._claimed or (self.is_stopping and about is not None):
             return
         if urn in self._unsettled:
             self._ask_for_circle(urn)
-            about = self._decider.wanted.get(urn)
             if not self._is_put_off(urn, about) and not self._decider.is_spared(urn):
                 self._follow(urn, about, lambda: self._decider.decide(urn))
         if urn in self._decider.remaining or (urn in self._unsettled and self._decider.wanted.get(urn)):
@@ -404,6 +426,8 @@ class Core:
         except (StepError, Unsupported) as error:
             self._refuse(urn, about, error)
             return
+        if self.is_stopping and not (isinstance(decision, Settled) and not decision.changes):
+            return  # only what needs nothing more is noted
         if isinstance(decision, Operation):
             if decision.kind in MAKING and self._made.pop(urn, None) == decision.subject.inputs:
                 wrong = StepError(f"{urn} is not as it was made a moment ago; that is a mistake in the provider")
@@ -495,7 +519,7 @@ class Core:
         else:
             self._apply(changes)
             self._touch(urn)
-        if operation.kind in MAKING and self._terms.is_preview:
+        if operation.kind in MAKING and self._terms.trusts_made:
             self._settle(urn, self._decider.wanted.get(urn), ())
         elif operation.kind in MAKING:
             self._made[urn] = operation.subject.inputs
@@ -505,7 +529,7 @@ class Core:
         urn = operation.urn
         if operation.kind not in ADOPTING:
             self._apply(ended(self._recorder.snapshot, operation.pending))
-        elif operation.kind is Kind.INSPECT and not self.is_wanted(urn):
+        elif operation.kind is Kind.INSPECT and self._decider.wanted.is_complete and not self.is_wanted(urn):
             self._adopted(urn, ())  # whatever became of it is to go
             return
         is_old = any(operation.subject is old for old in self._old.get(urn, ()))

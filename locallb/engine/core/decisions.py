@@ -14,7 +14,6 @@ from locallb.engine.backend.store import Recorder
 from locallb.engine.core.news import Adopted, Entered
 from locallb.engine.core.operations import Kind, Operation, ended, freed
 from locallb.engine.core.wanted import Wanted
-from locallb.engine.deploy.deletion import refuse_options
 from locallb.engine.deploy.events import Op
 from locallb.engine.deploy.goal import Goal
 from locallb.engine.deploy.provider_resources import ProviderResources
@@ -22,10 +21,10 @@ from locallb.engine.deploy.replacement import dependents_to_replace
 from locallb.engine.deploy.scope import Scope
 from locallb.engine.providers.handles import Difference, Handle
 from locallb.engine.state.checkpoint import timestamp
-from locallb.engine.state.errors import FullScopeNeeded, StepError
+from locallb.engine.state.errors import FullScopeNeeded, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Drop, Mutation, Put, Snapshot, is_stack
-from locallb.engine.state.urns import STACK_TYPE, is_provider, package_of
+from locallb.engine.state.urns import STACK_TYPE, is_provider, package_of, type_of
 from locallb.engine.state.values import Properties, changes_between
 
 
@@ -46,6 +45,7 @@ class Absent(Struct, frozen=True):
     """It isn't there, and is outside the scope: no more than what needs it can it come to be."""
 
 
+_REFUSED = {"protect": "protect", "retainOnDelete": "retain_on_delete"}
 Decision: TypeAlias = Settled | Waiting | Absent | Operation
 LaneOf: TypeAlias = Callable[[ResourceState], str]
 
@@ -97,10 +97,10 @@ class Decider(Struct):
         if self.remaining.get(urn):
             return self._adopt(self.remaining[urn][0])
         old = self._snapshot.live.get(urn)
-        wanted = self.wanted.get(urn)
-        if wanted is None:
+        if self.wanted.get(urn) is None:
             return self._unwanted(urn, old)
-        if not self.scope.covers(self.wanted.root_of(urn)):
+        is_own_provider = is_provider(type_of(urn))
+        if not is_own_provider and not self.scope.covers(self.wanted.root_of(urn)):
             return Settled() if old else Absent()
         for needed in self.wanted.requirements(urn):
             is_missing = needed not in self._snapshot.live and not self.wanted.only_follows(urn, needed)
@@ -108,7 +108,10 @@ class Decider(Struct):
                 return Waiting(needed)
         goal = self.wanted.goal(urn, self._snapshot.live)
         self._refuse_circle(urn, goal, old)
-        return self._component(urn, goal, old) if wanted.outputs is not None else self._custom(urn, goal, old)
+        if is_own_provider:
+            self.providers.register(urn, goal)
+            return Settled()
+        return self._custom(urn, goal, old) if goal.custom else self._component(urn, goal, old)
 
     def decide_old(self, old: ResourceState) -> Decision:
         """Return the next step of what a replacement left, whose resource is settled. Raises StepError, Unsupported."""
@@ -149,8 +152,9 @@ class Decider(Struct):
         before = old.inputs if old else {}
         if old is not None and dict(before) == dict(new.inputs):
             return _entry(old, new, Entered(Op.SAME, new))
-        now = timestamp()
-        new = replace(new, created=new.created or now, modified=now)
+        if old is None:
+            now = timestamp()
+            new = replace(new, created=now, modified=now)
         op = Op.UPDATE if old else Op.CREATE
         return _entry(old, new, Entered(op, new, changes_between(before, new.inputs)))
 
@@ -170,7 +174,8 @@ class Decider(Struct):
             return Operation(Kind.UPDATE, new, handle, lane, old, difference=difference)
         # A successor owes nothing to the old inputs: it is checked without them.
         renewed = replace(new, inputs=handle.check(urn, {}, goal.inputs))
-        if difference.delete_before_replace:
+        first = goal.delete_before_replace
+        if difference.delete_before_replace if first is None else first:
             self._replacements[urn] = difference
             return self._delete_first(old, renewed, handle, lane)
         return Operation(Kind.CREATE, renewed, handle, lane, old, difference=difference)
@@ -237,8 +242,8 @@ class Decider(Struct):
     def _user_to_come(self, provider: ResourceState) -> str:
         """Return a resource that isn't settled and may come to use a provider."""
         package = package_of(provider.type)
-        coming = ((urn, self.wanted.get(urn)) for urn in self.unsettled)
-        return next((urn for urn, one in coming if one and package_of(one.key.type) == package), "")
+        coming = (urn for urn in self.unsettled if self.wanted.get(urn) is not None)
+        return next((urn for urn in coming if package_of(type_of(urn)) == package), "")
 
     def _user_of_old(self, old: ResourceState) -> str:
         """Return what may still use an old instance, those aside that go only after it."""
@@ -296,3 +301,10 @@ def broken_off(snapshot: Snapshot, scope: Scope) -> dict[str, list[Pending]]:
         if scope.covers(snapshot.root_of_any(operation.resource)):
             grouped.setdefault(operation.resource.urn, []).append(operation)
     return grouped
+
+
+def refuse_options(resource: ResourceState) -> None:
+    """Raise Unsupported for a resource that mustn't be deleted, or only forgotten."""
+    for name, option in _REFUSED.items():
+        if resource.extras.get(name):
+            raise Unsupported(f"deleting {resource.urn}, which has the resource option {option},")

@@ -5,7 +5,6 @@ A thread that hangs delays no other: another one is started when none is idle, a
 
 import threading
 import time
-from collections import deque
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Protocol, TypeAlias
@@ -32,32 +31,6 @@ class Executor(Protocol):
 
     def post(self, message: Message) -> None:
         """Send a message, from any thread or a signal's handler."""
-
-
-class PreviewExecutor:
-    """Foresees what operations would give, at once: nothing is changed, so nothing outside is waited for."""
-
-    def __init__(self) -> None:
-        self._inbox: deque[Message] = deque()
-
-    def now(self) -> float:
-        """Return the time."""
-        return time.monotonic()
-
-    def start(self, operation: Operation) -> None:
-        """Foresee an operation."""
-        self._inbox.append(attempted(operation, operation.foresee))
-
-    def receive(self, _until: float | None) -> Message | None:
-        """Return the next message, if there is one."""
-        return self._inbox.popleft() if self._inbox else None
-
-    def post(self, message: Message) -> None:
-        """Send a message."""
-        self._inbox.append(message)
-
-    def close(self) -> None:
-        """Do nothing: there are no threads."""
 
 
 class _Done(Struct, frozen=True):
@@ -127,3 +100,11 @@ class ThreadExecutor:
         """Let idle threads end."""
         for _ in range(self._threads):
             self._work.put(None)
+
+
+class PreviewExecutor(ThreadExecutor):
+    """Foresees what operations would give, at once: nothing is changed, so nothing outside is waited for."""
+
+    def start(self, operation: Operation) -> None:
+        """Foresee an operation."""
+        self.post(attempted(operation, operation.foresee))

@@ -1,6 +1,6 @@
 """The core for a command: it works until everything is as desired, or can't be without another run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 
 from msgspec import Struct
@@ -8,7 +8,8 @@ from msgspec import Struct
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import LaneOf, own_lane
 from locallb.engine.core.declared import Declared
-from locallb.engine.core.executor import PreviewExecutor, ThreadExecutor
+from locallb.engine.core.executor import Executor, PreviewExecutor, ThreadExecutor
+from locallb.engine.core.goals import Goals
 from locallb.engine.core.reporting import Teller
 from locallb.engine.core.session import core_of
 from locallb.engine.core.wanted import Wanted
@@ -26,7 +27,7 @@ class Once(Struct, frozen=True):
 
     def destroy(self) -> None:
         """Delete everything that the stack has. Raises Cancelled."""
-        with self._core(Declared(())) as (core, _wanted):
+        with self._core(self._wanted(Declared(()))) as (core, _executor):
             core.desire_nothing()
             core.run(lambda: core.is_at_rest)
             self._conclude(core)
@@ -39,28 +40,68 @@ class Once(Struct, frozen=True):
         """
         for severity, sentence in declared.remarks:
             self.run.reporter.log(severity, sentence)
-        with self._core(declared) as (core, wanted):
+        wanted = self._wanted(declared)
+        with self._core(wanted) as (core, _executor):
             core.spare(lambda _resource: True)
             core.desire({group.root: group for group in declared.groups}, declared.outputs)
             core.run(lambda: core.is_at_rest)
-            broken = {wanted.root_of(urn) for urn in core.unsettled if core.is_wanted(urn)}
-            self.run.reporter.broken |= broken
-            core.spare(lambda resource: self._remains(resource, broken, core))
+            self._remove(core, wanted)
+
+    def follow(self, register: Callable[[Core, Goals, Executor], bool]) -> None:
+        """Bring the stack to what `register` adds to the goals, while it lets the core work; it says if that is all.
+
+        What an earlier run broke off is found out before. Only if that is all, the rest goes, as above.
+        Raises Cancelled, FullScopeNeeded.
+        """
+        run = self.run
+        goals = Goals(run.providers.project, run.providers.stack, is_preview=run.is_preview)
+        with self._core(goals) as (core, executor):
+            core.spare(lambda _resource: True)
             core.run(lambda: core.is_at_rest)
-            self._conclude(core)
+            run.go_on()
+            try:
+                run.reporter.is_whole = register(core, goals, executor)
+            finally:
+                run.reporter.broken |= self._broken(core, goals)
+            if run.reporter.is_whole:
+                core.complete()
+                self._remove(core, goals)
+            else:
+                self._conclude(core)
+
+    def _wanted(self, declared: Declared) -> Wanted:
+        run = self.run
+        return Wanted(run.providers.project, run.providers.stack, declared.versions, is_preview=run.is_preview)
+
+    @staticmethod
+    def _broken(core: Core, wanted: Wanted) -> set[str]:
+        """Return the roots below which something that is desired failed, or waits for what failed."""
+        return {wanted.root_of(urn) for urn in core.unsettled if core.is_wanted(urn)}
+
+    def _remove(self, core: Core, wanted: Wanted) -> None:
+        """Delete what isn't desired, and report what stays."""
+        broken = self._broken(core, wanted)
+        self.run.reporter.broken |= broken
+        core.spare(lambda resource: self._remains(resource, broken, core))
+        core.run(lambda: core.is_at_rest)
+        self._conclude(core)
 
     @contextmanager
-    def _core(self, declared: Declared) -> Iterator[tuple[Core, Wanted]]:
-        run, preview = self.run, self.run.steps.preview
+    def _core(self, wanted: Wanted) -> Iterator[tuple[Core, Executor]]:
+        run, preview = self.run, self.run.is_preview
         executor = PreviewExecutor() if preview else ThreadExecutor()
         terms = Terms(
-            Teller(run.reporter), retries=False, parallel=run.parallel, stop=run.steps.stop, is_preview=preview
+            Teller(run.reporter),
+            retries=False,
+            parallel=run.parallel,
+            stop=run.stop,
+            is_preview=preview,
+            trusts_made=True,
         )
-        wanted = Wanted(run.providers.project, run.providers.stack, declared.versions, is_preview=preview)
         at_work = core_of(run.providers, wanted, self.lane_of, executor, terms=terms)
         try:
             with waking(lambda: executor.post(lambda: None)), at_work as core:
-                yield core, wanted
+                yield core, executor
         finally:
             executor.close()
 
@@ -74,7 +115,7 @@ class Once(Struct, frozen=True):
         reporter.broken |= {snapshot.root_of(urn) for urn in core.failures}
         remaining = [*core.unsettled]
         if remaining:
-            self.run.steps.go_on()
+            self.run.go_on()
         for circle in circles_of(core.waiting):
             what = f"{' refers to '.join((*circle, circle[0]))}, so none of them can be deleted first"
             reporter.log(Severity.ERROR, f"{what}; run `pulumi state delete` for one of them", circle[0])

@@ -6,8 +6,6 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.engine.deploy.settling import adopted
-from locallb.engine.deploy.steps import adopted_instances
 from locallb.engine.providers.handles import Difference, Found, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError
@@ -136,10 +134,36 @@ class Operation(Struct, eq=False):
     def _made(self, answer: Made, live: ResourceState | None, snapshot: Snapshot) -> tuple[Mutation, ...]:
         now = timestamp()
         made = replace(self.subject, id=answer[0], outputs=answer[1], created=now, modified=now)
-        retry = adopted_instances(snapshot, made, self.handle)
+        retry = _adopted_instances(snapshot, made, self.handle)
         if live is None or live.pending_replacement:
             return (*retry, Put(made))
         return (*retry, Supersede(made, snapshot.take_number()))
+
+
+def _adopted_instances(snapshot: Snapshot, made: ResourceState, provider: Handle) -> tuple[Free, ...]:
+    """Forget the old instances that are what a creation made: the resource is again what it was before."""
+    mine = [(number, old) for number, old in dict(snapshot.condemned).items() if old.urn == made.urn]
+    return tuple(Free(number) for number, old in mine if provider.is_same_thing(old, made))
+
+
+def adopted(snapshot: Snapshot, old: ResourceState, observed: Found | None) -> tuple[Mutation, ...]:
+    """Return what brings the state up to what was seen of a resource."""
+    if observed is None:
+        return _forgotten(snapshot, old)
+    current = snapshot.live.get(old.urn, old)  # a reference of it may be gone meanwhile
+    new = replace(current, id=observed.id, inputs=observed.inputs or old.inputs, outputs=observed.outputs)
+    if new.equals(current):
+        return ()
+    drifted = dict(observed.outputs) != dict(old.outputs)
+    return (Put(replace(new, modified=timestamp()) if drifted else new),)
+
+
+def _forgotten(snapshot: Snapshot, old: ResourceState) -> tuple[Mutation, ...]:
+    """Drop a resource that is gone; one with children stays as an entry that has to be created again."""
+    users = snapshot.users_of(old.urn)
+    if any(user.parent == old.urn for user in users):
+        return (Put(replace(old, pending_replacement=True)),)
+    return (*(Put(user.without_reference(old.urn)) for user in users), Drop(old.urn))
 
 
 def freed(snapshot: Snapshot, old: ResourceState) -> tuple[Free, ...]:

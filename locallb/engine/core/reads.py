@@ -15,11 +15,10 @@ from msgspec.structs import replace
 
 from locallb.engine.core.decisions import LaneOf
 from locallb.engine.core.executor import Message, ThreadExecutor
-from locallb.engine.core.operations import Kind, Outcome, ended
+from locallb.engine.core.operations import Kind, Outcome, adopted, ended
 from locallb.engine.deploy.events import Op, Severity
 from locallb.engine.deploy.interrupts import waking
 from locallb.engine.deploy.run import Run
-from locallb.engine.deploy.settling import adopted
 from locallb.engine.providers.handles import Found
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
@@ -61,7 +60,7 @@ class Reader(Struct, frozen=True):
 
         What an earlier run broke off is settled by that, but for creations: what became of those an update finds out.
         """
-        recorder, reporter = self.run.steps.recorder, self.run.reporter
+        recorder, reporter = self.run.recorder, self.run.reporter
         remaining: dict[str, list[Pending]] = {}
         for pending in (*recorder.snapshot.pending.values(),):
             live = recorder.snapshot.live.get(pending.resource.urn)
@@ -127,14 +126,14 @@ class Reader(Struct, frozen=True):
 
     def _take_over(self, old: ResourceState, read: Read) -> None:
         """Take over what was read: one at a time, because a resource that is gone touches its users."""
-        recorder = self.run.steps.recorder
+        recorder = self.run.recorder
         if isinstance(read, EngineError):
             self.run.reporter.log(Severity.ERROR, str(read), old.urn)
         elif mutations := adopted(recorder.snapshot, old, read):
             recorder.apply(*mutations)
 
     def _settle(self, pending: Pending) -> None:
-        recorder, urn = self.run.steps.recorder, pending.resource.urn
+        recorder, urn = self.run.recorder, pending.resource.urn
         if mutations := ended(recorder.snapshot, pending):
             recorder.apply(*mutations)
         self.run.reporter.log(Severity.INFO, f"looked at {urn}, whose {pending.kind} was interrupted", urn)
@@ -163,7 +162,7 @@ class _Reads(Struct):
         """Read all that waits, but what is given up. Raises Cancelled."""
         run, longest = self.reader.run, self.reader.longest
         while True:
-            run.steps.go_on()
+            run.go_on()
             now = self.executor.now()
             recent = [portion.began for portion in self._running.values() if portion.began + longest > now]
             if len(recent) < len(self._running):

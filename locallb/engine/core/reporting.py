@@ -1,14 +1,17 @@
 """Tells as events of a run what the core does; each resource that stays as it is, and each sentence, once."""
 
+from typing import TypeAlias
+
 from locallb.engine.core.news import Adopted, Begun, Entered, News, Refused
 from locallb.engine.core.operations import MAKING, Kind, Nothing, Operation, Outcome
 from locallb.engine.deploy.events import Op, Severity
 from locallb.engine.deploy.reporter import Reporter, Step
-from locallb.engine.deploy.steps import Changes, shown_changes
+from locallb.engine.providers.handles import Difference
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.values import changes_between
+from locallb.engine.state.values import PropertyChange, changes_between
 
+Changes: TypeAlias = tuple[PropertyChange, ...]
 _OPS = {
     Kind.CREATE: Op.CREATE,
     Kind.UPDATE: Op.UPDATE,
@@ -26,7 +29,7 @@ def _changes(operation: Operation) -> Changes:
     if operation.kind not in MAKING:
         return ()
     if operation.old and operation.difference:
-        return shown_changes(operation.old, operation.subject, operation.difference)
+        return _shown_changes(operation.old, operation.subject, operation.difference)
     return changes_between(operation.old.inputs if operation.old else {}, operation.subject.inputs)
 
 
@@ -104,3 +107,13 @@ class Teller:
 
     def _log(self, urn: str, text: str) -> None:
         self._reporter.log(Severity.INFO, text, urn)
+
+
+def _shown_changes(old: ResourceState, new: ResourceState, difference: Difference) -> Changes:
+    """Return the properties that change: those of the inputs, and those that the provider found drifted."""
+    changes = changes_between(old.inputs, new.inputs, difference.replaces)
+    covered = {change.path.split(".")[0].split("[")[0] for change in changes}
+    keys = {key.split(".")[0].split("[")[0] for key in difference.keys} - covered - {"provider"}
+    drifted = {key: old.outputs[key] for key in keys if key in old.outputs}
+    wanted = {key: new.inputs[key] for key in keys if key in new.inputs}
+    return changes + changes_between(drifted, wanted, difference.replaces)

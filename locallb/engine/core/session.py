@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from threading import BoundedSemaphore
 from typing import TYPE_CHECKING
 
 from locallb.engine.backend.store import Notice, Store
@@ -14,11 +13,9 @@ from locallb.engine.core.executor import Executor
 from locallb.engine.core.lanes import Lanes, Shape, one_by_one
 from locallb.engine.core.wanted import Wanted
 from locallb.engine.deploy.events import ignore
-from locallb.engine.deploy.interrupts import Stop
 from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.deploy.scope import EVERYTHING
-from locallb.engine.deploy.steps import Steps
 from locallb.engine.providers.registry import Providers
 
 if TYPE_CHECKING:
@@ -48,8 +45,8 @@ def open_core(  # noqa: PLR0913 - what a stack is, and what the outside is
     providers = Providers(sources)
     try:
         with store.session(notice) as recorder:
-            steps = Steps(recorder, Reporter(ignore, planning=False), BoundedSemaphore(1), Stop(), preview=False)
-            resources = ProviderResources(project, stack, EVERYTHING, steps, providers, config or {})
+            reporter = Reporter(ignore, planning=False)
+            resources = ProviderResources(project, stack, EVERYTHING, recorder, reporter, providers, config or {})
             with core_of(resources, desired, lane_of, executor, shape_of=shape_of, terms=terms) as core:
                 yield core
     finally:
@@ -70,7 +67,7 @@ def core_of(  # noqa: PLR0913 - as above
 
     What doesn't end in time stays under way in the state, and the next run finds out what came of it.
     """
-    recorder = resources.steps.recorder
+    recorder = resources.recorder
     remaining = {} if terms.is_preview else broken_off(recorder.snapshot, resources.scope)
     decider = Decider(
         resources.project, resources.stack, recorder, wanted, resources, lane_of, unsettled={}, remaining=remaining

@@ -26,7 +26,9 @@ class Wanted:
         self._project = project
         self._stack = stack
         self._versions = versions
-        self._is_preview = is_preview
+        self.is_preview = is_preview
+        self.is_complete = True
+        """Whether nothing else is desired."""
         self.root = stack_urn(project, stack)
         self._groups: Groups = {}
         self._by_key: dict[ResourceKey, Resource] = {}
@@ -38,8 +40,8 @@ class Wanted:
         self._users: dict[str, dict[str, None]] = {}
         self._readers: dict[str, dict[str, None]] = {}
 
-    def get(self, urn: str) -> Resource | None:
-        """Return the resource that is desired under this URN."""
+    def get(self, urn: str) -> object | None:
+        """Return what is desired under this URN, to be compared with what was desired before."""
         return self._by_urn.get(urn)
 
     def urn_of(self, key: ResourceKey) -> str:
@@ -163,7 +165,7 @@ class Wanted:
 
     def _output(self, ref: Ref, of: ResourceState) -> Value:
         existing = {**of.inputs, **of.outputs, "id": of.id}
-        if self._is_preview and any(has_unknown(existing.get(field, UNKNOWN)) for field in ref.fields):
+        if self.is_preview and any(has_unknown(existing.get(field, UNKNOWN)) for field in ref.fields):
             return UNKNOWN
         if missing := [field for field in ref.fields if field not in existing]:
             raise StepError(f"{of.urn} has no output {missing[0]}")

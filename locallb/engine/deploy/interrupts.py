@@ -9,13 +9,8 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -65,35 +60,6 @@ def interruptible(stop: Stop) -> Iterator[None]:
 
 
 @contextmanager
-def heard_by(loop: AbstractEventLoop) -> Iterator[None]:
-    """Let a signal end the waiting of the main thread's loop, whichever thread it came to and however early it came.
-
-    Otherwise one that comes just before the loop begins to wait is handled when the loop has something to do again.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    news, bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    before = signal.set_wakeup_fd(bell, warn_on_full_buffer=False)
-
-    def pass_on() -> None:
-        with suppress(OSError):  # nothing came; or whoever asked before has enough to read, or has left
-            numbers = os.read(news, 4096)
-            if before >= 0:
-                os.write(before, numbers)
-
-    loop.add_reader(news, pass_on)
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(before)
-        loop.remove_reader(news)
-        pass_on()
-        os.close(news)
-        os.close(bell)
-
-
-@contextmanager
 def waking(wake: Callable[[], None]) -> Iterator[None]:
     """Wake the main thread by a call from another one at each signal, whichever thread that came to.
 
@@ -122,16 +88,3 @@ def waking(wake: Callable[[], None]) -> Iterator[None]:
         os.close(bell)
         thread.join()
         os.close(news)
-
-
-@contextmanager
-def waited_for(pool: ThreadPoolExecutor) -> Iterator[ThreadPoolExecutor]:
-    """Use threads, and wait for what they began at the end unless the user has had enough."""
-    patient = True
-    try:
-        yield pool
-    except KeyboardInterrupt:
-        patient = False
-        raise
-    finally:
-        pool.shutdown(wait=patient, cancel_futures=True)

@@ -12,10 +12,11 @@ from uuid import uuid4
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from locallb.engine.backend.store import Recorder
 from locallb.engine.deploy.events import Op
 from locallb.engine.deploy.goal import Goal
+from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.deploy.scope import Scope
-from locallb.engine.deploy.steps import Steps
 from locallb.engine.providers.handles import Difference, Handle
 from locallb.engine.providers.registry import Providers
 from locallb.engine.state.checkpoint import timestamp
@@ -42,17 +43,19 @@ class ProviderResources(Struct):
     project: str
     stack: str
     scope: Scope
-    steps: Steps
+    recorder: Recorder
+    reporter: Reporter
     providers: Providers
     config: Mapping[str, str] = field(default_factory=dict)
-    used: set[str] = field(default_factory=set)
+    is_preview: bool = False
     _ready: dict[str, ResourceState] = field(default_factory=dict)
     _lock: RLock = field(default_factory=RLock)
 
-    def register(self, urn: str, goal: Goal) -> ResourceState:
-        """Create or update a provider resource of the program."""
+    def register(self, urn: str, goal: Goal) -> None:
+        """Create or update a provider resource of the program, once."""
         with self._lock:
-            return self._bring(urn, goal, goal.inputs)
+            if urn not in self._ready:
+                self._bring(urn, goal, goal.inputs)
 
     def provider_for(self, urn: str, goal: Goal) -> tuple[str, Handle]:
         """Return a resource's provider: the reference for the state, and the provider to call."""
@@ -77,10 +80,9 @@ class ProviderResources(Struct):
         with self._lock:
             provider = self._entry(resource)
             self._handle(provider)
-            recorder = self.steps.recorder
-            if provider.urn not in recorder.snapshot.live:
-                recorder.apply(Put(provider))
-        removed = resource.references - recorder.snapshot.live.keys()
+            if provider.urn not in self.recorder.snapshot.live:
+                self.recorder.apply(Put(provider))
+        removed = resource.references - self.recorder.snapshot.live.keys()
         for urn in removed:
             resource = resource.without_reference(urn)
         parent = "" if resource.parent in removed else resource.parent
@@ -95,7 +97,7 @@ class ProviderResources(Struct):
     def _entry(self, resource: ResourceState) -> ResourceState:
         """Find the entry of a resource's provider, or what it would be for a default one."""
         urn, identity = split_reference(resource.provider)
-        entry = self._ready.get(urn) or self.steps.recorder.snapshot.live.get(urn)
+        entry = self._ready.get(urn) or self.recorder.snapshot.live.get(urn)
         if entry is None and not is_default_provider(urn):
             raise StepError(f"{resource.urn}: its provider {urn} isn't in the state any more")
         if entry is None:
@@ -125,7 +127,6 @@ class ProviderResources(Struct):
         """Let a provider of which the state has no entry any more come anew."""
         with self._lock:
             self._ready.pop(urn, None)
-            self.used.discard(urn)
 
     def _default(self, package: str, version: str) -> ResourceState:
         name = f"default_{re.sub(r'[^0-9A-Za-z]', '_', version)}" if version else "default"
@@ -141,7 +142,7 @@ class ProviderResources(Struct):
 
     def _bring(self, urn: str, goal: Goal, given: Properties) -> ResourceState:
         handle = self.providers.handle(urn)
-        old = self.steps.recorder.snapshot.live.get(urn)
+        old = self.recorder.snapshot.live.get(urn)
         inputs = handle.check_config(urn, old.inputs if old else {}, _configuration(given))
         if _INTERNAL in given:
             inputs = dict(sorted({**inputs, _INTERNAL: given[_INTERNAL]}.items()))
@@ -158,25 +159,31 @@ class ProviderResources(Struct):
         state = self._record(old, new, handle)
         handle.configure(urn, _configuration(inputs))
         self._ready[urn] = state
-        self.used.add(urn)
         return state
 
     def _record(self, old: ResourceState | None, new: ResourceState, handle: Handle) -> ResourceState:
         now = timestamp()
         if old is None:
-            identity = UNKNOWN if self.steps.preview else str(uuid4())
+            identity = UNKNOWN if self.is_preview else str(uuid4())
             new = replace(new, id=identity, created=now, modified=now)
-            return self.steps.component(Op.CREATE, None, new, changes_between({}, new.inputs))
+            return self._enter(Op.CREATE, None, new)
         retained = replace(new, id=old.id, created=old.created, modified=old.modified, extras=old.extras)
         difference = handle.diff_config(old, _configuration(new.inputs))
         if not difference.changes and not difference.replaces and dict(old.inputs) == dict(new.inputs):
-            return self.steps.same(old, retained)
+            return self._enter(Op.SAME, old, retained)
         if not self.scope.is_full:
             raise FullScopeNeeded(f"the provider {new.urn} changed, which concerns every resource; update everything")
         if difference.replaces:
             raise StepError(f"the provider {new.urn} would have to be replaced; destroy what uses it first")
-        changed = replace(retained, modified=now)
-        return self.steps.component(Op.UPDATE, old, changed, changes_between(old.inputs, new.inputs))
+        return self._enter(Op.UPDATE, old, replace(retained, modified=now))
+
+    def _enter(self, op: Op, old: ResourceState | None, new: ResourceState) -> ResourceState:
+        """Report a provider and have it in the state."""
+        self.reporter.end(self.reporter.begin(op, new, changes_between(old.inputs if old else {}, new.inputs)))
+        if old is not None and old.equals(new):
+            return old
+        self.recorder.apply(Put(new))
+        return new
 
 
 def _configuration(inputs: Properties) -> dict[str, Value]:

@@ -5,6 +5,7 @@ A loop costs more than most provider calls, so loops are kept for a run. The pro
 
 import asyncio
 from collections.abc import Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -50,7 +51,15 @@ class LoopPool:
         self._lock = Lock()
 
     def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine to its end on this thread."""
+        """Run a coroutine to its end, on this thread unless it runs a loop of its own."""
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._run(coroutine)
+        with ThreadPoolExecutor(1) as other:
+            return other.submit(self._run, coroutine).result()
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         with self._lock:
             loop = self._idle.pop() if self._idle else None
         try:

@@ -240,9 +240,9 @@ def test_after_a_stop_nothing_more_is_begun_and_the_next_update_goes_on(site: Si
         assert messages(result) == [str(Cancelled())] * (not result.ok)
         assert stopped.engine().bring(lambda: declared(AFTER)).ok
         assert (stopped.state(), stopped.books.things) == (twin.state(), twin.books.things)
-        if result.ok:
+        if result.ok:  # the last ones run at a time
             break
-    assert moment > 12
+    assert moment > 10
 
 
 def test_a_preview_that_is_stopped_says_so_unless_it_was_complete(site: Site) -> None:

@@ -2,9 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from threading import BoundedSemaphore
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -20,7 +18,6 @@ from locallb.engine.deploy.provider_resources import ProviderResources
 from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.deploy.run import Run
 from locallb.engine.deploy.scope import EVERYTHING
-from locallb.engine.deploy.steps import Steps
 from locallb.engine.providers.registry import Providers
 from locallb.engine.state.errors import Cancelled
 from locallb.engine.state.resource import ResourceState
@@ -28,23 +25,39 @@ from locallb.engine.state.snapshot import Snapshot
 from tests.engine.balancers import BOTH, declare
 from tests.engine.interrupting import SECONDS, interrupt
 from tests.engine.support import Bench, Thing, World, WorldProvider, messages, short
-from tests.engine.test_circles import graphs
+from tests.engine.test_circles import resource
 
 MODEST = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 PROVIDER = "urn:pulumi:dev::local-lb::pulumi:providers:locallb::default"
 
 
+@st.composite
+def graphs(draw: st.DrawFn) -> dict[int | str, ResourceState]:
+    """Draw live resources that refer to earlier ones, and old instances that refer to anything."""
+    names = "abcdef"[: draw(st.integers(1, 6))]
+    live = [resource(name, *draw(st.sets(st.sampled_from(names[:number] or "-")))) for number, name in enumerate(names)]
+    old = draw(
+        st.lists(
+            st.builds(
+                lambda name, needs: resource(name, *needs),
+                st.sampled_from(names),
+                st.sets(st.sampled_from(names), max_size=3),
+            ),
+            max_size=4,
+        )
+    )
+    return {resource.urn: resource for resource in live} | dict(enumerate(old))
+
+
 @contextmanager
-def run_of(resources: list[ResourceState], provider: Callable[[], WorldProvider]) -> Iterator[Run]:
+def run_of(stated: list[ResourceState], provider: Callable[[], WorldProvider]) -> Iterator[Run]:
     """Give a run on a stack that has these, and the provider of all of them."""
     entry = ResourceState(PROVIDER, "pulumi:providers:locallb", custom=True, id="1")
-    snapshot = Snapshot([entry, *(replace(one, provider=f"{PROVIDER}::1") for one in resources)])
+    snapshot = Snapshot([entry, *(replace(one, provider=f"{PROVIDER}::1") for one in stated)])
     reporter, providers = Reporter(ignore, planning=False), Providers({"locallb": provider})
-    steps = Steps(Recorder(snapshot), reporter, BoundedSemaphore(1), Stop(), preview=False)
-    with ThreadPoolExecutor(1) as crew:
-        yield Run(
-            reporter, steps, ProviderResources("local-lb", "dev", EVERYTHING, steps, providers), EVERYTHING, 4, crew
-        )
+    recorder = Recorder(snapshot)
+    resources = ProviderResources("local-lb", "dev", EVERYTHING, recorder, reporter, providers)
+    yield Run(reporter, recorder, resources, EVERYTHING, 4, Stop(), is_preview=False)
     providers.close()
 
 
@@ -65,7 +78,7 @@ def test_a_destruction_deletes_everything_and_each_thing_after_what_refers_to_it
 
     with run_of(resources, lambda: Noting(World())) as run:
         Once(run).destroy()
-        snapshot = run.steps.recorder.snapshot
+        snapshot = run.recorder.snapshot
         assert run.reporter.diagnostics == []
         assert (snapshot.live, snapshot.condemned) == ({}, {})
     assert sorted(removed) == sorted(map(str, doomed))

@@ -9,7 +9,7 @@ from pathlib import Path
 from pulumi.runtime.settings import SETTINGS
 
 from locallb.engine.backend.store import Store
-from locallb.engine.protocol.monitor import Monitor
+from locallb.engine.program.monitor import Monitor
 from locallb.engine.state.errors import EngineError, UpdateUnfinished
 from locallb.engine.state.project import load_project
 

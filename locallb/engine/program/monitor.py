@@ -9,14 +9,12 @@ from typing import Any, NoReturn, TypeVar
 from google.protobuf import empty_pb2
 from pulumi.runtime.proto import engine_pb2, resource_pb2
 
-from locallb.engine.deploy.deployment import Deployment
 from locallb.engine.deploy.events import Severity
-from locallb.engine.deploy.goal import Outcome, Reply
 from locallb.engine.deploy.reporter import Reporter
-from locallb.engine.protocol.registrations import goal_of
+from locallb.engine.program.registrar import Registrar, Reply
+from locallb.engine.program.registrations import goal_of
 from locallb.engine.providers.wire import from_struct, to_struct
 from locallb.engine.state.errors import EngineError, Unsupported
-from locallb.engine.state.urns import stack_urn
 from locallb.engine.state.values import UNKNOWN, without_unknown
 
 T = TypeVar("T")
@@ -30,8 +28,6 @@ FEATURES = tuple(
         "SENDS_OPTIONS_TO_HOOKS", "BYTE_STRING", "INVOKE_DEPENDS_ON", "INVOKE_PARENT",
     )
 )  # fmt: skip
-_SKIPPED = 2  # resource_pb2.Result of the command line; the SDK's own enumeration lacks it
-_RESULTS = {Outcome.DONE: 0, Outcome.OUTSIDE: 0, Outcome.FAILED: 1, Outcome.SKIPPED: _SKIPPED}
 _REFUSED = {
     "Invoke": "the function {0.tok}",
     "Call": "the method {0.tok}",
@@ -54,15 +50,15 @@ _SEVERITIES = {
 class Monitor:
     """Answers the program's registrations."""
 
-    def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
+    def __init__(self, registrar: Registrar) -> None:
+        self._registrar = registrar
         self.errors: list[EngineError] = []
 
     def GetDeploymentInfo(self, _request: empty_pb2.Empty) -> resource_pb2.DeploymentInfo:  # noqa: N802 the stub's name
         """Return about the stack and the features."""
         return resource_pb2.DeploymentInfo(
-            project=self._deployment.project,
-            stack=self._deployment.stack,
+            project=self._registrar.project,
+            stack=self._registrar.stack,
             organization="organization",
             supportedFeatures=FEATURES,
         )
@@ -71,7 +67,8 @@ class Monitor:
         self, request: resource_pb2.RegisterResourceRequest
     ) -> resource_pb2.RegisterResourceResponse:
         """Create, update or replace a resource as the program declares it."""
-        return _response(self.noted(lambda: self._deployment.register(goal_of(request))), self._deployment)
+        reply = self.noted(lambda: self._registrar.register(goal_of(request)))
+        return _response(reply, keeps_unknown=self._registrar.is_preview)
 
     def RegisterResourceOutputs(  # noqa: N802 the stub's name
         self, request: resource_pb2.RegisterResourceOutputsRequest
@@ -82,8 +79,7 @@ class Monitor:
 
     def _set_outputs(self, request: resource_pb2.RegisterResourceOutputsRequest) -> None:
         outputs = from_struct(request.outputs, f"the outputs of {request.urn}")
-        is_stack = request.urn == stack_urn(self._deployment.project, self._deployment.stack)
-        self._deployment.register_outputs(request.urn, outputs, is_stack=is_stack)
+        self._registrar.register_outputs(request.urn, outputs)
 
     def SignalAndWaitForShutdown(self, _request: empty_pb2.Empty) -> empty_pb2.Empty:  # noqa: N802 the stub's name
         """Answer at once, so that the program ends: nothing of it is needed for deletions."""
@@ -109,13 +105,13 @@ class Monitor:
             raise
 
 
-def _response(reply: Reply, deployment: Deployment) -> resource_pb2.RegisterResourceResponse:
-    outputs = reply.outputs if deployment.steps.preview else without_unknown(reply.outputs)
+def _response(reply: Reply, *, keeps_unknown: bool) -> resource_pb2.RegisterResourceResponse:
+    outputs = reply.outputs if keeps_unknown else without_unknown(reply.outputs)
     return resource_pb2.RegisterResourceResponse(
         urn=reply.urn,
         id="" if reply.id == UNKNOWN else reply.id,
         object=to_struct(outputs),
-        result=resource_pb2.Result.ValueType(_RESULTS[reply.outcome]),
+        result=resource_pb2.FAIL if reply.failed else resource_pb2.SUCCESS,
     )
 
 

@@ -5,13 +5,11 @@ many runs in one process don't see each other.
 """
 
 import asyncio
-import contextvars
 import traceback
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from types import TracebackType
 
 import pulumi
@@ -20,14 +18,14 @@ from pulumi.runtime import set_all_config
 from pulumi.runtime.settings import ROOT, SETTINGS, Settings, configure
 from pulumi.runtime.stack import run_in_stack
 
-from locallb.engine.deploy.interrupts import heard_by, waited_for
-from locallb.engine.deploy.threads import Shift
-from locallb.engine.protocol.monitor import EngineService, Monitor
+from locallb.engine.program.monitor import EngineService, Monitor
 from locallb.engine.providers.loops import new_loop
 from locallb.engine.state.errors import HostRefused
 from locallb.model.system_errors import has_remedy
 
 Program = Callable[[], object]
+_REGISTRATIONS = 64
+"""Registrations that may wait for an answer at a time."""
 
 
 class Setting(Struct, frozen=True):
@@ -47,29 +45,8 @@ class Failure(Struct, frozen=True):
     debug: str = ""
 
 
-def run_program(
-    program: Program, setting: Setting, monitor: Monitor, service: EngineService, crew: ThreadPoolExecutor
-) -> Failure | None:
-    """Run a program to its end; gives its failure, if any. Registrations are carried out by the `crew`."""
-    outcome: list[Failure | None] = []
-
-    def run() -> None:
-        outcome.append(contextvars.copy_context().run(_run, program, setting, monitor, service, crew))
-
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        run()
-    else:  # the caller's thread runs a loop already
-        thread = Thread(target=run, name="program")
-        thread.start()
-        thread.join()
-    return outcome[0]
-
-
-def _run(
-    program: Program, setting: Setting, monitor: Monitor, service: EngineService, crew: ThreadPoolExecutor
-) -> Failure | None:
+def run_program(program: Program, setting: Setting, monitor: Monitor, service: EngineService) -> Failure | None:
+    """Run a program to its end, in a context of its own; give its failure, if any."""
     set_all_config(dict(setting.config), [])
     ROOT.set(None)
     configure(
@@ -83,20 +60,22 @@ def _run(
             root_directory=str(setting.root),
         )
     )
-    with waited_for(Shift(crew)) as shift:
-        return _run_on_loop(program, setting.root, shift)
+    with _new_loop() as loop:
+        return _run_on_loop(program, setting.root, loop)
 
 
-def _run_on_loop(program: Program, root: Path, shift: ThreadPoolExecutor) -> Failure | None:
-    with _new_loop() as loop, heard_by(loop):
-        loop.set_default_executor(shift)
-        loop.set_exception_handler(lambda _loop, _context: None)  # what matters reaches us as an exception
-        try:
-            loop.run_until_complete(run_in_stack(lambda: _finish(program)))
-        except (Exception, SystemExit) as error:  # noqa: BLE001 a program may raise anything
-            return _failure(error, root)
-        else:
-            return None
+def _run_on_loop(program: Program, root: Path, loop: asyncio.AbstractEventLoop) -> Failure | None:
+    threads = ThreadPoolExecutor(_REGISTRATIONS, "register")
+    loop.set_default_executor(threads)
+    loop.set_exception_handler(lambda _loop, _context: None)  # what matters reaches us as an exception
+    try:
+        loop.run_until_complete(run_in_stack(lambda: _finish(program)))
+    except (Exception, SystemExit) as error:  # noqa: BLE001 a program may raise anything
+        return _failure(error, root)
+    else:
+        return None
+    finally:
+        threads.shutdown(cancel_futures=True)
 
 
 async def _finish(program: Program) -> None:
