@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from msgspec.structs import replace
 
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.host.sockets import SocketError, connect, split_place
+from locallb.host.sockets import takes_connection
 from locallb.model.errors import ClientError
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
@@ -30,7 +30,12 @@ _UNPUBLISHED = "nothing on this host publishes it any more; `watch` restarts its
 
 def inspect(plan: Plan) -> tuple[Row, ...]:
     """Query every proxy of the plan, and return the state of every Service."""
-    return rows(plan, _each(ask, (proxy.proxy for proxy in plan.proxies)))
+    return rows(plan, ask_each(proxy.proxy for proxy in plan.proxies))
+
+
+def ask_each(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
+    """Return what each proxy serves and whether that answers, by its name; proxies that don't answer are missing."""
+    return _each(ask, proxies)
 
 
 def observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
@@ -99,12 +104,4 @@ def _refusing(admin: EnvoyAdmin, healthy: Mapping[str, bool]) -> frozenset[str]:
 
 def _is_claimed(places: Iterable[str], until: float) -> bool:
     """Return whether one of these backends takes a connection, or not all could be tried in time."""
-    return any(time.monotonic() > until or _takes(place) for place in places)
-
-
-def _takes(place: str) -> bool:
-    try:
-        connect(*split_place(place), TRIAL)
-    except SocketError:
-        return False
-    return True
+    return any(time.monotonic() > until or takes_connection(place, TRIAL) for place in places)

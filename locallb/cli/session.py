@@ -6,7 +6,7 @@ Engine and provider are loaded when they are asked for, the SDK where a program 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -23,8 +23,10 @@ from locallb.engine.state.project import Project, load_config, load_project, req
 from locallb.engine.state.resource import ResourceState
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
+from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
+from locallb.planning.status import Observation
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
 from locallb.sources.configuration import is_confirmable, stack_settings
@@ -246,8 +248,8 @@ class Session(Struct, frozen=True, dict=True):
             SourceError: if a source can't be read and has no copy.
 
         """
-        workspace = Workspace(self.home, self.settings, self.project.state_file(self.stack), glance=glance)
-        return workspace.read_and_plan(keep=keep)
+        state = self.project.state_file(self.stack)
+        return Workspace(self.home, self.settings, state, glance=glance, observe=_observe).read_and_plan(keep=keep)
 
     def find_refusals(self, plan: Plan, keys: Iterable[ObjectKey]) -> bool:
         """Return whether Envoy refuses objects of these load balancers of `plan` that weren't known to be refused."""
@@ -258,3 +260,10 @@ class Session(Struct, frozen=True, dict=True):
     def forget_readings(self) -> None:
         """Remove the copies of the last readings: nothing is left that they could protect."""
         ReadCache(stack_directory(self.home)).forget()
+
+
+def _observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
+    """Query proxies for what they serve, and whether that answers."""
+    from locallb.cli.observe import ask_each  # noqa: PLC0415 - few commands need it
+
+    return ask_each(proxies)

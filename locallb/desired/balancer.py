@@ -86,6 +86,10 @@ def _proof(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) 
     if part:
         versions = {"lds": part.rendered.listeners_version, "cds": part.rendered.clusters_version}
         inputs |= {"part": part.part.id, "versions": versions}
+    if published_in(placement):
+        inputs["upstreams"] = [
+            " ".join((name, *port.tried.get(name, ()))) for port in placement.ports for name in port.silence
+        ]
     fragment = (ResourceKey(SERVICE, key),) if part else ()
     return Resource(
         ResourceKey(REACHABLE, key),

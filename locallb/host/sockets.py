@@ -104,6 +104,15 @@ def connect(address: IPAddress, port: int, seconds: float) -> None:
         ) from error
 
 
+def takes_connection(place: str, seconds: float) -> bool:
+    """Return whether `<address>:<port>` takes a TCP connection within that time."""
+    try:
+        connect(*split_place(place), seconds)
+    except SocketError:
+        return False
+    return True
+
+
 def bind(address: str, port: int, protocol: Protocol) -> None:
     """Bind and close at once. Raises OSError with an errno that is a fact of this host."""
     stream = protocol is Protocol.TCP

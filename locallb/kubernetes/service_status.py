@@ -8,15 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from locallb.config.status_settings import StatusOrder
-from locallb.kubernetes.status_patch import DOMAIN, PORT_MAPPING, SERVING, Published
+from locallb.kubernetes.status_patch import DOMAIN, PORT_MAPPING, SERVED, SERVING, Published
 from locallb.model.identities import Family, IPAddress, place
 from locallb.model.reasons import Problem, Reason
 from locallb.model.status_entries import Condition, EntryName, Ingress, IngressPort
 from locallb.planning.notices import ordered_of
 from locallb.planning.planned import Placement, PlannedPort, Rejection
 
-SERVES = "Serves"
-"""The condition's reason where nothing is wrong."""
 MAPPED = "Loopback"
 """The reason of the condition for mapped ports; its message is `80/TCP=127.0.0.1:18080`, comma-separated."""
 LONGEST_MESSAGE = 1024
@@ -38,7 +36,7 @@ def publication(planned: Placement | Rejection) -> Published:
     problems = [problem for port in planned.ports if (problem := port.problem or port.unanswered)]
     sibling = (*_mapping_events(planned), *_override_events(planned))
     if not problems:
-        return Published(ingress, (Condition(SERVING, "True", SERVES, ""), *sibling))
+        return Published(ingress, (SERVED, *sibling))
     return Published(ingress, (*_not_serving(problems, ingress).conditions, *sibling))
 
 

@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Mapping
 from typing import Any, TypeAlias
 
 from msgspec import Struct
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from locallb.model.fields import JsonObject, at, object_of, objects_of
 from locallb.model.identities import Uid
@@ -25,6 +25,9 @@ FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 DOMAIN = "local-lb.dev"
 SERVING = f"{DOMAIN}/Serving"
 """The condition that reports whether every port serves, and the reason if not."""
+SERVED = Condition(SERVING, "True", "Serves", "")
+WAITING = "Waiting"
+"""The reason of the condition, `Unknown`, until backends have taken connections for the first time."""
 PORT_MAPPING = f"{DOMAIN}/PortMapping"
 """The condition that reports where clients find ports on an address that all Services share."""
 Live: TypeAlias = JsonObject
@@ -47,6 +50,13 @@ class Published(Struct, frozen=True):
 NOTHING = Published()
 
 
+def awaiting(published: Published, why: str) -> Published:
+    """Return it while it isn't known yet whether it serves."""
+    waits = Condition(SERVING, "Unknown", WAITING, why)
+    conditions = tuple(waits if condition == SERVED else condition for condition in published.conditions)
+    return replace(published, conditions=conditions)
+
+
 class ObservedStatus(Struct, frozen=True):
     """Observed status of a Service, as far as it is ours to write."""
 
@@ -58,6 +68,11 @@ class ObservedStatus(Struct, frozen=True):
     """Ours."""
     mapped: str = ""
     """Our annotation about ports."""
+
+    @property
+    def serving(self) -> Condition | None:
+        """The condition that reports whether it serves."""
+        return next((condition for condition in self.conditions if condition.type == SERVING), None)
 
 
 def observed_status(live: Mapping[Any, Any]) -> ObservedStatus:

@@ -42,6 +42,14 @@ class Ref(Struct, frozen=True, array_like=True):
         )
 
 
+class OptionalRef(Ref, frozen=True, array_like=True):
+    """Refers to one output that may be absent, which counts as an empty text."""
+
+    def value(self, *outputs: object) -> object:
+        """Return the input."""
+        return "" if outputs[0] is None else outputs[0]
+
+
 class Resource(Struct, frozen=True):
     """One resource: a component, which has outputs that are registered, or a custom resource of a provider."""
 

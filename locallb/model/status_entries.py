@@ -47,7 +47,7 @@ class Condition(Struct, frozen=True):
     type: str
     """With our own prefix."""
     status: str
-    """`True` or `False`."""
+    """`True`, `False` or `Unknown`."""
     reason: str
     message: str
 

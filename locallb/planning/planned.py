@@ -43,6 +43,8 @@ class PlannedPort(Struct, frozen=True):
     """None where it has no listener."""
     silence: Mapping[UpstreamName, Problem] = field(default_factory=dict)
     """Problems that apply if no backend of an upstream takes connections, which only its proxy can detect."""
+    tried: Mapping[UpstreamName, tuple[str, ...]] = field(default_factory=dict)
+    """Backends of TCP upstreams of which a check says only that their Nodes live."""
     unanswered: Problem | None = None
     """The same once its proxy has reported that for a while, for statuses in clusters."""
 

@@ -143,7 +143,7 @@ def _struct(name: str, about: str, fields: Schema, base: str, optional: Collecti
         yield ""
     for field, value in fields.items():
         identity = _NAMES.get(field) or _NAMES.get(f"{name}.{field}")
-        blank = ' = ""' if field in optional else ""
+        blank = (" = ()" if "items" in value else ' = ""') if field in optional else ""
         yield f"    {field}: {identity or _written(value, _TYPED)}{blank}"
         yield from _docstring(value["description"], "    ")
 

@@ -40,6 +40,7 @@ class ObservedPart(Struct, frozen=True):
 
 
 _CHECKS: dict[Path, Joined[_Wanted, ObservedPart]] = {}
+_HEALTHY: dict[Path, Joined[None, Mapping[str, bool]]] = {}
 
 
 def read_part(directory: Path, part: PartId, names: Collection[str]) -> ObservedPart:
@@ -49,6 +50,15 @@ def read_part(directory: Path, part: PartId, names: Collection[str]) -> Observed
     successor is ready. Raises EnvoyAdminError.
     """
     return checks(directory).ask((part, frozenset(names)))
+
+
+def read_healthy(directory: Path) -> Mapping[str, bool]:
+    """Read which upstreams of the Envoy in `directory` have a healthy backend, from now on. Raises EnvoyAdminError."""
+
+    def read(questions: Sequence[None]) -> list[Mapping[str, bool]]:
+        return [EnvoyAdmin(directory).healthy()] * len(questions)
+
+    return (_HEALTHY.get(directory) or _HEALTHY.setdefault(directory, Joined(read))).ask(None)
 
 
 def checks(directory: Path) -> Joined[_Wanted, ObservedPart]:

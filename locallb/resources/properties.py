@@ -281,7 +281,7 @@ class ServiceConfigState(ServiceConfigInputs, frozen=True):
     """What is known of one `ServiceConfig`: its inputs and its outputs."""
 
 
-class ReachableInputs(Struct, frozen=True):
+class ReachableInputs(Struct, frozen=True, kw_only=True):
     """What a program says of its `Reachable`."""
 
     proxy: ProxyId
@@ -298,11 +298,19 @@ class ReachableInputs(Struct, frozen=True):
     """Each `<address>:<port>` that must accept one TCP connection when it is first published."""
     published: bool
     """Whether Docker publishes the listeners' ports: connections to them must arrive at the proxy."""
+    upstreams: tuple[str, ...] = ()
+    """Upstreams of which a backend is to take connections.
+
+    Places follow the name, and are tried, where a Node answers the checks. Optional; a change alone proves nothing
+    again.
+    """
 
 
-class ReachableState(ReachableInputs, frozen=True):
+class ReachableState(ReachableInputs, frozen=True, kw_only=True):
     """What is known of one `Reachable`: its inputs and its outputs."""
 
+    waiting: str
+    """Why it isn't known yet that a backend of each upstream takes connections; empty once it is."""
     ports: tuple[ListenerState, ...]
     """Observed state of each listener."""
 
@@ -323,7 +331,7 @@ class ServiceClaimState(ServiceClaimInputs, frozen=True):
     """The finalizer."""
 
 
-class ServiceStatusInputs(Struct, frozen=True):
+class ServiceStatusInputs(Struct, frozen=True, kw_only=True):
     """What a program says of its `ServiceStatus`."""
 
     access: Access
@@ -336,9 +344,11 @@ class ServiceStatusInputs(Struct, frozen=True):
     """local-lb's conditions; those of other controllers stay."""
     alone: bool
     """Whether entries of other controllers are removed."""
+    waiting: str = ""
+    """Why it isn't known yet that it serves, which the condition `Serving` says instead of True; optional."""
 
 
-class ServiceStatusState(ServiceStatusInputs, frozen=True):
+class ServiceStatusState(ServiceStatusInputs, frozen=True, kw_only=True):
     """What is known of one `ServiceStatus`: its inputs and its outputs."""
 
 

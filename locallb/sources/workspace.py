@@ -6,7 +6,7 @@ same result. Not here: the configuration itself, the time of a pass, and the use
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
@@ -17,12 +17,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.config.settings import Settings
+from locallb.kubernetes.parsing.objects import AnyStatus
+from locallb.kubernetes.status_patch import ObservedStatus
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.memory import AnyMemo, Memo
+from locallb.model.serving import Proxy
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.refused import RefusedObjects
-from locallb.planning.statuses.unanswered import SilentPort, mark_unanswered
+from locallb.planning.status import Observation
+from locallb.planning.statuses.unanswered import SilentPort, mark_unanswered, published_silence
 from locallb.planning.statuses.withdrawal import withdraw
 from locallb.sources.refusals import find_refusals, read_refusals
 from locallb.sources.snapshot import SnapshotResult, read_snapshot
@@ -66,6 +70,8 @@ class Workspace(Struct, frozen=True):
     """Of this configuration; without one everything is read each time."""
     glance: bool = False
     """Without a cache: as `read_snapshot` has it."""
+    observe: Callable[[Iterable[Proxy]], Mapping[str, Observation]] = lambda _proxies: {}
+    """Returns what proxies report, by their names; those of which that isn't known are missing."""
     _memo: AnyMemo = field(default_factory=Memo)
     _planned: Memo[Plan] = field(default_factory=Memo)
     _reported: Memo[Plan] = field(default_factory=Memo)
@@ -112,7 +118,29 @@ class Workspace(Struct, frozen=True):
         snapshot = self._refused.of(result.snapshot, read_refusals(self.home))
         result = result if snapshot is result.snapshot else replace(result, snapshot=snapshot)
         plan = self._planned.of(None, partial(make_plan, memo=self._memo), result.snapshot, self.settings)
+        silent = frozenset(silent) | self._still_silent(plan, result.observed_statuses)
         return result, self._reported.of(None, _as_observed, plan, down, silent)
+
+    def _still_silent(self, plan: Plan, stated: Mapping[ObjectKey, AnyStatus]) -> frozenset[SilentPort]:
+        """Return the ports that conditions in clusters call silent, and of which no proxy reports otherwise."""
+        conditions = {
+            key: status.serving
+            for key, status in stated.items()
+            if isinstance(status, ObservedStatus) and status.serving and status.serving.status == "False"
+        }
+        published = [
+            (placement.proxy, ports)
+            for placement in plan.placements
+            if placement.key in conditions and (ports := published_silence(placement, conditions[placement.key]))
+        ]
+        if not published:
+            return frozenset()
+        names = {name for name, _ in published}
+        observed = self.observe([each.proxy for each in plan.proxies if each.proxy.name in names])
+        healthy = {name: answer.healthy for name, answer in observed.items()}
+        return frozenset(
+            port for name, ports in published for port in ports if not healthy.get(name, {}).get(port.upstream)
+        )
 
     def find_refusals(self, plan: Plan, keys: Iterable[ObjectKey]) -> bool:
         """Return whether Envoy refuses objects of these load balancers that weren't known; the next plan does without.

@@ -82,7 +82,8 @@ class Loop:
         self._inbox = Inbox()
         self._stopped = Event()
         self._schedule = Schedule()
-        self._planner = Planner(home, engine, load, self.mark, Triggers(home, configuration, self.mark))
+        triggers = Triggers(home, configuration, self.mark)
+        self._planner = Planner(home, engine, load, self.mark, triggers, lambda: self._observed)
         self._converger = Converger(home, engine, self._end_hanging, bell=self._inbox.wake)
         self._last: tuple[Plan, Mapping[ObjectKey, str]] | None = None
         """What was planned last, and the digests of that."""
@@ -91,8 +92,10 @@ class Loop:
         self._delays: tuple[Delay, ...] = ()
         self._epoch = time.time() - time.monotonic()
         """What a time of the monotonic clock lacks to one since the epoch."""
+        self._observed: Mapping[str, Observation | None] = {}
+        """What proxies reported last, by their names."""
         self._silent: frozenset[SilentPort] = frozenset()
-        """Ports with backends that take no connections, as proxies reported last."""
+        """Ports with backends that take no connections, by that."""
         self._requested: Sequence[PlannedProxy] = ()
         """Proxies that are asked whether they hang."""
         self.pulse = Pulse(time.monotonic())
@@ -103,10 +106,11 @@ class Loop:
         self._inbox.put(mark)
         self._converger.wake()
 
-    def set_silent(self, silent: frozenset[SilentPort]) -> None:
-        """Take over which ports have no backend that takes connections; from one thread, which may be any."""
-        if silent != self._silent:
-            self._silent = silent
+    def set_observed(self, observed: Mapping[str, Observation | None], silent: frozenset[SilentPort]) -> None:
+        """Take over what proxies report, and which ports are silent by that; from one thread, which may be any."""
+        is_news = silent != self._silent or (self._failures.uncertain and observed != self._observed)
+        self._observed, self._silent = observed, silent
+        if is_news:
             self.mark(Mark(Cause.HEALTH))
 
     def reload(self) -> None:
@@ -268,9 +272,13 @@ class Loop:
         self._converger.exited(fallen)
         for key in fallen:
             self._schedule = self._schedule.exited(now, key, self._converger.applied, chance)
+        uncertain = self._failures.uncertain
         self._check_by(
-            next_check(reading), *self._failures.inspect(reading, plan, self._planner.stale(), self._converger)
+            next_check(reading),
+            *self._failures.inspect(reading, plan, self._planner.stale(), self._converger, self._observed),
         )
+        if self._failures.uncertain and not uncertain:  # what was reported meanwhile was no news
+            self._take(Mark(Cause.HEALTH))
         for name, at in self._failures.replacements().items():
             self._schedule = self._schedule.alarmed(at, Mark(Cause.HANG, name))
 

@@ -6,7 +6,7 @@ Not here: when to look (`schedule`), and what of the plan isn't so yet (`converg
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from msgspec import Struct, field
 
@@ -14,8 +14,10 @@ from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
+from locallb.planning.status import Observation
 from locallb.planning.statuses.unanswered import SilentPort
 from locallb.sources.overrides import seconds_until
 from locallb.sources.snapshot import SnapshotResult, unread
@@ -38,6 +40,8 @@ class Planner(Struct):
     load: Callable[[], Settings]
     mark: Callable[[Mark], None]
     triggers: Triggers
+    observed: Callable[[], Mapping[str, Observation | None]] = dict
+    """Returns what proxies reported last, by their names; None where one didn't answer."""
     silent: Mapping[ClusterName, str] = field(default_factory=dict)
     """Live clusters that don't answer: nothing is asked of them, and nothing of theirs can be changed."""
     back: frozenset[ClusterName] = frozenset()
@@ -83,7 +87,7 @@ class Planner(Struct):
             self._workspace = self._workspace.configured(settings)
         else:
             cache = SnapshotCache(self.home, settings, self.engine.resources, self._has_news)
-            self._workspace = Workspace(self.home, settings, cache=cache)
+            self._workspace = Workspace(self.home, settings, cache=cache, observe=self._reported)
 
     def read_and_plan(
         self, marks: Collection[Mark], down: Collection[str], silent: Collection[SilentPort]
@@ -142,6 +146,10 @@ class Planner(Struct):
         if cache is None:
             raise AssertionError
         return cache
+
+    def _reported(self, proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
+        observed = self.observed()
+        return {proxy.name: answer for proxy in proxies if (answer := observed.get(proxy.name))}
 
     def _has_news(self, cluster: ClusterName) -> None:
         self.mark(Mark(Cause.SOURCE, cluster))

@@ -38,7 +38,7 @@ BROKEN: dict[str, tuple[Document, str]] = {
     "sctp": (service("sctp", port(8080, 0, "SCTP")), "ProtocolNotSupported"),
     "headless": (service("headless", port(8080, 0), allocateLoadBalancerNodePorts=False), "NoBackends"),
 }
-"""Services that the API server takes, and the reason that each is told; none where all is well."""
+"""Services that the API server takes, and the reason that each is told; none where only backends lack."""
 
 
 def test_every_broken_kind_is_reported_and_disturbs_no_other(cluster: Objects, play: Stage, backend: Backends) -> None:
@@ -50,7 +50,7 @@ def test_every_broken_kind_is_reported_and_disturbs_no_other(cluster: Objects, p
     assert ask(address(cluster, "web"), 8080) == "web: hello"
     for name, (_, reason) in BROKEN.items():
         stated = condition(cluster, name)
-        assert (stated["status"], stated["reason"]) == (("False", reason) if reason else ("True", "Serves")), name
+        assert (stated["status"], stated["reason"]) == (("False", reason) if reason else ("Unknown", "Waiting")), name
         warnings = [note for kind, _, note in cluster.events(name) if kind == "Warning"]
         assert [note.partition(":")[0] for note in warnings] == [reason] * bool(reason), name
         assert all(f"real/n/{name}" in note for note in warnings)

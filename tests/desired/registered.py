@@ -25,6 +25,7 @@ OUTPUTS: Mapping[str, Any] = {
     "bootstrap": "b00t",
     "directory": "/proxies/p",
     "container": "cafe",
+    "waiting": "",
 }
 """Outputs that every custom resource gets besides its inputs."""
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from tests.e2e.support import Backend, Stage, node, port, service
 from tests.e2e.test_live_gateways import source, versioned
 from tests.e2e.watching import answers, becomes, get, watching
 from tests.servers import QuietServer, in_thread
-from tests.watch.api import served
+from tests.watch.api import Api, served
 
 pytestmark = pytest.mark.envoy
 Backends = Callable[..., Backend]
@@ -143,3 +144,77 @@ def test_cluster_is_told_when_backends_go_and_come(play: Stage, backend: Backend
             becomes(warned, watch)
             backend("web", at, PORT)
             becomes(lambda: serving() == (address, "True", "Serves"), watch)
+
+
+@contextmanager
+def nothing(_address: str) -> Iterator[None]:
+    """Answer for no Node, so that NodePorts are checked by connecting."""
+    yield
+
+
+def written(api: Api) -> list[str]:
+    """Return what was written of whether a Service serves, in order."""
+    conditions = [
+        condition for _, _, patch in api.patched for condition in patch.get("status", {}).get("conditions") or ()
+    ]
+    return [f"{each['status']} {each['reason']}" for each in conditions if each["type"] == "local-lb.dev/Serving"]
+
+
+@pytest.mark.parametrize("node_check", [kube_proxy, nothing])
+@pytest.mark.parametrize("proxies", ["shared", "per-service"])
+def test_nothing_is_said_to_serve_before_a_backend_takes_a_connection(
+    play: Stage, backend: Backends, tmp_path: Path, node_check: Callable[[str], Any], proxies: str
+) -> None:
+    """The address is published at once; what is known of it stands over restarts, until the proxy says otherwise."""
+    at = play.at(40)
+    with served(tmp_path) as (api, access), node_check(at):
+        play.configure(sources=[source(access)], proxies=proxies)
+        api.nodes = [versioned(node(address=at))]
+        api.services = [versioned(service("web", port(8080, PORT)))]
+        with watching(play) as watch:
+            becomes(lambda: written(api) == ["Unknown Waiting", "False BackendsDown"], watch)
+        address = api.services[0]["status"]["loadBalancer"]["ingress"][0]["ip"]
+        assert [
+            patch["status"]["loadBalancer"]["ingress"][0]["ip"] for _, _, patch in api.patched if "status" in patch
+        ] == [
+            address,
+            address,
+        ]
+        play.up()
+        with watching(play) as watch:
+            becomes(lambda: "converged" in watch.reported(), watch)
+            backend("web", at, PORT)
+            becomes(lambda: len(written(api)) > 2, watch)
+        assert written(api)[2:] == ["True Serves"]
+        assert answers(address, 8080, "web")
+
+
+def test_what_serves_from_the_beginning_is_written_once(play: Stage, backend: Backends, tmp_path: Path) -> None:
+    """The proof finds its backend."""
+    at = play.at(40)
+    backend("web", at, PORT)
+    with served(tmp_path) as (api, access), kube_proxy(at):
+        play.configure(sources=[source(access)])
+        api.nodes = [versioned(node(address=at))]
+        api.services = [versioned(service("web", port(8080, PORT)))]
+        play.up()
+        with watching(play) as watch:
+            becomes(lambda: "converged" in watch.reported(), watch)
+        assert written(api) == ["True Serves"]
+
+
+def test_up_asks_the_proxy_what_was_published_of_it(play: Stage, backend: Backends, tmp_path: Path) -> None:
+    """Without a watch nothing else would."""
+    at = play.at(40)
+    with served(tmp_path) as (api, access):
+        play.configure(sources=[source(access)])
+        api.nodes = [versioned(node(address=at))]
+        api.services = [versioned(service("web", port(8080, PORT)))]
+        play.up()
+        assert written(api) == ["Unknown Waiting"]
+        with watching(play) as watch:
+            becomes(lambda: "False BackendsDown" in written(api), watch)
+        backend("web", at, PORT)
+        becomes(lambda: reported(play) == ("serving", ""))
+        play.up()
+        assert written(api) == ["Unknown Waiting", "False BackendsDown", "True Serves"]

@@ -67,6 +67,25 @@ def test_a_created_proxy_serves_and_a_deleted_one_leaves_nothing(driver: Driver,
     assert zombies() == []
 
 
+def test_a_proof_waits_for_the_first_connection_to_a_backend_and_never_again(driver: Driver, wanted: Wanted) -> None:
+    """It says so in its output and holds all the same; another backend changes nothing, another port begins anew."""
+    _, process, _ = driver.up(wanted)
+    with echo() as port, socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        dead = {"upstreams": ["tcp-8080-ipv4", f"tcp-8080-ipv4 127.0.0.1:{closed.getsockname()[1]}"]}
+        alive = {"upstreams": [f"tcp-8080-ipv4 {wanted.address}:9 127.0.0.1:{port}"]}
+        asked = wanted.reachable(process)
+        proof = driver.create("Reachable", {**asked, **dead})
+        assert proof["waiting"] == reachable.WAITING
+        assert driver.read("Reachable", proof) == proof
+        assert driver.update("Reachable", proof, {**asked, **dead, "probes": []})["waiting"] == reachable.WAITING
+        assert not driver.diff("Reachable", proof, {**asked, **alive}).changes
+        answered = driver.read("Reachable", {**proof, **alive})
+        assert answered == {**proof, **alive, "waiting": ""}
+        assert driver.update("Reachable", answered, {**asked, **dead, "probes": []})["waiting"] == ""
+        assert driver.update("Reachable", {**answered, "listeners": []}, {**asked, **dead})["waiting"] != ""
+
+
 def test_deleting_twice_is_fine(driver: Driver, wanted: Wanted) -> None:
     """What is gone already is no error."""
     config, process, _ = driver.up(wanted)

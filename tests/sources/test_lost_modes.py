@@ -65,7 +65,7 @@ def test_cluster_that_drops_ip_mode_is_named_and_not_written_again(
     assert read_snapshot(home, settings(access), None, keep=False).notices == ()
     ServiceClaim(tmp_path).create(ServiceClaimInputs(access, owner))
     status, condition = ServiceStatus(tmp_path), Condition(PORT_MAPPING, "True", MAPPED, PLACE)
-    published = ServiceStatusInputs(access, owner, (ENTRY,), (condition,), alone=False)
+    published = ServiceStatusInputs(access=access, owner=owner, ingress=(ENTRY,), conditions=(condition,), alone=False)
     _, state = status.create(published)
     written = len(answers.patched)
     for _ in range(3):

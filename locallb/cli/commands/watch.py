@@ -153,7 +153,7 @@ class _Watch:
             self._page.listen(event)
 
     def _observed(self) -> None:
-        self._loop.set_silent(self._health.silent())
+        self._loop.set_observed(self._health.observed(), self._health.silent())
         self._relay.poke()
         if self._page:
             self._page.poke()

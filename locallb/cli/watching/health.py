@@ -22,8 +22,8 @@ PACE = 2.0
 """Seconds between two proxies in turn."""
 ROUND = 30.0
 """Seconds that a round takes at least."""
-RETRY_DELAY, RETRY_EACH = 3.0, 0.1
-"""Seconds after which one that doesn't serve as it should is asked again, in its turn or not; more where many don't."""
+FIRST_RETRY, RETRY_DELAY, RETRY_EACH = 0.2, 3.0, 0.1
+"""Seconds after which one that doesn't serve as it should is asked again, each time twice as long; more where many."""
 
 Ask = Callable[[Proxy], Observation | None]
 
@@ -46,6 +46,8 @@ class Health:
         """What each proxy serves."""
         self._due: dict[str, float] = {}
         """When to ask next, by the proxy's name and the monotonic clock."""
+        self._retries: dict[str, int] = {}
+        """How often each was asked again since it was changed, as far as that makes a difference."""
         self._observed: dict[str, Observation | None] = {}
         self._silent: dict[str, frozenset[SilentPort]] = {}
         """Ports of which each proxy reported last that no backend takes connections."""
@@ -108,7 +110,7 @@ class Health:
         for placement in planned.plan.placements:
             self._served[placement.key] = placement.proxy
             self._placements.setdefault(placement.proxy, []).append(placement)
-        for retained in (self._observed, self._due, self._silent):
+        for retained in (self._observed, self._due, self._silent, self._retries):
             for name in retained.keys() - self._proxies.keys():
                 del retained[name]
 
@@ -118,6 +120,7 @@ class Health:
         A shared proxy's goes on saying that its other Services are served.
         """
         for name in names:
+            self._retries.pop(name, None)
             answer = self._observed.get(name)
             if answer is None:
                 self._observed.pop(name, None)
@@ -167,10 +170,16 @@ class Health:
             if self._proxies.get(proxy.name) != proxy:  # changed or gone meanwhile
                 return False
             if not self._serves(proxy.name, answer):
-                self._due[proxy.name] = time.monotonic() + RETRY_DELAY + len(self._due) * RETRY_EACH
+                self._due[proxy.name] = time.monotonic() + self._retry_delay(proxy.name)
             new = proxy.name not in self._observed or self._observed[proxy.name] != answer
             self._observed[proxy.name] = answer
             return self._note_silent(proxy.name, answer) or new
+
+    def _retry_delay(self, name: str) -> float:
+        retries = self._retries.get(name, 0)
+        delay = min(RETRY_DELAY, FIRST_RETRY * 2.0**retries)
+        self._retries[name] = retries + (delay < RETRY_DELAY)
+        return delay + len(self._due) * RETRY_EACH
 
     def _note_silent(self, name: str, answer: Observation | None) -> bool:
         """Note which ports of a proxy that answered are silent; return whether these are others than before."""

@@ -10,7 +10,7 @@ from locallb.engine.state.errors import EngineError, StepError
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import make_urn, package_of, stack_urn
 from locallb.engine.state.values import UNKNOWN, Value, has_unknown
-from locallb.model.desired import Group, Ref, Resource, ResourceKey, references
+from locallb.model.desired import Group, OptionalRef, Ref, Resource, ResourceKey, references
 
 Groups = Mapping[ResourceKey, Group]
 Live = Mapping[str, ResourceState]
@@ -164,7 +164,8 @@ class Wanted:
         return _resolved(value, lambda ref: self._output(ref, live[self._urns[ref.key]]))
 
     def _output(self, ref: Ref, of: ResourceState) -> Value:
-        existing = {**of.inputs, **of.outputs, "id": of.id}
+        blank = dict.fromkeys(ref.fields if isinstance(ref, OptionalRef) else (), "")
+        existing = {**blank, **of.inputs, **of.outputs, "id": of.id}
         if self.is_preview and any(has_unknown(existing.get(field, UNKNOWN)) for field in ref.fields):
             return UNKNOWN
         if missing := [field for field in ref.fields if field not in existing]:

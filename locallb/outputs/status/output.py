@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locallb.kubernetes.frontend import frontend, published_in
-from locallb.model.desired import Resource, ResourceKey
+from locallb.kubernetes.status_patch import SERVED
+from locallb.model.desired import OptionalRef, Resource, ResourceKey
 from locallb.model.naming import owner_fields
-from locallb.model.state_resource import GATEWAY_STATUS, SERVICE_STATUS
+from locallb.model.state_resource import GATEWAY_STATUS, REACHABLE, SERVICE_STATUS
 from locallb.outputs.output import Output, Place, Planned
 from locallb.outputs.status.gateway_status import GatewayStatus
 from locallb.outputs.status.service_status import ServiceStatus
@@ -36,6 +37,8 @@ class Status(Output):
             "conditions": value(published.conditions),
             "alone": isinstance(planned, Placement) and planned.take_over,
         }
+        if SERVED in published.conditions:
+            inputs["waiting"] = OptionalRef(ResourceKey(REACHABLE, str(planned.key)), ("waiting",))
         return (Resource(ResourceKey(SERVICE_STATUS, str(planned.key)), inputs, place.parent, place.ready),)
 
 

@@ -12,6 +12,7 @@ from locallb.kubernetes.status_patch import (
     NOTHING,
     Live,
     Published,
+    awaiting,
     differences,
 )
 from locallb.resources.errors import ProviderError
@@ -84,7 +85,8 @@ def _kind(existing: ServiceStatusInputs | ServiceStatusState) -> Frontend:
 
 
 def _stated(inputs: ServiceStatusInputs | ServiceStatusState) -> Published:
-    return Published(inputs.ingress, inputs.conditions)
+    published = Published(inputs.ingress, inputs.conditions)
+    return awaiting(published, inputs.waiting) if inputs.waiting else published
 
 
 def _addresses(state: ServiceStatusState) -> list[str]:

@@ -12,13 +12,15 @@ from locallb.model.identities import Family, IPAddress, ObjectKey, Protocol, Ups
 from locallb.model.naming import upstream_name
 from locallb.model.objects import Service, ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.model.serving import Backend, Listener, Upstream
+from locallb.model.serving import Backend, HttpCheck, Listener, Upstream
 from locallb.planning.backends.backends import PortBackends
 from locallb.planning.gateways.serving import Where
 from locallb.planning.planned import PlannedPort, Via
 
 DETOUR = "-detour"
 """Added to an upstream's name: where connections go while backends of it are down."""
+MAX_TRIED = 16
+"""Backends of a port that are tried before it is said to serve."""
 
 
 def upstream_of(service: Service, entry: PortBackends, prefix: str, suffix: str) -> Upstream | None:
@@ -49,6 +51,7 @@ def planned_port(  # noqa: PLR0913, PLR0917 - what a port is made from
         return PlannedPort(port, problem=where.problems[port])
     mine = {entry.family: entry for entry in backends if entry.port == port}
     listeners, problem, pod_paths, silence = [], None, set[Via](), dict[UpstreamName, Problem]()
+    tried = dict[UpstreamName, tuple[str, ...]]()
     for address in where.addresses:
         entry, claimed = mine[Family.of(address)], where.claimed.get((port, address))
         problem = problem or claimed or entry.problem
@@ -56,8 +59,10 @@ def planned_port(  # noqa: PLR0913, PLR0917 - what a port is made from
             listeners.append(listen(port, address))
             pod_paths.add(Via.PODS if entry.straight else Via.NODE_PORTS)
             silence[listeners[-1].upstream] = _silence(key, port, entry.backends, has_route)
+            if isinstance(entry.health, HttpCheck) and port.protocol is Protocol.TCP:
+                tried[listeners[-1].upstream] = tuple(str(backend) for backend in entry.backends[:MAX_TRIED])
     via = Via.BOTH if len(pod_paths) > 1 else next(iter(pod_paths), None)
-    return PlannedPort(port, tuple(listeners), problem, via, silence)
+    return PlannedPort(port, tuple(listeners), problem, via, silence, tried)
 
 
 def _silence(

@@ -12,7 +12,13 @@ from msgspec.structs import replace
 
 from locallb.model.identities import ObjectKey, UpstreamName
 from locallb.model.objects import ServicePort
+from locallb.model.reasons import Reason
+from locallb.model.status_entries import Condition
 from locallb.planning.planned import Placement, Plan, PlannedPort
+from locallb.planning.status import Observation
+
+SILENCES = frozenset({Reason.BACKENDS_DOWN, Reason.UNREACHABLE})
+"""Reasons of what may be published of such a port."""
 
 
 class SilentPort(Struct, frozen=True):
@@ -21,6 +27,29 @@ class SilentPort(Struct, frozen=True):
     key: ObjectKey
     port: ServicePort
     upstream: UpstreamName
+
+
+def published_silence(placement: Placement, condition: Condition) -> frozenset[SilentPort]:
+    """Return the ports of a Service that a condition in its cluster calls silent; all that may be where it names none.
+
+    What was published stands until the proxy reports otherwise, whatever has been restarted.
+    """
+    silence = {
+        SilentPort(placement.key, port.port, name): problem
+        for port in placement.ports
+        for name, problem in port.silence.items()
+    }
+    if condition.status != "False" or condition.reason not in SILENCES:
+        return frozenset()
+    named = frozenset(port for port, problem in silence.items() if problem.message in condition.message)
+    return named or frozenset(silence)
+
+
+def is_answered(placement: Placement, observed: Observation | None) -> bool:
+    """Return whether every port serves by what its proxy reports, and by what is published."""
+    names = [name for port in placement.ports for name in port.silence]
+    served = not placement.withdrawn and not any(port.problem or port.unanswered for port in placement.ports)
+    return observed is not None and served and bool(names) and all(observed.healthy.get(name) for name in names)
 
 
 def mark_unanswered(plan: Plan, silent: Collection[SilentPort]) -> Plan:

@@ -7,34 +7,38 @@ with the same text: so an attempt is made here, and one more at every `up` until
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TypeAlias
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, size_of_files
 from locallb.envoy.document import settling_time
 from locallb.envoy.fragments import part_version
 from locallb.envoy.waiting import pauses
-from locallb.host.sockets import LISTEN, SocketError, connect, holder, rows, split_place
+from locallb.host.sockets import LISTEN, SocketError, connect, holder, rows, split_place, takes_connection
 from locallb.model.errors import ClientError
 from locallb.model.identities import PartId, Protocol, RunIdentity
 from locallb.model.naming import NAME_SERVER
-from locallb.provider.part_reads import ObservedPart, one_pass, read_part, reread
+from locallb.provider.part_reads import ObservedPart, one_pass, read_healthy, read_part, reread
 from locallb.provider.resources.proxy_fragments import rewrite_listeners
 from locallb.resources.codec import is_unknown
 from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ListenerState, ReachableInputs, ReachableState, Versions
-from locallb.resources.resource_type import ResourceType, grown, id_faults, proxy_faults
+from locallb.resources.resource_type import Difference, ResourceType, changed, grown, id_faults, proxy_faults
 from locallb.runtimes import published_ports
 from locallb.runtimes.runtime import runtime
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory
 
 PROBE_TIMEOUT = 2.0
+TRIAL_TIMEOUT = 0.05
+"""Seconds for all trials of backends: longer, no client is to wait for one of them either."""
 SERVING = "serving"
+WAITING = "no backend of some port has taken a connection yet"
 _InspectPart: TypeAlias = Callable[[Path, PartId, Collection[str]], ObservedPart]
 
 
@@ -69,12 +73,21 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
             except ValueError:
                 yield "probes", f"{place!r} isn't <address>:<port>"
 
+    def diff(self, old: ReachableState, new: ReachableInputs) -> Difference:
+        """Compare without the upstreams: they are looked at when something else changes."""
+        return replace(super().diff(old, new), changed=changed(old, new) - {"upstreams"})
+
+    def preview_outputs(self, new: ReachableInputs, old: ReachableState | None) -> Mapping[str, object]:
+        """Foresee that backends take connections: nothing changes for the rest of a preview if they don't."""
+        del new, old
+        return {"waiting": ""}
+
     def create(self, new: ReachableInputs) -> tuple[str, ReachableState]:
         """Prove it, and connect once to each probe."""
         return new.proxy, self._prove(new, new.probes, new.listeners)
 
     def read(self, state: ReachableState) -> ReachableState | None:
-        """Check that the proof still holds."""
+        """Check that the proof still holds, and whether what was waited for has come."""
         try:
             run = RunIdentity.parse(state.process)
             runs = runtime(run.runtime)
@@ -82,11 +95,9 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
             if silent(run, _directory(state)):
                 return None
             proven = _is_proven(_directory(state), state, reread)
-            return (
-                state
-                if proven and not (state.published and any(published_ports.unpublished(state.listeners)))
-                else None
-            )
+            if not proven or (state.published and any(published_ports.unpublished(state.listeners))):
+                return None
+            return replace(state, waiting=_waiting(_directory(state), state)) if state.waiting else state
         except ClientError:  # neither Envoy nor what it runs in can be asked
             return None
 
@@ -103,7 +114,9 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
         """Prove it again, and connect to places that are published for the first time."""
         existing = old.listeners if old.process == new.process else ()
         arriving = tuple(name for name in new.listeners if name not in existing)
-        return self._prove(new, tuple(place for place in new.probes if place not in old.probes), arriving)
+        proven = self._prove(new, tuple(place for place in new.probes if place not in old.probes), arriving)
+        served_before = not old.waiting and set(old.listeners).issuperset(new.listeners)
+        return replace(proven, waiting="") if served_before else proven
 
     def delete(self, state: ReachableState) -> None:
         """Forget the proof. An Envoy that ends is drained here: before what leads to its backends goes as well."""
@@ -120,12 +133,13 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
             _await(_directory(new), new)
             if new.published:
                 published_ports.prove(new.listeners, EnvoyAdmin(_directory(new)), arriving)
+            for place in () if new.published else probes:
+                _probe(place)
+            waiting = _waiting(_directory(new), new)
         except EnvoyAdminError as error:
             raise ProviderError(runtime(run.runtime).unanswered(run, str(error))) from error
-        for place in () if new.published else probes:
-            _probe(place)
         ports = tuple(ListenerState(listener, SERVING, "") for listener in new.listeners)
-        return grown(self.state, new, ports=ports)
+        return grown(self.state, new, ports=ports, waiting=waiting)
 
 
 def _await(directory: Path, new: ReachableInputs) -> None:
@@ -146,6 +160,24 @@ def _await(directory: Path, new: ReachableInputs) -> None:
         elif lds.attempts and lds.settled and not sighting.failed and verdict.is_refused():
             raise ProviderError(f"proxy {directory.name}: Envoy refuses its configuration: {verdict.cause}")
         time.sleep(next(pause))
+
+
+def _waiting(directory: Path, new: ReachableInputs) -> str:
+    """Return what is waited for; empty if a backend of each upstream takes connections, as far as that can be seen.
+
+    Clusters are only used once each backend has been checked. A container's network leads elsewhere than this host's.
+    """
+    healthy = read_healthy(directory) if new.upstreams else {}
+    until = time.monotonic() + TRIAL_TIMEOUT
+    for name, *places in map(str.split, new.upstreams):
+        tried = () if new.published else places
+        if not healthy.get(name, True) or (tried and not _takes_any(tried, until)):
+            return WAITING
+    return ""
+
+
+def _takes_any(places: Iterable[str], until: float) -> bool:
+    return any(takes_connection(place, until - time.monotonic()) for place in places if time.monotonic() < until)
 
 
 def _is_proven(directory: Path, new: ReachableInputs, inspect: _InspectPart = read_part) -> bool:

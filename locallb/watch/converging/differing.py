@@ -16,7 +16,7 @@ from locallb.config.registry import FRONTENDS
 from locallb.gateway.status.observed import ObservedRouteStatus
 from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing.objects import AnyStatus
-from locallb.kubernetes.status_patch import ObservedStatus, differences
+from locallb.kubernetes.status_patch import WAITING, ObservedStatus, awaiting, differences
 from locallb.model.identities import ObjectKey
 from locallb.model.memory import Memo
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
@@ -71,5 +71,7 @@ def _of_frontend(planned: Placement | Rejection, stated: ObservedStatus) -> tupl
     wanted = frontend(planned.key.kind).publication(planned)
     if isinstance(planned, Rejection):
         return differences(stated, (), wanted)
+    if stated.serving and stated.serving.reason == WAITING:  # the proof decides when that ends
+        wanted = awaiting(wanted, stated.serving.message)
     unclaimed = () if stated.claimed else ("finalizer",)
     return *unclaimed, *differences(stated, (), wanted, alone=planned.take_over)

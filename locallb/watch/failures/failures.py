@@ -8,15 +8,21 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from itertools import chain
+from math import inf
+from types import MappingProxyType
 
 from msgspec import Struct, field
 
+from locallb.kubernetes.parsing.objects import AnyStatus
+from locallb.kubernetes.status_patch import WAITING, ObservedStatus
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.reasons import OF_THE_HOST
 from locallb.model.serving import Proxy
+from locallb.planning.of_keys import placements_of
 from locallb.planning.planned import Plan
 from locallb.planning.routes.pod_routes import lost_routes
 from locallb.planning.status import Observation
+from locallb.planning.statuses.unanswered import SILENCES, is_answered
 from locallb.sources.snapshot import SnapshotResult
 from locallb.threads.jitter import jitter
 from locallb.watch.converging.converge import Converger
@@ -26,6 +32,11 @@ from locallb.watch.failures.disputes import Disputes
 from locallb.watch.failures.outages import Outages, proxies_of, serves
 from locallb.watch.failures.silences import Silences
 from locallb.watch.marks.hangs import Hang
+
+REREAD = 1.0
+"""Seconds between two readings of a proof that doesn't agree with what its proxy reports."""
+_UNREPORTED: Mapping[str, Observation | None] = MappingProxyType({})
+_UNCERTAIN = frozenset({WAITING, *SILENCES})
 
 
 class Failures(Struct):
@@ -39,6 +50,8 @@ class Failures(Struct):
     silences: Silences = field(default_factory=Silences)
     hanging: Mapping[str, Hang] = field(default_factory=dict)
     """Proxies with a hanging Envoy, by name, at the last check."""
+    uncertain: Mapping[ObjectKey, float] = field(default_factory=dict)
+    """Services that aren't published as serving because of their backends, and when the proof of each was read anew."""
     replaced: Mapping[str, Hang] = field(default_factory=dict)
     """Those of them that are to be ended now and started again."""
     _hung_before: Collection[str] = ()
@@ -69,7 +82,12 @@ class Failures(Struct):
         return drifted
 
     def inspect(
-        self, reading: SnapshotResult, plan: Plan, stale: Collection[ClusterName], converger: Converger
+        self,
+        reading: SnapshotResult,
+        plan: Plan,
+        stale: Collection[ClusterName],
+        converger: Converger,
+        observed: Mapping[str, Observation | None] = _UNREPORTED,
     ) -> list[float | None]:
         """Find out what is to be repaired now; return when to look again."""
         now = time.monotonic()
@@ -79,10 +97,34 @@ class Failures(Struct):
             self.outages = self.outages.planned({proxy.proxy.name for proxy in plan.proxies})
         self.broken |= self._roots(plan, self._unhung_or_due(now, plan, converger))
         lost = lost_routes(plan, reading.snapshot)
+        self.broken |= self._answered(now, plan, reading.observed_statuses, observed)
         claimed = {proxy.key: proxy.root for proxy in plan.proxies if proxy.serves} if self.broken else {}
         broken = {claimed.get(key, key) for key in self.broken}
         self.broken = (broken | lost | self.disputes.due(now)) & converger.wanted(plan).keys()
-        return [later, self.disputes.check_at(now), self.outages.check_at(now), self.silences.check_at()]
+        reread = min((at + REREAD for at in self.uncertain.values() if at + REREAD > now), default=None)
+        return [later, self.disputes.check_at(now), self.outages.check_at(now), self.silences.check_at(), reread]
+
+    def _answered(
+        self,
+        now: float,
+        plan: Plan,
+        stated: Mapping[ObjectKey, AnyStatus],
+        observed: Mapping[str, Observation | None],
+    ) -> set[ObjectKey]:
+        """Find Services that their proxies report as serving although that isn't published: the proof is read anew.
+
+        It decides what is published, and may not agree yet.
+        """
+        self.uncertain = {
+            key: self.uncertain.get(key, -inf)
+            for key, status in stated.items()
+            if isinstance(status, ObservedStatus) and status.serving and status.serving.reason in _UNCERTAIN
+        }
+        placements = placements_of(plan, self.uncertain) if self.uncertain else ()
+        answered = [each for each in placements if is_answered(each, observed.get(each.proxy))]
+        due = {each.key for each in answered if self.uncertain[each.key] + REREAD <= now}
+        self.uncertain |= dict.fromkeys(due, now)
+        return due
 
     def replacements(self) -> Mapping[str, float]:
         """Return when the proxies that hang, and aren't replaced now, are to be."""

@@ -12,7 +12,7 @@ from pulumi.provider.experimental.provider import DiffRequest, DiffResponse
 from locallb.engine.core.core import LONGEST_RETRY
 from locallb.engine.state.checkpoint import parse_checkpoint
 from locallb.engine.state.errors import EngineError
-from locallb.model.desired import Group, Ref, Resource, ResourceKey
+from locallb.model.desired import Group, OptionalRef, Ref, Resource, ResourceKey
 from locallb.model.identities import Digest
 from tests.engine.core.support import SimulatedExecutor, bring, core_of, groups_of, node_key, root_key
 from tests.engine.graphs import BookKeeper, Graph, Node, Site, declare
@@ -325,6 +325,22 @@ def test_a_reference_to_an_output_that_is_not_there_is_a_failure_of_its_resource
         core.run(lambda: core.is_at_rest)
         assert [str(error).rpartition("::")[2] for error in core.failures.values()] == ["n0 has no output none"]
     assert len(site.books.things) == 3
+
+
+def test_an_optional_output_that_is_not_there_is_an_empty_text(site: Site) -> None:
+    """One that is there is taken as any other."""
+    groups = groups_of(TWO)
+    inputs = {"value": 0, "first": False, "key": OptionalRef(node_key(0), ("none",))}
+    absent = Resource(node_key(5), inputs, root_key(0))
+    present = Resource(node_key(6), {**inputs, "key": OptionalRef(node_key(0), ("value",))}, root_key(0))
+    members = (*groups[root_key(0)].members, absent, present)
+    with core_of(site, SimulatedExecutor()) as core:
+        core.desire({**groups, root_key(0): _group(members)})
+        core.run(lambda: core.is_at_rest)
+        assert core.is_settled
+        inputs_of = {urn.rpartition("::")[2]: one.inputs for urn, one in core.snapshot.live.items()}
+    assert inputs_of["n5"]["key"] == ""
+    assert inputs_of["n6"]["key"] == inputs_of["n0"]["value"]
 
 
 def test_what_follows_another_resource_waits_for_it_only_where_that_is_desired(site: Site) -> None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
 from locallb.desired.groups import desired
 from locallb.kubernetes.events import news, placement_events
 from locallb.kubernetes.service_status import publication
-from locallb.model.status_entries import Event
+from locallb.kubernetes.status_patch import SERVED
+from locallb.model.status_entries import Condition, Event
 from locallb.planning.planned import Placement, Plan
-from locallb.planning.statuses.unanswered import SilentPort, mark_unanswered
+from locallb.planning.status import Observation
+from locallb.planning.statuses.unanswered import SilentPort, is_answered, mark_unanswered, published_silence
 from locallb.planning.statuses.withdrawal import withdraw
 from tests.planning.statuses.test_withdrawal import plan_of
 
@@ -65,3 +72,42 @@ def test_where_nobody_is_told_nothing_is_marked() -> None:
     assert mark_unanswered(plan, frozenset()) is plan
     assert mark_unanswered(manifests, silent(manifests.placements[0])) == manifests
     assert mark_unanswered(Plan(), silent(plan.placements[0])).placements == ()
+
+
+PORTS = [{"name": name, "port": port, "nodePort": 30000 + port} for name, port in (("a", 80), ("b", 81), ("c", 82))]
+THREE = plan_of("shared", ports=PORTS).placements[0]
+
+
+@given(st.sets(st.sampled_from(sorted(silent(THREE), key=str))))
+def test_what_was_published_is_read_as_what_was_silent(ports: set[SilentPort]) -> None:
+    """Whatever became of those who published it."""
+    plan = Plan((THREE,))
+    condition = publication(mark_unanswered(plan, ports).placements[0]).conditions[0]
+    assert published_silence(THREE, condition) == ports
+
+
+@pytest.mark.parametrize(
+    ("condition", "is_silence"),
+    [
+        (SERVED, False),
+        (replace(SERVED, status="Unknown", reason="Waiting"), False),
+        (replace(SERVED, status="False", reason="NoBackends", message="none"), False),
+        (replace(SERVED, status="False", reason="BackendsDown", message="c/n/other: in other words"), True),
+    ],
+)
+def test_a_condition_that_names_no_port_stands_for_all_if_it_is_about_backends(
+    condition: Condition,
+    is_silence: bool,  # noqa: FBT001 - a parameter
+) -> None:
+    """Backends may be others now, of which nothing better is known."""
+    assert published_silence(THREE, condition) == (silent(THREE) if is_silence else frozenset())
+
+
+@given(st.lists(st.sampled_from([True, False, None]), min_size=3, max_size=3), st.booleans())
+def test_a_service_is_answered_if_each_of_its_ports_is(healthy: list[bool | None], is_published: bool) -> None:  # noqa: FBT001
+    """And nothing else is published of it."""
+    names = [port.upstream for port in sorted(silent(THREE), key=str)]
+    answer = Observation(healthy={name: each for name, each in zip(names, healthy, strict=True) if each is not None})
+    marked = mark_unanswered(Plan((THREE,)), silent(THREE) if is_published else ()).placements[0]
+    assert is_answered(marked, answer) == (healthy == [True] * 3 and not is_published)
+    assert not is_answered(marked, None)

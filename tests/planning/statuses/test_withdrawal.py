@@ -15,8 +15,8 @@ from locallb.planning.statuses.withdrawal import withdraw
 from tests.planning.objects import DEMO, node, parsed, service
 
 
-def plan_of(sharing: str, *, live: bool = True) -> Plan:
-    """Plan two Services."""
+def plan_of(sharing: str, *, live: bool = True, ports: object = None) -> Plan:
+    """Plan two Services, the first one with these ports."""
     settings = parse_settings(
         {
             "sources": [{"kubernetes": {"name": "demo"}}],
@@ -24,7 +24,7 @@ def plan_of(sharing: str, *, live: bool = True) -> Plan:
             "proxies": {"mode": sharing},
         }
     )
-    read = parsed(service("api"), service("web"), node())
+    read = parsed(service("api", ports=ports) if ports else service("api"), service("web"), node())
     access = {DEMO: Access("/kubeconfig", ContextName("demo"))} if live else {}
     return make_plan(Snapshot(Home("p", "s", "/p"), services=read.services, nodes=read.nodes, access=access), settings)
 
