@@ -27,10 +27,11 @@ class Once(Struct, frozen=True):
 
     def destroy(self) -> None:
         """Delete everything that the stack has. Raises Cancelled."""
-        with self._core(self._wanted(Declared(()))) as (core, _executor):
+        wanted = self._wanted(Declared(()))
+        with self._core(wanted) as (core, _executor):
             core.desire_nothing()
             core.run(lambda: core.is_at_rest)
-            self._conclude(core)
+            self._conclude(core, wanted)
 
     def bring(self, declared: Declared) -> None:
         """Bring the stack, as far as the scope goes, to what is declared: at first what is desired, then the rest.
@@ -67,7 +68,7 @@ class Once(Struct, frozen=True):
                 core.complete()
                 self._remove(core, goals)
             else:
-                self._conclude(core)
+                self._conclude(core, goals)
 
     def _wanted(self, declared: Declared) -> Wanted:
         run = self.run
@@ -84,7 +85,7 @@ class Once(Struct, frozen=True):
         self.run.reporter.broken |= broken
         core.spare(lambda resource: self._remains(resource, broken, core))
         core.run(lambda: core.is_at_rest)
-        self._conclude(core)
+        self._conclude(core, wanted)
 
     @contextmanager
     def _core(self, wanted: Wanted) -> Iterator[tuple[Core, Executor]]:
@@ -109,10 +110,12 @@ class Once(Struct, frozen=True):
         root = core.snapshot.root_of_any(resource)
         return root in broken or not self.run.scope.covers(root)
 
-    def _conclude(self, core: Core) -> None:
+    def _conclude(self, core: Core, wanted: Wanted) -> None:
         """Report why the stack differs from the desired one, if no operation reported it. Raises Cancelled."""
         reporter, snapshot = self.run.reporter, core.snapshot
-        reporter.broken |= {snapshot.root_of(urn) for urn in core.failures}
+        reporter.broken |= {
+            wanted.root_of(urn) if core.is_wanted(urn) else snapshot.root_of(urn) for urn in core.failures
+        }
         remaining = [*core.unsettled]
         if remaining:
             self.run.go_on()
