@@ -29,8 +29,8 @@ from pulumi.provider.experimental.provider import (
     UpdateResponse,
 )
 
-from locallb.engine.deploy.events import Result
-from locallb.engine.deploy.scope import only
+from locallb.engine.core.declared import only
+from locallb.engine.core.events import Result
 from locallb.engine.engine import Engine
 from locallb.engine.state.project import load_project
 from locallb.engine.state.urns import root_urn

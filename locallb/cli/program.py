@@ -24,7 +24,7 @@ from locallb.config.settings import SettingsError
 from locallb.desired.groups import desired
 from locallb.desired.shown import exports, provider_version
 from locallb.engine.core.declared import Declared
-from locallb.engine.deploy.events import Severity
+from locallb.engine.core.events import Severity
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.urns import package_of
 from locallb.guarded.owners import distrust
@@ -34,8 +34,8 @@ from locallb.sources import SourceError
 from locallb.sources.workspace import Planned, handing
 
 if TYPE_CHECKING:
-    from locallb.engine.deploy.events import Result
-    from locallb.engine.deploy.scope import Scope
+    from locallb.engine.core.declared import Scope
+    from locallb.engine.core.events import Result
     from locallb.engine.engine import Engine
     from locallb.engine.state.values import Value
 

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from pulumi.provider.experimental.provider import Provider
 
     from locallb.cli.program import Program
-    from locallb.engine.deploy.events import Event
+    from locallb.engine.core.events import Event
     from locallb.engine.engine import Engine
     from locallb.engine.providers.registry import ProviderSource
     from locallb.sources.consents import ClusterEntry

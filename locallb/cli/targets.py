@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
-from locallb.engine.deploy.scope import EVERYTHING, Scope, only
+from locallb.engine.core.declared import EVERYTHING, Scope, only
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import name_of, root_urn
 from locallb.model.formatting import few

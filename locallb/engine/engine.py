@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING
 
 from locallb.engine.backend.store import Recorder, Store
 from locallb.engine.core.decisions import LaneOf
-from locallb.engine.core.declared import Declared
+from locallb.engine.core.declared import EVERYTHING, Declared, Scope
+from locallb.engine.core.events import Listener, Result, Severity, ignore
+from locallb.engine.core.interrupts import Stop, interruptible
 from locallb.engine.core.lanes import Shape
 from locallb.engine.core.once import Once
+from locallb.engine.core.provider_resources import ProviderResources
 from locallb.engine.core.reads import Reader, one_lane
+from locallb.engine.core.reporting import Reporter
+from locallb.engine.core.session import Run
 from locallb.engine.core.updates import Stack as CoreStack
 from locallb.engine.core.updates import Updates
-from locallb.engine.deploy.events import Listener, Result, Severity, ignore
-from locallb.engine.deploy.interrupts import Stop, interruptible
-from locallb.engine.deploy.provider_resources import ProviderResources
-from locallb.engine.deploy.reporter import Reporter
-from locallb.engine.deploy.run import Run
-from locallb.engine.deploy.scope import EVERYTHING, Scope
 from locallb.engine.providers.registry import Providers
 from locallb.engine.state.errors import Cancelled, EngineError, HostRefused
 from locallb.engine.state.project import Project, load_config

@@ -13,7 +13,7 @@ from locallb.cli.console import Out
 from locallb.cli.display import links as links_module
 from locallb.cli.display.service_table import print_services, services_json
 from locallb.cli.display.tree import print_steps
-from locallb.engine.deploy.events import Op, Result, StepRecord, Subject
+from locallb.engine.core.events import Op, Result, StepRecord, Subject
 from locallb.engine.state.values import PropertyChange
 from locallb.model.formatting import printable
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Protocol

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 from msgspec import Struct, field
 
-from locallb.engine.deploy.goal import Goal
-from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.core.declared import Goal
+from locallb.engine.core.reporting import Reporter
 from locallb.engine.program.in_process import Setting, run_program
 from locallb.engine.program.monitor import EngineService, Monitor
 from locallb.engine.program.registrar import Registrar, Reply

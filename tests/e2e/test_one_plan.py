@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from locallb.engine.deploy.events import Result
+from locallb.engine.core.events import Result
 from locallb.engine.engine import Engine
 from tests.e2e.support import Stage, node, port, service
 

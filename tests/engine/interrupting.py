@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from locallb.engine.deploy.interrupts import Stop
+from locallb.engine.core.interrupts import Stop
 from tests.engine.support import Bench
 
 SECONDS = 60

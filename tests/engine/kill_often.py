@@ -17,7 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from locallb.engine.deploy.events import Result
+from locallb.engine.core.events import Result
 from locallb.engine.providers.wire import from_property_values, to_property_values
 from tests.engine.graphs import Graph, Node, Site, declare
 

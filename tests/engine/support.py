@@ -29,7 +29,7 @@ from pulumi.provider.experimental.provider import (
 )
 
 from locallb.engine.backend.store import Store
-from locallb.engine.deploy.events import Event, Result
+from locallb.engine.core.events import Event, Result
 from locallb.engine.engine import Engine
 from locallb.engine.providers.wire import to_property_values
 from locallb.engine.state.checkpoint import Checkpoint, parse_checkpoint

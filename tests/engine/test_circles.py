@@ -5,7 +5,7 @@ import json
 import pulumi
 import pytest
 
-from locallb.engine.deploy.scope import only
+from locallb.engine.core.declared import only
 from locallb.engine.state.errors import FullScopeNeeded, StateBroken
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.snapshot import Put, Snapshot

@@ -6,7 +6,7 @@ import os
 import pulumi
 import pytest
 
-from locallb.engine.deploy.events import Op, Severity, StepFailed
+from locallb.engine.core.events import Op, Severity, StepFailed
 from tests.engine.balancers import BOTH, ONE, declare, spec
 from tests.engine.support import Bench, Thing, short
 

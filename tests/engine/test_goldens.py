@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from locallb.engine.deploy.events import Result
+from locallb.engine.core.events import Result
 from locallb.engine.engine import Engine
 from locallb.engine.state.checkpoint import magic_of
 from locallb.engine.state.values import UNKNOWN

@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from locallb.engine.deploy.events import Op, StepDone
+from locallb.engine.core.events import Op, StepDone
 from locallb.engine.program.unfinished import refuse_unfinished
 from locallb.engine.state.errors import Cancelled, UpdateUnfinished
 from tests.engine.balancers import ALPHA, BOTH, declare

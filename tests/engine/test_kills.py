@@ -5,7 +5,7 @@ import sys
 import threading
 from pathlib import Path
 
-from locallb.engine.deploy.scope import only
+from locallb.engine.core.declared import only
 from tests.engine.balancers import ONE, declare, roots
 from tests.engine.interrupting import SECONDS
 from tests.engine.support import Bench, World, make_project

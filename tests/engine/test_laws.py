@@ -7,7 +7,7 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locallb.engine.deploy.scope import EVERYTHING, only
+from locallb.engine.core.declared import EVERYTHING, only
 from locallb.engine.state.checkpoint import check_resources, check_state
 from tests.engine.graphs import CrashError, Doom, Graph, Node, Site, changed, declare, fresh, graphs, roots_of
 

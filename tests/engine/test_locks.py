@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from locallb.engine.backend.layout import Layout
-from locallb.engine.deploy.events import Result
+from locallb.engine.core.events import Result
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import LockHeld
 from tests.engine.balancers import ONE, declare

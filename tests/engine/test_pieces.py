@@ -14,8 +14,8 @@ from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime import rpc
 from pulumi.runtime.proto import engine_pb2
 
-from locallb.engine.deploy.events import Result, ignore
-from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.core.events import Result, ignore
+from locallb.engine.core.reporting import Reporter
 from locallb.engine.program.monitor import EngineService, Monitor
 from locallb.engine.providers.wire import from_property_values, from_struct, to_property_values, to_struct
 from locallb.engine.state.checkpoint import check_state, parse_checkpoint, timestamp

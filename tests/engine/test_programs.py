@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pulumi.provider.experimental.provider import DeleteRequest
 
 from locallb.engine.backend.store import Store
-from locallb.engine.deploy.events import Op, Result
-from locallb.engine.deploy.scope import EVERYTHING, only
+from locallb.engine.core.declared import EVERYTHING, only
+from locallb.engine.core.events import Op, Result
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import root_urn

@@ -9,8 +9,8 @@ import pulumi
 import pytest
 
 from locallb.engine.core import reads as core_reads
-from locallb.engine.deploy.events import DiagnosticEvent, Op, Result, StepDone
-from locallb.engine.deploy.scope import only
+from locallb.engine.core.declared import only
+from locallb.engine.core.events import DiagnosticEvent, Op, Result, StepDone
 from locallb.engine.state.resource import Pending
 from locallb.engine.state.snapshot import Begin
 from tests.engine.balancers import ALPHA, BOTH, declare

@@ -3,8 +3,8 @@
 import pulumi
 import pytest
 
-from locallb.engine.deploy.events import Op
-from locallb.engine.deploy.scope import only
+from locallb.engine.core.declared import only
+from locallb.engine.core.events import Op
 from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import root_urn
 from tests.engine.balancers import ALPHA, BOTH, declare, roots

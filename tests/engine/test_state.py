@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from locallb.engine.deploy.events import Result
+from locallb.engine.core.events import Result
 from locallb.engine.state.checkpoint import check_state, magic_of
 from locallb.engine.state.errors import EngineError, StateBroken, StateUnwritable, Unsupported
 from tests.engine.balancers import ONE, declare

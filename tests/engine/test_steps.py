@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 from pulumi.provider.experimental.provider import CreateRequest, UpdateRequest
 
-from locallb.engine.deploy.events import Op
+from locallb.engine.core.events import Op
 from locallb.engine.state.values import UNKNOWN
 from tests.engine.support import Bench, Thing, WorldProvider, messages
 

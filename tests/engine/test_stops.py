@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 import pytest
 
-from locallb.engine.deploy.events import Op, StepDone
-from locallb.engine.deploy.interrupts import Stop
-from locallb.engine.deploy.scope import only
+from locallb.engine.core.declared import only
+from locallb.engine.core.events import Op, StepDone
+from locallb.engine.core.interrupts import Stop
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import Cancelled, FullScopeNeeded
 from tests.engine.balancers import BOTH, declare, roots

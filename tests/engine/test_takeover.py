@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from locallb.engine.deploy.scope import only
+from locallb.engine.core.declared import only
 from locallb.engine.engine import Engine
 from locallb.engine.state.project import load_project
 from tests.engine.balancers import declare, roots

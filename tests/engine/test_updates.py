@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from locallb.engine.deploy.events import Op, StepPlanned
+from locallb.engine.core.events import Op, StepPlanned
 from locallb.engine.state.values import Value
 from tests.engine.balancers import ALPHA, declare, spec
 from tests.engine.support import Bench, Thing, World, make_project, short

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from locallb.config.settings import Settings
-from locallb.engine.deploy.events import Op, Result, StepRecord, Subject
+from locallb.engine.core.events import Op, Result, StepRecord, Subject
 from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access, Snapshot

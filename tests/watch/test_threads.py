@@ -200,7 +200,7 @@ def test_work_that_fails_again_and_again_waits_longer_and_one_that_lived_begins_
 THREADS_OF_THEIR_OWN = {
     "locallb/threads/supervised.py": "the one place",
     "locallb/engine/core/executor.py": "each outcome and mistake goes to the core's thread, which waits for it",
-    "locallb/engine/deploy/interrupts.py": "passes signals on until its pipe is closed, and is waited for",
+    "locallb/engine/core/interrupts.py": "passes signals on until its pipe is closed, and is waited for",
     "locallb/engine/program/update.py": "waited for by whoever starts it, with its outcome",
 }
 

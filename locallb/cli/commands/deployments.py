@@ -15,7 +15,7 @@ from locallb.cli.exit_code import Exit
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
 from locallb.cli.targets import scope_of
-from locallb.engine.deploy.events import Result
+from locallb.engine.core.events import Result
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.urns import name_of
 from locallb.model.formatting import counted

@@ -14,7 +14,7 @@ from locallb.cli.exit_code import Exit
 from locallb.cli.observe import inspect
 from locallb.cli.session import Session
 from locallb.cli.targets import MAX_NAMES
-from locallb.engine.deploy.events import Op, Result, Severity
+from locallb.engine.core.events import Op, Result, Severity
 from locallb.model.formatting import few
 from locallb.model.state_resource import BALANCER
 from locallb.planning.planned import Plan

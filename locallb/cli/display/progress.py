@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Self
 
 from locallb.cli.console import Out
 from locallb.cli.display.tree import QUIET, SIGNS
-from locallb.engine.deploy.events import DiagnosticEvent, Event, Op, Severity, StepDone, StepFailed, StepStarted
+from locallb.engine.core.events import DiagnosticEvent, Event, Op, Severity, StepDone, StepFailed, StepStarted
 
 if TYPE_CHECKING:
     from rich.status import Status

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
 from locallb.cli.console import Out
-from locallb.engine.deploy.events import Op, Result, StepRecord
+from locallb.engine.core.events import Op, Result, StepRecord
 from locallb.engine.state.values import PropertyChange
 
 SIGNS = {

@@ -11,7 +11,7 @@ from locallb.cli.display.progress import Progress
 from locallb.cli.exit_code import Exit
 from locallb.cli.session import Session, once_free
 from locallb.cli.targets import scope_of
-from locallb.engine.deploy.events import Result
+from locallb.engine.core.events import Result
 from locallb.model.formatting import few
 from locallb.model.identities import ObjectKey
 from locallb.model.state_resource import BALANCER

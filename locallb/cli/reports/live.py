@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from locallb.cli.display.tree import QUIET
 from locallb.cli.session import Session
-from locallb.engine.deploy.events import Result, Severity
+from locallb.engine.core.events import Result, Severity
 from locallb.model.identities import ObjectKey
 from locallb.model.state_resource import BALANCER, PROXY
 from locallb.planning.planned import Plan

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from locallb.engine.core.decisions import Decider, Decision, Settled, Waiting
 from locallb.engine.core.executor import Executor
+from locallb.engine.core.interrupts import Stop
 from locallb.engine.core.lanes import DEADLINE, HANGING, Lanes, LateLane
 from locallb.engine.core.news import Begun, News, Refused
 from locallb.engine.core.operations import ADOPTING, MAKING, Kind, Operation, Outcome, ended
 from locallb.engine.core.wanted import Groups
-from locallb.engine.deploy.interrupts import Stop
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Drop, Free, Mutation, Put, Snapshot, Supersede

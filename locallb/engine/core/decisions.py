@@ -11,21 +11,19 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.engine.backend.store import Recorder
+from locallb.engine.core.declared import Goal, Scope
+from locallb.engine.core.events import Op
 from locallb.engine.core.news import Adopted, Entered
 from locallb.engine.core.operations import Kind, Operation, ended, freed
+from locallb.engine.core.provider_resources import ProviderResources
 from locallb.engine.core.wanted import Wanted
-from locallb.engine.deploy.events import Op
-from locallb.engine.deploy.goal import Goal
-from locallb.engine.deploy.provider_resources import ProviderResources
-from locallb.engine.deploy.replacement import dependents_to_replace
-from locallb.engine.deploy.scope import Scope
 from locallb.engine.providers.handles import Difference, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import FullScopeNeeded, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Drop, Mutation, Put, Snapshot, is_stack
 from locallb.engine.state.urns import STACK_TYPE, is_provider, package_of, type_of
-from locallb.engine.state.values import Properties, changes_between
+from locallb.engine.state.values import UNKNOWN, Properties, changes_between
 
 
 class Settled(Struct, frozen=True):
@@ -189,7 +187,7 @@ class Decider(Struct):
 
     def _delete_first(self, old: ResourceState, renewed: ResourceState, handle: Handle, lane: str) -> Decision:
         """Delete, one after the other, what can't stay without this resource, and then this."""
-        for dependent in dependents_to_replace(self._snapshot, old, self.providers):
+        for dependent in _dependents_to_replace(self._snapshot, old, self.providers):
             if not self.scope.covers(self._snapshot.root_of(dependent.urn)):
                 what = f"{old.urn} must be deleted before it is created again, and {dependent.urn} outside the scope"
                 raise StepError(f"{what} needs it; run an update of everything")
@@ -308,3 +306,40 @@ def refuse_options(resource: ResourceState) -> None:
     for name, option in _REFUSED.items():
         if resource.extras.get(name):
             raise Unsupported(f"deleting {resource.urn}, which has the resource option {option},")
+
+
+def _dependents_to_replace(snapshot: Snapshot, old: ResourceState, providers: ProviderResources) -> list[ResourceState]:
+    """List the dependents that are deleted before a resource is created again, each before what it depends on.
+
+    One goes if its provider would replace it, were the properties that come from the deleted resource unknown; one that
+    merely waits for it (`depends_on`) stays.
+    """
+    doomed = {old.urn: old}
+    dependents: list[ResourceState] = []
+    for resource in _users_in_order(snapshot, old):
+        if resource.custom and not resource.pending_replacement and _must_go(resource, doomed, providers):
+            doomed[resource.urn] = resource
+            dependents.append(resource)
+    return dependents[::-1]
+
+
+def _users_in_order(snapshot: Snapshot, old: ResourceState) -> list[ResourceState]:
+    """List everything that depends on a resource, directly or not, dependencies first."""
+    reached: dict[str, ResourceState] = {}
+    waiting = [old]
+    while waiting:
+        for user in snapshot.users_of(waiting.pop().urn):
+            if user.urn not in reached:
+                reached[user.urn] = user
+                waiting.append(user)
+    return snapshot.sort(reached)
+
+
+def _must_go(resource: ResourceState, doomed: dict[str, ResourceState], providers: ProviderResources) -> bool:
+    if resource.property_dependencies is None:
+        return any(urn in doomed for urn in resource.dependencies)
+    lost = {key for key, urns in resource.property_dependencies.items() if any(urn in doomed for urn in urns)}
+    if not lost:
+        return False
+    inputs = {key: UNKNOWN if key in lost else value for key, value in resource.inputs.items()}
+    return bool(providers.handle_of(resource).diff(resource, inputs).replaces)

@@ -4,8 +4,8 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
+from locallb.engine.core.events import Op
 from locallb.engine.core.operations import Operation, Outcome
-from locallb.engine.deploy.events import Op
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.values import PropertyChange

@@ -8,14 +8,12 @@ from msgspec import Struct
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import LaneOf, own_lane
 from locallb.engine.core.declared import Declared
+from locallb.engine.core.events import Severity
 from locallb.engine.core.executor import Executor, PreviewExecutor, ThreadExecutor
-from locallb.engine.core.goals import Goals
+from locallb.engine.core.interrupts import waking
 from locallb.engine.core.reporting import Teller
-from locallb.engine.core.session import core_of
-from locallb.engine.core.wanted import Wanted
-from locallb.engine.deploy.events import Severity
-from locallb.engine.deploy.interrupts import waking
-from locallb.engine.deploy.run import Run
+from locallb.engine.core.session import Run, core_of
+from locallb.engine.core.wanted import Goals, Wanted
 from locallb.engine.state.resource import ResourceState
 
 

@@ -14,11 +14,11 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.engine.core.decisions import LaneOf
+from locallb.engine.core.events import Op, Severity
 from locallb.engine.core.executor import Message, ThreadExecutor
+from locallb.engine.core.interrupts import waking
 from locallb.engine.core.operations import Kind, Outcome, adopted, ended
-from locallb.engine.deploy.events import Op, Severity
-from locallb.engine.deploy.interrupts import waking
-from locallb.engine.deploy.run import Run
+from locallb.engine.core.session import Run
 from locallb.engine.providers.handles import Found
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState

@@ -1,4 +1,4 @@
-"""A core at work on one stack: lock, state, what an earlier run left, providers, threads."""
+"""The context of a run of the engine, and a core at work on one stack: lock, state, providers, threads."""
 
 from __future__ import annotations
 
@@ -6,23 +6,45 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from locallb.engine.backend.store import Notice, Store
+from msgspec import Struct
+
+from locallb.engine.backend.store import Notice, Recorder, Store
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import Decider, LaneOf, broken_off
+from locallb.engine.core.declared import EVERYTHING, Scope
+from locallb.engine.core.events import ignore
 from locallb.engine.core.executor import Executor
+from locallb.engine.core.interrupts import Stop
 from locallb.engine.core.lanes import Lanes, Shape, one_by_one
+from locallb.engine.core.provider_resources import ProviderResources
+from locallb.engine.core.reporting import Reporter
 from locallb.engine.core.wanted import Wanted
-from locallb.engine.deploy.events import ignore
-from locallb.engine.deploy.provider_resources import ProviderResources
-from locallb.engine.deploy.reporter import Reporter
-from locallb.engine.deploy.scope import EVERYTHING
 from locallb.engine.providers.registry import Providers
+from locallb.engine.state.errors import Cancelled
 
 if TYPE_CHECKING:
     from locallb.engine.providers.registry import ProviderSource
 
 LAST_WAIT = 12.0
 """Seconds for which the end waits for what was begun: a provider's call has a limit of its own, below that."""
+
+
+class Run(Struct, frozen=True):
+    """One preview, update, refresh, look or destruction."""
+
+    reporter: Reporter
+    recorder: Recorder
+    providers: ProviderResources
+    scope: Scope
+    parallel: int
+    """Operations that may be under way at a time."""
+    stop: Stop
+    is_preview: bool
+
+    def go_on(self) -> None:
+        """Raise Cancelled after an interrupt."""
+        if self.stop.is_requested():
+            raise Cancelled
 
 
 @contextmanager

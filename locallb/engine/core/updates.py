@@ -15,14 +15,13 @@ from msgspec import Struct, field
 from locallb.engine.backend.store import Store
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import LaneOf
+from locallb.engine.core.events import Op, Result, StepRecord, ignore
 from locallb.engine.core.executor import ThreadExecutor
+from locallb.engine.core.interrupts import Stop
 from locallb.engine.core.lanes import LateLane, Shape
-from locallb.engine.core.reporting import Teller
+from locallb.engine.core.reporting import Reporter, Teller
 from locallb.engine.core.session import open_core
 from locallb.engine.core.wanted import Groups, Wanted, plain
-from locallb.engine.deploy.events import Op, Result, StepRecord, ignore
-from locallb.engine.deploy.interrupts import Stop
-from locallb.engine.deploy.reporter import Reporter
 from locallb.engine.state.errors import Cancelled, EngineError, HostRefused
 from locallb.engine.state.values import Value
 

@@ -10,8 +10,8 @@ from threading import Lock
 from msgspec import Struct, field
 
 from locallb.engine.core.core import Core
-from locallb.engine.core.goals import Goals
-from locallb.engine.deploy.goal import Goal
+from locallb.engine.core.declared import Goal
+from locallb.engine.core.wanted import Goals
 from locallb.engine.state.errors import Cancelled, EngineError, StateUnwritable
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.values import Properties, Value, has_unknown, without_unknown

@@ -5,10 +5,10 @@ from contextvars import copy_context
 from threading import Thread
 
 from locallb.engine.core.core import Core
+from locallb.engine.core.events import Severity
 from locallb.engine.core.executor import Executor
-from locallb.engine.core.goals import Goals
-from locallb.engine.deploy.events import Severity
-from locallb.engine.deploy.reporter import Reporter
+from locallb.engine.core.reporting import Reporter
+from locallb.engine.core.wanted import Goals
 from locallb.engine.program.in_process import Failure, Program, Setting, run_program
 from locallb.engine.program.monitor import EngineService, Monitor
 from locallb.engine.program.registrar import Registrar

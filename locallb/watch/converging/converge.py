@@ -15,10 +15,10 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.desired.shown import exports, exports_the_same, provider_version
+from locallb.engine.core.declared import Scope, only
+from locallb.engine.core.events import Result
 from locallb.engine.core.lanes import DEADLINE, LateLane, Shape
 from locallb.engine.core.updates import Updates
-from locallb.engine.deploy.events import Result
-from locallb.engine.deploy.scope import Scope, only
 from locallb.engine.engine import Engine
 from locallb.engine.state.urns import name_of, root_urn
 from locallb.kubernetes.parsing.objects import AnyStatus

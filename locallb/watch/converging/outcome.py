@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from locallb.engine.deploy.events import Op, Result
+from locallb.engine.core.events import Op, Result
 from locallb.model.identities import ObjectKey
 from locallb.model.naming import named_after
 

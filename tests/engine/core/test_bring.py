@@ -22,8 +22,8 @@ from pulumi.provider.experimental.provider import (
 )
 
 from locallb.engine.backend.store import Store
-from locallb.engine.core.declared import Declared
-from locallb.engine.deploy.events import (
+from locallb.engine.core.declared import EVERYTHING, Declared, Scope, only
+from locallb.engine.core.events import (
     Event,
     Op,
     Result,
@@ -33,7 +33,6 @@ from locallb.engine.deploy.events import (
     StepPlanned,
     StepStarted,
 )
-from locallb.engine.deploy.scope import EVERYTHING, Scope, only
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import Cancelled, EngineError, FullScopeNeeded
 from tests.engine.core.support import groups_of

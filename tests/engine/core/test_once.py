@@ -11,13 +11,13 @@ from msgspec.structs import replace
 from pulumi.provider.experimental.provider import DeleteRequest
 
 from locallb.engine.backend.store import Recorder
+from locallb.engine.core.declared import EVERYTHING
+from locallb.engine.core.events import Op, StepDone, StepFailed, StepStarted, ignore
+from locallb.engine.core.interrupts import Stop
 from locallb.engine.core.once import Once, circles_of
-from locallb.engine.deploy.events import Op, StepDone, StepFailed, StepStarted, ignore
-from locallb.engine.deploy.interrupts import Stop
-from locallb.engine.deploy.provider_resources import ProviderResources
-from locallb.engine.deploy.reporter import Reporter
-from locallb.engine.deploy.run import Run
-from locallb.engine.deploy.scope import EVERYTHING
+from locallb.engine.core.provider_resources import ProviderResources
+from locallb.engine.core.reporting import Reporter
+from locallb.engine.core.session import Run
 from locallb.engine.providers.registry import Providers
 from locallb.engine.state.errors import Cancelled
 from locallb.engine.state.resource import ResourceState

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pulumi.provider.experimental.provider import ReadRequest, ReadResponse
 
 from locallb.engine.core import reads
-from locallb.engine.deploy.events import Op, StepFailed
-from locallb.engine.deploy.scope import only
+from locallb.engine.core.declared import only
+from locallb.engine.core.events import Op, StepFailed
 from locallb.engine.state.resource import ResourceState
 from tests.engine.balancers import BOTH, declare
 from tests.engine.graphs import Graph, Site, fresh, graphs

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from locallb.engine.core.events import Op
 from locallb.engine.core.lanes import Shape
 from locallb.engine.core.updates import Updates
-from locallb.engine.deploy.events import Op
 from locallb.engine.state.checkpoint import parse_checkpoint
 from locallb.engine.state.errors import LockHeld
 from locallb.engine.state.urns import root_urn

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.desired.groups import Desired
+from locallb.engine.core.declared import Scope, only
 from locallb.engine.core.updates import Ended
 from locallb.engine.core.wanted import Groups
-from locallb.engine.deploy.scope import Scope, only
 from locallb.engine.engine import Engine
 from locallb.engine.state.urns import root_urn
 from locallb.model.identities import Digest, Home, ObjectKey, ProxyName

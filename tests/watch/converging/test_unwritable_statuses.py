@@ -11,7 +11,7 @@ import pytest
 from components.stack import declare
 from locallb.cli.watching.log.records import Narrator
 from locallb.cli.watching.relay import Batch, RelayedEvent
-from locallb.engine.deploy.events import Result, Severity
+from locallb.engine.core.events import Result, Severity
 from locallb.kubernetes.access.errors import ForbiddenError, KubeError
 from locallb.kubernetes.api.unwritable import PAUSE, Unwritable, lacks_right
 from locallb.model.identities import ObjectKey, ObjectKind

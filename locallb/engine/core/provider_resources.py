@@ -13,10 +13,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.engine.backend.store import Recorder
-from locallb.engine.deploy.events import Op
-from locallb.engine.deploy.goal import Goal
-from locallb.engine.deploy.reporter import Reporter
-from locallb.engine.deploy.scope import Scope
+from locallb.engine.core.declared import Goal, Scope
+from locallb.engine.core.events import Op
+from locallb.engine.core.reporting import Reporter
 from locallb.engine.providers.handles import Difference, Handle
 from locallb.engine.providers.registry import Providers
 from locallb.engine.state.checkpoint import timestamp

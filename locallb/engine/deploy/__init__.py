@@ -1,1 +1,0 @@
-"""The deployment: goals to steps, in order; deletions, replacements, refreshes."""
