@@ -46,16 +46,27 @@ def holder(address: IPAddress, port: int, protocol: Protocol) -> str:
     It is `name (pid)`, with its stack where it is a proxy.
     """
     with suppress(ClientError):
-        inodes = {
-            row.inode
-            for row in rows(protocol)
-            if row.port == port
-            and (row.address == address or _covers(row.address, address))
-            and (protocol is Protocol.UDP or row.state == LISTEN)
-        }
-        owners = socket_owners(inodes, ()) if inodes else SocketOwners()
+        owners = _owners(address, port, protocol)
         return next((f"{name}{_of_stack(owners.proxies.get(inode))}" for inode, name in owners.holders.items()), "")
     return ""
+
+
+def holding_proxies(address: IPAddress, port: int, protocol: Protocol) -> frozenset[Path]:
+    """Return the directories of the proxies that keep `address`:`port` from being bound, as far as that can be read."""
+    with suppress(ClientError):
+        return frozenset(map(Path, _owners(address, port, protocol).proxies.values()))
+    return frozenset()
+
+
+def _owners(address: IPAddress, port: int, protocol: Protocol) -> SocketOwners:
+    inodes = {
+        row.inode
+        for row in rows(protocol)
+        if row.port == port
+        and (row.address == address or _covers(row.address, address))
+        and (protocol is Protocol.UDP or row.state == LISTEN)
+    }
+    return socket_owners(inodes, ()) if inodes else SocketOwners()
 
 
 def _of_stack(directory: str | None) -> str:

@@ -208,6 +208,8 @@ class Proxy(Struct, frozen=True):
     """None for what a process of this host may have."""
     udp_only: bool = False
     """It is replaced before it serves anything but UDP, so that no stream ever depends on its drain time."""
+    released: tuple[str, ...] = ()
+    """Places of UDP listeners that it has given up since it was started, with sockets that Envoy keeps."""
 
     @property
     def bounded(self) -> bool:

@@ -131,6 +131,8 @@ class HeldProxy(Struct, frozen=True):
     """As `serving.Proxy` has it; None where nothing shows it."""
     udp_only: bool | None = None
     """Likewise."""
+    datagrams: frozenset[str] = frozenset()
+    """Places of its UDP listeners, also of ones that it has given up since it was started."""
 
 
 class HeldProxyAssignment(NamedTuple):

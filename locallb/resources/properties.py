@@ -198,7 +198,7 @@ class LocalCertificateState(LocalCertificateInputs, frozen=True):
     """Expiry time (RFC 3339)."""
 
 
-class EnvoyProcessInputs(Struct, frozen=True):
+class EnvoyProcessInputs(Struct, frozen=True, kw_only=True):
     """What a program says of its `EnvoyProcess`."""
 
     proxy: ProxyId
@@ -209,9 +209,15 @@ class EnvoyProcessInputs(Struct, frozen=True):
     """sha256 (hex) of its bootstrap.json. A change replaces the process."""
     version: str
     """Version of Envoy. A process of the new version takes over from the old one."""
+    released: str = ""
+    """Places of UDP listeners that it has given up since it was started, separated by spaces; optional.
+
+    As Envoy keeps their sockets, a process of the same version takes over from it for a new one, once no client uses
+    it.
+    """
 
 
-class EnvoyProcessState(EnvoyProcessInputs, frozen=True):
+class EnvoyProcessState(EnvoyProcessInputs, frozen=True, kw_only=True):
     """What is known of one `EnvoyProcess`: its inputs and its outputs."""
 
     pid: int

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.model.identities import Home, Protocol
-from locallb.model.serving import Listener
+from locallb.model.serving import Listener, Proxy
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, Snapshot
 from locallb.planning.addresses.pool_routes import unchecked
 from locallb.planning.planned import Plan
@@ -56,6 +56,7 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
                 may_fail=next((listener.may_fail for listener in proxy.proxy.http), None),
                 heap=proxy.proxy.heap,
                 udp_only=proxy.proxy.udp_only,
+                datagrams=_datagrams(proxy.proxy),
             )
             for proxy in plan.proxies
             if proxy.root.cluster
@@ -76,6 +77,12 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
             *(HeldProxyAssignment(proxy.root, proxy.proxy.name, whole=True) for proxy in plan.proxies if proxy.serves),
         ),
     )
+
+
+def _datagrams(proxy: Proxy) -> frozenset[str]:
+    """Return the places of UDP listeners as `HeldProxy.datagrams` has them."""
+    udp = (listener.place for listener in proxy.listeners if listener.protocol is Protocol.UDP)
+    return frozenset((*udp, *proxy.released))
 
 
 def _patient(listeners: Iterable[Listener]) -> bool | None:

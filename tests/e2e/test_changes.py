@@ -6,6 +6,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Self
 
 import pytest
@@ -139,6 +140,61 @@ def test_a_udp_port_that_a_service_of_udp_alone_gives_up_is_free_at_once(play: S
     play.up()
     assert [ask(address, 5353, protocol) for protocol in ("TCP", "UDP")] == ["one: hello"] * 2
     assert not set(pids.values()) & set(play.pids().values())
+
+
+@pytest.mark.parametrize("stays", ["TCP", "UDP"])
+def test_a_udp_port_moves_to_another_service_in_one_update(play: Stage, backend: Backends, stays: str) -> None:
+    """From a proxy that has streams or datagrams besides; what stays there is refused to no client."""
+    one, key = backend("one"), {"local-lb.dev/sharing-key": "dns"}
+    moving, staying = port(5353, one.port, "UDP"), port(5354, one.port, stays)
+    play.write("nodes.yaml", node())
+    play.write("a.yaml", service("a", moving, staying, annotations=key))
+    play.up()
+    address = play.addresses()["n/a"]
+    assert ask(address, 5353, "UDP") == "one: hello"
+    play.write("a.yaml", service("a", staying, annotations=key), service("b", moving, annotations=key))
+    with Client(address, 5354) if stays == "TCP" else nullcontext() as client:
+        play.up()
+    assert client is None or not client.failures
+    assert play.addresses() == {"n/a": address, "n/b": address}
+    assert [ask(address, number, kind) for number, kind in ((5353, "UDP"), (5354, stays))] == ["one: hello"] * 2
+    assert "Nothing changed." in play.up().out
+
+
+@pytest.mark.parametrize("kept_by", ["TCP", "UDP"])
+def test_a_udp_port_stays_bound_while_clients_use_its_proxy(play: Stage, backend: Backends, kept_by: str) -> None:
+    """No connection and no session is ended for it. Another `up` frees it after they have ended."""
+    one = backend("one")
+    retained = [port(5354, one.port, kind) for kind in ("TCP", "UDP")]
+    play.write("nodes.yaml", node())
+    play.write("a.yaml", service("a", port(5353, one.port, "UDP"), *retained))
+    play.up()
+    address, pids = play.addresses()["n/a"], play.pids()
+    kind = socket.SOCK_STREAM if kept_by == "TCP" else socket.SOCK_DGRAM
+    with socket.socket(socket.AF_INET, kind) as client:
+        client.connect((address, 5354))
+        play.write("a.yaml", service("a", *retained))
+        for text in (b"1\n", b"2\n", b"3\n"):
+            client.sendall(text)
+            assert client.recv(100) == b"one: " + text
+            play.up()
+            assert play.pids() == pids
+            assert not _is_free(address, 5353)
+    if kept_by == "TCP":
+        play.up()
+        assert play.pids() != pids
+        assert _is_free(address, 5353)
+        assert [ask(address, 5354, each) for each in ("TCP", "UDP")] == ["one: hello"] * 2
+
+
+def _is_free(address: str, number: int) -> bool:
+    """Return whether a program can have a UDP port."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as program:
+        try:
+            program.bind((address, number))
+        except OSError:
+            return False
+    return True
 
 
 def sources(count: int) -> list[str]:

@@ -78,7 +78,7 @@ def test_removed_backends_lose_answers_in_flight_at_most(start: Start, nodes: Se
 
 
 def test_a_udp_port_that_is_given_up_stays_bound_until_its_proxy_ends(start: Start, nodes: Serve, block: Block) -> None:
-    """By Envoy 1.40, not by 1.39: where this fails the port is free, and docs/traffic.md is to say so.
+    """By Envoy 1.40, not by 1.39: where this fails, docs/traffic.md may say so, and no process needs to take over.
 
     Other ports go on being served, and a TCP port is free at once.
     """

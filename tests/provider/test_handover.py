@@ -349,7 +349,9 @@ def test_a_run_after_one_that_was_stopped_in_the_midst_takes_what_it_left(
     changed = {**wanted.process, "version": "1.40.1"}
     epoch = handover.after(directory, process_of(process))
     assert epoch is not None
-    inputs = EnvoyProcessInputs(wanted.proxy, wanted.owner, wanted.process["bootstrap"], "1.40.1")
+    inputs = EnvoyProcessInputs(
+        proxy=wanted.proxy, owner=wanted.owner, bootstrap=wanted.process["bootstrap"], version="1.40.1"
+    )
     begun: Process = envoy_process._start(directory, EnvoyBinary(installed().path, "1.40.1"), inputs, epoch)
     new = driver.update("EnvoyProcess", process, changed)
     assert running(directory) == (begun,) == (process_of(new),)

@@ -158,6 +158,21 @@ def test_whether_a_proxy_serves_udp_alone_is_known_by_the_bootstrap(tmp_path: Pa
     assert held.udp_only is only
 
 
+@pytest.mark.parametrize("released", ["", "127.77.0.1:55 [fd00::1]:53"])
+def test_udp_ports_that_a_proxy_has_or_had_are_held(tmp_path: Path, released: str) -> None:
+    """Those that it has by its listeners, the others by its process."""
+    listeners = [
+        Listener(ip_address("127.77.0.1"), port, protocol, UpstreamName("a"))
+        for port, protocol in ((53, Protocol.UDP), (54, Protocol.TCP))
+    ]
+    files = {"lds.json": text({"resources": [listener(each) for each in listeners]})}
+    inputs = {"proxy": "0" * 12, "owner": owner_fields(owner("web"))}
+    process = resource("EnvoyProcess", {**inputs, **({"released": released} if released else {})}, {"pid": 5})
+    held = read_held(state(tmp_path, resource("ProxyConfig", {**inputs, "files": files}), process))
+    assert [proxy.datagrams for proxy in held.proxies] == [{"127.77.0.1:53", *released.split()}]
+    assert held.pids == (5,)
+
+
 @pytest.mark.parametrize("may_serve_http", [True, False])
 def test_a_spare_says_what_it_can_serve_and_whom_it_serves_whole(tmp_path: Path, *, may_serve_http: bool) -> None:
     """By its bootstrap, as one of an earlier version lacks what HTTP needs, and by a Gateway's key."""

@@ -57,6 +57,8 @@ class ProxyAssignment:
     """As in `serving.Proxy`, of a running proxy; None for a new one."""
     udp_only: bool | None = None
     """Likewise."""
+    datagrams: frozenset[str] = frozenset()
+    """As in `HeldProxy`."""
 
     @property
     def in_part(self) -> bool:
@@ -176,12 +178,13 @@ def _per_service(
         _room_for_spares(needs, budget, per_proxy, len({*given.proxies} - {*given.assignments.values()})),
     )
     retained = {
-        proxy.service: (proxy.patient, proxy.may_fail, proxy.heap, proxy.udp_only) for proxy in snapshot.proxies
+        proxy.service: (proxy.patient, proxy.may_fail, proxy.heap, proxy.udp_only, proxy.datagrams)
+        for proxy in snapshot.proxies
     }
     pod_paths = share_out(needs, budget - per_proxy * spares)
     own = {
         key: ProxyAssignment(
-            way, proxy, *retained.get(key, (None, None, snapshot.heaps.get(proxy), None)), whole=key in whole
+            way, proxy, *retained.get(key, (None, None, snapshot.heaps.get(proxy))), whole=key in whole
         )
         for key, way in pod_paths.items()
         for proxy in [whole.get(key, ProxyName(""))]

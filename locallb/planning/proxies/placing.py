@@ -18,6 +18,7 @@ from locallb.gateway.routes.bound import Bound
 from locallb.gateway.texts import route_lines
 from locallb.model.http.serving import HttpListener
 from locallb.model.identities import Home, IPAddress, Owner, Protocol, ProxyName
+from locallb.model.identities import place as place_of
 from locallb.model.naming import part_id, proxy_id, proxy_name, proxy_owner
 from locallb.model.objects import BackendChoice, Discovery, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
@@ -126,6 +127,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         may_serve_http=may_serve_http,
         heap=assignment.heap,
         udp_only=_is_udp_only(service, assignment),
+        released=_released(placement, given),
     )
     return Placed(
         placement, _claimed(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
@@ -216,6 +218,15 @@ def _is_udp_only(service: Service, assignment: ProxyAssignment) -> bool:
     """Return whether its own proxy serves UDP alone: a new one, or one that was started so and gets nothing else."""
     only = bool(service.ports) and all(port.protocol is Protocol.UDP for port in service.ports)
     return only and not assignment.proxy and assignment.udp_only is not False
+
+
+def _released(placement: Placement, given: PlacementInputs) -> tuple[str, ...]:
+    """Return where an own proxy of streams and datagrams had UDP listeners for ports that aren't its Service's."""
+    if given.assignment.proxy or given.assignment.udp_only:
+        return ()
+    places = _places(placement, given)
+    served = {place_of(address, port) for address, port, protocol in places if protocol is Protocol.UDP}
+    return tuple(sorted(given.assignment.datagrams - served))
 
 
 def _is_patient(given: PlacementInputs, frame: PlanContext, *, straight: bool) -> bool:

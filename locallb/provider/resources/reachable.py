@@ -20,9 +20,18 @@ from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, size_
 from locallb.envoy.document import settling_time
 from locallb.envoy.fragments import part_version
 from locallb.envoy.waiting import pauses
-from locallb.host.sockets import LISTEN, SocketError, connect, holder, rows, split_place, takes_connection
+from locallb.host.sockets import (
+    LISTEN,
+    SocketError,
+    connect,
+    holder,
+    holding_proxies,
+    rows,
+    split_place,
+    takes_connection,
+)
 from locallb.model.errors import ClientError
-from locallb.model.identities import PartId, Protocol, RunIdentity
+from locallb.model.identities import PartId, Protocol, ProxyId, RunIdentity
 from locallb.model.naming import NAME_SERVER
 from locallb.provider.part_reads import ObservedPart, one_pass, read_healthy, read_part, reread
 from locallb.provider.resources.proxy_fragments import rewrite_listeners
@@ -37,6 +46,10 @@ from locallb.storage.proxy_directories import Proxies, ProxyDirectory
 PROBE_TIMEOUT = 2.0
 TRIAL_TIMEOUT = 0.05
 """Seconds for all trials of backends: longer, no client is to wait for one of them either."""
+MOVE_TIMEOUT = 6.0
+"""Seconds that a port gets to come from another proxy of the stack: a handover takes half of that."""
+_MOVE_PAUSE = 0.02
+_RELEASE_REMEDY = "it gave the port up and keeps it while clients use it, ten minutes at most; end their connections"
 SERVING = "serving"
 WAITING = "no backend of some port has taken a connection yet"
 _InspectPart: TypeAlias = Callable[[Path, PartId, Collection[str]], ObservedPart]
@@ -146,16 +159,20 @@ def _await(directory: Path, new: ReachableInputs) -> None:
     """Wait until the proof holds. Raises ProviderError; a listener that can't be bound is tried once more before."""
     if new.part and _is_proven(directory, new):
         return
-    deadline, pause = time.monotonic() + settling_time(size_of_files(directory)), pauses()
+    settling, pause = settling_time(size_of_files(directory)), pauses()
+    deadline, until = time.monotonic() + settling, time.monotonic() + MOVE_TIMEOUT
     tried_at: int | None = None
     verdict = push.Verdict(directory)
     while not (sighting := _inspect(directory, new)).proves(new):
         lds = sighting.lds
-        refused = lds.settled and any(not new.part or name in new.listeners for name in sighting.failed)
-        if refused and tried_at is None:
-            tried_at = lds.attempts
+        refused = [name for name in sighting.failed if not new.part or name in new.listeners] if lds.settled else []
+        if refused and (tried_at is None or lds.attempts > tried_at):
+            moved = _await_move(directory, refused, until)
+            if not moved and tried_at is not None:
+                raise ProviderError(_complaint(directory.name, sighting, new))
+            tried_at, deadline = lds.attempts, time.monotonic() + settling
             rewrite_listeners(directory)
-        elif (refused and tried_at is not None and lds.attempts > tried_at) or time.monotonic() > deadline:
+        elif time.monotonic() > deadline:
             raise ProviderError(_complaint(directory.name, sighting, new))
         elif lds.attempts and lds.settled and not sighting.failed and verdict.is_refused():
             raise ProviderError(f"proxy {directory.name}: Envoy refuses its configuration: {verdict.cause}")
@@ -178,6 +195,29 @@ def _waiting(directory: Path, new: ReachableInputs) -> str:
 
 def _takes_any(places: Iterable[str], until: float) -> bool:
     return any(takes_connection(place, until - time.monotonic()) for place in places if time.monotonic() < until)
+
+
+def _await_move(directory: Path, listeners: Collection[str], until: float) -> bool:
+    """Wait while another proxy of the stack has ports of these listeners; return whether one had, before `until`.
+
+    The same update may take them from it.
+    """
+    others = False
+    while time.monotonic() < until and any(_in_stack(directory, name) for name in listeners):
+        others = True
+        time.sleep(_MOVE_PAUSE)
+    return others
+
+
+def _in_stack(directory: Path, listener: str) -> bool:
+    """Return whether another proxy of the same stack has the port of a listener."""
+    proxies = Proxies.ours()
+    own = proxies.find(ProxyId(directory.name))
+    found = [proxies.find(ProxyId(each.name)) for each in holding_proxies(*published_ports.split_listener(listener))]
+    return any(
+        each and own and each.id != own.id and each.owner and own.owner and each.owner.home == own.owner.home
+        for each in found
+    )
 
 
 def _is_proven(directory: Path, new: ReachableInputs, inspect: _InspectPart = read_part) -> bool:
@@ -213,7 +253,8 @@ def _complaint(proxy: str, sighting: _Sighting, new: ReachableInputs) -> str:
     missing = [name for name in new.listeners if name not in sighting.bound or name in sighting.failed]
     sibling = () if new.part else sighting.failed.keys() - {*new.listeners}  # HTTP/3, which nobody waits for by name
     remedy = _remedy(Proxies.ours().find(new.proxy))
-    faults = [_fault(name, sighting.failed.get(name, ""), remedy) for name in (*missing, *sorted(sibling))]
+    directory = Proxies.ours().path(new.proxy)
+    faults = [_fault(name, sighting.failed.get(name, ""), remedy, directory) for name in (*missing, *sorted(sibling))]
     if not faults:
         has = f"listeners {sighting.versions.lds or 'none'}, clusters {sighting.versions.cds or 'none'}"
         wants = f"listeners {new.versions.lds}, clusters {new.versions.cds}"
@@ -229,10 +270,12 @@ def _remedy(proxy: ProxyDirectory | None) -> str:
     return "end it or change the Service's port"
 
 
-def _fault(name: str, reason: str, remedy: str) -> str:
+def _fault(name: str, reason: str, remedy: str, directory: Path) -> str:
     if "in use" not in reason:
         return f"{name} isn't served: {reason or 'Envoy has no such listener'}"
     party = holder(*published_ports.split_listener(name)) or "a process of another user"
+    if name.endswith(f"/{Protocol.UDP}") and _in_stack(directory, name):
+        remedy = _RELEASE_REMEDY
     return f"{name} isn't served: the port is in use by {party}; {remedy}, then run up again"
 
 

@@ -12,6 +12,8 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
+from msgspec.structs import replace
+
 from locallb.envoy import ADMIN_SOCKET, ALONE, arguments, logs, push, rollout
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import REMEDY, EnvoyBinary, installed
@@ -28,6 +30,7 @@ from locallb.resources.resource_type import ResourceType, grown, proxy_faults
 from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.handover import Epoch
 from locallb.runtimes.process.processes import Process
+from locallb.runtimes.process.releasing import IDLE_TIMEOUT, can_release
 from locallb.runtimes.process.stopping import STOP_TIMEOUT, running, runs_in, stop_all, stop_process
 from locallb.runtimes.process.trial import why_unfit
 from locallb.storage import files
@@ -59,8 +62,8 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         return proxy_faults(new.proxy)
 
     def preview_outputs(self, new: EnvoyProcessInputs, old: EnvoyProcessState | None) -> Mapping[str, object]:
-        """Return the process: an update leaves it alone, unless it is to be of another version."""
-        remains = old is not None and old.version == new.version
+        """Return the process: an update leaves it alone, unless another one may take over."""
+        remains = old is not None and (old.version, old.released) == (new.version, new.released)
         return {"pid": old.pid, "started": old.started, "binary": old.binary} if old and remains else {}
 
     def create(self, new: EnvoyProcessInputs) -> tuple[str, EnvoyProcessState]:
@@ -86,12 +89,15 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
     def read(self, state: EnvoyProcessState) -> EnvoyProcessState | None:
         """Check that this very process runs and answers, in the directory that is the proxy's today.
 
-        A log that has grown is cut on the way, which no plan sees.
+        A log that has grown is cut on the way, which no plan sees. Sockets that clients held up and no longer do show
+        as not released.
         """
-        directory = Proxies.ours().path(state.proxy)
+        directory, process = Proxies.ours().path(state.proxy), Process(state.pid, state.started)
         logs.cut(directory)
-        alive = runs_in(directory, Process(state.pid, state.started))
-        return state if alive and EnvoyAdmin(directory).answers() else None
+        if not runs_in(directory, process) or not EnvoyAdmin(directory).answers():
+            return None
+        held_up = state.released and can_release(directory, process, {*state.released.split()})
+        return replace(state, released="") if held_up else state
 
     def leaves_nothing(self, state: EnvoyProcessState) -> bool:
         """Return True: the proxy's directory identifies its process to every run that starts or removes the proxy."""
@@ -99,10 +105,20 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         return True
 
     def update(self, old: EnvoyProcessState, new: EnvoyProcessInputs) -> EnvoyProcessState:
-        """Note the new owner; the process stays, or another version takes over from it."""
-        if new.version == old.version:
-            return grown(self.state, new, pid=old.pid, started=old.started, binary=old.binary)
-        return self.create(new)[1]
+        """Note the new owner; the process stays, or another takes over: of another version, or to free UDP ports."""
+        if new.version != old.version:
+            return self.create(new)[1]
+        if set(new.released.split()) - set(old.released.split()) and (renewed := self._renew(old, new)):
+            return renewed
+        return grown(self.state, new, pid=old.pid, started=old.started, binary=old.binary)
+
+    def _renew(self, old: EnvoyProcessState, new: EnvoyProcessInputs) -> EnvoyProcessState | None:
+        """Start a process that takes over, to free sockets of UDP; None if that is impossible or not needed."""
+        directory, former, released = _own_directory(new), Process(old.pid, old.started), {*new.released.split()}
+        if not runs_in(directory, former) or not can_release(directory, former, released, IDLE_TIMEOUT):
+            return None
+        renewed = self._take_over(new, former)
+        return renewed if renewed or runs_in(directory, former) else self.create(new)[1]
 
     def _succeed(self, new: EnvoyProcessInputs, former: Process) -> EnvoyProcessState | None:
         """Try the wanted version, then have it take over from one that serves; None where that one ends first."""

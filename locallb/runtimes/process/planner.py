@@ -23,6 +23,8 @@ class ProcessRun(Struct, frozen=True):
     container: str = ""
     reported: tuple[str, ...] = ()
     by_group: bool = False
+    released: tuple[str, ...] = ()
+    """As `serving.Proxy` has it."""
 
 
 class ProcessPlanner(Struct, frozen=True):
@@ -33,7 +35,7 @@ class ProcessPlanner(Struct, frozen=True):
 
     def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, ProcessRun]:
         """Take the version that is installed."""
-        return proxy, ProcessRun(inputs.host.envoy)
+        return proxy, ProcessRun(inputs.host.envoy, released=proxy.released)
 
     def desired(self, run: ProcessRun, proxy: Proxy, owner: Owner) -> DesiredRun:
         """Return the process that serves what the proxy's directory has."""
@@ -43,6 +45,7 @@ class ProcessPlanner(Struct, frozen=True):
             "owner": owner_fields(owner),
             "bootstrap": Ref(config, ("bootstrap",)),
             "version": run.envoy,
+            **({"released": " ".join(run.released)} if run.released else {}),
         }
         return DesiredRun(key, inputs, Ref(key, ("pid", "started"), str(RunIdentity.of_process("{}", "{}"))))
 

@@ -18,7 +18,8 @@ from locallb.envoy import rollout
 from locallb.envoy.bootstrap import heap_bounds, is_udp_only, takes_http
 from locallb.envoy.http.faults import may_fail
 from locallb.envoy.listeners import holds_clients
-from locallb.model.identities import Fingerprint, IPAddress, ObjectKey, ProxyId, ProxyName
+from locallb.envoy.stale_datagrams import udp_sockets
+from locallb.model.identities import Fingerprint, IPAddress, ObjectKey, ProxyId, ProxyName, place
 from locallb.model.naming import NAME_SERVER, owner_from
 from locallb.model.objects import Discovery
 from locallb.model.serving import HeapBounds
@@ -48,7 +49,7 @@ def stated(resource: HeldResource) -> object:
     """
     kind = resource.type
     if kind in run_types():
-        return Run(run_types()[kind], _pid(resource.outputs) if kind == PROCESS else 0)
+        return _process(resource) if kind == PROCESS else Run(run_types()[kind])
     if resource.delete or kind not in _READ:
         return None  # an old instance that waits for its deletion only has its process
     return _READ[kind](resource.inputs)
@@ -69,7 +70,11 @@ class Run(Struct, frozen=True):
     """A run of a proxy: in which runtime, and which process of this host; 0 for none."""
 
     runtime: str
-    pid: int
+    pid: int = 0
+    service: ObjectKey | None = None
+    """The Service of an own proxy that has given up UDP ports."""
+    released: frozenset[str] = frozenset()
+    """Places of these ports."""
 
 
 class OfStack(Struct, frozen=True):
@@ -107,6 +112,12 @@ def _service(inputs: Mapping[str, object]) -> ObjectKey:
 def _part(inputs: Mapping[str, object]) -> Part:
     listeners = "".join(_texts(inputs.get("listeners")).values())
     return Part(_service(inputs), ProxyId(str(inputs["proxy"])), holds_clients(listeners))
+
+
+def _process(resource: HeldResource) -> Run:
+    word, pid = run_types()[PROCESS], _pid(resource.outputs)
+    released = frozenset(str(resource.inputs.get("released", "")).split())
+    return Run(word, pid, _service(resource.inputs), released) if released and not resource.delete else Run(word, pid)
 
 
 def _authority(inputs: Mapping[str, object]) -> Authority:
@@ -157,11 +168,12 @@ def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:
     endpoint_files = sum(name.startswith(rollout.ENDPOINTS) for name in names)
     listeners = str(names.get(rollout.LISTENERS, ""))
     patient, fails = holds_clients(listeners), may_fail(listeners)
+    datagrams = frozenset(place(*socket) for socket in udp_sockets(listeners)) if '"UDP"' in listeners else frozenset()
     heap, udp_only = _heap(names), _is_udp_only(names)
     if watched := endpoint_files + rollout.new_references({}, _texts(names)):
-        return HeldProxy(service, Discovery.EDS, watched, patient, fails, heap, udp_only)
+        return HeldProxy(service, Discovery.EDS, watched, patient, fails, heap, udp_only, datagrams)
     clusters = as_object(json.loads(str(names.get(rollout.CLUSTERS, "{}")))).get("resources")
-    return HeldProxy(service, Discovery.STATIC if clusters else None, 1, patient, fails, heap, udp_only)
+    return HeldProxy(service, Discovery.STATIC if clusters else None, 1, patient, fails, heap, udp_only, datagrams)
 
 
 def _pid(outputs: Mapping[str, object]) -> int:

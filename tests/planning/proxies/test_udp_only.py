@@ -8,10 +8,11 @@ from msgspec.structs import replace
 from locallb.config.settings import ProxySettings, Settings
 from locallb.envoy.bootstrap import is_udp_only
 from locallb.envoy.rollout import BOOTSTRAP
-from locallb.model.identities import Protocol
+from locallb.model.identities import Protocol, place
 from locallb.model.objects import Discovery, ServicePort
 from locallb.model.snapshot import HeldProxy
 from locallb.planning.plan import make_plan
+from locallb.planning.runs import run_planner
 from locallb.sources.hostless import holding
 from tests.planning.test_what_concerns_others import OWN, SHARED, A, snapshot
 
@@ -54,6 +55,48 @@ def test_one_of_the_stack_may_serve_anything() -> None:
     waiting = make_plan(snapshot(), SPARE)
     plan = make_plan(replace(holding(snapshot(), waiting), services=(replace(A, ports=(DNS,)),)), SPARE)
     assert not any(is_udp_only(proxy.rendered.files[BOOTSTRAP]) for proxy in plan.proxies)
+
+
+@pytest.mark.parametrize(
+    ("had", "only", "ports", "released"),
+    [
+        ((), False, (DNS, DNS_BY_TCP), []),
+        ((53,), False, (DNS, DNS_BY_TCP), []),
+        ((53, 54), False, (DNS, DNS_BY_TCP), [54]),
+        ((53,), False, (DNS_BY_TCP,), [53]),
+        ((53, 54, 55), False, (DNS_BY_TCP,), [53, 54, 55]),
+        ((53, 54), False, (DNS,), [54]),
+        ((53, 54), True, (DNS,), []),
+    ],
+)
+def test_a_process_has_its_udp_ports_that_are_given_up_as_input(
+    had: tuple[int, ...],
+    only: bool,  # noqa: FBT001 - a column
+    ports: tuple[ServicePort, ...],
+    released: list[int],
+) -> None:
+    """All since it was started, in the next plan as well; one of UDP alone frees them by itself."""
+    service = replace(A, ports=ports)
+    [address] = make_plan(snapshot(service), OWN).placements[0].addresses
+    datagrams = frozenset(place(address, port) for port in had)
+    read = snapshot(service, proxies=(HeldProxy(A.key, Discovery.STATIC, udp_only=only, datagrams=datagrams),))
+    plan = make_plan(read, OWN)
+    for each in (plan, make_plan(holding(read, plan), OWN)):
+        [planned] = each.proxies
+        desired = run_planner(planned.run.runtime).desired(planned.run, planned.proxy, planned.owner)
+        assert str(desired.inputs.get("released", "")).split() == [place(address, port) for port in released]
+
+
+def test_a_udp_port_without_backends_is_still_its_services() -> None:
+    """They may be back in a moment."""
+    service = replace(A, ports=(DNS, DNS_BY_TCP))
+    plan = make_plan(snapshot(service), OWN)
+    [address] = plan.placements[0].addresses
+    held = holding(snapshot(service), plan)
+    [proxy] = held.proxies
+    assert proxy.datagrams == {f"{address}:53"}
+    without = make_plan(replace(held, nodes=()), OWN)
+    assert not any(proxy.proxy.released or proxy.proxy.listeners for proxy in without.proxies)
 
 
 def test_what_was_planned_is_kept() -> None:
