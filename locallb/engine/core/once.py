@@ -9,7 +9,7 @@ from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import LaneOf, own_lane
 from locallb.engine.core.declared import Declared
 from locallb.engine.core.events import Severity
-from locallb.engine.core.executor import Executor, PreviewExecutor, ThreadExecutor
+from locallb.engine.core.executor import PreviewExecutor, ThreadExecutor
 from locallb.engine.core.interrupts import waking
 from locallb.engine.core.reporting import Teller
 from locallb.engine.core.session import Run, core_of
@@ -46,7 +46,7 @@ class Once(Struct, frozen=True):
             core.run(lambda: core.is_at_rest)
             self._remove(core, wanted)
 
-    def follow(self, register: Callable[[Core, Goals, Executor], bool]) -> None:
+    def follow(self, register: Callable[[Core, Goals, ThreadExecutor], bool]) -> None:
         """Bring the stack to what `register` adds to the goals, while it lets the core work; it says if that is all.
 
         What an earlier run broke off is found out before. Only if that is all, the rest goes, as above.
@@ -86,7 +86,7 @@ class Once(Struct, frozen=True):
         self._conclude(core, wanted)
 
     @contextmanager
-    def _core(self, wanted: Wanted) -> Iterator[tuple[Core, Executor]]:
+    def _core(self, wanted: Wanted) -> Iterator[tuple[Core, ThreadExecutor]]:
         run, preview = self.run, self.run.is_preview
         executor = PreviewExecutor() if preview else ThreadExecutor()
         terms = Terms(

@@ -6,7 +6,7 @@ from threading import Thread
 
 from locallb.engine.core.core import Core
 from locallb.engine.core.events import Severity
-from locallb.engine.core.executor import Executor
+from locallb.engine.core.executor import ThreadExecutor
 from locallb.engine.core.reporting import Reporter
 from locallb.engine.core.wanted import Goals
 from locallb.engine.program.in_process import Failure, Program, Setting, run_program
@@ -26,7 +26,7 @@ class Update:
         self.outputs: Properties = {}
         """The Stack's, as far as they are known."""
 
-    def register(self, core: Core, goals: Goals, executor: Executor) -> bool:
+    def register(self, core: Core, goals: Goals, executor: ThreadExecutor) -> bool:
         """Let the core work until the program has ended; report its failures, and return whether there are none.
 
         Raises Cancelled.
@@ -44,6 +44,8 @@ class Update:
             executor.post(lambda: None)
 
         def is_over() -> bool:
+            if executor.has_news:
+                return False
             registrar.answer()
             return ended.done() and core.is_at_rest
 
