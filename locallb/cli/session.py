@@ -23,6 +23,7 @@ from locallb.engine.state.project import Project, load_config, load_project, req
 from locallb.engine.state.resource import ResourceState
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
+from locallb.model.parties import UNKNOWN, party_of, room_of
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
 from locallb.planning.runs import run_types
@@ -166,7 +167,8 @@ class Session(Struct, frozen=True, dict=True):
 
     def engine(self, listen: Callable[[Event], None]) -> Engine:
         """Make the engine for this stack."""
-        from locallb.engine.engine import PARALLEL, Engine  # noqa: PLC0415 - what only looks starts without it
+        from locallb.engine.core.lanes import Parties, Shape  # noqa: PLC0415 - what only looks starts without it
+        from locallb.engine.engine import PARALLEL, Engine  # noqa: PLC0415 - likewise
         from locallb.provider import make_types  # noqa: PLC0415 - likewise
 
         providers: dict[str, ProviderSource] = {
@@ -174,7 +176,8 @@ class Session(Struct, frozen=True, dict=True):
             "docker": cache(self._docker_provider),
         }
         parallel = _TOGETHER if self._shares() else PARALLEL
-        return Engine(self.project, self.stack, providers, on_event=listen, parallel=parallel)
+        parties = Parties(_lane_of, lambda party: Shape(*room_of(party)))
+        return Engine(self.project, self.stack, providers, on_event=listen, parallel=parallel, parties=parties)
 
     def _docker_provider(self) -> Provider:
         from locallb.provider.docker import make_docker_provider  # noqa: PLC0415 - loads a client of Docker
@@ -260,6 +263,12 @@ class Session(Struct, frozen=True, dict=True):
     def forget_readings(self) -> None:
         """Remove the copies of the last readings: nothing is left that they could protect."""
         ReadCache(stack_directory(self.home)).forget()
+
+
+def _lane_of(resource: ResourceState) -> str:
+    """Return the party for which operations on a resource wait; one of a program's own types waits for itself."""
+    party = party_of(resource)
+    return resource.urn if party == UNKNOWN else party
 
 
 def _observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:

@@ -12,14 +12,13 @@ from time import monotonic
 from typing import TYPE_CHECKING
 
 from locallb.engine.backend.store import Recorder, Store
-from locallb.engine.core.decisions import LaneOf
 from locallb.engine.core.declared import EVERYTHING, Declared, Scope
 from locallb.engine.core.events import Listener, Result, Severity, ignore
 from locallb.engine.core.interrupts import Stop, interruptible
-from locallb.engine.core.lanes import Shape
+from locallb.engine.core.lanes import Parties
 from locallb.engine.core.once import Once
 from locallb.engine.core.provider_resources import ProviderResources
-from locallb.engine.core.reads import Reader, one_lane
+from locallb.engine.core.reads import Reader
 from locallb.engine.core.reporting import Reporter
 from locallb.engine.core.session import Run
 from locallb.engine.core.updates import Stack as CoreStack
@@ -62,12 +61,14 @@ class Engine:
         on_event: Listener = ignore,
         store: Store | None = None,
         parallel: int = PARALLEL,
+        parties: Parties = Parties(),  # noqa: B008 - it is frozen
     ) -> None:
         self._project = project
         self._stack = stack
         self._sources = providers
         self._listener = on_event
         self._parallel = parallel
+        self._parties = parties
         self._store = store or Store(project.backend, project.name, stack)
         self._stop = Stop()
 
@@ -123,7 +124,7 @@ class Engine:
                 run.reporter.is_whole = False
                 run.reporter.log(Severity.ERROR, str(error))
                 return {}
-            Once(run).bring(declared)
+            Once(run, self._parties).bring(declared)
             return declared.outputs
 
         return self._run(work, scope, config, preview=preview)
@@ -132,7 +133,7 @@ class Engine:
         """Update the state to what the resources are in the world."""
 
         def work(run: Run) -> Mapping[str, Value]:
-            Reader(run).refresh_everything()
+            Reader(run, self._parties).refresh_everything()
             return {}
 
         return self._run(work, EVERYTHING, {}, preview=preview)
@@ -151,7 +152,6 @@ class Engine:
         types: Collection[str] | None = None,
         scope: Scope = EVERYTHING,
         *,
-        lane_of: LaneOf = one_lane,
         longest: float = inf,
     ) -> frozenset[str]:
         """Return the roots (URNs) below which a resource isn't, or may not be, what the state says.
@@ -167,7 +167,7 @@ class Engine:
             snapshot = run.recorder.snapshot
             members = snapshot.in_order_live() if scope.roots is None else snapshot.members_of(scope.roots)
             inspected = [resource for resource in members if types is None or resource.type in types]
-            drifted = [*Reader(run, lane_of, longest).differing(inspected)]
+            drifted = [*Reader(run, self._parties, longest).differing(inspected)]
             roots.update(snapshot.root_of(resource.urn) for resource in drifted)
             remaining = [*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values())]
             if types is None:
@@ -190,15 +190,13 @@ class Engine:
 
         def work(run: Run) -> Mapping[str, Value]:
             self._refresh_first(run, refresh)
-            Once(run).destroy()
+            Once(run, self._parties).destroy()
             return {}
 
         return self._run(work, EVERYTHING, {}, preview=preview)
 
     def updates(
         self,
-        lane_of: LaneOf,
-        shape_of: Callable[[str], Shape],
         versions: Mapping[str, str],
         bell: Callable[[], None] = _nothing,
     ) -> Updates:
@@ -209,8 +207,7 @@ class Engine:
             self._store,
             self._sources,
             versions,
-            lane_of,
-            shape_of,
+            self._parties,
             self._parallel,
             self._stop,
         )
@@ -226,7 +223,7 @@ class Engine:
             self._refresh_first(run, refresh)
             setting = Setting(self._project.name, self._stack, self._project.root, config, preview)
             update = Update(program, setting, run.reporter)
-            Once(run).follow(update.register)
+            Once(run, self._parties).follow(update.register)
             return update.outputs
 
         return self._run(work, scope, config, preview=preview)
@@ -235,7 +232,9 @@ class Engine:
         """Bring the state up to the world where that is asked for, by the project if by nobody else."""
         if self._project.refresh_always if refresh is None else refresh:
             snapshot, roots = run.recorder.snapshot, run.scope.roots
-            Reader(run).refresh(snapshot.in_order_live() if roots is None else [*snapshot.members_of(roots)])
+            Reader(run, self._parties).refresh(
+                snapshot.in_order_live() if roots is None else [*snapshot.members_of(roots)]
+            )
 
     @contextmanager
     def _recorder(self, reporter: Reporter, *, preview: bool, copied: bool) -> Iterator[Recorder]:

@@ -334,11 +334,10 @@ class Core:
             self.save()
 
     def _room(self, now: float) -> int | None:
-        """Return how many more operations may begin; None for any number. Of parts, what hangs takes no room."""
+        """Return how many more operations may begin; None for any number. What hangs takes no room."""
         if self._terms.parallel is None:
             return None
-        since = -inf if self._scope is None else now - DEADLINE
-        return max(0, self._terms.parallel - sum(at > since for at in self._running.values()))
+        return max(0, self._terms.parallel - sum(at > now - DEADLINE for at in self._running.values()))
 
     def _refuse_waiting(self, now: float) -> None:
         """Fail what waits for a party that doesn't answer: whoever asked for it tries again."""

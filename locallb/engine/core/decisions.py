@@ -45,12 +45,6 @@ class Absent(Struct, frozen=True):
 
 _REFUSED = {"protect": "protect", "retainOnDelete": "retain_on_delete"}
 Decision: TypeAlias = Settled | Waiting | Absent | Operation
-LaneOf: TypeAlias = Callable[[ResourceState], str]
-
-
-def own_lane(resource: ResourceState) -> str:
-    """Make a resource wait only for its references and its dependents."""
-    return resource.urn
 
 
 class Decider(Struct):
@@ -65,7 +59,7 @@ class Decider(Struct):
     recorder: Recorder
     wanted: Wanted
     providers: ProviderResources
-    lane_of: LaneOf
+    lane_of: Callable[[ResourceState], str]
     unsettled: dict[str, None]
     remaining: dict[str, list[Pending]]
     keeps_stack: bool = True

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from msgspec import Struct, field
 
 from locallb.engine.core.operations import Operation
+from locallb.engine.state.resource import ResourceState
 
 DEADLINE = 1.0
 """Seconds in which an operation counts against its lane."""
@@ -33,9 +34,19 @@ class Shape(Struct, frozen=True):
     """Seconds in which an operation occupies its place."""
 
 
-def one_by_one(_lane: str) -> Shape:
-    """Shape every lane alike."""
+def _own_lane(resource: ResourceState) -> str:
+    return resource.urn
+
+
+def _alike(_lane: str) -> Shape:
     return Shape()
+
+
+class Parties(Struct, frozen=True):
+    """For which outside party operations wait, and how much each one bears; by default each resource is one."""
+
+    lane_of: Callable[[ResourceState], str] = _own_lane
+    shape_of: Callable[[str], Shape] = _alike
 
 
 class LateLane(Struct, frozen=True):
@@ -116,7 +127,7 @@ class _Lane(Struct):
 class Lanes:
     """All lanes, made when they are needed and forgotten when nothing of them is left."""
 
-    def __init__(self, shape_of: Callable[[str], Shape] = one_by_one) -> None:
+    def __init__(self, shape_of: Callable[[str], Shape] = _alike) -> None:
         self._shape_of = shape_of
         self._lanes: dict[str, _Lane] = {}
         self._ready: set[str] = set()

@@ -6,11 +6,11 @@ from contextlib import contextmanager
 from msgspec import Struct
 
 from locallb.engine.core.core import Core, Terms
-from locallb.engine.core.decisions import LaneOf, own_lane
 from locallb.engine.core.declared import Declared
 from locallb.engine.core.events import Severity
 from locallb.engine.core.executor import PreviewExecutor, ThreadExecutor
 from locallb.engine.core.interrupts import waking
+from locallb.engine.core.lanes import Parties
 from locallb.engine.core.reporting import Teller
 from locallb.engine.core.session import Run, core_of
 from locallb.engine.core.wanted import Goals, Wanted
@@ -21,7 +21,7 @@ class Once(Struct, frozen=True):
     """One run of the core on a stack."""
 
     run: Run
-    lane_of: LaneOf = own_lane
+    parties: Parties
 
     def destroy(self) -> None:
         """Delete everything that the stack has. Raises Cancelled."""
@@ -97,7 +97,7 @@ class Once(Struct, frozen=True):
             is_preview=preview,
             trusts_made=True,
         )
-        at_work = core_of(run.providers, wanted, self.lane_of, executor, terms=terms)
+        at_work = core_of(run.providers, wanted, self.parties, executor, terms=terms)
         try:
             with waking(lambda: executor.post(lambda: None)), at_work as core:
                 yield core, executor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,12 +10,12 @@ from msgspec import Struct
 
 from locallb.engine.backend.store import Notice, Recorder, Store
 from locallb.engine.core.core import Core, Terms
-from locallb.engine.core.decisions import Decider, LaneOf, broken_off
+from locallb.engine.core.decisions import Decider, broken_off
 from locallb.engine.core.declared import EVERYTHING, Scope
 from locallb.engine.core.events import ignore
 from locallb.engine.core.executor import Executor
 from locallb.engine.core.interrupts import Stop
-from locallb.engine.core.lanes import Lanes, Shape, one_by_one
+from locallb.engine.core.lanes import Lanes, Parties
 from locallb.engine.core.provider_resources import ProviderResources
 from locallb.engine.core.reporting import Reporter
 from locallb.engine.core.wanted import Wanted
@@ -54,9 +54,8 @@ def open_core(  # noqa: PLR0913 - what a stack is, and what the outside is
     project: str,
     stack: str,
     sources: Mapping[str, ProviderSource],
-    lane_of: LaneOf,
+    parties: Parties,
     executor: Executor,
-    shape_of: Callable[[str], Shape] = one_by_one,
     config: Mapping[str, str] | None = None,
     wanted: Wanted | None = None,
     notice: Notice = lambda _text: None,
@@ -69,20 +68,19 @@ def open_core(  # noqa: PLR0913 - what a stack is, and what the outside is
         with store.session(notice) as recorder:
             reporter = Reporter(ignore, planning=False)
             resources = ProviderResources(project, stack, EVERYTHING, recorder, reporter, providers, config or {})
-            with core_of(resources, desired, lane_of, executor, shape_of=shape_of, terms=terms) as core:
+            with core_of(resources, desired, parties, executor, terms=terms) as core:
                 yield core
     finally:
         providers.close()
 
 
 @contextmanager
-def core_of(  # noqa: PLR0913 - as above
+def core_of(
     resources: ProviderResources,
     wanted: Wanted,
-    lane_of: LaneOf,
+    parties: Parties,
     executor: Executor,
     *,
-    shape_of: Callable[[str], Shape] = one_by_one,
     terms: Terms = Terms(),  # noqa: B008 - as above
 ) -> Iterator[Core]:
     """Give the core of a stack whose lock is held; at the end what runs is waited for.
@@ -92,9 +90,16 @@ def core_of(  # noqa: PLR0913 - as above
     recorder = resources.recorder
     remaining = {} if terms.is_preview else broken_off(recorder.snapshot, resources.scope)
     decider = Decider(
-        resources.project, resources.stack, recorder, wanted, resources, lane_of, unsettled={}, remaining=remaining
+        resources.project,
+        resources.stack,
+        recorder,
+        wanted,
+        resources,
+        parties.lane_of,
+        unsettled={},
+        remaining=remaining,
     )
-    core = Core(decider, Lanes(shape_of), executor, terms)
+    core = Core(decider, Lanes(parties.shape_of), executor, terms)
     try:
         yield core
         core.stop()

@@ -14,11 +14,10 @@ from msgspec import Struct, field
 
 from locallb.engine.backend.store import Store
 from locallb.engine.core.core import Core, Terms
-from locallb.engine.core.decisions import LaneOf
 from locallb.engine.core.events import Op, Result, StepRecord, ignore
 from locallb.engine.core.executor import ThreadExecutor
 from locallb.engine.core.interrupts import Stop
-from locallb.engine.core.lanes import LateLane, Shape
+from locallb.engine.core.lanes import LateLane, Parties
 from locallb.engine.core.reporting import Reporter, Teller
 from locallb.engine.core.session import open_core
 from locallb.engine.core.wanted import Groups, Wanted, plain
@@ -43,8 +42,7 @@ class Stack(Struct, frozen=True):
     sources: Mapping[str, ProviderSource]
     versions: Mapping[str, str]
     """Of the packages that have some."""
-    lane_of: LaneOf
-    shape_of: Callable[[str], Shape]
+    parties: Parties
     parallel: int
     stop: Stop
 
@@ -241,9 +239,8 @@ class Updates:
                 project=stack.project,
                 stack=stack.name,
                 sources=stack.sources,
-                lane_of=stack.lane_of,
+                parties=stack.parties,
                 executor=self._executor,
-                shape_of=stack.shape_of,
                 config=self._config(),
                 wanted=self._wanted,
                 terms=Terms(Teller(reporter), retries=False, is_partial=True, parallel=stack.parallel, stop=stack.stop),

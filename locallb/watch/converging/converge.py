@@ -17,14 +17,13 @@ from msgspec.structs import replace
 from locallb.desired.shown import exports, exports_the_same, provider_version
 from locallb.engine.core.declared import Scope, only
 from locallb.engine.core.events import Result
-from locallb.engine.core.lanes import DEADLINE, LateLane, Shape
+from locallb.engine.core.lanes import DEADLINE, LateLane
 from locallb.engine.core.updates import Updates
 from locallb.engine.engine import Engine
 from locallb.engine.state.urns import name_of, root_urn
 from locallb.kubernetes.parsing.objects import AnyStatus
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.naming import named_after
-from locallb.model.parties import party_of, room_of
 from locallb.model.state_resource import BALANCER, CLAIMS, CONFIG, GATEWAY_OBJECT, ROOTS, SERVICE
 from locallb.outputs.output import outputs
 from locallb.planning.of_keys import placements_of
@@ -52,11 +51,6 @@ class _Begun(Struct, frozen=True):
     at: float
     refresh: bool
     """Whether the world is looked at, as it is since nothing else is known to have happened to it."""
-
-
-def _shape_of(party: str) -> Shape:
-    room = room_of(party)
-    return Shape(room.width, room.is_batch, room.seconds)
 
 
 def _versions() -> Mapping[str, str]:
@@ -150,7 +144,7 @@ class Converger(Struct):
         observed = self.engine.state_stamp(), *map(stamps.stamps, (paths.proxies_root(), *paths.ledgers())), *reported
         if observed == self._in_order:
             return set()
-        roots = self.engine.drifted(POLLED, lane_of=party_of, longest=DEADLINE)
+        roots = self.engine.drifted(POLLED, longest=DEADLINE)
         self._in_order = None if roots else observed
         return self._keys_of(roots)
 
@@ -268,7 +262,7 @@ class Converger(Struct):
 
     def _updates(self) -> Updates:
         if self._made is None:
-            self._made = self.engine.updates(party_of, _shape_of, _versions(), self.bell)
+            self._made = self.engine.updates(_versions(), self.bell)
         return self._made
 
     def _note_begun(self, keys: Collection[ObjectKey], wanted: Mapping[ObjectKey, str], *, refresh: bool) -> None:
@@ -353,7 +347,7 @@ class Converger(Struct):
 
         It doesn't wait for a party that hangs: an update leaves it running.
         """
-        drifted = self.engine.drifted(scope=self._scope(keys), lane_of=party_of, longest=DEADLINE)
+        drifted = self.engine.drifted(scope=self._scope(keys), longest=DEADLINE)
         return frozenset(key for key in keys if not drifted or drifted.isdisjoint(self._roots(key)))
 
     def _changed_outputs(self, plan: Plan) -> Mapping[str, object]:

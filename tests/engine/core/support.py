@@ -10,6 +10,7 @@ from random import Random
 from locallb.engine.backend.store import Store
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.executor import Executor, Message
+from locallb.engine.core.lanes import Parties
 from locallb.engine.core.operations import Operation, Outcome, attempted
 from locallb.engine.core.session import open_core
 from locallb.engine.core.wanted import Groups
@@ -137,7 +138,7 @@ def core_of(
         project=project.name,
         stack="dev",
         sources={"books": InPlace(site.books)},
-        lane_of=lane_of,
+        parties=Parties(lane_of),
         executor=executor,
         terms=terms,
     ) as core:

@@ -1,6 +1,8 @@
 """The core for commands: what a destruction deletes in which order, what it tells, how many operations it begins."""
 
+import asyncio
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -8,12 +10,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
-from pulumi.provider.experimental.provider import DeleteRequest
+from pulumi.provider.experimental.provider import CreateRequest, CreateResponse, DeleteRequest
 
 from locallb.engine.backend.store import Recorder
 from locallb.engine.core.declared import EVERYTHING
 from locallb.engine.core.events import Op, StepDone, StepFailed, StepStarted, ignore
 from locallb.engine.core.interrupts import Stop
+from locallb.engine.core.lanes import Parties
 from locallb.engine.core.once import Once, circles_of
 from locallb.engine.core.provider_resources import ProviderResources
 from locallb.engine.core.reporting import Reporter
@@ -28,6 +31,7 @@ from tests.engine.support import Bench, Thing, World, WorldProvider, messages, s
 from tests.engine.test_circles import resource
 
 MODEST = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
+NUMBER = 8
 PROVIDER = "urn:pulumi:dev::local-lb::pulumi:providers:locallb::default"
 
 
@@ -77,7 +81,7 @@ def test_a_destruction_deletes_everything_and_each_thing_after_what_refers_to_it
             removed.append(request.resource_id)
 
     with run_of(resources, lambda: Noting(World())) as run:
-        Once(run).destroy()
+        Once(run, Parties()).destroy()
         snapshot = run.recorder.snapshot
         assert run.reporter.diagnostics == []
         assert (snapshot.live, snapshot.condemned) == ({}, {})
@@ -150,6 +154,31 @@ def test_no_more_operations_run_at_a_time_than_an_engine_is_told(
     monkeypatch.setattr(WorldProvider, "delete", count)
     assert bench.engine(parallel=parallel).destroy().ok
     assert max(observed) == parallel
+
+
+@pytest.mark.parametrize("parallel", [1, 4])
+def test_a_party_that_hangs_keeps_no_other_from_being_updated(
+    parallel: int, bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here it answers once all others have what they need; each load balancer is a party."""
+    create, made = WorldProvider.create, set[str]()
+
+    async def hang(provider: WorldProvider, request: CreateRequest) -> CreateResponse:
+        deadline = time.monotonic() + SECONDS
+        while request.name.startswith("hung") and len(made) < NUMBER:
+            assert time.monotonic() < deadline, "the others wait for it"
+            await asyncio.sleep(0.01)
+        made.add(request.name)
+        return await create(provider, request)
+
+    def program() -> None:
+        for number in range(2 * NUMBER):
+            Thing("Reachable", f"{'hung' if number < NUMBER else 'r'}{number}", {"address": "x"})
+
+    monkeypatch.setattr(WorldProvider, "create", hang)
+    parties = Parties(lambda one: one.name.rstrip("0123456789"))
+    assert bench.engine(parallel=parallel, parties=parties).up(program).ok
+    assert len(bench.world.called("create")) == 2 * NUMBER
 
 
 def test_a_signal_lets_a_destruction_end_what_runs_and_begin_nothing(

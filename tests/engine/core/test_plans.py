@@ -11,6 +11,7 @@ from pulumi.provider.experimental.provider import Provider
 from components.stack import declare
 from locallb.desired.groups import desired
 from locallb.engine.backend.store import Store
+from locallb.engine.core.lanes import Parties
 from locallb.engine.core.session import open_core
 from locallb.engine.core.wanted import Wanted
 from locallb.engine.engine import Engine
@@ -106,7 +107,7 @@ class Bench:
             project=self.project.name,
             stack="dev",
             sources=self.sources,
-            lane_of=lane_of,
+            parties=Parties(lane_of),
             executor=SimulatedExecutor(),
             wanted=Wanted(self.project.name, "dev", {"docker": version("pulumi-docker")}),
         ) as core:

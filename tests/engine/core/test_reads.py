@@ -12,6 +12,7 @@ from pulumi.provider.experimental.provider import ReadRequest, ReadResponse
 from locallb.engine.core import reads
 from locallb.engine.core.declared import only
 from locallb.engine.core.events import Op, StepFailed
+from locallb.engine.core.lanes import Parties
 from locallb.engine.state.resource import ResourceState
 from tests.engine.balancers import BOTH, declare
 from tests.engine.graphs import Graph, Site, fresh, graphs
@@ -49,15 +50,15 @@ def test_a_party_that_hangs_may_differ_and_what_others_are_is_found_out(
     bench: Bench, hanging: set[str], at_once: int
 ) -> None:
     """It isn't waited for, however few threads there are, and nothing of it is left to wait in the next read."""
-    engine = bench.engine(parallel=at_once)
+    engine = bench.engine(parallel=at_once, parties=Parties(party_of))
     engine.up(lambda: declare(BOTH))
     hanging.add("alpha")
     bench.world.control = {"read": {"Reachable::beta": "gone"}}
     for _ in range(2):
-        drifted = engine.drifted(lane_of=party_of, longest=LONGEST)
+        drifted = engine.drifted(longest=LONGEST)
         assert set(map(short, drifted)) == {"LoadBalancer::alpha", "Proxy::alpha", "LoadBalancer::beta"}
     beta = [resource.urn for resource in engine.resources() if resource.name == "beta" and not resource.custom]
-    assert set(map(short, engine.drifted(scope=only(beta), lane_of=party_of))) == {"LoadBalancer::beta"}
+    assert set(map(short, engine.drifted(scope=only(beta)))) == {"LoadBalancer::beta"}
 
 
 def test_a_refresh_before_an_update_reports_each_read(bench: Bench) -> None:

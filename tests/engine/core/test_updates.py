@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from locallb.engine.core.events import Op
-from locallb.engine.core.lanes import Shape
+from locallb.engine.core.lanes import Parties
 from locallb.engine.core.updates import Updates
 from locallb.engine.state.checkpoint import parse_checkpoint
 from locallb.engine.state.errors import LockHeld
@@ -77,7 +77,7 @@ def hang(bench: Bench) -> Iterator[Hang]:
 @pytest.fixture
 def updates(bench: Bench, timer_fired: threading.Event) -> Iterator[Updates]:
     """Make what updates."""
-    made = bench.engine().updates(lambda one: one.type, lambda _lane: Shape(), {}, timer_fired.set)
+    made = bench.engine(parties=Parties(lambda one: one.type)).updates({}, timer_fired.set)
     yield made
     made.close()
 
@@ -200,8 +200,8 @@ def test_a_stack_that_another_process_updates_is_left_to_it(bench: Bench, update
 
 def test_a_stop_lets_what_runs_end_and_begins_nothing(bench: Bench, hang: Hang) -> None:
     """What wasn't begun is told as interrupted."""
-    engine = bench.engine()
-    updates = engine.updates(lambda one: one.type, lambda _lane: Shape(), {})
+    engine = bench.engine(parties=Parties(lambda one: one.type))
+    updates = engine.updates({})
     begin(updates, groups(a="1"), "a")
     updates.wait(["a"], lambda: True)
     engine.cancel()
