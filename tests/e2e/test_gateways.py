@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, ClassVar, Self
@@ -283,6 +284,26 @@ def test_udp_port_of_a_gateway_is_served_once_it_has_a_route(play: Stage) -> Non
         answers = [ask(at, 8080, "UDP") for _ in range(40)]
     assert address_of(play) == at
     assert Counter(answers) == {"one: hello": 30, "two: hello": 10}
+
+
+def test_udp_port_that_a_gateway_gives_up_is_free_after_the_update(play: Stage) -> None:
+    """The Gateway's other listeners go on."""
+    udp, http = listener("udp", 8080, "UDP"), listener("web", 8081)
+    play.write("cluster.yaml", node())
+    play.write("gateway.yaml", gateway_class(), gateway(udp, http))
+    with backends() as make, answering("a") as web_port:
+        port = {"port": 8080, "nodePort": make("one").port, "protocol": "UDP"}
+        play.write("one.yaml", {**service("one", 0), "spec": {"type": "NodePort", "ports": [port]}})
+        play.write("udp.yaml", route({"backendRefs": [backend("one")]}, kind="UDPRoute", name="udp"))
+        play.write("web.yaml", service("a", web_port), route(rule("/", backends=[backend("a")])))
+        play.up()
+        at = address_of(play)
+        assert ask(at, 8080, "UDP") == "one: hello"
+        play.write("gateway.yaml", gateway(http), gateway_class())
+        play.up()
+        assert get(at, port=8081)[0] == HTTPStatus.OK
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as program:
+            program.bind((at, 8080))
 
 
 def test_a_gateway_of_another_controller_is_left_alone(play: Stage) -> None:
