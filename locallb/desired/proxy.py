@@ -104,6 +104,7 @@ def _configuration(planned: PlannedProxy) -> dict[str, object]:
         "files": dict(planned.rendered.files),
         "versions": {"lds": versions.lds, "cds": versions.cds},
         **_serves(planned),
+        **({"released": " ".join(planned.proxy.released)} if planned.proxy.released else {}),
     }
 
 

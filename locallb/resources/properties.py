@@ -114,6 +114,11 @@ class ProxyConfigInputs(Struct, frozen=True, kw_only=True):
     """Whether this user's group may use the directory too, for a container."""
     serves: str = ""
     """Key of the only Gateway, or the only Ingresses, that a proxy of the stack serves; optional."""
+    released: str = ""
+    """Places of UDP listeners that the proxy has given up since it was started, separated by spaces; optional.
+
+    Only kept here, with the listeners, for its process.
+    """
 
 
 class ProxyConfigState(ProxyConfigInputs, frozen=True, kw_only=True):

@@ -12,6 +12,7 @@ from typing import Self
 import pytest
 
 from tests.e2e.support import Backend, Stage, ask, node, port, service
+from tests.e2e.watching import becomes, watching
 
 pytestmark = pytest.mark.envoy
 
@@ -185,6 +186,24 @@ def test_a_udp_port_stays_bound_while_clients_use_its_proxy(play: Stage, backend
         assert play.pids() != pids
         assert _is_free(address, 5353)
         assert [ask(address, 5354, each) for each in ("TCP", "UDP")] == ["one: hello"] * 2
+
+
+def test_watch_serves_a_udp_port_once_no_client_is_in_the_way(play: Stage, backend: Backends) -> None:
+    """Of the proxy that has it from before."""
+    one, key = backend("one"), {"local-lb.dev/sharing-key": "dns"}
+    moving, staying = port(5353, one.port, "UDP"), port(5354, one.port)
+    play.write("nodes.yaml", node())
+    play.write("a.yaml", service("a", moving, staying, annotations=key))
+    play.up()
+    address = play.addresses()["n/a"]
+    with watching(play) as watch:
+        with socket.create_connection((address, 5354)) as client, client.makefile("rb") as lines:
+            play.write("a.yaml", service("a", staying, annotations=key), service("b", moving, annotations=key))
+            becomes(lambda: "it gave the port up and keeps it" in watch.reported(), watch)
+            client.sendall(b"1\n")
+            assert lines.readline() == b"one: 1\n"
+        becomes(lambda: ask(address, 5353, "UDP") == "one: hello", watch)
+    assert ask(address, 5354) == "one: hello"
 
 
 def _is_free(address: str, number: int) -> bool:

@@ -160,17 +160,16 @@ def test_whether_a_proxy_serves_udp_alone_is_known_by_the_bootstrap(tmp_path: Pa
 
 @pytest.mark.parametrize("released", ["", "127.77.0.1:55 [fd00::1]:53"])
 def test_udp_ports_that_a_proxy_has_or_had_are_held(tmp_path: Path, released: str) -> None:
-    """Those that it has by its listeners, the others by its process."""
+    """Those that it has by its listeners, the others beside these: both change in the same moment."""
     listeners = [
-        Listener(ip_address("127.77.0.1"), port, protocol, UpstreamName("a"))
-        for port, protocol in ((53, Protocol.UDP), (54, Protocol.TCP))
+        Listener(ip_address("127.77.0.1"), port, protocol, UpstreamName("a"), container_port=inside)
+        for port, protocol, inside in ((53, Protocol.UDP, 0), (54, Protocol.TCP, 0), (56, Protocol.UDP, 10_056))
     ]
     files = {"lds.json": text({"resources": [listener(each) for each in listeners]})}
-    inputs = {"proxy": "0" * 12, "owner": owner_fields(owner("web"))}
-    process = resource("EnvoyProcess", {**inputs, **({"released": released} if released else {})}, {"pid": 5})
-    held = read_held(state(tmp_path, resource("ProxyConfig", {**inputs, "files": files}), process))
-    assert [proxy.datagrams for proxy in held.proxies] == [{"127.77.0.1:53", *released.split()}]
-    assert held.pids == (5,)
+    inputs = {"proxy": "0" * 12, "owner": owner_fields(owner("web")), "files": files}
+    more = {"released": released} if released else {}
+    [held] = read_held(state(tmp_path, resource("ProxyConfig", {**inputs, **more}))).proxies
+    assert held.datagrams == {"127.77.0.1:53", *released.split()}
 
 
 @pytest.mark.parametrize("may_serve_http", [True, False])

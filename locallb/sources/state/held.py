@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TypeVar
 
 from msgspec import Struct, field
-from msgspec.structs import replace
 
 from locallb.guarded import reader
 from locallb.model.identities import Fingerprint, IPAddress, ProxyName
@@ -126,14 +125,9 @@ def _held(every: tuple[object, ...]) -> HeldByState:
     ]
     whole = [(config.serves, config.name) for config in of_stack if config.serves]
     assignments += [HeldProxyAssignment(proxy.service, name, whole=True) for proxy, name in whole]
-    released = {run.service: run.released for run in of(Run) if run.service}
-    proxies = [
-        replace(proxy, datagrams=proxy.datagrams | released[proxy.service]) if proxy.service in released else proxy
-        for proxy in (*of(HeldProxy), *(proxy for proxy, _ in whole))
-    ]
     return HeldByState(
         tuple(sorted(of(Claim), key=attrgetter("order"))),
-        tuple(sorted(proxies, key=lambda proxy: proxy.service)),
+        tuple(sorted((*of(HeldProxy), *(proxy for proxy, _ in whole)), key=lambda proxy: proxy.service)),
         tuple(sorted({run.pid for run in of(Run) if run.pid})),
         frozenset(run.runtime for run in of(Run)),
         tuple(sorted(names.values())),

@@ -49,7 +49,7 @@ def stated(resource: HeldResource) -> object:
     """
     kind = resource.type
     if kind in run_types():
-        return _process(resource) if kind == PROCESS else Run(run_types()[kind])
+        return Run(run_types()[kind], _pid(resource.outputs) if kind == PROCESS else 0)
     if resource.delete or kind not in _READ:
         return None  # an old instance that waits for its deletion only has its process
     return _READ[kind](resource.inputs)
@@ -70,11 +70,7 @@ class Run(Struct, frozen=True):
     """A run of a proxy: in which runtime, and which process of this host; 0 for none."""
 
     runtime: str
-    pid: int = 0
-    service: ObjectKey | None = None
-    """The Service of an own proxy that has given up UDP ports."""
-    released: frozenset[str] = frozenset()
-    """Places of these ports."""
+    pid: int
 
 
 class OfStack(Struct, frozen=True):
@@ -112,12 +108,6 @@ def _service(inputs: Mapping[str, object]) -> ObjectKey:
 def _part(inputs: Mapping[str, object]) -> Part:
     listeners = "".join(_texts(inputs.get("listeners")).values())
     return Part(_service(inputs), ProxyId(str(inputs["proxy"])), holds_clients(listeners))
-
-
-def _process(resource: HeldResource) -> Run:
-    word, pid = run_types()[PROCESS], _pid(resource.outputs)
-    released = frozenset(str(resource.inputs.get("released", "")).split())
-    return Run(word, pid, _service(resource.inputs), released) if released and not resource.delete else Run(word, pid)
 
 
 def _authority(inputs: Mapping[str, object]) -> Authority:
@@ -168,7 +158,11 @@ def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:
     endpoint_files = sum(name.startswith(rollout.ENDPOINTS) for name in names)
     listeners = str(names.get(rollout.LISTENERS, ""))
     patient, fails = holds_clients(listeners), may_fail(listeners)
-    datagrams = frozenset(place(*socket) for socket in udp_sockets(listeners)) if '"UDP"' in listeners else frozenset()
+    datagrams = frozenset(str(inputs.get("released", "")).split())
+    if '"UDP"' in listeners:
+        # One of every address is in a container of its own.
+        sockets = (socket for socket in udp_sockets(listeners) if not socket[0].is_unspecified)
+        datagrams = datagrams.union(place(*socket) for socket in sockets)
     heap, udp_only = _heap(names), _is_udp_only(names)
     if watched := endpoint_files + rollout.new_references({}, _texts(names)):
         return HeldProxy(service, Discovery.EDS, watched, patient, fails, heap, udp_only, datagrams)

@@ -97,7 +97,7 @@ class Failures(Struct):
             self.outages = self.outages.planned({proxy.proxy.name for proxy in plan.proxies})
         self.broken |= self._roots(plan, self._unhung_or_due(now, plan, converger))
         lost = lost_routes(plan, reading.snapshot)
-        self.broken |= self._answered(now, plan, reading.observed_statuses, observed)
+        self.broken |= self._answered(now, plan, reading.observed_statuses, observed) | _in_the_way(plan, converger)
         claimed = {proxy.key: proxy.root for proxy in plan.proxies if proxy.serves} if self.broken else {}
         broken = {claimed.get(key, key) for key in self.broken}
         self.broken = (broken | lost | self.disputes.due(now)) & converger.wanted(plan).keys()
@@ -197,3 +197,11 @@ class Failures(Struct):
             placement.key for placement in plan.placements if placement.part and placement.proxy in self.outages.since
         }
         return {key for key in outcome.failed if key in away or key.cluster in silent}
+
+
+def _in_the_way(plan: Plan, converger: Converger) -> set[ObjectKey]:
+    """Find proxies that gave up UDP ports and keep them, where failed load balancers need these."""
+    released = {planned.root: planned.proxy.released for planned in plan.proxies if planned.proxy.released}
+    failed = [each for each in plan.placements if converger.applied.get(each.key) == ""] if released else ()
+    needed = {listener.place for each in failed for port in each.ports for listener in port.listeners}
+    return {root for root, places in released.items() if needed.intersection(places)}
