@@ -286,10 +286,13 @@ def test_udp_port_of_a_gateway_is_served_once_it_has_a_route(play: Stage) -> Non
     assert Counter(answers) == {"one: hello": 30, "two: hello": 10}
 
 
-def test_udp_port_that_a_gateway_gives_up_is_free_after_the_update(play: Stage) -> None:
-    """The Gateway's other listeners go on."""
+@pytest.mark.parametrize("spares", [0, 1])
+def test_udp_port_that_a_gateway_gives_up_is_free_after_the_update(play: Stage, spares: int) -> None:
+    """The Gateway's other listeners go on, in a proxy of its own and in one that was a spare."""
     udp, http = listener("udp", 8080, "UDP"), listener("web", 8081)
+    play.configure(proxies={"mode": "per-service", "spares": spares})
     play.write("cluster.yaml", node())
+    play.up()
     play.write("gateway.yaml", gateway_class(), gateway(udp, http))
     with backends() as make, answering("a") as web_port:
         port = {"port": 8080, "nodePort": make("one").port, "protocol": "UDP"}
@@ -299,6 +302,7 @@ def test_udp_port_that_a_gateway_gives_up_is_free_after_the_update(play: Stage) 
         play.up()
         at = address_of(play)
         assert ask(at, 8080, "UDP") == "one: hello"
+        assert "/spare-2" in play.pids() or not spares
         play.write("gateway.yaml", gateway(http), gateway_class())
         play.up()
         assert get(at, port=8081)[0] == HTTPStatus.OK

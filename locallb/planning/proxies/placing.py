@@ -222,7 +222,7 @@ def _is_udp_only(service: Service, assignment: ProxyAssignment) -> bool:
 
 def _released(placement: Placement, given: PlacementInputs) -> tuple[str, ...]:
     """Return where an own proxy of streams and datagrams had UDP listeners for ports that aren't its Service's."""
-    if given.assignment.proxy or given.assignment.udp_only:
+    if given.assignment.udp_only:
         return ()
     places = _places(placement, given)
     served = {place_of(address, port) for address, port, protocol in places if protocol is Protocol.UDP}
