@@ -29,7 +29,7 @@ from benchmarks.figures import report_to, result, spreads, table
 from benchmarks.traffic import ADDRESS, PORT, backend, until
 from locallb.envoy import ARGUMENTS
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.image import make_image
+from locallb.runtimes.docker.runtime import make_image
 
 BACKEND_PORT = 18080
 

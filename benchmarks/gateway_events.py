@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from benchmarks.figures import Spread, report_to, result, spreads, table
 from benchmarks.gateways import ROUTES, Document, cluster, route
 from benchmarks.scale import SOURCE, Driven
-from locallb.watch import gc_tuning
+from locallb.watch import loop as gc_tuning
 from locallb.watch.events import Cause, Mark
 from tests.e2e.support import Stage, node, stage
 from tests.environment import lent

@@ -14,14 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
-from locallb.model.gateway.objects import CONTROLLER, GROUP
+from locallb.model.gateway_objects import CONTROLLER, GROUP
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.memory import AnyMemo
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.plan import make_plan
-from locallb.watch import gc_tuning
+from locallb.watch import loop as gc_tuning
 
 SIZES, ROUTES, BLOCKS, CHANGES = (5, 50), 10, 8, 15
 Document = dict[str, Any]

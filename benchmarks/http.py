@@ -16,9 +16,8 @@ from benchmarks.throughput import CLIENTS, CONNECTIONS, HAND, backend, measure, 
 from benchmarks.traffic import ADDRESS
 from locallb.envoy import render
 from locallb.model.faults import Fault
-from locallb.model.http.backends import HttpBackends
-from locallb.model.http.routes import Answer, Forward, Match, PathKind, PathMatch, Route, Target
-from locallb.model.http.serving import Chain, HttpListener, HttpRoutes, VirtualHost
+from locallb.model.http_routes import Answer, Forward, Match, PathKind, PathMatch, Route, Target
+from locallb.model.http_serving import Chain, HttpBackends, HttpListener, HttpRoutes, VirtualHost
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, Proxy, Upstream

@@ -25,13 +25,12 @@ from benchmarks.http import routed
 from benchmarks.requests import connects, until
 from benchmarks.throughput import CLIENTS, CONNECTIONS, TOLD, WARM, Figures, backend, ratios, run_once
 from benchmarks.traffic import ADDRESS, OLD, PORT
-from locallb.cli.traffic.line_texts import line_json
-from locallb.envoy.access_logs import CLOSED, GATE, gate
+from locallb.cli.traffic import line_json
 from locallb.envoy.admin import EnvoyAdmin
+from locallb.envoy.listeners import CLOSED, GATE, gate
 from locallb.model.faults import Delay, Fault
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.traffic.answers import STATISTICS, by_upstream
-from locallb.traffic.lines import lines
+from locallb.traffic.figures import STATISTICS, by_upstream, lines
 from locallb.traffic.reading import PACE, Reading
 
 OFF, CPU = "all off", "Envoy's us a request"

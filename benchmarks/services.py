@@ -18,10 +18,9 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.types import PatchType
 
 from benchmarks.requests import LONGEST
-from locallb.kubernetes.access.errors import KubeError
-from locallb.kubernetes.api.client import SERVICE
+from locallb.kubernetes.access.servers import KubeError
+from locallb.kubernetes.api.client import NODE, SERVICE
 from locallb.kubernetes.api.feed import ExpiredError, Feed
-from locallb.kubernetes.api.object_types import NODE
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 

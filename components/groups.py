@@ -12,7 +12,8 @@ import pulumi
 from msgspec import Struct, field
 
 from locallb.desired.shown import provider_version
-from locallb.model.desired import Group, Ref, Resource, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
+from locallb.model.desired import Group, Ref, ResourceKey
 
 
 def declare_groups(groups: Collection[Group]) -> None:

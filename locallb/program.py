@@ -16,14 +16,12 @@ from locallb.config.settings import SettingsError
 from locallb.engine.program.unfinished import refuse_unfinished
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import state_file
-from locallb.model.errors import ClientError
+from locallb.model.errors import ClientError, of_host
 from locallb.model.identities import Home
-from locallb.model.system_errors import of_host
 from locallb.sources import SourceError
 from locallb.sources.configuration import program_settings
 from locallb.sources.snapshot import SnapshotResult
-from locallb.sources.state.renamed_project import refuse_renamed
-from locallb.sources.state.stack_home import require_here, write
+from locallb.sources.state.stack_home import refuse_renamed, require_here, write
 from locallb.sources.workspace import Planned, Workspace
 
 

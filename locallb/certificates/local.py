@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Iterable
 from ipaddress import ip_network
 
-from locallb.model.http.serving import LocalCertificate
+from locallb.model.http_serving import LocalCertificate
 from locallb.model.identities import IPAddress
 from locallb.model.snapshot import LocalAuthority
 

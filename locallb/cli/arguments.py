@@ -8,7 +8,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from locallb.cli.syntax.grammar import make_parser
+from locallb.cli.grammar import make_parser
 from locallb.model.faults import WHOLE, Delay, Failure
 from locallb.model.identities import ContextName, IPNetwork
 

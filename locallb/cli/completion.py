@@ -13,14 +13,14 @@ import yaml
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.cli.exit_code import Exit
-from locallb.cli.projects.place import PROJECT_FILE, nearest_project
-from locallb.cli.syntax.grammar import make_parser
-from locallb.cli.syntax.parser import ANSWER
+from locallb.cli.failures import Exit
+from locallb.cli.grammar import make_parser
+from locallb.cli.parser import ANSWER
+from locallb.cli.project_finding import PROJECT_FILE, nearest_project
 from locallb.guarded import reader
-from locallb.guarded.nesting import load_yaml
+from locallb.guarded.reader import load_yaml
+from locallb.model.desired import BALANCER, CONFIG, SERVICE
 from locallb.model.fields import at, object_of, objects_of, text_of
-from locallb.model.state_resource import BALANCER, CONFIG, SERVICE
 from locallb.storage import paths
 
 _WITH_BACKENDS = (CONFIG, SERVICE)

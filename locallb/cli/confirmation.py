@@ -13,8 +13,8 @@ from msgspec import Struct
 from locallb.cli.console import Out
 from locallb.cli.failures import Refused
 from locallb.model.errors import ClientError
-from locallb.model.formatting import clipped, counted
 from locallb.model.identities import ClusterName, ContextName
+from locallb.model.texts import clipped, counted
 
 if TYPE_CHECKING:
     from locallb.kubernetes.access.kubeconfig import Meaning
@@ -90,7 +90,7 @@ def confirm_current(entries: Sequence[ClusterEntry], root: Path, out: Out, *, re
     Without a terminal it is refused if these are the stack's only sources (`alone`); with other sources, reading it
     reports it. Raises Refused.
     """
-    from locallb.kubernetes.access.errors import KubeError, UnconfirmedError  # noqa: PLC0415 - as above
+    from locallb.kubernetes.access.servers import KubeError, UnconfirmedError  # noqa: PLC0415 - as above
     from locallb.sources.consents import allowed, remember  # noqa: PLC0415 - as above
 
     refused = []

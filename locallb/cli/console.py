@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias, cast
 
 from rich.cells import cell_len
 
-from locallb.model.formatting import printable
+from locallb.model.texts import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -1,4 +1,7 @@
-"""Failures as one sentence: known ones have it themselves, others are described by their type."""
+"""Exit codes, the same for every command (docs/commands.md), and failures as one sentence.
+
+Known errors have the sentence as their own text; all others are described by their type.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,47 @@ import os
 import sys
 import traceback
 from collections.abc import Callable
+from enum import IntEnum
 from pathlib import Path
 from threading import ExceptHookArgs
 
-from locallb.cli.exit_code import Exit
 from locallb.cli.process import DEBUG
-from locallb.model.formatting import printable
-from locallb.model.system_errors import of_host, reported
+from locallb.model.errors import of_host, reported
+from locallb.model.texts import printable
+
+
+class Exit(IntEnum):
+    """How a command ended."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    CHANGES = 7
+    UNSERVED = 8
+    ADDRESS_CHANGES = 10
+    SOURCE_RANGES = 11
+    PORTS = 12
+    HEADROOM = 13
+    HOSTNAMES = 14
+    TLS = 15
+    INTERRUPTED = 130
+
+
+MEANINGS = {
+    Exit.OK: "success",
+    Exit.FAILED: "something failed; the message says what, and what to do",
+    Exit.USAGE: "invalid command line",
+    Exit.CHANGES: "--expect-no-changes, and there are changes",
+    Exit.UNSERVED: "`up --fail-on`: a Service is in one of these states; everything else was done",
+    Exit.ADDRESS_CHANGES: "`preview`: an address changes, and local-lb:policies forbids it",
+    Exit.SOURCE_RANGES: "`preview`: a port is open to everybody, and local-lb:policies forbids it",
+    Exit.PORTS: "`preview`: a port isn't among those that local-lb:policies allows",
+    Exit.HEADROOM: "`preview`: a pool keeps less room than local-lb:policies asks for",
+    Exit.HOSTNAMES: "`preview`: a hostname isn't among those that local-lb:policies allows",
+    Exit.TLS: "`preview`: requests are taken without TLS, and local-lb:policies forbids it",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C, SIGTERM or SIGHUP",
+}
+
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 _REPORTED = (

@@ -13,16 +13,15 @@ from uuid import uuid4
 
 from msgspec import Struct
 
-from locallb.config.lease_timing import Timing
-from locallb.config.settings import LeaderElection, Settings
-from locallb.config.source import Source
+from locallb.config.registry import Source
+from locallb.config.settings import LeaderElection, Settings, Timing
 from locallb.kubernetes.access import in_cluster
-from locallb.kubernetes.access.errors import KubeconfigError
 from locallb.kubernetes.access.kubeconfig import Stamp, stamp
+from locallb.kubernetes.access.servers import KubeconfigError
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
-from locallb.kubernetes.api.limits.fence import FENCE, NotLeaderError
+from locallb.kubernetes.api.writes import FENCE, NotLeaderError
 from locallb.kubernetes.lease import Candidate, LeaseRecord, lease_record, validity
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ContextName, Home

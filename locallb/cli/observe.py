@@ -16,7 +16,7 @@ from locallb.planning.planned import Plan
 from locallb.planning.status import Observation, Row, rows
 from locallb.runtimes.published_ports import unpublished
 from locallb.storage.proxy_directories import Proxies
-from locallb.traffic.answers import by_upstream
+from locallb.traffic.figures import by_upstream
 
 AT_ONCE = 16
 FIRST_CHECK = 0.1

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct
 
-from locallb.cli.standard import is_standard
+from locallb.cli.project_layout import is_standard
 from locallb.config.settings import SettingsError
 from locallb.desired.groups import desired
 from locallb.desired.shown import exports, provider_version
@@ -27,9 +27,8 @@ from locallb.engine.core.declared import Declared
 from locallb.engine.core.events import Severity
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.urns import package_of
-from locallb.guarded.owners import distrust
-from locallb.model.errors import ClientError
-from locallb.model.system_errors import of_host
+from locallb.guarded.reader import distrust
+from locallb.model.errors import ClientError, of_host
 from locallb.sources import SourceError
 from locallb.sources.workspace import Planned, handing
 

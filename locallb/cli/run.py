@@ -1,8 +1,20 @@
-"""Runs a parsed command line: loads what the command needs, and prints a failure as one sentence."""
+"""Runs a parsed command line, and renders commands in messages so that they can be pasted.
+
+Only the modules that a command needs are loaded, and a failure is printed as one sentence. Messages of all layers name
+commands in one form, as `locallb up` in backticks; only output for people is rendered: with the path, the directory and
+the stack of this invocation, or as a target of make.
+
+Not here: the grammar (`grammar`), and the sentences of failures (`failures`).
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import re
+import shlex
+import shutil
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -10,19 +22,91 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.cli.exit_code import Exit
-from locallb.cli.failures import Refused, complain, in_thread
-from locallb.cli.invocation import Invocation
-from locallb.cli.projects.place import nearest_project
+from locallb.cli.failures import Exit, Refused, complain, in_thread
+from locallb.cli.project_finding import nearest_project
 from locallb.host import limits
 from locallb.host.capabilities import NO_MACOS, is_macos
 
 if TYPE_CHECKING:
     from locallb.cli.session import Session
+
+
+DEFAULT_STACK = "dev"
+BY_MAKE = "LOCALLB_BY_MAKE"
+"""A variable that the Makefile sets."""
+_NAME = "locallb"
+_COMMAND = re.compile(rf"`(sudo )?{_NAME} ([^`\n]+)`")
+_TARGETS = {
+    "up": "up",
+    "up --yes": "up",
+    "destroy": "down",
+    "destroy --yes": "down",
+    "watch": "watch",
+    "preview": "preview",
+    "status": "status",
+    "doctor": "doctor",
+}
+"""Targets of the Makefile for commands."""
+
+
+class Invocation(Struct, frozen=True):
+    """What stood before and around the command."""
+
+    program: str = _NAME
+    """What finds the program from here."""
+    path: str = _NAME
+    """What finds it for root, too."""
+    directory: str = ""
+    """As given by -C; empty if it wasn't."""
+    stack: str = DEFAULT_STACK
+    by_make: bool = False
+
+    @classmethod
+    def of(cls, args: Arguments) -> Invocation:
+        """Return how this process was called."""
+        path = _path(sys.argv[0])
+        program = _NAME if path != _NAME and _same(shutil.which(_NAME), path) else path
+        given = str(args.directory) if args.named else ""
+        return cls(program, path, given, args.stack, bool(os.environ.get(BY_MAKE)))
+
+    def render(self, text: str) -> str:
+        """Write every command in `text` as it can be pasted."""
+        return _COMMAND.sub(lambda match: f"`{self._command(match[1] or '', match[2])}`", text)
+
+    def _command(self, sudo: str, terms: str) -> str:
+        if self.by_make and terms in _TARGETS and not sudo:
+            before = ["make", "-C", self.directory] if self.directory else ["make"]
+            stack = [f"STACK={self.stack}"] if self.stack != DEFAULT_STACK else []
+            return shlex.join([*before, _TARGETS[terms], *stack])
+        where = ["-C", self.directory] if self.directory else []
+        stack = ["--stack", self.stack] if self.stack != DEFAULT_STACK else []
+        program = shlex.join([self.path if sudo else self.program, *where, *stack])
+        return f"{sudo}{program} {terms}"
+
+
+def _path(argument: str) -> str:
+    """Return the shortest path from here to the program; its bare name where it was called in another way."""
+    path = Path(argument)
+    if path.name != _NAME or not path.is_file():
+        return _NAME
+    try:
+        near = os.path.relpath(path)
+    except OSError:  # nowhere
+        return str(path)
+    return near if not near.startswith("../../..") else str(path.absolute())
+
+
+def _same(path: str | None, other: str) -> bool:
+    try:
+        return path is not None and Path(path).samefile(other)
+    except OSError:
+        return False
+
 
 COMMANDS = {
     "up": "commands.deployments:up",
@@ -30,30 +114,30 @@ COMMANDS = {
     "refresh": "commands.deployments:refresh",
     "destroy": "commands.deployments:destroy",
     "status": "commands.status:status",
-    "open": "commands.open_address:open_address",
-    "top": "traffic.command:top",
-    "fault": "overrides.fault:fault",
-    "drain": "overrides.drain:drain",
-    "logs": "traffic.logs:logs",
+    "open": "commands.status:open_address",
+    "top": "traffic:top",
+    "fault": "overrides:fault",
+    "drain": "overrides:drain",
+    "logs": "traffic:logs",
     "gc": "commands.leftovers:gc",
-    "host": "host.host:host",
+    "host": "commands.host:host",
     "state": "commands.state:state",
     "watch": "commands.watch:watch",
 }
 """Commands of an opened stack: module and function."""
 WITHOUT_STACK = {
-    "ca": "host.ca:ca",
+    "ca": "commands.ca:ca",
     "gateway": "commands.gateway:gateway",
-    "image": "host.image:image",
-    "doctor": "host.doctor:doctor",
+    "image": "commands.image:image",
+    "doctor": "commands.doctor:doctor",
     "stack": "commands.stacks:list_stacks",
     "init": "commands.stacks:init",
     "completion": "completion:completion",
     "help": "commands.help:help_about",
 }
 """Commands that need none; the doctor also looks where there is no project, or a broken one."""
-OFFLINE = "reports.command:offline"
-TEARDOWN = "host.host:teardown"
+OFFLINE = "reports:offline"
+TEARDOWN = "commands.host:teardown"
 """What was done to this host is written down there, and can be undone after the project is gone."""
 ANYWHERE = frozenset({"host", "state"})
 """Commands that leave the stack's proxies alone, wherever they live."""
@@ -94,7 +178,7 @@ def _project(args: Arguments, out: Out, lent: ExitStack) -> Path:
         raise Refused(NO_MACOS)
     if args.command in NOWHERE or _alone(args) == TEARDOWN:
         return nearest_project(args.directory)
-    from locallb.cli.projects.choice import chosen  # noqa: PLC0415 - reads YAML
+    from locallb.cli.new_project import chosen  # noqa: PLC0415 - reads YAML
 
     return chosen(args, out, lent)
 

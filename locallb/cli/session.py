@@ -25,16 +25,14 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.parties import UNKNOWN, party_of, room_of
 from locallb.model.serving import Proxy
-from locallb.planning.planned import Plan
-from locallb.planning.runs import run_types
+from locallb.planning.planned import Plan, run_types
 from locallb.planning.status import Observation
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
 from locallb.sources.configuration import is_confirmable, stack_settings
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import reached
-from locallb.sources.state.renamed_project import has_deployed, refuse_renamed
-from locallb.sources.state.stack_home import require_here
+from locallb.sources.state.stack_home import has_deployed, refuse_renamed, require_here
 from locallb.sources.state.stack_home import write as write_home
 from locallb.sources.workspace import Planned, Workspace
 from locallb.storage.paths import stack_directory

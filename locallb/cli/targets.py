@@ -9,8 +9,8 @@ from locallb.cli.session import Session
 from locallb.engine.core.declared import EVERYTHING, Scope, only
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import name_of, root_urn
-from locallb.model.formatting import few
-from locallb.model.state_resource import BALANCER, GATEWAY_OBJECT, GATEWAY_STATUS, PROXY
+from locallb.model.desired import BALANCER, GATEWAY_OBJECT, GATEWAY_STATUS, PROXY
+from locallb.model.texts import few
 from locallb.planning.planned import Plan
 from locallb.sources.workspace import Planned
 

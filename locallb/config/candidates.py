@@ -11,10 +11,9 @@ from operator import itemgetter
 from msgspec import Struct
 
 from locallb.config.settings import Pool
+from locallb.model.host_addresses import usable
 from locallb.model.identities import Family, IPAddress
-from locallb.model.network.host_addresses import usable
-from locallb.model.network.ranges import span_of, spans_of
-from locallb.model.network.spans import Span, subtract
+from locallb.model.ranges import Span, span_of, spans_of, subtract
 from locallb.model.snapshot import HostFacts
 
 _NEVER = {

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Protocol, cast
 
-from locallb.config.registry import OUTPUTS, SOURCES
-from locallb.config.source import Finder, Source
+from locallb.config.registry import OUTPUTS, SOURCES, Finder, Source
 from locallb.config.values import Mistakes
 
 

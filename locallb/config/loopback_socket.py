@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from ipaddress import IPv6Address, ip_address
 
 from locallb.config.values import Mistakes
-from locallb.model.formatting import shown
 from locallb.model.identities import IPAddress
+from locallb.model.texts import shown
 
 METRICS, PAGE = "127.0.0.1:9477", "127.0.0.1:9478"
 """Usual places."""

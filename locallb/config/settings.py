@@ -1,4 +1,7 @@
-"""A stack's configuration, typed: the keys of `stacks/Pulumi.<stack>.yaml` in the namespace `local-lb`."""
+"""A stack's configuration, typed: the keys of `stacks/Pulumi.<stack>.yaml` in the namespace `local-lb`.
+
+Not here: how keys are parsed (`parsing`), the key `dns` (`dns.zones`), and the interface of sources (`registry`).
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,73 @@ from types import MappingProxyType
 
 from msgspec import Struct, field
 
-from locallb.config.ingress_settings import IngressSettings
-from locallb.config.lease_timing import Timing
-from locallb.config.source import Finder, Source
-from locallb.config.status_settings import IpMode, StatusOrder
+from locallb.config.registry import Finder, Source
 from locallb.dns.zones import DnsSettings
 from locallb.model.identities import ClusterName, ImageName, IPAddress, IPNetwork
 from locallb.model.identities import Protocol as Transport
-from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import EMPTY, BackendChoice
+from locallb.model.ranges import AddressRange
+
+
+class Timing(Struct, frozen=True):
+    """Seconds, by client-go's names and defaults."""
+
+    lease_duration: float = 15.0
+    """Seconds after the last observed renewal until other candidates may acquire the Lease."""
+    renew_deadline: float = 10.0
+    """Seconds after its last requested renewal for which a leader counts itself as one."""
+    retry_period: float = 2.0
+
+
+class IpMode(StrEnum):
+    """status.loadBalancer.ingress[].ipMode (KEP-1860)."""
+
+    PROXY = "Proxy"
+    """kube-proxy leaves the address alone: Pods come through the proxy too."""
+    VIP = "VIP"
+    """kube-proxy takes Pods' connections to the address straight to the endpoints."""
+
+
+class StatusOrder(StrEnum):
+    """In which order a dual-stack Service's entries of status.loadBalancer.ingress are."""
+
+    IP_FAMILIES = "ipFamilies"
+    """As spec.ipFamilies has them."""
+    IPV4_FIRST = "ipv4First"
+    """IPv4 before IPv6, as Gardener's own controller writes them, of which its DNS takes the last."""
+
+
+class AddressPer(StrEnum):
+    """Grouping of Ingresses by shared address."""
+
+    CLASS = "class"
+    NAMESPACE = "namespace"
+    """Ingresses of a class in one namespace."""
+    INGRESS = "ingress"
+    """None: each has its own."""
+
+
+class Dialect(StrEnum):
+    """Other Ingress controllers with annotations that can be read."""
+
+    NGINX = "nginx"
+    """ingress-nginx: `nginx.ingress.kubernetes.io/`."""
+    TRAEFIK = "traefik"
+    """`traefik.ingress.kubernetes.io/`."""
+
+
+class IngressSettings(Struct, frozen=True):
+    """The served Ingresses, and their addresses."""
+
+    class_name: str | None = None
+    """The only served class, whether or not it exists as an object; None for all of our controller."""
+    http: int = 80
+    https: int = 443
+    address: AddressPer = AddressPer.CLASS
+    is_off: bool = False
+    """None is served."""
+    annotations: frozenset[Dialect] = frozenset()
+    """Controllers with annotations that are understood."""
 
 
 class SettingsError(Exception):

@@ -12,8 +12,8 @@ from typing import TypeVar
 
 from locallb.config.candidates import never
 from locallb.model.fields import LABEL, LABEL_REMEDY
-from locallb.model.formatting import any_of, clipped, shown
 from locallb.model.identities import IPAddress
+from locallb.model.texts import any_of, clipped, shown
 
 NAMESPACE = "local-lb"
 _Word = TypeVar("_Word", bound=str)

@@ -1,6 +1,10 @@
-"""All groups of a plan, each made again only if its inputs changed.
+"""All groups of a plan: the desired resources of each proxy, load balancer and cluster.
 
-Not here: the content of a group (`balancer`, `proxy`, `cluster`).
+A proxy's group has certificates, its configuration on disk, its run, and routes of its own; a load balancer's has its
+addresses, the proof that they are served, and its published data. Groups of a running cluster are routes to its pods,
+zones in its CoreDNS, and objects next to its Gateways. Each group is made again only if its inputs changed.
+
+Not here: the types of groups and resources (`model.desired`), and the decisions (`planning.plan`).
 """
 
 from __future__ import annotations
@@ -9,13 +13,322 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from locallb.desired.balancer import balancer_group, rejection_group
-from locallb.desired.cluster import object_group, routes_group, zones_group
-from locallb.desired.proxy import Claimed, ServingProxy, proxy_group
-from locallb.model.desired import Group
-from locallb.model.identities import ClusterName, Digest, ObjectKey, ProxyName
+from locallb.kubernetes.frontend import published_in
+from locallb.model.desired import (
+    ADDRESS,
+    BALANCER,
+    CERTIFICATE,
+    CLAIM,
+    CLUSTER_ROUTES,
+    CLUSTER_ZONES,
+    CONFIG,
+    GATEWAY_OBJECT,
+    POD_ROUTES,
+    PORTS,
+    PROXY,
+    REACHABLE,
+    SERVED_CERTIFICATE,
+    SERVICE,
+    STUB_ZONES,
+    Group,
+    Ref,
+    ResourceKey,
+    group_of,
+)
+from locallb.model.desired import DesiredResource as Resource
+from locallb.model.http_serving import AnyCertificate, LocalCertificate
+from locallb.model.identities import ClusterName, ContextName, Digest, ObjectKey, ProxyName
 from locallb.model.memory import AnyMemo, Memo
-from locallb.planning.planned import Placement, Plan, PlannedProxy
+from locallb.model.snapshot import Access
+from locallb.model.texts import address_name, owner_fields
+from locallb.outputs.output import Place, published
+from locallb.outputs.status.output import status_resource
+from locallb.planning.planned import (
+    DesiredRun,
+    Placement,
+    Plan,
+    PlannedPart,
+    PlannedProxy,
+    PlannedRoutes,
+    PlannedStatus,
+    PlannedZones,
+    Rejection,
+    run_planner,
+)
+from locallb.resources.codec import encode
+
+_NO_CLUSTER = Access("", ContextName(""))
+
+
+class Claimed(Struct, frozen=True):
+    """The load balancer that has a proxy of its own: its addresses are claimed before the proxy may bind them."""
+
+    addresses: tuple[ResourceKey, ...]
+    access: Access | None
+    """Where its certificates are read."""
+
+    @classmethod
+    def by(cls, placement: Placement) -> Claimed:
+        """Return what a placement claims."""
+        return cls(claims_of(placement), placement.access)
+
+
+class ServingProxy(Struct, frozen=True):
+    """References to a proxy for the load balancers that it serves."""
+
+    config: ResourceKey
+    run: ResourceKey
+    identity: Ref
+    """Another run has another one, and must be proven again."""
+    routes: tuple[ResourceKey, ...]
+    """Routes of its own to its backends."""
+    published: bool
+    """Whether the engine of its container publishes its ports."""
+    digest: Digest
+
+    @property
+    def id(self) -> Ref:
+        """Refer to its id, once its directory exists."""
+        return Ref(self.config, ("proxy",))
+
+
+def claims_of(placement: Placement) -> tuple[ResourceKey, ...]:
+    """Return the resources by which a load balancer claims its addresses, or ports of shared ones."""
+    kind = PORTS if placement.mapped else ADDRESS
+    return tuple(ResourceKey(kind, address_name(placement.key, address)) for address in placement.addresses)
+
+
+def proxy_group(planned: PlannedProxy, claimed: Claimed | None = None) -> tuple[Group, ServingProxy]:
+    """Return the group of a proxy; one of the stack waits for no addresses: it gets them one by one."""
+    name = planned.proxy.name
+    root, config = ResourceKey(PROXY, name), ResourceKey(CONFIG, name)
+    run = run_planner(planned.run.runtime).desired(planned.run, planned.proxy, planned.owner)
+    certificates = [_certificate(planned, each, claimed, root) for each in planned.proxy.certificates]
+    needs = (*(claimed.addresses if claimed else ()), *(certificate.key for certificate in certificates))
+    members = [
+        *certificates,
+        Resource(config, _configuration(planned), root, needs),
+        Resource(run.key, run.inputs, root, (config,)),
+        *_routes(planned, run, root),
+        *_answers(planned, run, root),
+    ]
+    shown = Resource(root, _shown(planned), outputs={"process": run.identity})
+    group = group_of(shown, members)
+    routes = (ResourceKey(POD_ROUTES, name),) if planned.routes else ()
+    serving = ServingProxy(config, run.key, run.identity, routes, bool(planned.proxy.published), group.digest)
+    return group, serving
+
+
+def _shown(planned: PlannedProxy) -> dict[str, object]:
+    """Return what a reader of a preview sees of a proxy."""
+    shown: dict[str, object] = {"listeners": [listener.name for listener in planned.proxy.every_listener]}
+    if planned.proxy.names:
+        table = (served for listener in planned.proxy.names for served in listener.table)
+        shown["names"] = [f"{each.name} {' '.join(map(str, each.addresses))}" for each in table]
+    return shown
+
+
+def _configuration(planned: PlannedProxy) -> dict[str, object]:
+    """Return the inputs of the configuration on disk."""
+    versions = planned.rendered.versions
+    return {
+        **_in_directory(planned),
+        "files": dict(planned.rendered.files),
+        "versions": {"lds": versions.lds, "cds": versions.cds},
+        **_serves(planned),
+        **({"released": " ".join(planned.proxy.released)} if planned.proxy.released else {}),
+    }
+
+
+def _in_directory(planned: PlannedProxy) -> dict[str, object]:
+    """Return the inputs of everything that is written into the proxy's directory."""
+    return {
+        "proxy": planned.proxy.id,
+        "name": planned.proxy.name,
+        "owner": owner_fields(planned.owner),
+        "shared": planned.run.by_group,
+    }
+
+
+def _serves(planned: PlannedProxy) -> dict[str, str]:
+    """Return the additional input of a proxy that one Gateway uses alone."""
+    return {"serves": str(planned.serves)} if planned.serves else {}
+
+
+def _certificate(
+    planned: PlannedProxy, certificate: AnyCertificate, claimed: Claimed | None, root: ResourceKey
+) -> Resource:
+    """Return a certificate with its key, where the proxy reads them."""
+    if isinstance(certificate, LocalCertificate):
+        made = {
+            **_in_directory(planned),
+            "certificate": certificate.name,
+            "hosts": list(certificate.hosts),
+            "authority": certificate.authority,
+            "period": certificate.period,
+        }
+        return Resource(ResourceKey(CERTIFICATE, f"{planned.proxy.name}/{certificate.name}"), made, root)
+    access = claimed.access if claimed else None
+    served = {
+        **_in_directory(planned),
+        "access": encode(_NO_CLUSTER if certificate.file or access is None else access),
+        "file": certificate.file,
+        "namespace": certificate.namespace,
+        "secret": certificate.name,
+        "digest": certificate.digest,
+        **_serves(planned),
+    }
+    name = f"{planned.proxy.name}/{certificate.namespace}.{certificate.name}"
+    return Resource(ResourceKey(SERVED_CERTIFICATE, name), served, root)
+
+
+def _routes(planned: PlannedProxy, run: DesiredRun, root: ResourceKey) -> Iterator[Resource]:
+    """Return the routes from a container's own network to pods; another container needs them again."""
+    if planned.routes:
+        inputs = {
+            "owner": owner_fields(planned.owner),
+            "container": run.container,
+            "routes": [str(route) for route in planned.routes],
+        }
+        yield Resource(ResourceKey(POD_ROUTES, planned.proxy.name), inputs, root)
+
+
+def _answers(planned: PlannedProxy, run: DesiredRun, root: ResourceKey) -> Iterator[Resource]:
+    """Return the proof that questions for names are answered."""
+    if planned.proxy.names:
+        listeners = [listener.name for listener in planned.proxy.names]
+        config, published = ResourceKey(CONFIG, planned.proxy.name), bool(planned.proxy.published)
+        inputs = proof_inputs(config, run.identity, listeners, published=published)
+        yield Resource(ResourceKey(REACHABLE, planned.proxy.name), inputs, root, (run.key,))
+
+
+def proof_inputs(config: ResourceKey, identity: Ref, listeners: list[str], *, published: bool) -> dict[str, object]:
+    """Return the inputs of the proof that a run serves listeners of its own configuration."""
+    return {
+        "proxy": Ref(config, ("proxy",)),
+        "part": "",
+        "process": identity,
+        "listeners": listeners,
+        "versions": Ref(config, ("versions",)),
+        "probes": [],
+        "published": published,
+    }
+
+
+def balancer_group(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) -> Group:
+    """Return the group of a load balancer that `proxy` serves; `routes` is the owner of the routes to its backends."""
+    root = ResourceKey(BALANCER, str(placement.key))
+    claims = claims_of(placement)
+    proof = _proof(placement, proxy, routes)
+    members = [
+        *_claims(placement, claims, root),
+        *([_fragment(placement, placement.part, proxy, claims)] if placement.part else ()),
+        proof,
+        *published(placement, Place(root, claims if placement.withdrawn else (proof.key,))),
+    ]
+    addresses = [str(address) for address in placement.addresses]
+    shown = {
+        "addresses": addresses,
+        "ports": [str(port) for port in placement.ports],
+        "uid": placement.owner.uid,
+        **({"names": [str(name) for name in placement.names]} if placement.names else {}),
+    }
+    shown_root = Resource(root, shown, outputs={"addresses": addresses})
+    return group_of(shown_root, members, (proxy.digest,))
+
+
+def rejection_group(rejection: Rejection) -> Group:
+    """Return a load balancer without a part that serves: its status says why.
+
+    Its root has the type and the name of one that serves, so that its status is the same resource: a Service that is
+    rejected after it served loses the addresses in its status before they stop to answer.
+    """
+    root = ResourceKey(BALANCER, str(rejection.key))
+    uid = rejection.owner.uid if rejection.owner else ""
+    shown = Resource(root, {"addresses": [], "ports": [], "uid": uid}, outputs={})
+    return group_of(shown, tuple(published(rejection, Place(root))))
+
+
+def _claims(placement: Placement, claims: tuple[ResourceKey, ...], root: ResourceKey) -> Iterator[Resource]:
+    """Return the claims of addresses, after that of the Service: it must not vanish before its load balancer."""
+    owner, needs = owner_fields(placement.owner), tuple[ResourceKey, ...]()
+    if access := published_in(placement):
+        needs = (ResourceKey(CLAIM, str(placement.key)),)
+        yield Resource(needs[0], {"access": encode(access), "owner": owner}, root)
+    mapped = [str(port) for port in placement.mapped]
+    for key, address in zip(claims, placement.addresses, strict=True):
+        more: dict[str, object] = {"ports": mapped} if mapped else {"sharing": placement.sharing}
+        yield Resource(key, {"address": str(address), "owner": owner, **more}, root, needs)
+
+
+def _fragment(
+    placement: Placement, part: PlannedPart, proxy: ServingProxy, claims: tuple[ResourceKey, ...]
+) -> Resource:
+    """Return the load balancer's fragment in a proxy that others may use too."""
+    key = str(placement.key)
+    inputs = {
+        "proxy": proxy.id,
+        "part": part.part.id,
+        "owner": owner_fields(placement.owner),
+        "listeners": dict(part.rendered.listeners),
+        "clusters": dict(part.rendered.clusters),
+    }
+    return Resource(ResourceKey(SERVICE, key), inputs, ResourceKey(BALANCER, key), (*claims, proxy.run))
+
+
+def _proof(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) -> Resource:
+    """Return the proof that its listeners are served."""
+    key, part = str(placement.key), placement.part
+    listeners = [listener.name for port in placement.ports for listener in port.listeners]
+    inputs = proof_inputs(proxy.config, proxy.identity, listeners, published=proxy.published)
+    inputs["probes"] = [probe.place for probe in placement.probes]
+    if part:
+        versions = {"lds": part.rendered.listeners_version, "cds": part.rendered.clusters_version}
+        inputs |= {"part": part.part.id, "versions": versions}
+    if published_in(placement):
+        inputs["upstreams"] = [
+            " ".join((name, *port.tried.get(name, ()))) for port in placement.ports for name in port.silence
+        ]
+    fragment = (ResourceKey(SERVICE, key),) if part else ()
+    return Resource(
+        ResourceKey(REACHABLE, key),
+        inputs,
+        ResourceKey(BALANCER, key),
+        (proxy.run, *fragment, *proxy.routes),
+        (routes_of(routes),) if routes else (),
+    )
+
+
+def routes_group(planned: PlannedRoutes) -> Group:
+    """Return the routes to the pods of a cluster, which exist before what is served by these pods is proven."""
+    name = str(planned.key)
+    root = Resource(ResourceKey(CLUSTER_ROUTES, name), {"cluster": planned.cluster}, outputs={})
+    inputs = {
+        "owner": owner_fields(planned.owner),
+        "container": "",
+        "routes": [str(route) for route in planned.routes],
+    }
+    return group_of(root, [Resource(routes_of(planned.key), inputs, root.key)])
+
+
+def routes_of(owner: ObjectKey) -> ResourceKey:
+    """Return the resource of the routes to a cluster's pods, by their owner."""
+    return ResourceKey(POD_ROUTES, str(owner))
+
+
+def zones_group(planned: PlannedZones) -> Group:
+    """Return the zones that pods of a cluster resolve; nothing waits for them."""
+    name = str(planned.key)
+    root = Resource(ResourceKey(CLUSTER_ZONES, name), {"cluster": planned.cluster}, outputs={})
+    inputs = {"owner": owner_fields(planned.owner), "access": encode(planned.access), "zones": list(planned.zones)}
+    return group_of(root, [Resource(ResourceKey(STUB_ZONES, name), inputs, root.key)])
+
+
+def object_group(planned: PlannedStatus) -> Group:
+    """Return the status of an object next to its Gateways, after the proof of the one it waits for."""
+    root = Resource(ResourceKey(GATEWAY_OBJECT, str(planned.key)), {"uid": planned.owner.uid}, outputs={})
+    ready = (ResourceKey(REACHABLE, str(planned.gateway)),) if planned.gateway else ()
+    return group_of(root, [status_resource(planned, Place(root.key, ready))])
 
 
 class Desired(Struct, frozen=True):

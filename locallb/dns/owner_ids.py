@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 
-from locallb.dns.markers import early_owner_id
+from locallb.dns.updates import early_owner_id
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, OwnerId
 from locallb.storage import files, paths

@@ -12,11 +12,10 @@ from ipaddress import ip_address
 
 from msgspec import Struct, field
 
-from locallb.dns.markers import marker_fault
-from locallb.dns.names import is_wildcard, name_fault, normal
-from locallb.dns.zones import DnsSettings, Rfc2136, Zone, zone_of
-from locallb.model.formatting import clipped, shown
+from locallb.dns.updates import marker_fault
+from locallb.dns.zones import DnsSettings, Rfc2136, Zone, is_wildcard, name_fault, normal, zone_of
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
+from locallb.model.texts import clipped, shown
 
 MAX_TTL = 7 * 24 * 3600
 """Maximum TTL in seconds: a greater one is a mistaken unit."""

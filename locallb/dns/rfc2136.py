@@ -21,9 +21,8 @@ import dns.update
 import dns.zone
 from msgspec import Struct
 
-from locallb.dns.markers import TYPES, Marker, marker_name
-from locallb.dns.tsig import parse_key
-from locallb.dns.updates import ServerAnswer, Set, Update
+from locallb.dns.updates import TYPES, Marker, ServerAnswer, Set, Update, marker_name
+from locallb.dns.zones import parse_key
 from locallb.model.errors import ClientError
 from locallb.model.identities import OwnerId, ZoneName
 from locallb.storage import files

@@ -1,7 +1,10 @@
-"""Stub zones in a cluster's own CoreDNS: the marked block that forwards a stack's zones to their servers.
+"""Stub zones in a cluster's own CoreDNS: the marked block that forwards a stack's zones to their servers. Pure.
 
-It stands at the end of the `Corefile` in the ConfigMap `coredns`, or by itself in `coredns-custom` where the Corefile
-imports what is there, as those of Gardener and k3s do. Pure. Not here: reading and writing ConfigMaps.
+The block stands at the end of the `Corefile` in the ConfigMap `coredns`, or by itself in `coredns-custom` where the
+Corefile imports that one, as in Gardener and k3s. Marked blocks in other programs' texts, such as /etc/hosts, have the
+same form: a comment that names the block begins and ends it, and the text around it is kept byte for byte.
+
+Not here: reading and writing ConfigMaps (`outputs.names.stub_zones`), and files of this host (`host.setup_changes`).
 """
 
 from __future__ import annotations
@@ -11,11 +14,52 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
-from locallb.dns.blocks import block, with_block
-from locallb.dns.names import is_within
+from locallb.dns.zones import is_within
 from locallb.model.fields import JsonObject, at, object_of, objects_of, text_of
-from locallb.model.formatting import clipped, few
 from locallb.model.identities import OwnerId, ZoneName
+from locallb.model.texts import clipped, few
+
+ENDS = "# local-lb: end of "
+BEGINS = "# local-lb: names of "
+_JOINED = " (the line before had no end)"
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+
+
+def block(name: str, lines: Sequence[str]) -> str:
+    """Return a block with these lines; empty where there are none."""
+    return "".join(f"{line}\n" for line in (f"{BEGINS}{name}", *lines, f"{ENDS}{name}")) if lines else ""
+
+
+def block_in(text: str, name: str) -> str:
+    """Return the block of this name in a text, as `block` writes it; empty where there is none."""
+    _, lines, _ = _parted(_LINE.findall(text), name)
+    return "".join(lines).replace(f"{_JOINED}\n", "\n")
+
+
+def with_block(text: str, name: str, wanted: str) -> str:
+    """Return the text with this block in place of the one of this name; without one where it is empty."""
+    before, existing, after = _parted(_LINE.findall(text), name)
+    joined = bool(existing) and existing[0].endswith(f"{_JOINED}\n")
+    if not wanted:
+        above = "".join(before)
+        return (above.removesuffix("\n") if joined and not after else above) + "".join(after)
+    if not existing and before and not before[-1].endswith("\n"):
+        before, joined = [*before[:-1], f"{before[-1]}\n"], True
+    head, _, rest = wanted.partition("\n")
+    return "".join([*before, f"{head}{_JOINED if joined else ''}\n{rest}", *after])
+
+
+def _parted(lines: list[str], name: str) -> tuple[list[str], list[str], list[str]]:
+    """Part the lines before a block, of it, and after it. One that lost its beginning or its end is none."""
+    heads = {f"{BEGINS}{name}\n", f"{BEGINS}{name}{_JOINED}\n"}
+    first, whole = -1, (len(lines), len(lines))
+    for number, line in enumerate(lines):
+        if line in heads:
+            first = number
+        elif line == f"{ENDS}{name}\n" and first >= 0:
+            whole, first = (first, number + 1), -1
+    return lines[: whole[0]], lines[slice(*whole)], lines[whole[1] :]
+
 
 NAMESPACE, MAIN, CUSTOM = "kube-system", "coredns", "coredns-custom"
 COREFILE = "Corefile"
@@ -53,10 +97,10 @@ def stub_zone(zone: ZoneName, server: str) -> str:
 def stub_block(owner: OwnerId, zones: Sequence[str], main: ConfigMap | None) -> str:
     """Return the block of a stack, for the port at which a cluster's CoreDNS answers; `owner` names it."""
     port = _port(_data(main).get(COREFILE, ""))
-    return block(owner, [line for zone, server in _parted(zones) for line in _stub(zone, server, port)])
+    return block(owner, [line for zone, server in _split_lines(zones) for line in _stub(zone, server, port)])
 
 
-def _parted(zones: Iterable[str]) -> Iterator[tuple[ZoneName, str]]:
+def _split_lines(zones: Iterable[str]) -> Iterator[tuple[ZoneName, str]]:
     """Take what `stub_zone` wrote apart."""
     for entry in zones:
         zone, _, server = entry.partition(" ")
@@ -101,13 +145,13 @@ def refusal(
     own = sorted(_own_zones(_data(main).get(COREFILE)))
     if over := [
         zone
-        for zone, _ in _parted(zones)
+        for zone, _ in _split_lines(zones)
         if any(is_within(zone, own_zone) or is_within(own_zone, zone) for own_zone in own)
     ]:
         theirs = few([clipped(own_zone) for own_zone in own])
         return f"{few(over)} would take names of {theirs}, which are the cluster's own; use another zone"
     served = set(_served(owner, main, custom))
-    if twice := [zone for zone, _ in _parted(zones) if zone in served]:
+    if twice := [zone for zone, _ in _split_lines(zones) if zone in served]:
         return f"the cluster's CoreDNS serves {few(twice)} already; remove that there, or use another zone"
     return ""
 

@@ -1,7 +1,13 @@
-"""The content of an UPDATE (RFC 2136) that makes a name as desired and touches no foreign records. Pure.
+"""Updates (RFC 2136) of names in a zone that is shared with other owners, and the markers of ownership. Pure.
 
-Prerequisites make the server verify what was read: our markers are unchanged, and where we have none, no such records
-exist.
+Each record set of ours has a marker in the format of external-dns: a TXT record with a name that begins with the type
+(`a-web.lab.example`) and a text with the owning stack and object. A record set without our marker is foreign and never
+changed.
+
+Prerequisites make the server verify the state that was read: our markers are unchanged, and where we have none, no such
+records exist.
+
+Not here: queries and messages (`rfc2136`), and the records of each name (`records`).
 """
 
 from __future__ import annotations
@@ -10,8 +16,64 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import Struct
 
-from locallb.dns.markers import TYPES, Marker, marker_name
-from locallb.model.identities import OwnerId
+from locallb.model.identities import Home, ObjectKey, OwnerId, ZoneName
+from locallb.model.texts import digest
+
+TYPES = ("A", "AAAA", "CNAME")
+"""Types of records that are ever ours."""
+_HERITAGE = "heritage=external-dns"
+_PREFIX = "external-dns/"
+_DIGITS = 12
+
+
+def marker_name(name: str, kind: str) -> str:
+    """Return the name of the marker of a record set."""
+    return f"{kind.lower()}-{name}"
+
+
+def marker_fault(name: str, zone: ZoneName) -> str:
+    """Return why a name can't have markers; empty if it can."""
+    if name == zone:
+        return f"{name} is the zone itself, whose records are its server's own; choose a name below it"
+    longest = 63 - len(marker_name("", "CNAME"))
+    if len(name.partition(".")[0]) > longest or len(name) > 253 - len(marker_name("", "CNAME")):
+        return f"{name} leaves no room for the mark of its owner; use at most {longest} characters before the first dot"
+    return ""
+
+
+class Marker(Struct, frozen=True):
+    """Owner of a record set."""
+
+    owner: OwnerId
+    """Which stack, in one word."""
+    resource: str
+    """Which object of it."""
+
+    @classmethod
+    def of(cls, owner: OwnerId, key: ObjectKey) -> Marker:
+        """Mark what an object of a stack has."""
+        kind = key.kind.removesuffix("s")
+        return cls(owner, f"{kind}/{key.cluster}/{key.namespace}/{key.name}")
+
+    @classmethod
+    def parse(cls, text: str) -> Marker | None:
+        """Read what anybody wrote; None where it is no marker."""
+        heritage, *labels = text.strip('"').split(",")
+        if heritage != _HERITAGE:
+            return None
+        existing = dict(
+            label.removeprefix(_PREFIX).partition("=")[::2] for label in labels if label.startswith(_PREFIX)
+        )
+        return cls(OwnerId(existing.get("owner", "")), existing.get("resource", ""))
+
+    def __str__(self) -> str:
+        return f"{_HERITAGE},{_PREFIX}owner={self.owner},{_PREFIX}resource={self.resource}"
+
+
+def early_owner_id(home: Home) -> OwnerId:
+    """Return how the markers of a stack name it that has no id of its own."""
+    return OwnerId(f"local-lb-{digest([home.project, home.stack, home.root])[:_DIGITS]}")
+
 
 _CLASSIC = ("A", "CNAME")
 """Types that external-dns' marks of old are about."""

@@ -1,21 +1,90 @@
-"""The value of the key `dns`: a stack's zones, each with the server that answers for it.
+"""The zones of a stack, each with its server (the key `dns`); the form of hostnames, and TSIG keys. Pure.
 
-Not here: how the key `dns` is parsed (`config.parsing.dns`), and updates of servers.
+A name is written in lower case and without the dot at its end; its first label may be `*`.
+
+Not here: how the key is parsed (`config.dns`), the owner of each name (`records`), and updates of servers (`updates`).
 """
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from itertools import chain
 from types import MappingProxyType
 
-from msgspec import Struct, field
+from msgspec import Struct
+from msgspec import field as field_msgspec
 from msgspec.structs import replace
 
-from locallb.dns.names import is_within
 from locallb.model.identities import Home, IPAddress, OwnerId, ZoneName, place
+
+LONGEST = 253
+"""Characters of a name."""
+_LABEL = re.compile(r"[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?")
+WILDCARD = "*"
+
+
+def normal(text: str) -> str:
+    """Return a name as it is compared."""
+    return text.strip().lower().removesuffix(".")
+
+
+def name_fault(name: str) -> str:
+    """Return why this can't be a name, with the remedy; empty if it can."""
+    if len(name) > LONGEST:
+        return f"it has {len(name)} characters; use at most {LONGEST}"
+    first, *rest = name.split(".")
+    labels = rest if first == WILDCARD and rest else [first, *rest]
+    if all(_LABEL.fullmatch(label) for label in labels):
+        return ""
+    return "use labels of at most 63 letters, digits and inner hyphens with dots between them, such as web.shop.test"
+
+
+def is_wildcard(name: str) -> bool:
+    """Return whether a name stands for all below another."""
+    return name.startswith(f"{WILDCARD}.")
+
+
+def is_hostname(name: str) -> bool:
+    """Return whether a name may be that of a host: neither a wildcard nor underscores."""
+    return not is_wildcard(name) and "_" not in name
+
+
+def is_within(name: str, zone: str) -> bool:
+    """Return whether a name is in a zone: its apex, or below it."""
+    return name == zone or name.endswith(f".{zone}")
+
+
+_COMMENT = re.compile(r'("[^"\n]*")|(?://|#)[^\n]*|/\*.*?\*/', re.DOTALL)
+_KEY = re.compile(r'key\s+"?([\w.-]+)"?\s*\{([^}]*)\}')
+_FIELD = re.compile(r'(algorithm|secret)\s+"?([\w.+/=-]+)"?\s*;')
+ALGORITHMS = ("hmac-sha224", "hmac-sha256", "hmac-sha384", "hmac-sha512", "hmac-sha1", "hmac-md5")
+
+
+@dataclass(frozen=True, slots=True)
+class TsigKey:
+    """A key; its secret is never printed."""
+
+    name: str
+    algorithm: str
+    secret: str = field(repr=False)
+
+
+def parse_key(text: str) -> TsigKey | None:
+    """Read the first key of a file, comments apart; None where there is none.
+
+    The form is BIND's: `key "name" { algorithm hmac-sha256; secret "…"; };`.
+    """
+    match = _KEY.search(_COMMENT.sub(lambda part: part[1] or " ", text))
+    fields = dict(_FIELD.findall(match[2])) if match else {}
+    algorithm = fields.get("algorithm", "hmac-sha256")
+    if not match or "secret" not in fields or algorithm not in ALGORITHMS:
+        return None
+    return TsigKey(match[1], algorithm, fields["secret"])
+
 
 TTL = 60
 """Seconds for which an answer may be kept, unless configured otherwise."""
@@ -68,7 +137,7 @@ class DnsSettings(Struct, frozen=True):
     template: str = ""
     """Of the name that every Service and Gateway gets; empty for none."""
     ttl: int = TTL
-    records: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    records: Mapping[str, tuple[str, ...]] = field_msgspec(default_factory=lambda: MappingProxyType({}))
     """Names of the stack itself: addresses, or one other name."""
     in_status: bool = False
     """Statuses of Services, Gateways and Ingresses have a name in addition to their addresses."""

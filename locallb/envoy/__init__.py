@@ -25,15 +25,13 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from locallb.envoy import http
-from locallb.envoy.access_logs import reader
+from locallb.envoy import http_files
 from locallb.envoy.bootstrap import ADMIN_SOCKET, ALONE, ARGUMENTS, arguments, bootstrap
-from locallb.envoy.clusters import cluster
+from locallb.envoy.clusters import assignment, cluster, file_name
 from locallb.envoy.document import Discovered, text, typed
-from locallb.envoy.endpoints import assignment, file_name
 from locallb.envoy.fragments import RenderedPart, render_part
-from locallb.envoy.http.listeners import listeners as http_listeners
-from locallb.envoy.listeners import listener, name_listener
+from locallb.envoy.http_chains import listeners as http_listeners
+from locallb.envoy.listeners import listener, name_listener, reader
 from locallb.envoy.rollout import OWN_WATCHES, with_referred
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy, Upstream
@@ -90,7 +88,7 @@ def render(proxy: Proxy) -> Rendered:
     referred: Mapping[str, Discovered] = {}
     if proxy.discovery is Discovery.EDS:
         files |= {file_name(upstream): _endpoints(upstream).response for upstream in upstreams.values()}
-        referred = http.files(proxy.http, tuple(upstreams.values()))
+        referred = http_files.files(proxy.http, tuple(upstreams.values()))
         files |= {name: discovered.response for name, discovered in referred.items()}
     version = with_referred(lds.version, [discovered.version for discovered in referred.values()])
     return Rendered({name: text(message) for name, message in files.items()}, Versions(version, cds.version))

@@ -1,6 +1,9 @@
-"""Envoy's admin interface, over the unix socket in a proxy's directory: what is active, and what failed.
+"""Envoy's admin interface, over the unix socket in a proxy's directory: active configuration, failures, statistics.
 
-Reads statistics and listeners, and tells it to stop listening. Not here: waiting, and what should run.
+It also drains listeners, and paces the polling of an Envoy that is about to start or to change.
+
+Not here: the time limit of an answer before an Envoy counts as hanging (`watch.silence`), and the desired
+configuration.
 """
 
 from __future__ import annotations
@@ -10,9 +13,13 @@ import json
 import os
 import re
 import socket
-from collections.abc import Iterator, Sequence
+import struct
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
+from enum import Enum
 from ipaddress import ip_address
+from itertools import chain, repeat
 from pathlib import Path
 from urllib.parse import quote
 
@@ -23,6 +30,75 @@ from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject
 from locallb.model.identities import IPAddress, Protocol
 from locallb.storage.paths import by_descriptor
+
+_REQUEST = b"GET /ready HTTP/1.1\r\nHost: envoy\r\nConnection: close\r\n\r\n"
+_BYTES = 4096
+_PEER = struct.Struct("3i")
+
+
+class Reply(Enum):
+    """What is known of a question."""
+
+    NONE = "none"
+    """It waits for an answer."""
+    ANSWERED = "answered"
+    ENDED = "ended"
+    """The queried process has closed the connection without an answer, most often by ending."""
+
+
+class QueueFullError(Exception):
+    """The kernel's accept queue is full: the query was not sent."""
+
+
+class Question:
+    """A query whether an Envoy answers at all. Raises QueueFullError, and OSError if it can't connect.
+
+    It is sent, and its answer is received, without waiting for anything.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            self._socket.setblocking(False)
+            with by_descriptor(directory) as short:
+                self._socket.connect(str(short / ADMIN_SOCKET))
+            self.pid = _listener(self._socket)
+            """Listening process; 0 if it is unknown."""
+            self._socket.send(_REQUEST)
+        except BlockingIOError:
+            self._socket.close()
+            raise QueueFullError from None
+        except OSError:
+            self._socket.close()
+            raise
+
+    def fileno(self) -> int:
+        """Return the descriptor that gets readable with the answer."""
+        return self._socket.fileno()
+
+    def reply(self) -> Reply:
+        """Return what came so far."""
+        try:
+            answer = self._socket.recv(_BYTES)
+        except BlockingIOError:
+            return Reply.NONE
+        except OSError:
+            return Reply.ENDED
+        return Reply.ANSWERED if answer else Reply.ENDED
+
+    def close(self) -> None:
+        """Ask no more."""
+        self._socket.close()
+
+
+def _listener(connection: socket.socket) -> int:
+    """Return the process that listens at the other end, as the kernel names it; 0 for one that isn't seen from here."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return 0
+    answer = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _PEER.size)
+    pid: int = _PEER.unpack(answer)[0]
+    return max(0, pid)
+
 
 TIMEOUT = 2.0
 """Seconds that one answer may take."""
@@ -265,3 +341,35 @@ def _subscription(statistics: dict[str, str]) -> Subscription:
     return Subscription(
         statistics.get("version_text", ""), number("update_attempt"), number("update_success"), rejected
     )
+
+
+_QUICK, _OFTEN = 0.002, 8
+"""Seconds of the first pauses, and how many those are: most things take a few milliseconds."""
+_GLANCE = 0.5
+"""Seconds without an answer after which it is asked whether whatever runs an Envoy is there still."""
+_SLOWER = (0.004, 0.008)
+_SLOW = 0.015
+"""Seconds of the others. Ten Envoys that start at a time are asked for as long as that takes; every question costs both
+sides a millisecond of the same cores."""
+
+
+def pauses() -> Iterator[float]:
+    """Yield waits in seconds, without end."""
+    return chain(repeat(_QUICK, _OFTEN), _SLOWER, repeat(_SLOW))
+
+
+def comes_to_answer(directory: Path, timeout: float) -> bool:
+    """Return whether the Envoy in `directory` answers within so many seconds."""
+    deadline, pause, admin = time.monotonic() + timeout, pauses(), EnvoyAdmin(directory)
+    while not (answers := admin.answers()) and time.monotonic() < deadline:
+        time.sleep(next(pause))
+    return answers
+
+
+def answers_while_present(directory: Path, timeout: float, exists: Callable[[], bool]) -> bool:
+    """Wait so many seconds until the Envoy in `directory` answers; return False once what runs it is gone meanwhile."""
+    deadline = time.monotonic() + timeout
+    while not comes_to_answer(directory, _GLANCE) and time.monotonic() < deadline:
+        if not exists():
+            return False
+    return True

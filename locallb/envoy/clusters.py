@@ -1,21 +1,90 @@
-"""Clusters: load balancing, health checks and outlier ejection of the backends of an upstream.
+"""Clusters of Envoy: the backends of an upstream, with load balancing, health checks and outlier ejection.
 
-Two nets lie under one another. Active checks find a dead node within 0.75 s, also where nothing flows; for UDP they
-are the only net. Passive ejection (TCP) needs no check: the first connect that fails (refused, or unanswered for
-250 ms) takes the backend out, and the listener's retry goes to another one, so that a client waits and doesn't fail.
+Backends are in a file of their own (EDS) or inside the cluster (STATIC). Two mechanisms detect failed ones. Active
+checks find a dead node within 0.75 s, also where nothing flows; for UDP they are the only mechanism. Passive ejection
+(TCP) needs no check: the first connect that fails (refused, or unanswered for 250 ms) takes the backend out, and the
+listener's retry goes to another one, so that a client waits and doesn't fail.
+
+Not here: the listeners that use clusters (`listeners`), and the choice of backends (`planning.backends`).
 """
 
 from __future__ import annotations
 
-from locallb.envoy import overload
-from locallb.envoy.document import KEEPALIVE, Message, subscription, typed
-from locallb.envoy.endpoints import assignment, file_name
-from locallb.envoy.http import tls
-from locallb.envoy.http.policies import seconds
-from locallb.model.http.backends import HttpBackends, Speaks
+import re
+from collections.abc import Iterable
+
+from locallb.envoy import http_chains, overload
+from locallb.envoy.document import KEEPALIVE, Message, socket_address, subscription, typed
+from locallb.envoy.http_policies import seconds
+from locallb.model.http_serving import HttpBackends, Speaks
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
-from locallb.model.serving import CHECK_INTERVAL, ConnectCheck, HttpCheck, Upstream
+from locallb.model.serving import CHECK_INTERVAL, Backend, ConnectCheck, HttpCheck, Upstream, distinct
+
+STANDBY = 1
+"""The priority of standby backends where clients keep theirs: MAGLEV knows no degraded ones."""
+_FIRST, _BEHIND = 100, 1
+"""Weights of backends and of standby backends. They count if no check passes and Envoy tries all: most attempts then go
+where the plan wants them, instead of anywhere with the chance of one Node among many.
+"""
+_WHOLE: Message = {"overprovisioning_factor": 1_000_000}
+"""One healthy backend of thousands keeps all traffic: with Envoy's 140 %, 3 dead of 8 would send some to standbys."""
+_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+
+
+def file_name(upstream: Upstream) -> str:
+    """Name the EDS file of an upstream.
+
+    Raises ValueError for a name that isn't one of ours: it would become a path.
+    """
+    if not _NAME.fullmatch(upstream.name):
+        raise ValueError(
+            f"Upstream {upstream.name!r} can't name a file: use at most 63 lower-case letters, digits and hyphens."
+        )
+    return f"eds-{upstream.name}.json"
+
+
+def assignment(upstream: Upstream) -> Message:
+    """Make the ClusterLoadAssignment: each backend once, in the order of family, address and port; standby behind."""
+    first, behind = _endpoints(upstream.backends, upstream), _endpoints(upstream.standby, upstream)
+    localities: list[Message] = [{"lb_endpoints": first}]
+    if not behind:
+        return {"cluster_name": upstream.name, "endpoints": localities}
+    if upstream.client_ip_affinity:
+        localities.append({"lb_endpoints": behind, "priority": STANDBY})
+    else:
+        weighed = [{**endpoint, "load_balancing_weight": _FIRST} for endpoint in first]
+        degraded: Message = {"health_status": "DEGRADED", "load_balancing_weight": _BEHIND}
+        localities = [{"lb_endpoints": [*weighed, *({**endpoint, **degraded} for endpoint in behind)]}]
+    return {"cluster_name": upstream.name, "endpoints": localities, "policy": _WHOLE}
+
+
+def _endpoints(backends: Iterable[Backend], upstream: Upstream) -> list[Message]:
+    weights = dict(zip(upstream.backends, upstream.weights, strict=True)) if upstream.weights else {}
+    return [_weighed(_endpoint(backend, upstream), weights.get(backend, 0)) for backend in distinct(backends)]
+
+
+def _weighed(endpoint: Message, weight: int) -> Message:
+    return {**endpoint, "load_balancing_weight": weight} if weight else endpoint
+
+
+def _endpoint(backend: Backend, upstream: Upstream) -> Message:
+    endpoint: Message = {"address": socket_address(str(backend.address), backend.port)}
+    number = upstream.health.port if isinstance(upstream.health, HttpCheck) else 0
+    if upstream.health is None or not (number or backend.checked_port):
+        return {"endpoint": endpoint}
+    return {"endpoint": {**endpoint, "health_check_config": _checked(backend, number)}}
+
+
+def _checked(backend: Backend, number: int) -> Message:
+    """Return where a backend is checked, if not at `number` of its own address."""
+    if backend.checked_port is None:
+        return {"disable_active_health_check": True}
+    port = backend.checked_port or number
+    if backend.checked_at is None:
+        return {"port_value": port}
+    return {"address": socket_address(str(backend.checked_at), port)}
+
 
 _HTTP1_IDLE = "4s"
 """Seconds after which an idle connection to a backend is closed: before usual backends do (5 s and more), so that no
@@ -123,7 +192,7 @@ def _is_special(upstream: Upstream) -> bool:
 
 def _socket(upstream: Upstream, discovery: Discovery) -> Message:
     """Make the transport socket: TLS if configured, below the PROXY protocol header with the client's address."""
-    inner = tls.upstream(upstream, upstream.tls, discovery) if upstream.tls else _PLAIN
+    inner = http_chains.upstream(upstream, upstream.tls, discovery) if upstream.tls else _PLAIN
     if upstream.proxy_protocol is None:
         return inner
     transport = typed(

@@ -15,11 +15,10 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from locallb.envoy.access_logs import reader
 from locallb.envoy.clusters import cluster
 from locallb.envoy.document import Message, digest, text
-from locallb.envoy.http.listeners import listeners as http_listeners
-from locallb.envoy.listeners import listener
+from locallb.envoy.http_chains import listeners as http_listeners
+from locallb.envoy.listeners import listener, reader
 from locallb.model.fields import at, object_of, objects_of
 from locallb.model.identities import PartId
 from locallb.model.objects import Discovery

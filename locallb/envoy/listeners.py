@@ -1,23 +1,196 @@
-"""Listeners: the sockets that clients reach, the upstream of each connection or datagram, and DNS answers.
+"""Listeners of Envoy: the sockets that clients reach, with filter chains for faults and logs, and DNS answers. Pure.
 
-A listener's name is `serving.Listener.name`, the word for it in every message. Nothing here names a backend, so that
-backends come and go without touching a listener.
+A listener's name is `model.serving.Listener.name`, which every message uses. Nothing here names a backend, so that
+backends are added and removed without touching a listener. Logs and faults are additional filter chains that match
+first: so open connections stay on their chain, which doesn't change.
+
+Not here: chains of HTTP (`http_chains`), the reader of logs (`traffic.reading`), and the faults themselves
+(`model.faults`).
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from ipaddress import get_mixed_type_key
 
 from locallb.envoy import overload
-from locallb.envoy.access_logs import logged
-from locallb.envoy.document import KEEPALIVE, Message, socket_address, typed
-from locallb.envoy.faults import faulty
-from locallb.model.http.serving import HttpListener
+from locallb.envoy.document import KEEPALIVE, Message, socket_address, subscription, text, typed
+from locallb.model.faults import WHOLE, Fault
+from locallb.model.fields import JsonObject
+from locallb.model.http_serving import HttpListener
 from locallb.model.identities import Family, IPNetwork, Protocol
-from locallb.model.naming import upstream_name
 from locallb.model.serving import Listener, NameListener, ServedName
+from locallb.model.texts import upstream_name
+
+SOCKET, GATE = "logs.sock", "logs-gate.json"
+"""File names in the proxy's directory: where lines go, and how many may."""
+FIELDS = {
+    "time": "%START_TIME%",
+    "listener": "%FILTER_CHAIN_NAME%",
+    "client": "%DOWNSTREAM_REMOTE_ADDRESS%",
+    "backend": "%UPSTREAM_HOST%",
+    "in": "%BYTES_RECEIVED%",
+    "out": "%BYTES_SENT%",
+    "milliseconds": "%DURATION%",
+    "flags": "%RESPONSE_FLAGS_LONG%",
+    "protocol": "%PROTOCOL%",
+    "method": "%REQ(:METHOD):20%",
+    "host": "%REQ(:AUTHORITY):255%",
+    "path": "%PATH(NQ:ORIG_OR_PATH):1000%",
+    "status": "%RESPONSE_CODE%",
+}
+"""What a line has, in Envoy's terms. Queries aren't in it, nor headers: secrets stand there."""
+NONE = "-"
+"""What Envoy says where there is nothing."""
+CLOSED = 1
+"""Lines of a closed gate: Envoy knows no fewer."""
+_HALVES = ("0.0.0.0", "128.0.0.0", "::", "8000::")  # noqa: S104 - matched, not bound
+_ANYWHERE: list[Message] = [{"address_prefix": half, "prefix_len": 1} for half in _HALVES]
+"""All addresses, in a way that is found before none: a prefix of no bits is the same as none to Envoy."""
+_LOGGERS = "envoy.extensions.access_loggers"
+_NEVER = "31536000s"
+"""When a gate opens by itself."""
+_AT_ONCE: Message = {"max_connections": 1, "max_pending_requests": 64, "max_requests": 64}
+"""Bounds what waits for a reader that is slow."""
+
+
+def logged(chain: JsonObject, listener: str, cluster: str) -> Message:
+    """Make the chain that equals another one, and reports each connection or request to the reader behind `cluster`.
+
+    The log is sent to a socket in the proxy's directory on request. The copy of the chain matches first, because it
+    names all addresses: so connections that were open when the log was requested stay on an unchanged chain. A gate
+    passes as many lines as its file allows, and then no more until that is written again: closed it costs nothing, and
+    an active reader renews it.
+    """
+    *before, last = chain["filters"]
+    config = {**last["typed_config"], "access_log": [_log(cluster)]}
+    return {
+        **chain,
+        "name": listener,
+        "filter_chain_match": {**chain.get("filter_chain_match", {}), "prefix_ranges": _ANYWHERE},
+        "filters": [*before, {**last, "typed_config": config}],
+    }
+
+
+def reader(name: str) -> Message:
+    """Make the cluster of the log's reader."""
+    endpoint: Message = {"endpoint": {"address": {"pipe": {"path": f"./{SOCKET}"}}}}
+    return typed(
+        "envoy.config.cluster.v3.Cluster",
+        name=name,
+        connect_timeout="1s",
+        type="STATIC",
+        load_assignment={"cluster_name": name, "endpoints": [{"lb_endpoints": [endpoint]}]},
+        circuit_breakers={"thresholds": [_AT_ONCE]},
+    )
+
+
+def gate(lines: int) -> str:
+    """Write the file that lets so many lines pass from now on, if it is another number than before."""
+    bucket = typed("envoy.type.v3.TokenBucket", max_tokens=lines, tokens_per_fill=1, fill_interval=_NEVER)
+    resource = typed("envoy.service.discovery.v3.Resource", name=GATE, version=str(lines), resource=bucket)
+    return text({"version_info": str(lines), "resources": [resource]})
+
+
+def _log(cluster: str) -> Message:
+    values: list[Message] = [{"key": name, "value": {"string_value": word}} for name, word in FIELDS.items()]
+    config = typed(
+        f"{_LOGGERS}.open_telemetry.v3.OpenTelemetryAccessLogConfig",
+        http_service={"http_uri": {"uri": "http://local-lb/logs", "cluster": cluster, "timeout": "10s"}},
+        disable_builtin_labels=True,
+        log_name="local-lb",
+        body={"kvlist_value": {"values": values}},
+    )
+    bucket: Message = {"resource_name": GATE, "config_source": subscription(f"./{GATE}")}
+    passes = typed(f"{_LOGGERS}.filters.process_ratelimit.v3.ProcessRateLimitFilter", dynamic_config=bucket)
+    filter_: Message = {"name": "envoy.access_loggers.extension_filters.process_ratelimit", "typed_config": passes}
+    return {
+        "name": "envoy.access_loggers.open_telemetry",
+        "filter": {"extension_filter": filter_},
+        "typed_config": config,
+    }
+
+
+NO_OWNER = "local-lb-nobody"
+"""A cluster that there isn't: a connection to it is reset at once."""
+_CLUSTER, _FATE = "envoy.tcp_proxy.cluster", "local-lb.fault"
+"""What is noted of a connection before its first byte: where it goes, and what becomes of it then."""
+_HANG, _RESET = "hang", "reset"
+_HANGS = "86400s"
+"""How long at most a connection hangs; its client will have given up."""
+_PRIME = 1_000_000_007
+"""Cubes of the numbers below it are all different, and spread what arrives in a rhythm over all of them."""
+_MIXED = f"(request.time.getMilliseconds() * 7919 + source.port * 104729 + int(connection.id) * 15485863) % {_PRIME}"
+_DRAWN = f"((({_MIXED}) * ({_MIXED})) % {_PRIME} * ({_MIXED})) % {_PRIME} % {WHOLE}"
+"""A number for each connection, below `WHOLE`: Envoy's expressions have no dice."""
+_FILTERS = "envoy.extensions.filters.network"
+
+
+def faulty(chain: Message, spec: Listener) -> Message:
+    """Make the chain with the faults ordered for a listener, from the chain that leads to its upstream.
+
+    It equals the serving chain except for filters that draw a number for each connection, and it matches first because
+    it names the port: so open connections stay on their chain, which isn't touched by a fault that begins or ends. Each
+    filter compares the time of the connection with the fault's end, so that the fault ends without an update; from then
+    on the chain serves as the other does.
+    """
+    match, filters = chain.get("filter_chain_match"), chain["filters"]
+    port = spec.container_port or spec.port
+    return {
+        "filter_chain_match": {**(match if isinstance(match, Mapping) else {}), "destination_port": port},
+        "filters": [
+            _noted(spec.fault, _leading(spec)),
+            *([_denied(_HANG, delay_deny=_HANGS), _denied(_RESET)] if spec.fault else []),
+            *(filters if isinstance(filters, list) else []),
+        ],
+    }
+
+
+def _leading(spec: Listener) -> str:
+    """Return the expression of where connections go that nothing befalls."""
+    upstream, detour = f'"{spec.upstream}"', spec.detour
+    return _before(detour.until, f'"{detour.upstream or NO_OWNER}"', upstream) if detour else upstream
+
+
+def _noted(fault: Fault | None, leading: str) -> Message:
+    """Draw and note what becomes of each connection that is made before the end."""
+    notes = {_CLUSTER: leading}
+    if fault:
+        refused, hanging = fault.refuse, fault.refuse + fault.hang
+        fate = f'{_DRAWN} < {refused} ? "" : {_DRAWN} < {hanging} ? "{_HANG}" : {_DRAWN} < {hanging + fault.reset}'
+        notes = {
+            _CLUSTER: _before(fault.until, f'{_DRAWN} < {refused} ? "{NO_OWNER}" : {leading}', leading),
+            _FATE: _before(fault.until, f'{fate} ? "{_RESET}" : ""', '""'),
+        }
+    values: list[Message] = [
+        {"object_key": key, "factory_key": _FACTORIES[key], "format_string": _format(expression)}
+        for key, expression in notes.items()
+    ]
+    config = typed(f"{_FILTERS}.set_filter_state.v3.Config", on_new_connection=values)
+    return {"name": "envoy.filters.network.set_filter_state", "typed_config": config}
+
+
+_FACTORIES = {_CLUSTER: _CLUSTER, _FATE: "envoy.string"}
+
+
+def _before(until: str, meanwhile: str, otherwise: str) -> str:
+    return f'request.time < timestamp("{until}") ? ({meanwhile}) : {otherwise}'
+
+
+def _format(expression: str) -> Message:
+    return {"text_format_source": {"inline_string": f"%CEL({expression})%"}}
+
+
+def _denied(fate: str, **more: str) -> Message:
+    """Deny connections of a fate when their client has sent something: at once, or after a long delay."""
+    noted: Message = {"filter_state": {"key": _FATE, "string_match": {"exact": fate}}}
+    policy: Message = {"permissions": [{"any": True}], "principals": [noted]}
+    config = typed(
+        f"{_FILTERS}.rbac.v3.RBAC", stat_prefix="fault", rules={"action": "DENY", "policies": {fate: policy}}, **more
+    )
+    return {"name": "envoy.filters.network.rbac", "typed_config": config}
+
 
 _MAX_DATAGRAM, _FORMER_MAX_DATAGRAM = 65_535, 9000
 """Bytes of a datagram that pass whole, both ways: IP's own bound is below; and before proxies were bounded."""

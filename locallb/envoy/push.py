@@ -1,27 +1,84 @@
-"""Writes Envoy's files, and waits until the running Envoy has accepted or rejected them."""
+"""Writes Envoy's files, and waits until the running Envoy has accepted or rejected them.
+
+Stale datagrams, received while their UDP port had no listener, are dropped before a listener serves the port again.
+
+Not here: the order of the files (`rollout`), and why Envoy refuses one (`validation`).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from ipaddress import ip_address
 from itertools import groupby
 from pathlib import Path
+from typing import TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.envoy import rollout
-from locallb.envoy.access_logs import CLOSED, GATE, gate
-from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions, size_of_files
-from locallb.envoy.document import settling_time
-from locallb.envoy.stale_datagrams import UdpSocket, dropping, udp_sockets
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions, pauses, size_of_files
+from locallb.envoy.document import Message, settling_time, text, typed
+from locallb.envoy.listeners import CLOSED, GATE, gate
+from locallb.envoy.rollout import document
 from locallb.envoy.validation import NoVerdictError, reported_refused, why_refused
-from locallb.envoy.waiting import pauses
-from locallb.model.identities import Protocol
-from locallb.model.system_errors import refusal
+from locallb.model.errors import refusal
+from locallb.model.fields import JsonObject, object_of, objects_of
+from locallb.model.identities import IPAddress, Protocol
 from locallb.storage import files
+
+UdpSocket: TypeAlias = tuple[IPAddress, int]
+
+_NOWHERE = "none"
+"""A cluster that there isn't: datagrams to it are dropped."""
+_DROPPING: Message = {
+    "name": "envoy.filters.udp_listener.udp_proxy",
+    "typed_config": typed(
+        "envoy.extensions.filters.udp.udp_proxy.v3.UdpProxyConfig",
+        stat_prefix="udp",
+        matcher={
+            "on_no_match": {
+                "action": {
+                    "name": "route",
+                    "typed_config": typed("envoy.extensions.filters.udp.udp_proxy.v3.Route", cluster=_NOWHERE),
+                }
+            }
+        },
+    ),
+}
+_AND = "+dropping"
+
+
+def udp_sockets(listeners: str) -> frozenset[UdpSocket]:
+    """Return where the listeners of a file take datagrams of no connection: all of UDP but HTTP/3."""
+    resources = objects_of(document(listeners).get("resources"))
+    return frozenset(socket for resource in resources if (socket := _socket(resource)))
+
+
+def dropping(listeners: str, sockets: Collection[UdpSocket]) -> str:
+    """Make the same file under another version, in which the listeners at `sockets` drop what they read. Pure.
+
+    Envoy keeps the socket of a removed UDP listener until its drain time is over, and the kernel queues clients'
+    datagrams there. A listener that is added again takes the socket over with the queue, which must never be delivered.
+    So it is made without an upstream first, which reads the queue and drops it.
+    """
+    response = document(listeners)
+    resources = [
+        {**resource, "listener_filters": [_DROPPING]} if _socket(resource) in sockets else resource
+        for resource in objects_of(response.get("resources"))
+    ]
+    return text({**response, "version_info": f"{response.get('version_info', '')}{_AND}", "resources": resources})
+
+
+def _socket(listener: JsonObject) -> UdpSocket | None:
+    place = object_of(object_of(listener.get("address")).get("socket_address"))
+    if place.get("protocol") != "UDP" or "filter_chains" in listener:
+        return None
+    return ip_address(str(place.get("address"))), int(str(place.get("port_value")))
+
 
 DOUBTFUL, _DOUBTFUL = 0.1, 5
 """Seconds after which Envoy may have refused a file of which it tells no outcome, if it answered so many times since:

@@ -1,10 +1,12 @@
-"""The order in which a running Envoy gets new files, so that no listener ever lacks its cluster.
+"""The order in which a running Envoy gets new files, so that no listener ever lacks its cluster. Pure.
 
-Endpoints and clusters that are new come before the listeners and routes that use them, and are ready by then; what is
-no longer used goes after the listeners that used it. Where one change does both, the clusters of before and after stand
-side by side in between, and as long as requests may be delayed that the routes of before have sent to one that goes:
-Envoy looks for it afterwards.
-Pure: texts in, steps out; `proxy_config` takes them.
+Endpoints and clusters that are new come before the listeners and routes that use them, and are ready by then; unused
+ones are removed after the listeners that used them. Where one change does both, the clusters of before and after exist
+side by side in between, and for as long as requests may be delayed that the earlier routes have sent to a cluster which
+is removed: Envoy needs it once the delay is over.
+
+Not here: the execution of the steps (`push`), and the run of a trial Envoy (`validation`,
+`runtimes.process.envoy_process`).
 """
 
 from __future__ import annotations
@@ -12,14 +14,15 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.envoy.access_logs import GATE
-from locallb.envoy.document import digest
-from locallb.envoy.http.faults import longest_delay
+from locallb.envoy.document import Discovered, digest, socket_address, text
+from locallb.envoy.http_policies import longest_delay
+from locallb.envoy.listeners import GATE
 from locallb.model.fields import JsonObject
 from locallb.model.identities import Digest
 
@@ -174,3 +177,43 @@ def fingerprint(texts: Mapping[str, str]) -> Digest:
     """Make the sha256 (hex) of the bootstrap; empty if there is none."""
     text = texts.get(BOOTSTRAP)
     return Digest("" if text is None else hashlib.sha256(text.encode()).hexdigest())
+
+
+_Resource = dict[str, Any]
+_NOTHING = text(Discovered(()).response)
+
+
+def trial_files(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """Make a trial Envoy's files of a proxy: nothing is bound where clients connect, and no backend is checked."""
+    return {
+        **texts,
+        LISTENERS: _each(texts.get(LISTENERS, ""), _unbound),
+        CLUSTERS: _each(texts.get(CLUSTERS, ""), _unchecked),
+    }
+
+
+def idle(texts: Mapping[str, str]) -> Mapping[str, str]:
+    """Make files of the same bootstrap that serve nothing."""
+    retained = {name: content for name, content in texts.items() if name == BOOTSTRAP}
+    return {**retained, LISTENERS: _NOTHING, CLUSTERS: _NOTHING}
+
+
+def _each(response: str, change: Callable[[_Resource], _Resource]) -> str:
+    try:
+        document = json.loads(response)
+        changed = {**document, "resources": [change(resource) for resource in document["resources"]]}
+    except (ValueError, LookupError, TypeError, AttributeError):  # somebody changed it
+        return _NOTHING
+    return text(changed)
+
+
+def _unbound(listener: _Resource) -> _Resource:
+    """Unbind the listener; Envoy binds a UDP one in any case: at an ephemeral port of this host."""
+    apart = {key: value for key, value in listener.items() if key != "additional_addresses"}
+    if "udp_listener_config" in listener:
+        return {**apart, "address": socket_address("127.0.0.1", 0, "UDP")}
+    return {**apart, "bind_to_port": False}
+
+
+def _unchecked(cluster: _Resource) -> _Resource:
+    return {key: value for key, value in cluster.items() if key != "health_checks"}

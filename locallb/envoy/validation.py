@@ -20,11 +20,11 @@ from locallb.envoy.bootstrap import ALONE
 from locallb.envoy.document import reading_time, text
 from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject
-from locallb.model.formatting import printable
 from locallb.model.identities import Digest
-from locallb.programs.program import Ended, Program
+from locallb.model.texts import printable
+from locallb.programs import Ended, Program
 from locallb.storage import files
-from locallb.storage.scratch import scratch
+from locallb.storage.files import scratch
 
 TIMEOUT = 10.0
 """Seconds; 0.1 are usual."""

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from msgspec.structs import asdict
 
 from locallb.model.fields import JsonObject
-from locallb.model.reasons import Reason
-from locallb.model.status_entries import Condition
+from locallb.model.reasons import Condition, Reason
 
 ACCEPTED, PROGRAMMED, RESOLVED = "Accepted", "Programmed", "ResolvedRefs"
 CONFLICTED, PARTIALLY_INVALID, OVERLAPPING_TLS = "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"

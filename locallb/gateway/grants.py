@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from locallb.gateway.conditions import Failure
-from locallb.model.gateway.objects import Reference
-from locallb.model.gateway.policies import ReferenceGrant
+from locallb.model.gateway_objects import Reference, ReferenceGrant
 
 
 class Grants:

@@ -24,18 +24,28 @@ from locallb.gateway.parsing.gateways import (
 from locallb.gateway.parsing.policies import parse_policy
 from locallb.gateway.parsing.routes import parse_route
 from locallb.model.fields import StructuralFault, text_of
-from locallb.model.gateway.ingresses import Ingress, IngressClass
-from locallb.model.gateway.objects import GROUP, Gateway, GatewayClass, ListenerSet, Meta, Route, RouteKind
-from locallb.model.gateway.of_cluster import (
+from locallb.model.gateway_objects import (
+    GROUP,
+    BackendTlsPolicy,
+    Gateway,
+    GatewayClass,
+    ListenerSet,
+    Meta,
+    ReferenceGrant,
+    Route,
+    RouteKind,
+)
+from locallb.model.gateway_of_cluster import (
     ApiObject,
     AuthorityBundle,
     BackendService,
     GatewayObjects,
+    Ingress,
+    IngressClass,
     Namespace,
     ObjectOfCluster,
     TlsSecret,
 )
-from locallb.model.gateway.policies import BackendTlsPolicy, ReferenceGrant
 from locallb.model.identities import ClusterName
 
 Document = Mapping[Any, Any]

@@ -10,15 +10,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from locallb.gateway.grants import Grants
 from locallb.gateway.kinds import KINDS, gathered
-from locallb.gateway.listeners.listeners import attached_sets
+from locallb.gateway.listeners import attached_sets
 from locallb.gateway.translation import our_classes
-from locallb.model.gateway.ingresses import Ingress, IngressClass
-from locallb.model.gateway.objects import GROUP, Gateway, Listener, Reference, Route
-from locallb.model.gateway.of_cluster import (
+from locallb.model.gateway_objects import GROUP, Gateway, Listener, Reference, Route
+from locallb.model.gateway_of_cluster import (
     ApiObject,
     AuthorityBundle,
     BackendService,
     GatewayObjects,
+    Ingress,
+    IngressClass,
     Namespace,
     ObjectOfCluster,
     TlsSecret,

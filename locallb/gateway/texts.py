@@ -9,20 +9,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
 from itertools import chain
 
-from locallb.gateway.backend_tls.statuses import policy_sentences
+from locallb.gateway.attachment import ParentVerdict
+from locallb.gateway.backend_tls import policy_sentences
 from locallb.gateway.fault_annotation import annotation_problem
-from locallb.gateway.routes.attachment import ParentVerdict
-from locallb.gateway.routes.backends import Backends, BackendTarget
-from locallb.gateway.routes.bound import Bound
-from locallb.gateway.routes.http_translation import MISDIRECTED
+from locallb.gateway.routes import MISDIRECTED, Backends, BackendTarget, Bound
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
-from locallb.model.formatting import clipped, counted, few
-from locallb.model.gateway.objects import CONTROLLER, ListenerProtocol, Named, Reference, RouteKind
-from locallb.model.gateway.of_cluster import GatewayObjects
-from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
-from locallb.model.http.serving import Chain, HttpRoutes
+from locallb.model.gateway_objects import CONTROLLER, ListenerProtocol, Named, Reference, RouteKind
+from locallb.model.gateway_of_cluster import GatewayObjects
+from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
+from locallb.model.http_serving import Chain, HttpRoutes
 from locallb.model.identities import ClusterName, ObjectKey, UpstreamName
 from locallb.model.memory import AnyMemo, Memo
+from locallb.model.texts import clipped, counted, few
 
 _EXAMPLES = 3
 

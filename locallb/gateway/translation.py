@@ -1,8 +1,9 @@
 """Translates Gateway API objects into the requests of each Gateway: addresses, ports, and traffic to serve.
 
 Gateways are planned as Services are: the result is a `Service` of the model with a key that names the kind, and the
-traffic of each port. It is independent of addresses, endpoints and this host. Not here: hosts and routes (`routes`),
-and statuses (`status`).
+traffic of each port. It is independent of addresses, endpoints and this host.
+
+Not here: hosts and routes of HTTP (`routes`), conflicts of listeners (`listeners`), and statuses (`statuses`).
 """
 
 from __future__ import annotations
@@ -10,18 +11,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import chain, compress, count, groupby
 
+from msgspec import Struct, field
 from msgspec.structs import replace
 
+from locallb.certificates import local
+from locallb.gateway.attachment import Attached, Attachment, attach
 from locallb.gateway.conditions import LISTENERS_NOT_VALID, Failure
-from locallb.gateway.gathering import RoutesByParent
-from locallb.gateway.listeners.listeners import BoundListener, attached_sets, bound_listeners
-from locallb.gateway.listeners.pairs import client_pair
-from locallb.gateway.routes.attachment import Attachment, attach
-from locallb.gateway.routes.backends import Backends, Upstreams
-from locallb.gateway.routes.bound import Bound, upstream_prefix
-from locallb.gateway.routes.chains import chains_of_port, datagrams_of_port
+from locallb.gateway.listeners import BoundListener, attached_sets, bound_listeners, client_pair, covers, specificity
+from locallb.gateway.routes import Backends, Bound, Hosted, Upstreams, http_routes, https_routes, upstream_prefix
 from locallb.model.faults import Fault
-from locallb.model.gateway.objects import (
+from locallb.model.gateway_objects import (
     CONTROLLER,
     Gateway,
     GatewayClass,
@@ -31,13 +30,180 @@ from locallb.model.gateway.objects import (
     Reference,
     Route,
     RouteKind,
+    TlsMode,
     WantedAddress,
 )
-from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.model.gateway_of_cluster import GatewayObjects
+from locallb.model.http_routes import Target
+from locallb.model.http_serving import Chain, TcpForward, Termination
 from locallb.model.identities import ClusterName, Family, ObjectKey, ObjectKind, Protocol
-from locallb.model.memory import AnyMemo, Memo
+from locallb.model.memory import AnyMemo, Memo, few_replaced
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
+
+AttachedListener = tuple[BoundListener, Sequence[Attached]]
+"""A listener and the routes attached to it."""
+
+
+def chains_of_port(
+    attached: Sequence[AttachedListener], upstreams: Upstreams, refused: Iterable[BoundListener] = ()
+) -> Iterable[Chain]:
+    """Return the filter chains of one TCP port; clients of `refused` listeners get no other one.
+
+    TLS is terminated or passed through, and TCP goes to its targets.
+    """
+    refused = list(refused)
+    chains = list(_served(attached, refused, upstreams))
+    yield from chains
+    yield from _closed([bound for bound, _ in attached] + refused, chains)
+
+
+def _served(
+    attached: Sequence[AttachedListener], refused: Sequence[BoundListener], upstreams: Upstreams
+) -> Iterable[Chain]:
+    plain = [Hosted(bound.listener.hostname, routes) for bound, routes in attached if bound.listener.protocol == "HTTP"]
+    if plain:
+        names = dict.fromkeys(bound.listener.hostname for bound in refused if bound.listener.protocol == "HTTP")
+        plain += [Hosted(name, ()) for name in names if name and all(name != hosted.hostname for hosted in plain)]
+        yield Chain(http_routes(plain, upstreams))
+    by_name = [bound for bound, _ in attached] + [bound for bound in refused if _is_found_by_name(bound)]
+    for bound, routes in attached:
+        name, termination = bound.listener.hostname, _termination(bound, routes)
+        elsewhere = dict.fromkeys(other.listener.hostname for other in by_name if other is not bound)
+        others = [other for other in elsewhere if other != name]
+        if bound.listener.protocol == ListenerProtocol.HTTPS:
+            named = [Hosted(other, ()) for other in others]
+            serves = https_routes(Hosted(name, routes), named, upstreams)
+            yield Chain(serves, (name,) if name else (), termination)
+        elif bound.listener.protocol == ListenerProtocol.TLS:
+            yield from _by_name(bound, routes, others, termination, upstreams)
+        elif bound.listener.protocol == ListenerProtocol.TCP:
+            yield Chain(_forward(routes[:1], upstreams))
+
+
+def _is_found_by_name(bound: BoundListener) -> bool:
+    return bool(bound.listener.hostname) and bound.listener.protocol in {ListenerProtocol.HTTPS, ListenerProtocol.TLS}
+
+
+def _closed(listeners: Iterable[BoundListener], chains: Sequence[Chain]) -> Iterable[Chain]:
+    """Return chains without a backend for names that belong to a listener and would reach a less specific one.
+
+    The listener is refused, or for TLS and without a route for the name.
+    """
+    with_tls = [chain for chain in chains if chain.termination or chain.by_tls]
+    claimed = {name for chain in with_tls for name in chain.names or ("",)}
+    for name in dict.fromkeys(bound.listener.hostname for bound in listeners if _is_found_by_name(bound)):
+        if name not in claimed and any(covers(other, name) for other in claimed):
+            yield Chain(TcpForward(()), (name,), by_tls=True)
+
+
+def _termination(bound: BoundListener, routes: Sequence[Attached]) -> Termination | None:
+    """Return how TLS ends at a listener; None where it doesn't.
+
+    A certificate of our own has the listener's hostname, and those of its routes that this doesn't cover.
+    """
+    tls, authority = bound.listener.tls, bound.authority
+    if tls is None or tls.mode is not TlsMode.TERMINATE:
+        return None
+    if authority is None:
+        return Termination(bound.certificates, bound.clients)
+    hosts = {bound.listener.hostname, *(name for route in routes for name in route.names)}
+    believed = [host for host in hosts if host and local.certifies(authority, host)]
+    name = f"{bound.owner.kind.lower()}s/{bound.owner.key}/{bound.listener.name}"
+    return Termination((local.certificate(authority, name, believed),), bound.clients)
+
+
+def _by_name(
+    bound: BoundListener,
+    routes: Sequence[Attached],
+    others: Sequence[str],
+    termination: Termination | None,
+    upstreams: Upstreams,
+) -> Iterable[Chain]:
+    """Return a chain for each hostname of TLSRoutes: that of the oldest, unless another listener has the name."""
+    mine = bound.listener.hostname
+    for name in sorted({name for route in routes for name in route.names}, key=specificity):
+        if any(covers(other, name) and specificity(other) < specificity(mine) for other in others):
+            continue
+        having = [route for route in routes if name in route.names]
+        serves = _forward(having[:1], upstreams, opened=termination is not None)
+        yield Chain(serves, (name,) if name else (), termination, by_tls=True)
+
+
+def _forward(routes: Sequence[Attached], upstreams: Upstreams, *, opened: bool = False) -> TcpForward:
+    """Return where bytes go; those of a route that isn't accepted go nowhere."""
+    return TcpForward(
+        tuple(
+            Target(upstreams.name(route.route, ref, opened=opened), ref.weight)
+            for route in routes
+            if route.accepted
+            for rule in route.route.rules
+            for ref in rule.backends
+            if ref.weight
+        )
+    )
+
+
+def datagrams_of_port(attached: Sequence[AttachedListener], upstreams: Upstreams) -> tuple[Target, ...]:
+    """Return the backends of a UDP port: those of the oldest UDPRoute."""
+    forward = _forward([route for _, routes in attached for route in routes[:1]][:1], upstreams)
+    return tuple(target for target in forward.targets if target.upstream)
+
+
+class RoutesByParent(Struct):
+    """Knows which routes name each parent, updated incrementally. For one thread and one cluster.
+
+    Most changes are of a route or two, which then replace their former versions in place. Where that isn't certain, all
+    routes are sorted again. This saves work and decides nothing.
+    """
+
+    _routes: Sequence[Route] = ()
+    _made: Mapping[Reference, tuple[Route, ...]] = field(default_factory=dict)
+    _numbers: Mapping[Reference, int] = field(default_factory=dict)
+    """Indexes of the last requested parents."""
+    _together: tuple[Sequence[Reference], list[tuple[Route, ...]]] | None = None
+    """The last requested parents, and their routes."""
+
+    def of(self, routes: Sequence[Route]) -> Mapping[Reference, tuple[Route, ...]]:
+        """Return the routes of each parent, in order; no two have a name together."""
+        if not self._put_others(routes):
+            self._made, self._together = _by_parent(routes), None
+        self._routes = routes
+        return self._made
+
+    def each(self, parents: Sequence[Reference]) -> list[tuple[Route, ...]]:
+        """Return the routes of these parents, of which no two are the same, as `of` found them last."""
+        if self._together is None or self._together[0] is not parents:
+            self._together = parents, [self._made.get(parent, ()) for parent in parents]
+            self._numbers = {parent: number for number, parent in enumerate(parents)}
+        return [*self._together[1]]
+
+    def _put_others(self, routes: Sequence[Route]) -> bool:
+        """Put others in the places of some; return whether that was all, as names and parents are the same."""
+        where = few_replaced(self._routes, routes)
+        pairs = [(self._routes[number], routes[number]) for number in where or ()]
+        if where is None or any(old.reference != new.reference or _parents(old) != _parents(new) for old, new in pairs):
+            return False
+        made = dict(self._made)
+        for old, new in pairs:
+            for parent in _parents(old):
+                made[parent] = tuple(new if route is old else route for route in made[parent])
+                if self._together and parent in self._numbers:
+                    self._together[1][self._numbers[parent]] = made[parent]
+        self._made = made
+        return True
+
+
+def _by_parent(routes: Iterable[Route]) -> Mapping[Reference, tuple[Route, ...]]:
+    by_parent: dict[Reference, dict[Reference, Route]] = {}
+    for route in routes:
+        for parent in route.parents:
+            by_parent.setdefault(parent.reference, {})[route.reference] = route
+    return {parent: tuple(by_reference.values()) for parent, by_reference in by_parent.items()}
+
+
+def _parents(route: Route) -> list[Reference]:
+    return [parent.reference for parent in route.parents]
 
 
 class BoundGateway(Bound, frozen=True, kw_only=True):

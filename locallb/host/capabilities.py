@@ -1,17 +1,28 @@
-"""Differences between platforms, in one place: what can't be relied on is refused with a sentence, not guessed.
+"""Platforms and container engines of this host: unsupported ones are refused with a sentence, and nothing is guessed.
 
 Proxies in containers need a daemon that shares this host's network, files and users. Docker Desktop (macOS, Windows,
-WSL2) runs it in a machine of its own, a remote daemon elsewhere. A rootless Docker has a network of its own: it does
-for ports of the loopback address, which it publishes as any other. Rootless Podman shares all three: its
+WSL2) runs it in a virtual machine, a remote daemon runs on another host. A rootless Docker has a network of its own: it
+is enough for ports of the loopback address, which it publishes as any other does. Rootless Podman shares all three: its
 `--network host` is this host's, and root in its containers is this user.
+
+Sockets of engines are found and tried without an engine's client. Not here: requests to an engine
+(`runtimes.docker.daemon`, `runtimes.podman.engine`).
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
+import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import ip_address
+from pathlib import Path
 from urllib.parse import urlsplit
+
+from locallb.model.texts import clipped
+from locallb.storage import files
 
 _REMEDIES = {
     "docker": "use a Docker daemon that runs on this Linux host as root, the runtime podman, or the runtime process",
@@ -89,3 +100,96 @@ def _is_remote(host: str) -> bool:
         return not ip_address(name).is_loopback
     except ValueError:
         return name != "localhost"
+
+
+DOCKER = "/var/run/docker.sock"
+PODMAN = "CONTAINER_HOST"
+"""Environment variable with the address of Podman's service."""
+_ROOTS = "/run/podman/podman.sock"
+CONTEXT = "DOCKER_CONTEXT"
+"""The variable that names a context of Docker, before its configuration does."""
+UNIX = "unix://"
+_USUAL_CONTEXT = "default"
+_TIMEOUT = 1.0
+
+
+def docker_path() -> str:
+    """Return the path of Docker's socket: the one that DOCKER_HOST names, otherwise the usual one."""
+    given = os.environ.get("DOCKER_HOST", "")
+    return given.removeprefix(UNIX) if given.startswith(UNIX) else DOCKER
+
+
+def docker_elsewhere() -> str:
+    """Return where Docker is, if that can't be looked at here: another host, or what a context leads to."""
+    given = os.environ.get("DOCKER_HOST", "")
+    if given:
+        return "" if given.startswith(UNIX) else f"at {clipped(given)}, as DOCKER_HOST says"
+    context, by = docker_context()
+    return f"where its context {clipped(context)} leads, as {by} says" if context else ""
+
+
+def docker_context() -> tuple[str, str]:
+    """Return the context of Docker that counts and who names it; empty for the usual one. DOCKER_HOST counts before."""
+    if named := os.environ.get(CONTEXT, ""):
+        return ("", "") if named == _USUAL_CONTEXT else (named, CONTEXT)
+    try:
+        path = _docker_directory() / "config.json"
+        context = json.loads(files.read(path) or "{}").get("currentContext") or _USUAL_CONTEXT
+    except (files.FilesError, RuntimeError, ValueError, AttributeError):  # Docker's client passes over that, too
+        return "", ""
+    return ("", "") if context == _USUAL_CONTEXT else (str(context), str(path))
+
+
+def docker_context_problem() -> str:
+    """Return that the context which counts isn't there, and what to do, in one sentence; empty if all is well."""
+    context, by = docker_context()
+    place = context_place(context, "meta", "meta.json")
+    if os.environ.get("DOCKER_HOST") or not context or os.path.isfile(place):  # noqa: PTH113 - may lie in a closed directory
+        return ""
+    remedy = f"unset {CONTEXT}" if by == CONTEXT else "run `docker context use default`"
+    return (
+        f"there is no Docker context {clipped(context)}, which {by} names:"
+        f" name one that `docker context ls` lists, or {remedy}"
+    )
+
+
+def context_place(context: str, *parts: str) -> Path:
+    """Return where Docker's command keeps `parts` of a context: its directory `meta` or `tls`, and what is in it."""
+    kind, *below = parts
+    name = hashlib.sha256(context.encode(errors="backslashreplace")).hexdigest()
+    return _docker_directory().joinpath("contexts", kind, name, *below)
+
+
+def _docker_directory() -> Path:
+    return Path(os.environ.get("DOCKER_CONFIG") or os.path.expanduser("~/.docker"))  # noqa: PTH111 - no home is no error
+
+
+def podman_place() -> str:
+    """Return where Podman's service is: as its own command has it, otherwise root's for root, or this user's own."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{os.geteuid()}"
+    own = f"{runtime}/podman/podman.sock" if os.geteuid() else _ROOTS
+    return os.environ.get(PODMAN) or UNIX + own
+
+
+def podman_sockets() -> Iterator[tuple[str, str]]:
+    """Return the sockets that may be Podman's for this user and for root, each with what `state` says of it."""
+    paths = dict.fromkeys((podman_place().removeprefix(UNIX), _ROOTS))
+    yield from ((path, state(path)) for path in paths if path.startswith("/"))
+
+
+def state(path: str) -> str:
+    """Return whether an engine is `usable`, runs but is `closed` to this user, or doesn't run (empty)."""
+    try:
+        try_to_reach(path, _TIMEOUT)
+    except PermissionError:
+        return "closed"
+    except OSError:
+        return ""
+    return "usable"
+
+
+def try_to_reach(path: str, seconds: float) -> None:
+    """Connect once to an engine's socket. Raises OSError."""
+    with socket.socket(socket.AF_UNIX) as client:
+        client.settimeout(seconds)
+        client.connect(path)

@@ -1,18 +1,224 @@
-"""The findings of `locallb doctor`: one for each thing that matters, from a frozen inspection, with its remedy.
+"""The findings of `locallb doctor`, each with its remedy, and the room for more proxies. Pure.
 
-Pure. Not here: what is looked at (`observation`), looking (`cli.host.examine`) and printing.
+There is a finding for each fact that matters. Findings are made from one frozen inspection, so that they can be tested
+as tables. The number of proxies that this host can still carry is the smallest of several budgets: inotify instances,
+memory, tasks, addresses.
+
+Not here: the inspection of this host (`cli.commands.doctor`), the reading of limits (`limits`), and sharing the inotify
+budget among Services (`planning.proxy_assignment`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from enum import StrEnum
 
-from locallb.host.headroom import headroom
-from locallb.host.observation import Finding, HostInspection, Level
-from locallb.host.setup.plan import LEDGER
-from locallb.model.formatting import counted, few
-from locallb.model.snapshot import Socket
-from locallb.planning.addresses.pool_routes import left_out
+from msgspec import Struct
+
+from locallb.config.candidates import candidates, possible
+from locallb.config.settings import Pool
+from locallb.envoy import watches
+from locallb.host.setup_plan import LEDGER
+from locallb.model.identities import Family
+from locallb.model.objects import Discovery
+from locallb.model.snapshot import Claim, HostFacts, Socket
+from locallb.model.texts import counted, few
+from locallb.planning.pool_routes import PoolRoute, left_out
+
+
+class Level(StrEnum):
+    """How much a finding matters."""
+
+    OK = "ok"
+    NOTE = "note"
+    """Good to know; nothing to do."""
+    WARNING = "warning"
+    """Something can't be had, or soon can't."""
+    PROBLEM = "problem"
+    """Something doesn't work now."""
+
+
+class Finding(Struct, frozen=True):
+    """One line of the doctor's answer; `remedy` is empty where there is nothing to do."""
+
+    level: Level
+    topic: str
+    text: str
+    remedy: str = ""
+
+
+class ObservedProxy(Struct, frozen=True):
+    """A proxy's directory of this stack, and what runs in it."""
+
+    name: str
+    alive: bool
+    answers: bool = True
+    version: str = ""
+    config_intact: bool = True
+    """Its files are what local-lb wrote there."""
+
+
+class ObservedLock(Struct, frozen=True):
+    """A lock of the stack."""
+
+    holder: str
+    path: str
+    removed: bool
+    """Its process has ended."""
+
+
+class ObservedName(Struct, frozen=True):
+    """A name of the stack, what its zone's server answers (None: nothing), and what this host's resolver does."""
+
+    name: str
+    server: str
+    by_server: frozenset[str] | None
+    by_resolver: frozenset[str]
+
+
+class HostInspection(Struct, frozen=True):
+    """Everything that the doctor looks at, at one moment."""
+
+    python: tuple[int, int]
+    user: str
+    envoy: str
+    """Version of the installed Envoy; empty if there is none, then `envoy_problem` says why and what to do."""
+    envoy_problem: str
+    host: HostFacts
+    limits: Limits
+    pools: tuple[Pool, ...] = ()
+    routes: tuple[PoolRoute, ...] = ()
+    configuration_problems: tuple[str, ...] = ()
+    source_problems: tuple[str, ...] = ()
+    source_notices: tuple[str, ...] = ()
+    left_out: tuple[str, ...] = ()
+    """What was read and isn't served, and why."""
+    sources: int = 0
+    services: int = 0
+    proxies: tuple[ObservedProxy, ...] = ()
+    ledger: str = ""
+    shared_ledger: str = ""
+    """`usable`, `closed` (it exists, but this user may not write there) or empty: there is none."""
+    claims: int = 0
+    ledger_problems: tuple[str, ...] = ()
+    ledger_keepers: tuple[int, ...] = ()
+    """Processes that keep the ledger's lock."""
+    leftovers: tuple[str, ...] = ()
+    unclaimed: tuple[str, ...] = ()
+    """Addresses that the state has and the ledger has not."""
+    state: str = ""
+    state_problems: tuple[str, ...] = ()
+    locks: tuple[ObservedLock, ...] = ()
+    docker: str = ""
+    """`usable`, `closed` or empty."""
+    docker_context_problem: str = ""
+    """That the context which counts isn't there, and what to do."""
+    docker_elsewhere: str = ""
+    """Where Docker is, if that isn't looked at."""
+    podman: tuple[tuple[str, str], ...] = ()
+    """Sockets that may be Podman's, each `usable`, `closed` or empty."""
+    image: str = ""
+    """The image that the stack's containers are made from; empty for one without containers."""
+    lacks_image: bool = False
+    """It isn't there."""
+    wsl: bool = False
+    """This Linux runs in Windows."""
+    mapped: bool = False
+    """Services of the stack are ports of the loopback address."""
+    disk_free: int = 1 << 40
+    """Bytes free where proxies' directories are."""
+    names: tuple[ObservedName, ...] = ()
+    """One of each zone."""
+    authority: str = ""
+    """This user's own authority for certificates; empty where there is none."""
+    doubting: tuple[str, ...] = ()
+    """Who on this host doesn't believe it."""
+    extra: tuple[Finding, ...] = ()
+    """What could not even be looked at."""
+
+
+PROXY_MEMORY = 16 << 20
+"""Bytes of its own that an idle proxy takes."""
+PROXY_TASKS = 8
+"""Threads of a proxy, with one to spare."""
+TIGHT = 8
+"""Proxies below which room is scarce."""
+_INSTANCES = watches(Discovery.STATIC, 1)
+
+
+class Limits(Struct, frozen=True):
+    """What bounds the number of proxies; each is what is left for new ones."""
+
+    watches: int
+    """inotify instances of this user that nobody uses, our proxies' included in what is used."""
+    watch_limit: int
+    memory: int
+    """Bytes that the kernel calls available, within this cgroup."""
+    tasks: int
+    """Processes and threads that this user may still start, within this cgroup."""
+    addresses: int
+    """Free addresses of the stack's pools that this host can bind."""
+    files: int
+    """Open files that a process may have."""
+    watch_holders: tuple[str, ...] = ()
+    """Which processes have how many inotify instances, the most first."""
+
+
+class Headroom(Struct, frozen=True):
+    """How many proxies still fit, and why no more."""
+
+    proxies: int
+    limited_by: str
+    sentence: str
+    remedy: str
+
+    @property
+    def is_tight(self) -> bool:
+        """Only a few more fit."""
+        return self.proxies < TIGHT
+
+
+def headroom(limits: Limits) -> Headroom:
+    """Find the budget that ends first."""
+    budgets = (
+        (
+            limits.watches // _INSTANCES,
+            "inotify instances",
+            f"{limits.watches} of {limits.watch_limit} left",
+            "`sudo locallb host setup --yes` raises the limit, or end other programs that watch files"
+            + (f" (most: {', '.join(limits.watch_holders)})" if limits.watch_holders else ""),
+        ),
+        (limits.addresses, "addresses", f"{limits.addresses} left", "add addresses to local-lb:pools"),
+        (
+            limits.memory // PROXY_MEMORY,
+            "memory",
+            f"{limits.memory >> 20} MiB left",
+            "end other programs, or give the container more memory",
+        ),
+        (
+            limits.tasks // PROXY_TASKS,
+            "processes",
+            f"{limits.tasks} threads left",
+            "raise `ulimit -u` or the container's pids limit",
+        ),
+    )
+    room, name, why, remedy = min(budgets, key=lambda budget: budget[0])
+    fit = counted(room, "more proxy", "more proxies")
+    return Headroom(room, name, f"room for {fit}; what ends it: {name} ({why})", remedy)
+
+
+def free_addresses(pools: Iterable[Pool], host: HostFacts, claims: Iterable[Claim]) -> int:
+    """Count the addresses that Services could still get: IPv4 where there is any such pool, otherwise IPv6."""
+    listed = tuple(pools)
+    claimed = {*(claim.address for claim in claims), *(socket.address for socket in host.sockets)}
+    counts = []
+    for family in Family:
+        shelves = [possible(pool, family, host) for pool in listed]
+        counts.append(sum(shelf.size - sum(address in shelf for address in claimed) for shelf in shelves))
+        if any(candidates(pool, family).size for pool in listed):
+            break
+    return counts[-1]
+
 
 OLDEST_PYTHON = (3, 11)
 USUAL_PORTS = (22, 53, 80, 443)

@@ -1,6 +1,9 @@
-"""Facts of this host: permitted ports, inotify instances, addresses, and sockets of others.
+"""Facts of this host: permitted ports, inotify instances, addresses, sockets of other programs, and resolved names.
 
-Facts of one moment, read from /proc or found by binding and letting go at once. Nothing is changed, no right is needed.
+They are facts of one moment, read from /proc or found by binding and closing at once. Nothing is changed, and no right
+is needed.
+
+Not here: budgets for more proxies (`limits`), and the tables of sockets (`sockets`).
 """
 
 from __future__ import annotations
@@ -14,19 +17,45 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from locallb.config.settings import Pool
+from locallb.dns.zones import Zone
 from locallb.host.capabilities import NO_MACOS, is_macos
-from locallb.host.descriptors import SocketOwners, socket_owners
+from locallb.host.doctor import ObservedName
+from locallb.host.limits import SocketOwners, socket_owners
 from locallb.host.netlink import RouteError, routes, rules
 from locallb.host.sockets import LISTEN, Row, bind, rows
-from locallb.model.errors import ClientError
+from locallb.model.errors import ClientError, refuse_scarcity
+from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import IPAddress, Protocol
-from locallb.model.network.host_addresses import HostAddresses, survey
-from locallb.model.network.ranges import AddressRange
-from locallb.model.network.routes import POD_PROTOCOL, Route
-from locallb.model.network.routing_rules import Rule, diversions
+from locallb.model.ranges import AddressRange
+from locallb.model.routes import POD_PROTOCOL, Route, Rule, diversions
 from locallb.model.snapshot import HostFacts, Socket
-from locallb.model.system_errors import refuse_scarcity
 from locallb.storage.paths import is_another_directory, proxies_root
+from locallb.threads import addresses_of
+
+TIMEOUT = 3.0
+"""Seconds for the resolver, which may itself wait for servers that are away."""
+
+
+def inspect(name: str, zone: Zone) -> ObservedName:
+    """Resolve a name by this host's own resolver, as every program here does, and by the zone's server."""
+    return ObservedName(name, str(zone.server), requested_at(name, zone), queried_here(name))
+
+
+def queried_here(name: str) -> frozenset[str]:
+    """Return the addresses that this host's resolver knows for a name; none where it doesn't answer in time."""
+    return frozenset(addresses_of(name, TIMEOUT))
+
+
+def requested_at(name: str, zone: Zone) -> frozenset[str] | None:
+    """Return the addresses that the zone's server knows; None where it doesn't answer."""
+    from locallb.dns.rfc2136 import NameServer, NameServerError  # noqa: PLC0415 - for stacks with zones only
+
+    try:
+        observed = NameServer(zone.name, str(zone.server.address), zone.server.port).addresses(name)
+    except NameServerError:
+        return None
+    return frozenset(observed)
+
 
 _INSPECT_INTERVAL = "this host can't be looked at"
 _STATUS = "/proc/self/status"

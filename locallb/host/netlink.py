@@ -17,9 +17,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, IPNetwork
-from locallb.model.network.interfaces import Interface
-from locallb.model.network.routes import POD_PROTOCOL, PROTOCOL, PodRoute, Route
-from locallb.model.network.routing_rules import LOOKUP, NO_ACTION, Rule
+from locallb.model.routes import LOOKUP, NO_ACTION, POD_PROTOCOL, PROTOCOL, Interface, PodRoute, Route, Rule
 
 Link = socket.socket
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port

@@ -1,9 +1,6 @@
-"""Reports changes of routes and rules of this host at once, by rtnetlink, whoever made them.
+"""Changes of this host's routes and rules as events, local addresses, and routes in the network of another process.
 
-A message only says that it is worth a look: the routes are read and compared, so what no address of a Service and no
-pod can be behind (link-local routes of each container that starts) wakes nobody, and a lost message loses nothing. A
-flood of messages costs a tenth of a core at most, and routes that can't be read are asked for less and less often. Not
-here: what routes mean.
+Not here: this host's own routes (`netlink`), and their meaning (`model.routes`).
 """
 
 from __future__ import annotations
@@ -11,14 +8,81 @@ from __future__ import annotations
 import os
 import select
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from ipaddress import IPv4Address, IPv6Address, ip_network
+from pathlib import Path
 
+from locallb.host import netlink
 from locallb.host.netlink import Link, RouteError, opened, routes, rules, take
-from locallb.model.network.routes import Route
-from locallb.model.network.routing_rules import Rule
+from locallb.model.identities import IPAddress
 from locallb.model.pacing import Backoff, Pace
-from locallb.threads.jitter import jitter
-from locallb.threads.supervised import SupervisedThread, Task
+from locallb.model.routes import PodRoute, Route, Rule, is_host_only, networks_of_host
+from locallb.threads import SupervisedThread, Task, jitter
+
+
+def pod_routes_of(pid: int, metric: int) -> frozenset[PodRoute] | None:
+    """Return the routes of this metric where a process is; None where /proc doesn't provide them.
+
+    They are read from /proc, which needs no right to enter the network namespace. In these tables only the metric
+    identifies a route's owner. In a pod /proc has the pod's processes, and other ones under the numbers that the engine
+    names. None is also the result for a process that is absent or hidden from this user, and for another one of that
+    number.
+    """
+    try:
+        if _network_of(str(pid)) == _network_of("self"):
+            return None
+        four, six = _lines(pid, "route"), _lines(pid, "ipv6_route")
+    except OSError:
+        return None
+    return frozenset((*_of_ipv4(four, metric), *_of_ipv6(six, metric)))
+
+
+def _network_of(process: str) -> int:
+    """Return what no other network has: each has files of its own, which anybody may see. Raises OSError."""
+    return Path(f"/proc/{process}/net/route").stat().st_ino
+
+
+def _lines(pid: int, name: str) -> list[list[str]]:
+    """Read a table; empty where the kernel has no such. Raises OSError."""
+    with suppress(FileNotFoundError):
+        return [line.split() for line in Path(f"/proc/{pid}/net/{name}").read_text(encoding="ascii").splitlines()]
+    return []
+
+
+def _of_ipv4(lines: list[list[str]], metric: int) -> Iterator[PodRoute]:
+    for _, destination, gateway, _, _, _, number, mask, *_ in lines[1:]:
+        if int(number) == metric:
+            yield PodRoute(ip_network(f"{_address(destination)}/{_address(mask)}"), _address(gateway))
+
+
+def _address(hexadecimal: str) -> IPv4Address:
+    return IPv4Address(bytes.fromhex(hexadecimal)[::-1])
+
+
+def _of_ipv6(lines: list[list[str]], metric: int) -> Iterator[PodRoute]:
+    for destination, bits, _, _, gateway, number, *_ in lines:
+        if int(number, 16) == metric:
+            network = ip_network((bytes.fromhex(destination), int(bits, 16)))
+            yield PodRoute(network, IPv6Address(bytes.fromhex(gateway)))
+
+
+def is_of_host(address: IPAddress) -> bool:
+    """Return whether packets to `address` stay on this host now; False where the kernel has no answer.
+
+    The address is this host's own, or of a container or virtual machine that runs on it.
+    """
+    if isinstance(address, IPv6Address):
+        if address.scope_id:
+            return False
+        address = address.ipv4_mapped or address
+    if address.is_loopback or address.is_unspecified:  # the latter leads to loopback, too
+        return True
+    try:
+        return is_host_only(netlink.route_to(address), networks_of_host(netlink.interfaces()))
+    except netlink.RouteError:
+        return False
+
 
 _GROUPS = 0x1 | 0x40 | 0x80 | 0x400 | 0x40000
 """RTMGRP_LINK; _ROUTE and _RULE, of IPv4 and of IPv6. IPv4 routes go without a word when their link goes down."""
@@ -33,7 +97,13 @@ _MAX = 1000
 
 
 class RouteEvents:
-    """Calls `changed` from a thread of its own when routes became different since this was made, until `stop`."""
+    """Calls `changed` from a thread of its own when routes became different since this was made, until `stop`.
+
+    Changes are reported by rtnetlink, whichever process made them. A message only triggers a check: the routes are read
+    and compared, so routes that can't affect an address of a Service or a pod (link-local ones of each starting
+    container) cause no call, and a lost message loses nothing. A flood of messages costs a tenth of a core at most, and
+    unreadable routes are read less and less often.
+    """
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed

@@ -1,11 +1,15 @@
-"""Sockets of this host, read from /proc: who holds a port, how many connections a listener has, whether one answers.
+"""Sockets of this host: the holder of a port, the number of a listener's connections, and whether one answers.
 
-Other users' processes hide what they hold without rights; then the holder is unknown, not absent.
+They are read from /proc, in any network namespace. Processes of other users hide their descriptors from a user without
+rights; then the holder is unknown, not absent.
+
+Not here: the processes that hold descriptors (`limits`), and netlink (`netlink`).
 """
 
 from __future__ import annotations
 
 import socket
+import struct
 from collections.abc import Collection, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
@@ -13,15 +17,48 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from locallb.host import socket_diag
-from locallb.host.descriptors import SocketOwners, socket_owners
-from locallb.model.errors import ClientError
+from locallb.host.limits import SocketOwners, socket_owners
+from locallb.host.netlink import DUMP, talk
+from locallb.model.errors import ClientError, refuse_scarcity
 from locallb.model.identities import IPAddress, Protocol, ProxyId
-from locallb.model.system_errors import refuse_scarcity
 from locallb.storage.proxy_directories import Proxies
 
+_NETLINK_SOCK_DIAG, _BY_FAMILY = 4, 20
+_REQUEST = struct.Struct("=BBBBI")  # family, protocol, extensions, padding, states
+_PLACE = struct.Struct("!HH16s16s")  # ports, addresses: ours first
+_REST = struct.Struct("=III")  # interface, cookie
+_ANSWER = struct.Struct("=BBBB")  # family, state, timer, retransmissions
+_ESTABLISHED = 1
+_MAX_PORTS = 8
+"""Ports that are worth a list of their own each: for every list the kernel walks through its whole table."""
+_LENGTHS = {socket.AF_INET: 4, socket.AF_INET6: 16}
+
+
+def established(ports: Collection[int]) -> Iterator[tuple[IPAddress, int]]:
+    """Return the own address and port of each connection at any of these ports. Raises OSError where it isn't known.
+
+    The kernel lists the established TCP connections of this network namespace by netlink (sock_diag(7)), and leaves out
+    all others, of which a busy host has tens of thousands that wait to be forgotten (TIME_WAIT); its table in /proc has
+    them all.
+    """
+    for family in _LENGTHS:
+        for port in sorted(ports) if len(ports) <= _MAX_PORTS else (0,):
+            body = _REQUEST.pack(family, socket.IPPROTO_TCP, 0, 0, 1 << _ESTABLISHED)
+            body += _PLACE.pack(port, 0, b"", b"") + _REST.pack(0, 0, 0)
+            for kind, data in talk(_BY_FAMILY, DUMP, body, _NETLINK_SOCK_DIAG):
+                if kind == _BY_FAMILY and (place := _own(data))[1] in ports:
+                    yield place
+
+
+def _own(data: bytes) -> tuple[IPAddress, int]:
+    family, *_ = _ANSWER.unpack_from(data)
+    port, _, packed, _ = _PLACE.unpack_from(data, _ANSWER.size)
+    address = ip_address(packed[: _LENGTHS[family]])
+    return (mapped if isinstance(address, IPv6Address) and (mapped := address.ipv4_mapped) else address), port
+
+
 LISTEN = "0A"
-_ESTABLISHED = "01"
+_SOCKET_ESTABLISHED = "01"
 _TABLES = {Protocol.TCP: ("tcp", "tcp6"), Protocol.UDP: ("udp", "udp6")}
 
 
@@ -92,14 +129,14 @@ def _established(places: Collection[tuple[IPAddress, int]], process: int) -> lis
     """Return the own end of each established connection, of those to the ports of `places` at least."""
     with suppress(OSError):  # another user's process, or a kernel that can't list them
         if not process or Path("/proc", str(process), "ns/net").samefile("/proc/self/ns/net"):
-            return list(socket_diag.established({port for _, port in places}))
-    return [(row.address, row.port) for row in rows(Protocol.TCP, _ESTABLISHED, process)]
+            return list(established({port for _, port in places}))
+    return [(row.address, row.port) for row in rows(Protocol.TCP, _SOCKET_ESTABLISHED, process)]
 
 
 def users(places: Collection[tuple[IPAddress, int]]) -> dict[tuple[IPAddress, int], int]:
     """Return the user of each of these established TCP sockets of this host, as far as it is known."""
     with suppress(SocketError):
-        found = {(row.address, row.port): row.user for row in rows(Protocol.TCP, _ESTABLISHED)}
+        found = {(row.address, row.port): row.user for row in rows(Protocol.TCP, _SOCKET_ESTABLISHED)}
         return {place: found[place] for place in places if place in found}
     return {}
 

@@ -1,15 +1,19 @@
-"""Selects the Ingresses that are ours, and groups them by shared address. Not here: what is served there."""
+"""Selects the Ingresses that are ours, groups them by shared address, and names the objects that they need.
+
+Not here: the served traffic (`translation`), and requests to a cluster (`kubernetes.api.discovery`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from locallb.config.ingress_settings import AddressPer, IngressSettings
-from locallb.config.settings import Settings
-from locallb.model.formatting import clipped, counted, few
-from locallb.model.gateway.ingresses import INGRESS_CONTROLLER, Ingress
-from locallb.model.gateway.of_cluster import GatewayObjects
+from locallb.config.settings import AddressPer, IngressSettings, Settings
+from locallb.gateway.kinds import gathered
+from locallb.gateway.needs import SECRET, SERVICE, ExistingObjects, of_kinds
+from locallb.model.gateway_objects import Named, Reference
+from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER, GatewayObjects, Ingress, ObjectOfCluster
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
+from locallb.model.texts import clipped, counted, few
 
 _EXAMPLES = 3
 
@@ -113,3 +117,33 @@ def class_notices(objects: GatewayObjects, settings: IngressSettings) -> Iterato
             )
         elif ingress_class.controller == INGRESS_CONTROLLER and ingress_class.has_parameters:
             yield f"{objects.cluster}: IngressClass {name} names parameters, and none are known here; leave them out"
+
+
+CLASS, INGRESS = "IngressClass", "Ingress"
+_EVERY_CLASS = IngressSettings()
+
+
+def wanted_kinds(served: Collection[str], existing: ExistingObjects) -> tuple[str, ...]:
+    """Return the needed kinds: readable ones and core ones.
+
+    They are requested in stages, so that nothing else is: classes first, then Ingresses if a class is ours, then
+    Secrets and Services if an Ingress is of such a class.
+    """
+    if not {CLASS, INGRESS} <= set(served):
+        return ()
+    if not any(our_classes(objects, _EVERY_CLASS) for objects in of_kinds(existing, CLASS)):
+        return (CLASS,)
+    if not any(of_our_classes(objects, _EVERY_CLASS) for objects in of_kinds(existing, CLASS, INGRESS)):
+        return CLASS, INGRESS
+    return CLASS, INGRESS, SECRET, SERVICE
+
+
+def named_objects(objects: Iterable[ObjectOfCluster]) -> frozenset[Reference]:
+    """Return the Secrets that Ingresses name as certificates, in their own namespaces: others are never read."""
+    return frozenset(
+        Reference("", SECRET, Named(ingress.meta.key.namespace, entry.secret))
+        for of_cluster in gathered(objects).values()
+        for ingress in of_our_classes(of_cluster, _EVERY_CLASS)
+        for entry in ingress.tls
+        if entry.secret
+    )

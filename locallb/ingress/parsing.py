@@ -1,7 +1,9 @@
 """Parses Ingresses and their classes. Never raises: a malformed object keeps its problem.
 
-The bounds of the API are checked again, because manifests never passed an API server. Not here: which controller an
-Ingress belongs to (`classes`).
+The bounds of the API are checked again, because manifests never passed an API server. The kinds are described as
+`gateway.kinds` describes those of Gateway API.
+
+Not here: the class and selection of an Ingress (`classes`), and requests (`kubernetes.api.discovery`).
 """
 
 from __future__ import annotations
@@ -11,14 +13,15 @@ from enum import StrEnum
 
 from msgspec.structs import replace
 
-from locallb.gateway.parsing.fields import hostname, name_of, odd_host, raw_items
+from locallb.gateway.kinds import KINDS, ApiKind
+from locallb.gateway.parsing.fields import LARGEST_PORT, hostname, name_of, odd_host, raw_items
 from locallb.gateway.parsing.gateways import spec_of
 from locallb.gateway.parsing.matches import beginning_of_expression
-from locallb.gateway.parsing.references import LARGEST_PORT
 from locallb.model.fields import FieldError, Fields, as_text
-from locallb.model.formatting import shown
-from locallb.model.gateway.ingresses import (
+from locallb.model.gateway_objects import NO_HOST, Meta
+from locallb.model.gateway_of_cluster import (
     FIRST,
+    INGRESS_GROUP,
     Ingress,
     IngressBackend,
     IngressClass,
@@ -27,8 +30,8 @@ from locallb.model.gateway.ingresses import (
     IngressTls,
     everything_refused,
 )
-from locallb.model.gateway.objects import NO_HOST, Meta
-from locallb.model.http.routes import PathKind, PathMatch
+from locallb.model.http_routes import PathKind, PathMatch
+from locallb.model.texts import shown
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 DEFAULT_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
@@ -184,3 +187,14 @@ def _backend(fields: Fields) -> IngressBackend:
     if not port.text("name"):
         raise FieldError(f"{service.at('port')} is missing; give it a number or a name")
     return IngressBackend(name, port_name=port.text("name"))
+
+
+INGRESS_KINDS: Mapping[str, ApiKind] = {
+    kind.name: kind
+    for kind in (
+        ApiKind("IngressClass", "ingressclasses", ("v1",), parse_ingress_class, namespaced=False, group=INGRESS_GROUP),
+        ApiKind("Ingress", "ingresses", ("v1",), parse_ingress, group=INGRESS_GROUP),
+    )
+}
+ROUTED_KINDS: Mapping[str, ApiKind] = {**KINDS, **INGRESS_KINDS}
+"""All that routes are made of, Gateway API's among them."""

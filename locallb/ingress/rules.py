@@ -1,23 +1,159 @@
-"""The routes for one path of an Ingress, with the settings of its annotations.
+"""The routes for each path of an Ingress, with its annotations applied, and the backends of these routes.
 
-Not here: which path takes a request (`hosts`), and what annotations mean (`annotations`).
+Not here: which path takes a request (`hosts`), and the meaning of annotations (`annotations`).
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Container, Iterator, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from locallb.ingress.annotations.policy import Canary, Location, Policy
-from locallb.ingress.backends import IngressBackends
+from locallb.gateway.routes import Backends, BackendTarget, Upstreams, upstream_prefix
+from locallb.ingress.annotations import BackendProtocol, Canary, Location, Policy
 from locallb.ingress.hosts import UNAVAILABLE, Routes, above
-from locallb.model.gateway.ingresses import Ingress, IngressBackend, IngressPath
-from locallb.model.gateway.objects import Named
-from locallb.model.http.policies import HeaderChanges
-from locallb.model.http.routes import Answer, Forward, Match, PathRewrite, Redirect, Route, Target
-from locallb.model.identities import UpstreamName
+from locallb.ingress.parsing import refused_path
+from locallb.model.gateway_objects import Named, Route, RouteKind
+from locallb.model.gateway_of_cluster import GatewayObjects, Ingress, IngressBackend, IngressPath, IngressRule
+from locallb.model.gateway_rules import BackendRef
+from locallb.model.http_checks import checked
+from locallb.model.http_policies import HeaderChanges
+from locallb.model.http_routes import Answer, Forward, Match, PathKind, PathMatch, PathRewrite, Redirect, Target
+from locallb.model.http_routes import Route as RouteRoute
+from locallb.model.http_serving import BackendTls
+from locallb.model.identities import ObjectKey, UpstreamName
+from locallb.model.texts import clipped, shown
+
+_ANY_CLIENT = BackendTls("", believes_all=True)
+
+
+class IngressBackends:
+    """Finds backends, and records unresolved references."""
+
+    def __init__(self, objects: GatewayObjects, key: ObjectKey) -> None:
+        self._objects = objects
+        self._upstreams = Upstreams(Backends(objects), upstream_prefix(key))
+        self.failures: list[tuple[Ingress, str]] = []
+
+    @property
+    def targets(self) -> dict[UpstreamName, BackendTarget]:
+        """The upstreams, by name."""
+        return self._upstreams.targets
+
+    def upstream(
+        self, ingress: Ingress, backend: IngressBackend, spoken: BackendProtocol | None = None
+    ) -> UpstreamName:
+        """Return the name of a backend's upstream; empty if it can't be resolved."""
+        port = self._port(ingress, backend)
+        if isinstance(port, int):
+            route = Route(RouteKind.HTTP, ingress.meta)
+            ref = BackendRef("", "Service", ingress.meta.key.namespace, backend.service, port)
+            upstream = self._upstreams.find(route, ref, partial(_spoken, spoken=spoken))
+            if isinstance(upstream, str):
+                return upstream
+            port = upstream.message
+        self.failures.append((ingress, port))
+        return UpstreamName("")
+
+    def _port(self, ingress: Ingress, backend: IngressBackend) -> int | str:
+        """Return the number of a backend's port, or why there is none."""
+        if backend.problem:
+            return backend.problem
+        key = Named(ingress.meta.key.namespace, backend.service)
+        service = self._objects.services.get(key)
+        if service is None:
+            return f"Service {key} isn't there; make it, or correct the backend"
+        if service.uses_name:
+            return f"Service {key} is of type ExternalName, to which no Ingress may lead; name another one"
+        for port in service.ports:
+            if port.protocol == "TCP" and (
+                port.name == backend.port_name if backend.port_name else port.port == backend.port
+            ):
+                return port.port
+        wanted = f"called {clipped(backend.port_name)}" if backend.port_name else str(backend.port)
+        return f"Service {key} has no TCP port {wanted}; correct the port of the backend"
+
+
+def _spoken(target: BackendTarget, spoken: BackendProtocol | None) -> BackendTarget:
+    """Return a target with the protocol of an annotation; a BackendTLSPolicy has more settings, and precedes it."""
+    if spoken is None:
+        return target
+    return target._replace(speaks=spoken.speaks, tls=_ANY_CLIENT if spoken.by_tls else None, app_protocol="")
+
+
+_ROOT = PathMatch(PathKind.EXACT, "/")
+_CANARY_ROUTES = 2
+"""Routes that a path of a canary adds to one of another Ingress, by headers."""
+_UNCOUNTED = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
+"""Escapes and sets, in which nothing is a choice or a group."""
+
+
+def applied(ingress: Ingress, policy: Policy) -> Ingress:
+    """Return an Ingress with the paths that its annotations require: regular expressions, and a redirect for `/`."""
+    if ingress.problem:
+        return replace(ingress, rules=tuple(_unclear(rule, ingress.problem) for rule in ingress.rules))
+    if policy.canary:
+        requested = Match(headers=tuple(filter(None, (policy.canary.always, policy.canary.never))))
+        rules = tuple(replace(rule, paths=tuple(map(_counted, rule.paths))) for rule in ingress.rules)
+        return replace(ingress, rules=rules, routes_a_path=_CANARY_ROUTES * requested.entries)
+    if not policy.expressions and not policy.app_root:
+        return ingress
+    return replace(ingress, rules=tuple(_rule(rule, ingress, policy) for rule in ingress.rules))
+
+
+def _unclear(rule: IngressRule, problem: str) -> IngressRule:
+    """Return the rule of an Ingress with unclear annotations: its paths may be expressions or not."""
+    specific = (path for path in rule.paths if path.is_specific and not path.problem)
+    more = (refused_path(replace(path, problem=problem), ignores_case=True) for path in specific)
+    return replace(rule, paths=(*rule.paths, *more))
+
+
+def _rule(rule: IngressRule, ingress: Ingress, policy: Policy) -> IngressRule:
+    return rule if rule.problem else replace(rule, paths=tuple(_paths(rule, ingress, policy)))
+
+
+def _paths(rule: IngressRule, ingress: Ingress, policy: Policy) -> Iterator[IngressPath]:
+    if policy.app_root:
+        yield IngressPath(_ROOT, IngressBackend(), "/", leads_to=policy.app_root)
+        if rule.host and not rule.paths and ingress.default:  # all of the host is the default backend's
+            yield IngressPath(PathMatch(PathKind.PREFIX, "/"), ingress.default, "/")
+    for path in rule.paths:
+        if not policy.app_root or path.match != _ROOT:
+            yield _expression(path) if path.is_specific and policy.expressions else path
+
+
+def _counted(path: IngressPath) -> IngressPath:
+    """Return a path of a canary as that of the other Ingress may be, which its routes have as well."""
+    read = _expression(path) if path.is_specific else path
+    return path if read.problem else read
+
+
+def _expression(path: IngressPath) -> IngressPath:
+    """Read a path as an expression, which begins where the path does, ends anywhere, and heeds no capitals."""
+    text = path.written or "/"
+    why = f"path {shown(text)}: begin an expression with a slash, and put its choices in parentheses"
+    try:
+        is_plain = text.startswith("/") and not _chooses(checked(text))
+        match = PathMatch(PathKind.REGEX, f"(?i:{text}).*")
+    except ValueError as error:
+        is_plain, why = False, str(error)
+    if not is_plain:
+        return refused_path(replace(path, problem=why), ignores_case=True)
+    return replace(path, match=match, problem="", rank=None)
+
+
+def _chooses(pattern: str) -> bool:
+    """Return whether an expression has a choice outside of groups: the start would belong to its first part alone."""
+    depth = 0
+    for character in _UNCOUNTED.sub("", pattern):
+        depth += (character == "(") - (character == ")")
+        if character == "|" and depth == 0:
+            return True
+    return False
+
 
 _TO_HTTPS = 308
 _CHALLENGE = "/.well-known/acme-challenge"
@@ -89,7 +225,7 @@ class Rules:
             return self.secured(ingress, host, path)
         owners = [certified[name] for name in standing_for(host, certified)]
         if ingress.meta.key.namespace in owners or (owners and policy.must_be_https):
-            return (Route(Match(path.match), Redirect(_TO_HTTPS, "https", port=https)),)
+            return (RouteRoute(Match(path.match), Redirect(_TO_HTTPS, "https", port=https)),)
         if policy.must_be_https:
             why = f"{host or 'every host'} has no certificate, so nobody is sent to HTTPS; name one in spec.tls"
             self._backends.failures.append((ingress, why))
@@ -117,7 +253,7 @@ class Rules:
 
     def _shared(
         self, ingress: Ingress, path: IngressPath, policy: Policy, main: UpstreamName, entry: Canaried
-    ) -> Iterator[Route]:
+    ) -> Iterator[RouteRoute]:
         """Return the routes of a path of which a canary has a share."""
         other, canary = self._backends.upstream(entry.ingress, entry.backend, policy.spoken), entry.canary
         shares = (Target(main, canary.total - canary.weight), Target(other, canary.weight))
@@ -136,14 +272,14 @@ class Rules:
         else:
             yield self._route(ingress, path, policy, shares)
 
-    def _route(self, ingress: Ingress, path: IngressPath, policy: Policy, targets: tuple[Target, ...]) -> Route:
+    def _route(self, ingress: Ingress, path: IngressPath, policy: Policy, targets: tuple[Target, ...]) -> RouteRoute:
         has_groups = "\\" in policy.rewrite
         # What leads to the very path that is asked for is left as it is, with whatever follows.
         is_same = not policy.rewrite or policy.rewrite == (path.written or "/")
         try:
             rewrite = None if is_same else PathRewrite(policy.rewrite, groups=has_groups)
             forward = Forward(targets, path=rewrite, idle=policy.idle)
-            return Route(Match(path.match), forward, cors=policy.cors, sources=policy.sources)
+            return RouteRoute(Match(path.match), forward, cors=policy.cors, sources=policy.sources)
         except ValueError as error:
             self.refused.append((ingress, f"rewrite-target of {path.written}: {error}"))
             return _no_owner(path)
@@ -158,14 +294,14 @@ def _place(ingress: Ingress, host: str, path: IngressPath) -> _Place:
     return ingress.meta.key.namespace, host, path.written or "/"
 
 
-def _no_owner(path: IngressPath) -> Route:
-    return Route(Match(path.match), UNAVAILABLE)
+def _no_owner(path: IngressPath) -> RouteRoute:
+    return RouteRoute(Match(path.match), UNAVAILABLE)
 
 
-def _sent(path: IngressPath, location: Location) -> Route:
+def _sent(path: IngressPath, location: Location) -> RouteRoute:
     """Return a route that sends clients elsewhere: to the very URL, or with their path and query to another host."""
     if not location.keeps_request:
-        return Route(
+        return RouteRoute(
             Match(path.match), Answer(location.status), response=HeaderChanges(set=(("location", location.url),))
         )
-    return Route(Match(path.match), location.redirect)
+    return RouteRoute(Match(path.match), location.redirect)

@@ -1,6 +1,9 @@
-"""Translates Ingresses that share an address into the traffic to serve, and notices about unserved parts.
+"""Translates Ingresses that share an address into the traffic to serve, statuses, and notices about unserved parts.
 
 They are planned as one Service is, as a Gateway is; nothing here depends on addresses, endpoints or this host.
+
+Not here: the routes of hosts (`hosts`), permissions to use an address (`planning.allocation`), and when a status is
+true.
 """
 
 from __future__ import annotations
@@ -13,29 +16,122 @@ from typing import NamedTuple
 from msgspec import field
 from msgspec.structs import replace
 
-from locallb.config.ingress_settings import Dialect, IngressSettings
-from locallb.config.settings import Settings
+from locallb.config.settings import Dialect, IngressSettings, Settings
 from locallb.gateway.fault_annotation import annotation_problem
-from locallb.gateway.listeners.capacity import MAX_ENTRIES
-from locallb.gateway.routes.bound import Bound
-from locallb.ingress.annotations.applied import applied
-from locallb.ingress.annotations.reading import policy_of
-from locallb.ingress.backends import IngressBackends
+from locallb.gateway.listeners import MAX_ENTRIES
+from locallb.gateway.routes import Bound
+from locallb.gateway.statuses import ApiStatus
+from locallb.ingress.annotations import policy_of
 from locallb.ingress.classes import grouped
-from locallb.ingress.hosts import Hosts, within_bounds
-from locallb.ingress.requested import Requested, requested
-from locallb.ingress.rules import Rules, standing_for
-from locallb.ingress.tls import certificates, chains
+from locallb.ingress.hosts import Hosts, certificates, chains, within_bounds
+from locallb.ingress.rules import IngressBackends, Rules, applied, standing_for
 from locallb.model.faults import Fault
-from locallb.model.formatting import clipped
-from locallb.model.gateway.ingresses import Ingress
-from locallb.model.gateway.objects import Named
-from locallb.model.gateway.of_cluster import GatewayObjects
-from locallb.model.http.serving import Chain
-from locallb.model.identities import ObjectKey, ObjectKind, Uid
+from locallb.model.fields import FieldError, as_address
+from locallb.model.gateway_objects import Named
+from locallb.model.gateway_of_cluster import GatewayObjects, Ingress
+from locallb.model.http_serving import Chain
+from locallb.model.identities import Family, IPAddress, ObjectKey, ObjectKind, Uid
 from locallb.model.memory import AnyMemo, Memo
-from locallb.model.objects import EMPTY, FamilyPolicy, Service, ServicePort
+from locallb.model.objects import ADDRESSES_ANNOTATION, EMPTY, FamilyPolicy, Service, ServicePort
 from locallb.model.snapshot import LocalAuthority
+from locallb.model.texts import clipped, few
+
+
+class Requested(NamedTuple):
+    """At most one address a family, and what isn't heard."""
+
+    addresses: tuple[IPAddress, ...] = ()
+    failures: tuple[tuple[Ingress, str], ...] = ()
+
+    @property
+    def families(self) -> tuple[Family, ...]:
+        """The families of the addresses; of none IPv4."""
+        return tuple(map(Family.of, self.addresses)) or (Family.IPV4,)
+
+
+def requested(key: ObjectKey, ingresses: Sequence[Ingress]) -> Requested:
+    """Return the addresses requested by Ingresses that share one, the oldest first; `key` is their owner.
+
+    The oldest decides, and the others get a notice. All of a class request nothing.
+    """
+    asking = [ingress for ingress in ingresses if _requires(ingress)]
+    if asking and not key.namespace:
+        why = f"{ADDRESSES_ANNOTATION} isn't heard where all Ingresses of a class have one address; set"
+        why += " local-lb:ingress to have `address: ingress` or `address: namespace`"
+        return Requested(failures=tuple((ingress, why) for ingress in asking))
+    owner: Ingress | None = None
+    oldest = next((ingress for ingress in ingresses if not ingress.problem), None)
+    chosen: tuple[IPAddress, ...] = ()
+    failures: list[tuple[Ingress, str]] = []
+    for ingress in asking:
+        try:
+            demand = _requested(ingress.meta.annotations[ADDRESSES_ANNOTATION])
+        except FieldError as error:
+            failures.append((ingress, str(error)))
+            continue
+        if ingress is oldest:
+            owner, chosen = ingress, demand
+        elif owner is None and oldest:
+            why = f"{ADDRESSES_ANNOTATION} asks for {' and '.join(map(str, demand))}, which only the oldest Ingress of"
+            failures.append((ingress, f"{why} the address may: {oldest.meta.key}; annotate that one"))
+        elif owner and demand != chosen:
+            theirs = " and ".join(map(str, chosen))
+            why = f"{ADDRESSES_ANNOTATION} asks for {' and '.join(map(str, demand))}, and the older Ingress"
+            failures.append(
+                (ingress, f"{why} {owner.meta.key} for {theirs}, which they have together; ask for the same")
+            )
+    return Requested(chosen, tuple(failures))
+
+
+def _requires(ingress: Ingress) -> bool:
+    return not ingress.problem and bool(ingress.meta.annotations.get(ADDRESSES_ANNOTATION, "").strip())
+
+
+def _requested(text: str) -> tuple[IPAddress, ...]:
+    """Read an annotation, IPv4 first. Raises FieldError."""
+    demand: dict[Family, IPAddress] = {}
+    for part in filter(None, map(str.strip, text.split(","))):
+        address = as_address(ADDRESSES_ANNOTATION, part)
+        first = demand.setdefault(Family.of(address), address)
+        if first != address:
+            why = f"asks for {first} and {address}; ask for one {Family.of(address)} address"
+            raise FieldError(f"{ADDRESSES_ANNOTATION} {why}")
+    return tuple(demand[family] for family in Family if family in demand)
+
+
+def ingress_statuses(
+    bound: BoundIngresses,
+    addresses: Sequence[IPAddress],
+    ports: Sequence[ServicePort],
+    hosts: Mapping[Named, str],
+) -> Iterable[ApiStatus]:
+    """Return the statuses of the Ingresses that are served at these addresses, each with its name of `hosts`."""
+    listed = [{"port": port.port, "protocol": str(port.protocol)} for port in ports]
+    for ingress in bound.ingresses:
+        name = {"hostname": host} if (host := hosts.get(ingress.meta.key)) else {}
+        entries = [{"ip": str(address), **name, "ports": listed} for address in addresses]
+        if not ingress.problem:
+            yield ApiStatus(ingress.reference, ingress.meta, {"loadBalancer": {"ingress": entries}})
+
+
+def served_text(
+    bound: BoundIngresses, ingress: Ingress, addresses: Sequence[IPAddress], ports: Sequence[ServicePort]
+) -> str:
+    """Describe the served parts of an Ingress and their addresses: at the TLS port only hosts with a certificate."""
+    secured, hosts = bound.secured.get(ingress.meta.key, ()), ingress.hosts or ("",)
+    plain = [port for port in ports if port.port != bound.tls_port]
+    if len(secured) == len(hosts) or len(plain) == len(ports):
+        return serving_text(ingress.hosts, addresses, ports)
+    by_tls = [str(port.number) for port in ports if port.port == bound.tls_port]
+    also = f" ({few(secured)} also on {', '.join(by_tls)})" if secured else ""
+    return serving_text(ingress.hosts, addresses, plain) + also
+
+
+def serving_text(hosts: Sequence[str], addresses: Sequence[IPAddress], ports: Sequence[ServicePort]) -> str:
+    """Say in a few words what is served where."""
+    what = f"serves {few(hosts) or 'every host'} on {', '.join(str(port.number) for port in ports)}"
+    return f"{what} at {' and '.join(map(str, addresses))}"
+
 
 MAX_LISTED_IN_STATUS = 50
 """Limit of troubles reported for one Ingress."""

@@ -1,19 +1,65 @@
-"""Validation of an API server's answers: pages of a list, and lines of a watch.
+"""Validation of an API server's answers, the pages of a list and the lines of a watch, and the pace of requests. Pure.
 
-A list that lacks its items, or is of another kind, must not count as an empty one: everything would be taken for gone.
-Pure; whatever isn't as Kubernetes writes it raises AnswerError with a few words.
+A list that lacks its items, or is of another kind, must not count as an empty one: all objects would count as removed.
+Any answer in another form than Kubernetes' own raises AnswerError with a few words.
+
+Not here: the requests and the following of a list (`kubernetes.api.feed`).
 """
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.model.fields import JsonObject
+from locallb.model.pacing import Backoff, Pace
 from locallb.model.texts import cleaned
+
+IDLE = 10.0
+"""Seconds that a watch must live for earlier failures to count no more."""
+LISTS = Pace(first=1.0, longest=3.0, floor=1.0, idle=IDLE)
+"""Pace of lists: a cluster is near, and its return causes no event."""
+WATCHES = Pace(first=0.2, longest=5.0, idle=IDLE)
+MAX = 6
+"""Requests in a second: a list of three pages, a watch, and two more."""
+
+
+class WatchPace(Struct, frozen=True):
+    """One follower's pace of lists and watches: `wait` before each, and a report after. Time and chance are arguments.
+
+    A watch that lasted is opened again at once; one that ends soon is, a few times, and then less and less often. A
+    list that failed, or that the server forgot at once, is repeated after a second at first. Whatever the server
+    answers, a follower sends no more than `MAX` requests in a second.
+    """
+
+    lists: Backoff = field(default_factory=lambda: Backoff(LISTS))
+    watches: Backoff = field(default_factory=lambda: Backoff(WATCHES))
+
+    def opened(self, now: float) -> WatchPace:
+        """Note that the server accepted a watch."""
+        return WatchPace(self.lists.succeeded(now), self.watches.succeeded(now))
+
+    def ended(self, now: float, chance: float) -> WatchPace:
+        """Note that the server ended a watch, as it does with all: how soon decides."""
+        if self.watches.is_idle(now):
+            return replace(self, watches=Backoff(WATCHES))
+        return replace(self, watches=self.watches.failed(now, chance))
+
+    def expedited(self, now: float) -> WatchPace:
+        """Begin again as soon as the floor allows."""
+        return WatchPace(self.lists.expedited(now), Backoff(WATCHES))
+
+    def broken(self, now: float, chance: float) -> WatchPace:
+        """Note that a list or a watch failed: everything is listed again, and that alone keeps watches apart."""
+        idle = self.watches.is_idle(now)
+        watches = Backoff(WATCHES) if idle else replace(self.watches, healthy_since=math.inf)
+        return WatchPace(self.lists.failed(now, chance), watches)
+
 
 Object: TypeAlias = dict[str, Any]
 ADDED, MODIFIED, DELETED, BOOKMARK, ERROR = "ADDED", "MODIFIED", "DELETED", "BOOKMARK", "ERROR"

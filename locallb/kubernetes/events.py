@@ -1,7 +1,9 @@
-"""Kubernetes events about an object of a live cluster: their content, which are new, and their limit.
+"""Kubernetes events about an object of a live cluster: the object's identity, the events' content and rate limit.
 
-Events are texts for people (`kubectl describe service`): best effort, gone after an hour. Lasting facts are in
-status and condition (`service_status`). Not here: sending them, and the time.
+Events are texts for people (`kubectl describe service`): best effort, removed by the API server after an hour. Lasting
+facts are in status and conditions.
+
+Not here: sending events, and the clock (`outputs.events.service_events`); lasting facts (`kubernetes.status`).
 """
 
 from __future__ import annotations
@@ -12,14 +14,39 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 
 from locallb.gateway.conditions import INCOMPATIBLE_FILTERS, INVALID_ROUTE_KINDS, UNSUPPORTED
-from locallb.ingress.kinds import ROUTED_KINDS
+from locallb.gateway.kinds import CLUSTER_SCOPED
+from locallb.ingress.parsing import ROUTED_KINDS
+from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.frontend import frontend
-from locallb.kubernetes.status_patch import DOMAIN
-from locallb.model.formatting import few
+from locallb.kubernetes.status import DOMAIN
+from locallb.model.fields import object_of, text_of
 from locallb.model.identities import ObjectKind, Owner
-from locallb.model.reasons import OF_THE_OBJECT, Problem, Reason
-from locallb.model.status_entries import Event
+from locallb.model.reasons import OF_THE_OBJECT, Event, Problem, Reason
+from locallb.model.texts import clipped, few
 from locallb.planning.planned import Placement, PlannedNews, Rejection
+
+_OF_CLUSTERS = {"Node", "Namespace", *pod_ranges.VERSIONS, *CLUSTER_SCOPED, "IngressClass"}
+"""Kinds without a namespace."""
+
+
+class Identity(Struct, frozen=True, order=True):
+    """Name of an object within its cluster, whatever its content; fields that aren't texts are empty."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @classmethod
+    def of(cls, document: Mapping[object, object]) -> Identity:
+        """Return what `document` is called."""
+        raw = object_of(document.get("metadata"))
+        kind, namespace, name = map(text_of, (document.get("kind"), raw.get("namespace"), raw.get("name")))
+        return cls(kind, "" if kind in _OF_CLUSTERS else namespace or "default", name)
+
+    def __str__(self) -> str:
+        name = clipped(self.name) or "(no name)"
+        return f"{self.kind} {name}" if self.kind in _OF_CLUSTERS else f"{self.kind} {clipped(self.namespace)}/{name}"
+
 
 NORMAL, WARNING = "Normal", "Warning"
 ENSURED = "EnsuredLoadBalancer"

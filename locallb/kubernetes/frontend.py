@@ -1,7 +1,7 @@
 """The interface of a frontend: a table of pure functions for one kind of object that gets addresses.
 
 Whatever its kind, an object is planned as a `model.objects.Service`: its key names the kind, its ports are the
-listeners that it wants. Not here: which objects are ours (`planning.selection`), and requests.
+listeners that it wants. Not here: which objects are ours (`planning.status`), and requests.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import Struct
 
 from locallb.config.registry import FRONTENDS
-from locallb.kubernetes.status_patch import ObservedStatus, Published
+from locallb.kubernetes.status import ObservedStatus, Published
 from locallb.model.identities import ClusterName, IPAddress, ObjectKind
 from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Access

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.config.lease_timing import Timing
+from locallb.config.settings import Timing
 from locallb.model.fields import JsonObject, object_of
 
 

@@ -12,9 +12,9 @@ from ipaddress import ip_network
 from msgspec.structs import replace
 
 from locallb.model.fields import FieldError, Fields, as_text
-from locallb.model.formatting import shown
 from locallb.model.identities import ClusterName, IPNetwork, NodeName
 from locallb.model.objects import Node, PodRanges
+from locallb.model.texts import shown
 
 CALICO, CILIUM = "BlockAffinity", "CiliumNode"
 VERSIONS = {CALICO: "crd.projectcalico.org/v1", CILIUM: "cilium.io/v2"}

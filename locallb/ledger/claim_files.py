@@ -1,12 +1,17 @@
-"""The files in a ledger's directory: read while others write, and the order in which writers take turns.
+"""The files in a ledger's directory, read while others write, and the advisory lock by which writers take turns.
 
-Not here: what a claim is (`claims`), and who may have one (`ledger`).
+Any user with read access to the directory can take the lock, and keep it. It only avoids collisions: claims are
+exclusive without it. So waits for it are bounded, and there is no second wait for a process that once kept it for the
+whole timeout.
+
+Not here: the content of a claim, and conflicts (`claims`); writing claims (`publishing`).
 """
 
 from __future__ import annotations
 
 import os
 import stat
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -14,10 +19,10 @@ from threading import Lock
 
 from msgspec import Struct
 
-from locallb.ledger import lock
-from locallb.ledger.address_claims import AddressClaims
+from locallb.guarded import locks
 from locallb.ledger.claims import (
     UNKNOWN,
+    AddressClaims,
     ClaimFile,
     LedgerError,
     address_in,
@@ -26,14 +31,50 @@ from locallb.ledger.claims import (
     likely,
     read_entry,
     read_existing,
+    refuse_unread,
     unfinished,
 )
-from locallb.ledger.conflicts import refuse_unread
+from locallb.model.errors import reason, refusal
 from locallb.model.identities import IPAddress, Owner
 from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim
-from locallb.model.system_errors import reason, refusal
 from locallb.storage import files, paths
+
+TIMEOUT = 10.0
+"""Seconds that a writer waits; each holds the lock for a few milliseconds."""
+READER_TIMEOUT = 1.0
+_PAUSE = 0.002
+_keepers: dict[tuple[int, int, bool], frozenset[int]] = {}
+"""Who kept the lock for the whole patience, by device, inode and whether to share it."""
+
+
+def take(descriptor: int, *, shared: bool = False) -> bool:
+    """Lock what `descriptor` has open; False if others kept the lock. For one thread at a time."""
+    status = os.fstat(descriptor)
+    key = status.st_dev, status.st_ino, shared
+    if locks.claimed(descriptor, shared=shared):
+        return True
+    before = _keepers.pop(key, frozenset())
+    if before and holders(descriptor) == before:
+        _keepers[key] = before
+        return False
+    deadline = time.monotonic() + (READER_TIMEOUT if shared else TIMEOUT)
+    while time.monotonic() < deadline:
+        time.sleep(_PAUSE)
+        if locks.claimed(descriptor, shared=shared):
+            return True
+    _keepers[key] = holders(descriptor)
+    return False
+
+
+def holders(descriptor: int) -> frozenset[int]:
+    """Find the processes that hold a lock on what is open there; empty where the kernel doesn't tell."""
+    status = os.fstat(descriptor)
+    place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
+    with suppress(OSError):
+        return frozenset(pid for pid, retained in locks.retained() if retained == place and pid > 0)
+    return frozenset()
+
 
 _CHECKS = 10
 """Times to read again what others rename meanwhile."""
@@ -72,7 +113,7 @@ class ClaimFiles(Struct, frozen=True):
         Without the lock if another process keeps it. A writer removes what a stopped writer left half done.
         """
         with self.opened() as descriptor, TURN:
-            if not lock.take(descriptor, shared=shared):
+            if not take(descriptor, shared=shared):
                 yield self.all_names()
                 return
             names = self.names()

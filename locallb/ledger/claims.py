@@ -1,7 +1,9 @@
-"""One claim as a file of the ledger: `<address>~<digest of the owner>.json`, and what its content means.
+"""One claim as a file of the ledger, `<address>~<digest of the owner>.json`: its content, an index, and conflicts.
 
-Files are read without following links, waiting or trusting: others may write into a shared ledger. Only names and
-content: permission to claim, and the time of writing, are decided in `ledger`.
+Files are read without following links, waiting or trusting: other users may write into a shared ledger. A conflict is
+why an owner may not have an address or ports of it.
+
+Not here: the lock and the directory (`claim_files`), and writing claims (`publishing`).
 """
 
 from __future__ import annotations
@@ -12,22 +14,23 @@ import os
 import re
 import stat
 import time
-from collections.abc import Iterable
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from msgspec import Struct
 
-from locallb.model.errors import ClientError
+from locallb.model.errors import FAILING, ClientError, refuse_scarcity, reported
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, SharingKey
 from locallb.model.memory import Memo
-from locallb.model.naming import owner_fields, owner_from
-from locallb.model.snapshot import Claim, MappedPort
-from locallb.model.system_errors import FAILING, refuse_scarcity, reported
-from locallb.storage import files, stamps
+from locallb.model.snapshot import Claim, MappedPort, Place
+from locallb.model.texts import owner_fields, owner_from
+from locallb.storage import files, paths
+from locallb.storage import files as stamps
 
 UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
 """Who holds an address when its file can't be understood."""
@@ -206,3 +209,102 @@ def likely(names: Iterable[str], address: IPAddress) -> list[str]:
 def is_ours(name: str) -> bool:
     """Return whether a file that is no claim belongs to the ledger all the same."""
     return bool(unfinished([name])) or name.startswith(TERM)
+
+
+_Held = Place | None
+"""Place of a claim; None for the whole address, which an unreadable claim holds as well."""
+
+
+class AddressClaims:
+    """The claims of one address, indexed by owner and by port.
+
+    A thousand Services may share an address: the index checks a port without going through all of their claims.
+    """
+
+    def __init__(self, entries: Sequence[ClaimFile]) -> None:
+        self.entries = entries
+        self._owners: dict[Owner, list[ClaimFile]] = defaultdict(list)
+        self._places: dict[_Held, list[int]] = defaultdict(list)
+        for number, entry in enumerate(entries):
+            self._owners[entry.claim.owner].append(entry)
+            for place in _places(entry.claim.ports):
+                self._places[place].append(number)
+
+    def of(self, owner: Owner) -> Sequence[ClaimFile]:
+        """Return what `owner` has."""
+        return self._owners.get(owner, ())
+
+    def in_the_way(self, ports: Collection[MappedPort]) -> Sequence[ClaimFile]:
+        """Return claims that may conflict with `ports`, or with the whole address if there are none."""
+        if not ports:
+            return self.entries
+        places = (None, *_places(ports))
+        numbers = {number for place in places for number in self._places.get(place, ())}
+        return [self.entries[number] for number in sorted(numbers)]
+
+
+def _places(ports: Collection[MappedPort]) -> Sequence[_Held]:
+    return [port.place for port in ports] or [None]
+
+
+class ContendedError(LedgerError):
+    """Another process is about to claim the address: read again."""
+
+
+def refuse_copy(what: str, old: Owner, new: Owner) -> None:
+    """Raise LedgerError if `old` lives in another directory that still exists: `new` is then a copy of that project."""
+    if old.home.root != new.home.root and paths.is_another_directory(old.home.root, new.home.root):
+        raise LedgerError(
+            f"{what} belongs to {old}, which still exists, so the project at {new.home.root} looks like a copy: destroy"
+            " the stack there or remove that directory, or give this stack another name and a state of its own"
+        )
+
+
+def is_shared(entry: ClaimFile, owner: Owner, sharing: SharingKey) -> bool:
+    """Return whether the holder of `entry` and `owner` have agreed to share: both say so, and one plan makes both."""
+    return bool(sharing and entry.sharing and entry.claim.owner.home == owner.home)
+
+
+def are_apart(places: Collection[Place], others: Collection[Place]) -> bool:
+    """Return whether neither is all of an address, and they have no port in common."""
+    return bool(places and others) and frozenset(places).isdisjoint(others)
+
+
+def is_within(places: frozenset[Place], held: frozenset[Place]) -> bool:
+    """Return whether who has `held` needs nothing more to have `places`; none are all of an address."""
+    return places <= held if places and held else places == held
+
+
+def refuse_others(
+    held: Iterable[ClaimFile], owner: Owner, sharing: SharingKey, ports: Collection[MappedPort] = (), *, alone: bool
+) -> None:
+    """Raise LedgerError for an unreadable claim, and if `alone` for one that doesn't share.
+
+    Claims of ports of any owner don't conflict as long as they have no port in common. Nor does a claim that is
+    temporarily unreadable conflict with an owner that takes nothing new.
+    """
+    for entry in held:
+        if entry.claim.unread and not alone:
+            continue
+        if entry.problem:
+            raise LedgerError(f"{entry.claim.address} can't be claimed: {entry.problem}")
+        if entry.claim.owner == owner or not alone or is_shared(entry, owner, sharing):
+            continue
+        theirs = entry.claim.places
+        if not (ports and theirs):
+            _refuse(entry, owner, str(entry.claim.address), f"choose another address for {owner.service}")
+        if common := sorted(port for port in ports if port.place in theirs):
+            what = f"{entry.claim.address} port {common[0].number}/{common[0].protocol}"
+            _refuse(entry, owner, what, "run again: the next plan chooses another port")
+
+
+def refuse_unread(held: Iterable[ClaimFile]) -> None:
+    """Raise LedgerError for a claim that can't be read just now, as it may be anybody's."""
+    for doubtful in (entry for entry in held if entry.claim.unread):
+        raise LedgerError(doubtful.problem)
+
+
+def _refuse(entry: ClaimFile, owner: Owner, what: str, remedy: str) -> NoReturn:
+    elsewhere = entry.claim.owner.home != owner.home
+    other = "or destroy that stack" if elsewhere else "or run `locallb gc` if a lost state left it"
+    raise LedgerError(f"{what} belongs to {entry.claim.owner}: {remedy}, {other} (its claim is {entry.path})")

@@ -1,14 +1,18 @@
-"""The ledger: the owner of each address of this host, for every stack and user at once.
+"""The ledger: the owner of each address of this host, for all stacks and users, and the last leader term of each stack.
 
-A directory has a file per claim (`claims`) with the owner's full identity, written under a temporary name and linked
-into place: it is whole or absent wherever a writer stops. Writers exclude each other by a lock on the directory, which
-the kernel drops with its holder. If another process keeps the lock, a temporary file announces a claim; a writer that
-sees another's announcement gives way. A file that can't be understood is an unknown owner's claim: reported, never
-removed. Not here: which address to choose.
+A directory has a file per claim with the owner's full identity, written under a temporary name and linked into place:
+it is whole or absent wherever a writer stops. Writers exclude each other by a lock on the directory, which the kernel
+drops with its holder. If another process keeps the lock, a temporary file announces a claim; a writer that finds
+another's announcement gives way. A file that can't be understood is an unknown owner's claim: reported, never removed.
+
+A file for each stack has the last term in which a leader wrote, so that a former leader is refused. Not here: the
+choice of an address (`planning.allocation`), the election (`kubernetes.api.election`), and whether this process leads
+(`kubernetes.api.writes`).
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from operator import attrgetter
@@ -16,21 +20,81 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from locallb.kubernetes.api.limits.fence import FENCE, Fence
-from locallb.ledger import lock
-from locallb.ledger.address_claims import AddressClaims
+from locallb.kubernetes.api.writes import FENCE, Fence, NotLeaderError
+from locallb.ledger import claim_files
 from locallb.ledger.claim_files import TURN, ClaimFiles
-from locallb.ledger.claims import UNKNOWN, ClaimFile, LedgerError, address_in, entry_name, is_ours, read_entry
-from locallb.ledger.conflicts import ContendedError, is_within, refuse_copy, refuse_others, refuse_unread
+from locallb.ledger.claims import (
+    LARGEST,
+    TERM,
+    UNKNOWN,
+    AddressClaims,
+    ClaimFile,
+    ContendedError,
+    LedgerError,
+    address_in,
+    entry_name,
+    is_ours,
+    is_within,
+    read_entry,
+    refuse_copy,
+    refuse_others,
+    refuse_unread,
+)
 from locallb.ledger.publishing import ClaimRequest, among, publish, remove, rounds
-from locallb.ledger.terms import last_term, require_leader
+from locallb.model.errors import UNTOLD, reason
 from locallb.model.identities import Home, IPAddress, Owner, SharingKey
 from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim, MappedPort
-from locallb.model.system_errors import reason
+from locallb.model.texts import digest
 from locallb.storage import files
-from locallb.threads.jitter import jitter
-from locallb.threads.joined import Joined
+from locallb.threads import Joined, jitter
+
+
+def last_term(ledger: ClaimFiles, home: Home) -> int:
+    """Return the last term in which a leader of this stack wrote here; -1 if there is none, or it is invalid.
+
+    Raises LedgerError if the host can't read it: a former leader must not be taken for the current one.
+    """
+    try:
+        return int(files.read_shared(_file(ledger, home), LARGEST) or -1)
+    except files.FilesError as error:
+        if error.is_of_host:
+            raise LedgerError(f"who led this stack last can't be told: {error}") from error
+        return -1
+    except ValueError:
+        return -1
+
+
+def require_leader(ledger: ClaimFiles, home: Home, election: Fence) -> None:
+    """Refuse a former leader of the stack; a later term than any before is written down, under the lock.
+
+    Raises NotLeaderError, LedgerError.
+    """
+    term = election.term()
+    if term is None or term == (last := last_term(ledger, home)):
+        return
+    if term < last:
+        raise NotLeaderError(f"a later leader of {home} (term {last}) has written the ledger; term {term} is over")
+    try:
+        files.write(_file(ledger, home), f"{term}\n", mode=ledger.mode(), durable=True)
+    except files.FilesError as error:
+        raise LedgerError(f"the term {term} can't be written into the ledger: {error}") from error
+
+
+def _file(ledger: ClaimFiles, home: Home) -> Path:
+    """Name the file of a stack's term; if another user has put something there, a name with our user id.
+
+    An inaccessible file counts as another user's as well, such as a mount point.
+    """
+    path = ledger.path / f"{TERM}{digest([home.project, home.stack, home.root])[:16]}"
+    try:
+        ours = path.lstat().st_uid in {0, os.geteuid()}
+    except FileNotFoundError:
+        ours = True
+    except OSError as error:
+        ours = error.errno in UNTOLD  # reading it tells why
+    return path if ours else path.with_name(f"{path.name}~{os.geteuid()}")
+
 
 __all__ = ["UNKNOWN", "Ledger", "LedgerError"]
 
@@ -99,7 +163,7 @@ class Ledger:
         if not self._files.are_present():
             return ()
         with self._files.opened() as descriptor, TURN:
-            return () if lock.take(descriptor) else tuple(sorted(lock.holders(descriptor)))
+            return () if claim_files.take(descriptor) else tuple(sorted(claim_files.holders(descriptor)))
 
     def claim(
         self, address: IPAddress, owner: Owner, sharing: SharingKey = SharingKey(""), ports: tuple[MappedPort, ...] = ()

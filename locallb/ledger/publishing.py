@@ -15,11 +15,20 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from locallb.ledger.claim_files import ClaimFiles
-from locallb.ledger.claims import LedgerError, claimed_in, entry_name, entry_text, read_entry, unfinished
-from locallb.ledger.conflicts import ContendedError, are_apart, refuse_others
+from locallb.ledger.claims import (
+    ContendedError,
+    LedgerError,
+    are_apart,
+    claimed_in,
+    entry_name,
+    entry_text,
+    read_entry,
+    refuse_others,
+    unfinished,
+)
+from locallb.model.errors import reason, refusal
 from locallb.model.identities import IPAddress, Owner, SharingKey
 from locallb.model.snapshot import MappedPort, Place, places_of
-from locallb.model.system_errors import reason, refusal
 from locallb.storage import files
 
 

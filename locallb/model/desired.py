@@ -1,19 +1,64 @@
-"""Desired resources as data: the resources of a plan, in groups of one root each.
+"""Desired resources as data: type tokens, references between resources, and groups of one root each.
 
-Not here: the content of a plan (`desired`), and passing it to Pulumi (`components`).
+The type tokens are a promise: state files of every version name types by them. Not here: the resources of a plan
+(`desired.groups`), their effect (`provider.resources`), and passing them to Pulumi (the package `components`).
 """
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.model.identities import Digest
+
+ADDRESS = "locallb:index:LoopbackAddress"
+PORTS = "locallb:index:LoopbackPorts"
+CLAIMS = frozenset({ADDRESS, PORTS})
+"""Types of resources with a claim in the ledger."""
+CERTIFICATE = "locallb:index:LocalCertificate"
+SERVED_CERTIFICATE = "locallb:index:ServedCertificate"
+CONFIG = "locallb:index:ProxyConfig"
+PROCESS = "locallb:index:EnvoyProcess"
+SERVICE = "locallb:index:ServiceConfig"
+POD_ROUTES = "locallb:index:PodRoutes"
+REACHABLE = "locallb:index:Reachable"
+CLAIM = "locallb:index:ServiceClaim"
+SERVICE_STATUS = "locallb:index:ServiceStatus"
+SERVICE_EVENTS = "locallb:index:ServiceEvents"
+GATEWAY_STATUS = "locallb:index:GatewayStatus"
+DNS_NAME = "locallb:index:DnsName"
+STUB_ZONES = "locallb:index:StubZones"
+BALANCER = "locallb:index:LoadBalancer"
+PROXY = "locallb:index:Proxy"
+CLUSTER_ROUTES = "locallb:index:ClusterRoutes"
+GATEWAY_OBJECT = "locallb:index:GatewayObject"
+CLUSTER_ZONES = "locallb:index:ClusterZones"
+ROOTS = (BALANCER, PROXY, CLUSTER_ROUTES, GATEWAY_OBJECT, CLUSTER_ZONES)
+"""Resources directly below the stack: each is updated by itself, with its children."""
+CONTAINER = "docker:index/container:Container"
+PODMAN_CONTAINER = "locallb:index:PodmanContainer"
+
+
+class Resource(Protocol):
+    """The needed fields of a resource in a state."""
+
+    @property
+    def type(self) -> str:
+        """Its type token."""
+
+    @property
+    def inputs(self) -> Mapping[str, object]:
+        """Its inputs as the state has them."""
+
+    @property
+    def outputs(self) -> Mapping[str, object]:
+        """Its outputs as the state has them."""
+
 
 _CANONICAL = msgspec.json.Encoder(order="sorted")
 
@@ -50,7 +95,7 @@ class OptionalRef(Ref, frozen=True, array_like=True):
         return "" if outputs[0] is None else outputs[0]
 
 
-class Resource(Struct, frozen=True):
+class DesiredResource(Struct, frozen=True):
     """One resource: a component, which has outputs that are registered, or a custom resource of a provider."""
 
     key: ResourceKey
@@ -95,7 +140,7 @@ def references(value: object) -> Iterator[Ref]:
 class Group(Struct, frozen=True):
     """A root with all its descendants, which are updated together."""
 
-    members: tuple[Resource, ...]
+    members: tuple[DesiredResource, ...]
     """The root first."""
     digest: Digest
     """Equal digests: there is nothing to do. The root shows it among its inputs."""
@@ -107,8 +152,8 @@ class Group(Struct, frozen=True):
 
 
 def group_of(
-    root: Resource,
-    members: Sequence[Resource],
+    root: DesiredResource,
+    members: Sequence[DesiredResource],
     within: tuple[Digest, ...] = (),
 ) -> Group:
     """Make a group; `within` are the digests of groups with changes that count as its own.

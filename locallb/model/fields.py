@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct
 
-from locallb.model.formatting import clipped, shown
 from locallb.model.identities import IPAddress
+from locallb.model.texts import clipped, shown
 
 JsonObject: TypeAlias = Mapping[str, Any]
 """An object as JSON has it: names and values, unchecked, of the form that its writer promises."""

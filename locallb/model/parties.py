@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from locallb.model.state_resource import (
+from locallb.model.desired import (
     ADDRESS,
     CERTIFICATE,
     CLAIM,

@@ -1,8 +1,14 @@
-"""Reasons why something can't be served: a code and a sentence each, the same in plan, table, status and JSON."""
+"""Reasons why something can't be served: a code and a sentence each, the same in plan, table, status and JSON.
+
+Next to them the ingress entries, conditions and events that publish them, with the fields of the Kubernetes API; the
+provider's schema has the same types. Not here: their content, and how they become a patch (`kubernetes.status`,
+`kubernetes.events`).
+"""
 
 from __future__ import annotations
 
 from enum import StrEnum
+from typing import NamedTuple
 
 from msgspec import Struct
 
@@ -112,3 +118,53 @@ class Problem(Struct, frozen=True, order=True):
 
     def __str__(self) -> str:
         return f"{self.reason}: {self.message}"
+
+
+class IngressPort(Struct, frozen=True):
+    """A port of an ingress entry (core/v1 PortStatus)."""
+
+    port: int
+    protocol: str
+    error: str = ""
+    """The reason that it isn't served; empty while it is."""
+
+
+class EntryName(NamedTuple):
+    """The name of an ingress entry."""
+
+    hostname: str = ""
+    """A name of the load balancer; empty if it has none, or must not be published."""
+
+
+NAMELESS = EntryName()
+
+
+class Ingress(Struct, frozen=True):
+    """An address in a Service's status (core/v1 LoadBalancerIngress)."""
+
+    ip: str
+    mode: str
+    """`Proxy`: kube-proxy leaves the address alone."""
+    ports: tuple[IngressPort, ...]
+    """Every port of the Service."""
+    named: EntryName = NAMELESS
+
+
+class Condition(Struct, frozen=True):
+    """A condition in a Service's status that isn't dated yet."""
+
+    type: str
+    """With our own prefix."""
+    status: str
+    """`True`, `False` or `Unknown`."""
+    reason: str
+    message: str
+
+
+class Event(Struct, frozen=True, order=True):
+    """An event of events.k8s.io/v1 that isn't dated yet."""
+
+    type: str
+    """`Normal` or `Warning`."""
+    reason: str
+    note: str

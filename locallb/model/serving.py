@@ -8,8 +8,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.model.faults import Detour, Fault
-from locallb.model.http.backends import BackendTls, HttpBackends
-from locallb.model.http.serving import AnyCertificate, HttpListener
+from locallb.model.http_serving import AnyCertificate, BackendTls, HttpBackends, HttpListener
 from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, UpstreamName, place
 from locallb.model.objects import Discovery, ProxyProtocol
 

@@ -13,7 +13,8 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct, field
 
 from locallb.model.faults import Order
-from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.gateway_of_cluster import ObjectOfCluster
+from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import (
     ClusterName,
     ContextName,
@@ -28,10 +29,8 @@ from locallb.model.identities import (
     ProxyId,
     ProxyName,
 )
-from locallb.model.network.host_addresses import HostAddresses
-from locallb.model.network.routes import PodRoute, Route
-from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
+from locallb.model.routes import Diversion, PodRoute, Route
 from locallb.model.serving import HeapBounds
 
 LAST_PORT = 65535

@@ -1,20 +1,167 @@
-"""Makes the texts of an untrusted object writable: as UTF-8, as JSON, as a name, and on a terminal.
+"""Texts that are safe and stable: names and digests, untrusted values in messages, and cleaned texts of objects.
 
-JSON can write half of a surrogate pair, which no encoding of a file or a request takes, and control characters in the
-names of things. Every source passes its objects through `cleaned` before anything else reads them: an object with such
-a text keeps its name, as far as that can be written, and the fault, with which its parser refuses it.
+Names and digests must be the same in every run, so they are made only here. Nothing from a cluster becomes part of a
+path: directories are named by digest, files by constants. Values in messages are short, printable, on one line, at a
+bounded cost. Not here: the sentences themselves; each is written where its mistake is found.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import islice
 from typing import Any, TypeVar
 
 import msgspec
 
-from locallb.model.formatting import clipped
+from locallb.model.identities import (
+    ClusterName,
+    Digest,
+    Family,
+    Home,
+    IPAddress,
+    ObjectKey,
+    ObjectKind,
+    Owner,
+    PartId,
+    Protocol,
+    ProxyId,
+    ProxyName,
+    Uid,
+    UpstreamName,
+)
+
+NAME_SERVER = ProxyName("names")
+"""The proxy of a stack that answers for embedded zones."""
+PROXY_ID_DIGITS = 12
+_METRICS, _METRIC_BITS = 0x40000000, 28
+
+
+def digest(value: object) -> Digest:
+    """Make the sha256 (hex) of `value`'s canonical JSON."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
+    return Digest(hashlib.sha256(text.encode()).hexdigest())
+
+
+def proxy_id(home: Home, name: ProxyName) -> ProxyId:
+    """Name the directory of proxy `name`: twelve hex digits, unique on the host for project, stack and root."""
+    return ProxyId(digest([home.project, home.stack, home.root, name])[:PROXY_ID_DIGITS])
+
+
+def address_name(service: ObjectKey, address: IPAddress) -> str:
+    """Name the resource of an address. IPv6 in full: `::` separates the parts of a URN, which the SDK splits there."""
+    return f"{service}/{address.exploded}"
+
+
+def named_after(name: str, keys: Mapping[str, ObjectKey]) -> ObjectKey | None:
+    """Return which of `keys`, by what they print as, a resource is named after: only an address adds something."""
+    return keys.get(name) or keys.get(name.rpartition("/")[0])
+
+
+def upstream_name(protocol: Protocol, port: int, family: Family) -> UpstreamName:
+    """Name an upstream, and with it its EDS file: `tcp-8080-ipv4`."""
+    return UpstreamName(f"{protocol}-{port}-{family}".lower())
+
+
+def owner_fields(owner: Owner) -> Mapping[str, str]:
+    """Write an owner flat, as a property of resources; a Service's kind is left out, as before there were others."""
+    key = {name: text for name, text in owner.service._asdict().items() if text is not ObjectKind.SERVICE}
+    return {**owner.home._asdict(), **key, "uid": owner.uid}
+
+
+def owner_from(fields: Mapping[str, str]) -> Owner:
+    """Read what `owner_fields` wrote. Raises KeyError for a missing field, ValueError for an unknown kind."""
+    cluster, kind = ClusterName(fields["cluster"]), ObjectKind(fields.get("kind", ObjectKind.SERVICE))
+    key = ObjectKey(cluster, fields["namespace"], fields["name"], kind)
+    return Owner(Home(*(fields[name] for name in Home._fields)), key, Uid(fields["uid"]))
+
+
+def proxy_name(service: ObjectKey) -> ProxyName:
+    """Name the proxy of one Service."""
+    return ProxyName(str(service))
+
+
+def proxy_owner(home: Home, name: ProxyName) -> Owner:
+    """Name the owner of a proxy that is the stack's and not one Service's: no cluster, no namespace, the proxy."""
+    return Owner(home, ObjectKey(ClusterName(""), "", name))
+
+
+def part_id(service: ObjectKey) -> PartId:
+    """Name a Service's share of a proxy that other Services may use too: twelve hex digits."""
+    return PartId(digest(["part", str(service)])[:PROXY_ID_DIGITS])
+
+
+def metric_of(home: Home) -> int:
+    """Return the metric of a stack's routes: it identifies their owner, and is so high that all others go first."""
+    return _METRICS | int(digest([home.project, home.stack, home.root]), 16) % (1 << _METRIC_BITS)
+
+
+LONGEST = 60
+"""Characters of a text that are shown; of a longer one its beginning."""
+_LARGEST_BITS = 128
+"""Integers beyond an IPv6 address are described, not written out."""
+
+
+def shown(value: object) -> str:
+    """Write `value` (JSON-like, of any size, from any source) as a short printable text; texts in double quotes."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return f'"{clipped(value)}"'
+        case int():
+            return str(value) if value.bit_length() <= _LARGEST_BITS else f"a number of {value.bit_length()} bits"
+        case _:
+            return _described(value)
+
+
+def clipped(text: str) -> str:
+    """Return the printable beginning of `text`, without quotes."""
+    if len(text) > LONGEST:
+        return f"{printable(text[:LONGEST])}… ({len(text)} characters)"
+    return printable(text)
+
+
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Write a number with its noun: `1 field`, `2 fields`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
+
+
+def few(names: Collection[str], maximum: int = 5, between: str = ", ") -> str:
+    """List names, those beyond `maximum` as a number: `a, b and 3 more`."""
+    more = len(names) - maximum
+    return between.join(islice(names, maximum)) + (f" and {more} more" if more > 0 else "")
+
+
+def any_of(terms: Iterable[str]) -> str:
+    """List words of which one is meant: `a, b or c`."""
+    *maximum, last = terms
+    return f"{', '.join(maximum)} or {last}" if maximum else last
+
+
+def _described(value: object) -> str:
+    match value:
+        case float():
+            return repr(value)
+        case Mapping():
+            return f"an object of {counted(len(value), 'field')}"
+        case Sequence():
+            return f"a list of {counted(len(value), 'item')}"
+        case _:
+            return f"a {type(value).__name__}"
+
+
+def printable(text: str) -> str:
+    """Replace what a terminal would act on: control characters, and whatever isn't printable."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
 
 FAULT = "local-lb.dev/fault"
 """The field with the fault of a cleaned object: half a sentence."""
@@ -32,7 +179,12 @@ _JSON = msgspec.json.Encoder()
 
 
 def cleaned(document: Mapping[_Key, object]) -> dict[_Key, object]:
-    """Return an object unchanged or, if a text of it can't be written, with the text escaped and `FAULT`."""
+    """Return an object unchanged or, if a text of it can't be written, with the text escaped and `FAULT`.
+
+    JSON can write half of a surrogate pair, which no encoding of a file or a request takes, and control characters in
+    names. Every source passes its objects through here before anything else reads them. An object with such a text
+    keeps its name, as far as that can be written, and the fault, with which its parser refuses it.
+    """
     clean: dict[Any, object] = document if isinstance(document, dict) else dict(document)
     if _is_plain(clean):
         return clean

@@ -15,7 +15,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.config.registry import OUTPUTS
-from locallb.model.desired import Resource, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
+from locallb.model.desired import ResourceKey
 from locallb.planning.planned import Placement, Plan, Rejection
 from locallb.resources.resource_type import ResourceType
 

@@ -1,7 +1,13 @@
 """Admission: the Services that get addresses and a proxy, in order of placement, and the reasons of refusals.
 
 Decisions about all Services depend on as few fields of each as possible: a change of any other field repeats no
-decision. Not here: served traffic, and the choice of an address or a proxy.
+decision.
+
+A Service with only foreign addresses in its status that requests none of ours is another controller's: a cloud's,
+MetalLB or another local-lb serves it, and DNS may publish its status. It is left alone: no address, no finalizer,
+condition or event. A Service that this stack served stays its own, also after a lost state. Not here: the choice of an
+address (`allocation`) or a proxy (`proxy_assignment`), served traffic (`proxy_placing`), and foreign entries in the
+status of our Services (`kubernetes.status`).
 """
 
 from __future__ import annotations
@@ -13,17 +19,49 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.config.settings import Pool, ProxySettings, Settings
-from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.identities import IPAddress, ObjectKey, ObjectKind
 from locallb.model.memory import AnyMemo
 from locallb.model.objects import Node, Service, ServicePort, TrafficPolicy
-from locallb.model.reasons import Problem
+from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
-from locallb.planning.addresses.allocation import Answer, allocate
-from locallb.planning.addresses.port_mapping import MappedServices, map_ports
-from locallb.planning.foreign import has_only_foreign_addresses, served_by_others
+from locallb.model.texts import few
+from locallb.planning.allocation import Answer, allocate
+from locallb.planning.port_mapping import LOOPBACK, MappedServices, map_ports
 from locallb.planning.ports import HostPorts, PortProblems
-from locallb.planning.proxies.assignment import ProxyAssignment, ProxyAssignments, ProxyDemand, assign_proxies
-from locallb.planning.selection import is_ours
+from locallb.planning.proxy_assignment import ProxyAssignment, ProxyAssignments, ProxyDemand, assign_proxies
+from locallb.planning.status import is_ours
+
+
+def served_by_others(theirs: Iterable[Service], snapshot: Snapshot) -> Mapping[ObjectKey, Problem]:
+    """Return which Services with only foreign addresses are left to another controller, and why."""
+    claims = (*snapshot.claims, *snapshot.remembered)
+    held = {claim.owner.service for claim in claims if claim.owner.home == snapshot.home}
+    return {service.key: _problem(service) for service in theirs if service.key not in held}
+
+
+def has_only_foreign_addresses(service: Service, settings: Settings) -> bool:
+    """Return whether another controller serves a Service of a running cluster, by its status."""
+    if settings.take_over or not (service.ingress or service.hostnames) or service.was_served:
+        return False
+    if service.key.kind is not ObjectKind.SERVICE or service.load_balancer_class in settings.classes.names:
+        return False
+    return not any(_may_be_ours(entry.address, settings) for entry in service.ingress)
+
+
+def _may_be_ours(address: IPAddress, settings: Settings) -> bool:
+    """Return whether an address is in a pool, or the one that all Services share."""
+    if settings.port_mapping:
+        return address in LOOPBACK.values()
+    return any(address in span for pool in settings.pools for span in pool.ranges)
+
+
+def _problem(service: Service) -> Problem:
+    addresses = few([*(str(entry.address) for entry in service.ingress), *service.hostnames])
+    return Problem(
+        Reason.SERVED_BY_ANOTHER,
+        f"{service.key}: its status has {addresses}, which isn't ours: another controller serves it, so it is left"
+        " alone; if that one is gone, set local-lb:takeOver, or give the Service a class that local-lb:classes names",
+    )
 
 
 class Admitted(NamedTuple):

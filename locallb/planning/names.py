@@ -12,25 +12,21 @@ from msgspec.structs import replace
 
 from locallb.config.candidates import listed
 from locallb.config.settings import Settings
-from locallb.dns.names import is_hostname, normal
 from locallb.dns.records import Name, NameRequest, Names, Refusal, assign, ttl_of
 from locallb.dns.stubs import stub_zone
-from locallb.dns.zones import DnsSettings, Embedded, with_servers
+from locallb.dns.zones import DnsSettings, Embedded, is_hostname, normal, with_servers
 from locallb.envoy import render
-from locallb.gateway.routes.bound import Bound
-from locallb.model.formatting import shown
-from locallb.model.gateway.ingresses import Ingress
-from locallb.model.gateway.objects import Named
+from locallb.gateway.routes import Bound
+from locallb.model.gateway_objects import Named
+from locallb.model.gateway_of_cluster import Ingress
 from locallb.model.identities import ObjectKey, ObjectKind, Protocol
-from locallb.model.naming import NAME_SERVER, proxy_id, proxy_owner
 from locallb.model.objects import Discovery, Service
 from locallb.model.serving import HeapBounds, NameListener, Proxy, ServedName
 from locallb.model.snapshot import Snapshot
+from locallb.model.texts import NAME_SERVER, proxy_id, proxy_owner, shown
 from locallb.planning.notices import Notice
-from locallb.planning.planned import Placement, Plan, PlannedProxy
-from locallb.planning.planned_for_clusters import PlannedZones
-from locallb.planning.proxies.placing import PlanContext
-from locallb.planning.runs import RunInputs, run_planner
+from locallb.planning.planned import Placement, Plan, PlannedProxy, PlannedZones, RunInputs, run_planner
+from locallb.planning.proxy_placing import PlanContext
 
 MAX_NAMES = 200
 """Limit of names in one annotation; a longer list is cut, with a refusal."""

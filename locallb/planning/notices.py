@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Mapping
 from msgspec import Struct
 
 from locallb.model.faults import ALL, Fault
-from locallb.model.formatting import few
 from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.objects import FamilyPolicy, Service
+from locallb.model.texts import few
 
 NODES = "ExcludedNodesUsed"
 """Every Node is excluded from load balancers, so all are used."""

@@ -16,30 +16,28 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
-from locallb.envoy.http import watched_by_chains
-from locallb.gateway.routes.bound import Bound
+from locallb.envoy.http_files import watched_by_chains
+from locallb.gateway.routes import Bound
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyName
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import EndpointSlice, Node, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot, Socket
-from locallb.planning.addresses.allocation import Answer
 from locallb.planning.admission import Admitted, admit
-from locallb.planning.backends.index import BackendIndex, by_service
-from locallb.planning.backends.nodes import eligible
-from locallb.planning.gateways.gateways import Gateways, gateways_of, with_gateways, with_overrides
-from locallb.planning.left_out import left_out, unused_pins
+from locallb.planning.allocation import Answer
+from locallb.planning.gateways import Gateways, gateways_of, with_gateways, with_overrides
 from locallb.planning.names import with_names
+from locallb.planning.nodes import BackendIndex, by_service, eligible
 from locallb.planning.notices import STACK_NOTICES, notices_of, of_faults
-from locallb.planning.planned import Plan, PlannedProxy, Rejection
-from locallb.planning.planned_for_clusters import PlannedRoutes
+from locallb.planning.planned import Plan, PlannedProxy, PlannedRoutes, Rejection
+from locallb.planning.pod_routes import RoutePlan, routes_of, routes_to_gain
 from locallb.planning.ports import claimed_ports
-from locallb.planning.proxies.assignment import ProxyAssignments
-from locallb.planning.proxies.placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
-from locallb.planning.routes.pod_routes import RoutePlan, routes_of, routes_to_gain
-from locallb.planning.selection import is_ours
-from locallb.planning.statuses.gateway_statuses import with_statuses
+from locallb.planning.proxy_assignment import ProxyAssignments
+from locallb.planning.proxy_placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
+from locallb.planning.refused import left_out, unused_pins
+from locallb.planning.status import is_ours
+from locallb.planning.statuses import with_statuses
 
 
 def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = None) -> Plan:

@@ -1,27 +1,161 @@
-"""The types of a plan: placements, rejections and proxies, frozen. Not here: how any of it is decided (`plan`)."""
+"""The types of a plan, frozen: placements, rejections, proxies with their runs, and the parts for whole clusters.
+
+A run's types (`PlannedRun`, `RunPlanner`) are the pure half of a runtime. Parts for a whole cluster, whatever its
+Services, are routes to pods and stub zones. Not here: the decisions (`plan`), and starting, watching and ending runs
+(`runtimes.runtime`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from functools import cache
+from operator import attrgetter
+from typing import Any, ClassVar, Protocol, cast
 
 from msgspec import Struct, field
 
-from locallb.config.status_settings import IpMode, StatusOrder
+from locallb.config.registry import RUNTIMES
+from locallb.config.settings import IpMode, Settings, StatusOrder
 from locallb.dns.records import Name
 from locallb.envoy import Rendered, RenderedPart
-from locallb.model.gateway.objects import Named
-from locallb.model.http.routes import Forward
-from locallb.model.http.serving import HttpListener, HttpRoutes, TcpForward
-from locallb.model.identities import IPAddress, ObjectKey, Owner, ProxyName, SharingKey, UpstreamName
-from locallb.model.network.routes import PodRoute
+from locallb.model.desired import Ref, ResourceKey
+from locallb.model.gateway_objects import Named
+from locallb.model.http_routes import Forward
+from locallb.model.http_serving import HttpListener, HttpRoutes, TcpForward
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyName, SharingKey, UpstreamName
+from locallb.model.identities import Protocol as Transport
 from locallb.model.objects import EMPTY, ServicePort
 from locallb.model.reasons import Problem
+from locallb.model.routes import PodRoute
 from locallb.model.serving import Listener, Part, Proxy
-from locallb.model.snapshot import Access, MappedPort
+from locallb.model.snapshot import Access, HostFacts, MappedPort
+from locallb.model.texts import proxy_owner
 from locallb.planning.notices import Notice
-from locallb.planning.planned_for_clusters import PlannedRoutes, PlannedZones
-from locallb.planning.runs import PlannedRun
+
+Place = tuple[IPAddress, int, Transport]
+"""Where clients find a port."""
+
+
+class PlannedRun(Protocol):
+    """Parameters of one proxy's run. A different value means another run."""
+
+    @property
+    def runtime(self) -> str:
+        """The word of the runtime."""
+
+    @property
+    def envoy(self) -> str:
+        """The version of Envoy; empty where something else determines it, such as an image."""
+
+    @property
+    def container(self) -> str:
+        """The name of its container; empty where it has none."""
+
+    @property
+    def reported(self) -> tuple[str, ...]:
+        """Its description for a report."""
+
+    @property
+    def by_group(self) -> bool:
+        """Whether it uses the proxy's directory by this user's group."""
+
+
+class RunInputs(Struct, frozen=True):
+    """Inputs of a run besides its proxy."""
+
+    owner: Owner
+    settings: Settings
+    host: HostFacts
+    addresses: tuple[IPAddress, ...] = ()
+    """Addresses of the one Service that is served; none for a proxy of the stack."""
+    places: Iterable[Place] = ()
+    """Where its clients come, also while there are no backends."""
+
+
+class DesiredRun(Struct, frozen=True):
+    """The resource that is a run of Envoy."""
+
+    key: ResourceKey
+    inputs: Mapping[str, object]
+    identity: Ref
+    """Identity of this run; another run has to prove itself again."""
+    container: Ref | None = None
+    """Identity of its container, if it has a network of its own."""
+
+
+class RunPlanner(Protocol):
+    """The pure half of a runtime."""
+
+    @property
+    def token(self) -> str:
+        """The type of the resource that is a run, in states of every version."""
+
+    @property
+    def makes_containers(self) -> bool:
+        """Whether the keys of containers are for it."""
+
+    def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, PlannedRun]:
+        """Return how `proxy` runs, and the proxy as it must be for that."""
+
+    def desired(self, run: Any, proxy: Proxy, owner: Owner) -> DesiredRun:  # noqa: ANN401 - as `plan` returned it
+        """Return the resource of a run, which serves what the proxy's configuration has."""
+
+    def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
+        """Return the owner of a declared run. Never raises."""
+
+    def reported(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
+        """Return the version of Envoy and the details of a declared run, as `PlannedRun` has them."""
+
+
+@cache
+def run_planner(word: str) -> RunPlanner:
+    """Return how a runtime plans."""
+    return cast("RunPlanner", RUNTIMES.load(word, "planner"))
+
+
+@cache
+def run_types() -> Mapping[str, str]:
+    """Return the runtime of each type of resource that is a run."""
+    return {run_planner(word).token: word for word in RUNTIMES}
+
+
+ROUTES, ZONES = "pod-routes", "dns-zones"
+"""The second part of the names of what the stack has for a cluster; names of Services have three."""
+
+
+class _ForCluster(Struct, frozen=True):
+    cluster: ClusterName
+    home: Home
+    part: ClassVar[str]
+    """The second part of its name."""
+
+    @property
+    def owner(self) -> Owner:
+        """Its key: the stack's, with a name of its own."""
+        return proxy_owner(self.home, ProxyName(f"{self.cluster}/{self.part}"))
+
+    @property
+    def key(self) -> ObjectKey:
+        """Its key among what the stack has."""
+        return self.owner.service
+
+
+class PlannedRoutes(_ForCluster, frozen=True):
+    """The routes to the pods of a cluster in this host's table."""
+
+    routes: tuple[PodRoute, ...]
+    part: ClassVar[str] = ROUTES
+
+
+class PlannedZones(_ForCluster, frozen=True):
+    """The zones that the pods of a running cluster are to resolve."""
+
+    access: Access
+    zones: tuple[str, ...]
+    """Each with its server, as `dns.stubs` writes it."""
+    part: ClassVar[str] = ZONES
 
 
 class Via(StrEnum):
@@ -237,3 +371,13 @@ class Plan(Struct, frozen=True):
         served = [status for placement in self.placements for status in (placement.status, *placement.statuses)]
         refused = [rejection.status for rejection in self.rejections]
         return tuple(status for status in (*served, *refused, *self.statuses) if status)
+
+
+_KEY = attrgetter("key")
+
+
+def placements_of(plan: Plan, keys: Iterable[ObjectKey]) -> tuple[Placement, ...]:
+    """Return the placements of these, in the plan's order, which is that of keys, without going through all of it."""
+    placements = plan.placements
+    places = ((bisect_left(placements, key, key=_KEY), key) for key in sorted(set(keys)))
+    return tuple(placements[place] for place, key in places if place < len(placements) and placements[place].key == key)

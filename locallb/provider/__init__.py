@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from locallb.config.registry import RUNTIMES
 from locallb.outputs.output import outputs
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
-from locallb.provider.resources.local_certificate import LocalCertificate
+from locallb.provider.resources.certificate_files import LocalCertificate
+from locallb.provider.resources.fragments import ServiceConfig
 from locallb.provider.resources.loopback_claims import LoopbackAddress, LoopbackPorts
 from locallb.provider.resources.pod_routes import PodRoutes
 from locallb.provider.resources.proxy_config import ProxyConfig
 from locallb.provider.resources.reachable import Reachable
 from locallb.provider.resources.served_certificate import ServedCertificate
 from locallb.provider.resources.service_claim import ServiceClaim
-from locallb.provider.resources.service_config import ServiceConfig
-from locallb.resources.errors import ProviderError
+from locallb.resources.resource_type import ProviderError
 
 if TYPE_CHECKING:
     from pulumi.provider.experimental.provider import Provider

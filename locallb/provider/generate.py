@@ -22,7 +22,7 @@ _QUOTES = '"' * 3
 _OURS = {
     "Owner": "locallb.model.identities",
     "Access": "locallb.model.snapshot",
-    **dict.fromkeys(("Ingress", "IngressPort", "Condition", "Event"), "locallb.model.status_entries"),
+    **dict.fromkeys(("Ingress", "IngressPort", "Condition", "Event"), "locallb.model.reasons"),
 }
 """Types of the schema that the model has, by their module: the codec goes by their own fields."""
 _FIELDS = {

@@ -19,7 +19,7 @@ from pulumi.runtime.proto import provider_pb2_grpc
 
 from locallb import __version__
 from locallb.provider import make_provider
-from locallb.resources.errors import sentence
+from locallb.resources.resource_type import sentence
 
 _MESSAGE_LIMIT = 1024 * 1024 * 400  # bytes, the SDK's own
 _OPTIONS = [("grpc.max_receive_message_length", _MESSAGE_LIMIT), ("grpc.max_send_message_length", _MESSAGE_LIMIT)]

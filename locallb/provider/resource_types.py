@@ -11,13 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeAlias
 
-from locallb.kubernetes.api.limits.fence import FENCE
-from locallb.model.system_errors import reported
+from locallb.kubernetes.api.writes import FENCE
+from locallb.model.errors import reported
 from locallb.resources import codec
-from locallb.resources.errors import ProviderError
-from locallb.resources.forms import form_of
-from locallb.resources.resource_type import Difference, ResourceType
-from locallb.resources.values import UNKNOWN, Values
+from locallb.resources.codec import UNKNOWN, Values, form_of
+from locallb.resources.resource_type import Difference, ProviderError, ResourceType
 
 AnyResourceType: TypeAlias = ResourceType[Any, Any]
 

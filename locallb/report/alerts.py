@@ -11,8 +11,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from locallb.model.formatting import counted, few
 from locallb.model.reasons import Reason
+from locallb.model.texts import counted, few
 from locallb.report.changes import Change, Report, ServiceChange
 from locallb.report.exposure import Exposure, Narrower, Narrowing, Wider
 from locallb.report.sides import Balancer

@@ -1,18 +1,78 @@
-"""The comparison itself: what happens to each Service, and every difference between the two sides."""
+"""The comparison of two sides, and its types: the change of each Service, every difference, and the room in each pool.
+
+The room of a pool is the number of its addresses that remain free once a plan is applied. Not here: reading a side
+(`deployed`, `sides`), and violated policies (`assemble`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from enum import StrEnum
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.model.identities import ObjectKey
+from locallb.config.candidates import Candidates, candidates, possible
+from locallb.config.settings import Settings
+from locallb.model.identities import Family, IPAddress, ObjectKey
 from locallb.model.reasons import Problem
+from locallb.model.snapshot import Snapshot
 from locallb.report.exposure import Exposure, Narrowing, exposures, narrowings
-from locallb.report.pool_room import Room
 from locallb.report.sides import Balancer, Port, Side
+
+
+class Room(Struct, frozen=True):
+    """One family of one pool: `size` addresses, of which our Services have `used`, and `free` are available.
+
+    The rest is held by others, kept by a pin, or not usable on this host.
+    """
+
+    pool: str
+    family: Family
+    size: int
+    used: int
+    free: int
+
+    @property
+    def unavailable(self) -> int:
+        """The number of addresses that others hold, a pin keeps, or this host hasn't."""
+        return self.size - self.used - self.free
+
+
+def rooms(side: Side, snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
+    """Count the addresses of every pool once all is as on `side`; `snapshot` knows what others hold."""
+    return rooms_for({a for balancer in side.balancers.values() for a in balancer.addresses}, snapshot, settings)
+
+
+def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
+    """Count the addresses of every pool, with the `used` ones of our Services."""
+    claimed = {*used, *_not_free(snapshot, settings)}
+    return tuple(
+        _room(pool.name, usable, possible(pool, family, snapshot.host), used, claimed)
+        for pool in settings.pools
+        for family in Family
+        if (usable := candidates(pool, family)).size
+    )
+
+
+def _room(
+    name: str, candidates: Candidates, here: Candidates, used: Collection[IPAddress], claimed: Collection[IPAddress]
+) -> Room:
+    free = here.size - sum(address in here for address in claimed)
+    return Room(name, candidates.family, candidates.size, sum(address in candidates for address in used), free)
+
+
+def _not_free(snapshot: Snapshot, settings: Settings) -> Iterator[IPAddress]:
+    """Return the addresses that others hold or that are reserved; ours that no Service has any more become free."""
+    yield from (claim.address for claim in snapshot.claims if claim.owner.home != snapshot.home)
+    yield from _flat(settings.pins.values())
+    yield from _flat(node.addresses for node in snapshot.nodes)
+    yield from (socket.address for socket in snapshot.host.sockets)
+
+
+def _flat(groups: Iterable[Iterable[IPAddress]]) -> Iterator[IPAddress]:
+    return (address for addresses in groups for address in addresses)
 
 
 class Change(StrEnum):

@@ -15,7 +15,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.model.identities import Family, IPAddress, IPNetwork
-from locallb.model.network.ranges import covered
+from locallb.model.ranges import covered
 from locallb.report.sides import Balancer, Port
 
 

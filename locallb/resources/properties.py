@@ -22,8 +22,8 @@ from locallb.model.identities import (
     SharingKey,
     ZoneName,
 )
+from locallb.model.reasons import Condition, Event, Ingress
 from locallb.model.snapshot import Access
-from locallb.model.status_entries import Condition, Event, Ingress
 
 
 class Versions(Struct, frozen=True):

@@ -1,4 +1,8 @@
-"""The interface of a resource type; `dispatch` speaks Pulumi's protocol for all of them."""
+"""The interface of a resource type, and the provider's error: one sentence, which the engine shows unchanged.
+
+Not here: Pulumi's protocol, which `provider.dispatch` speaks for all resource types, and the types
+(`provider.resource_types`).
+"""
 
 from __future__ import annotations
 
@@ -11,10 +15,25 @@ from typing import Generic, TypeVar
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from locallb.model.errors import ClientError
 from locallb.model.identities import Owner
 from locallb.resources.codec import is_unknown
 from locallb.storage import paths
 from locallb.storage.proxy_directories import is_id
+
+
+class ProviderError(Exception):
+    """A resource can't be had: one sentence with the object, the value and the remedy."""
+
+
+def sentence(error: BaseException | None) -> str | None:
+    """Find the sentence that is meant for the user in an error or in what it was raised from; None for a defect."""
+    while error is not None:
+        if isinstance(error, ProviderError | ClientError):
+            return str(error)
+        error = error.__cause__ or error.__context__
+    return None
+
 
 InputsT = TypeVar("InputsT", bound=Struct)
 StateT = TypeVar("StateT", bound=Struct)

@@ -9,7 +9,7 @@ from pulumi.provider.experimental import provider as protocol
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
 from pulumi.provider.experimental.provider import PropertyDiff, PropertyDiffKind
 
-from locallb.resources.values import UNKNOWN, Values
+from locallb.resources.codec import UNKNOWN, Values
 
 
 def plain(properties: Mapping[str, PropertyValue]) -> dict[str, Any]:

@@ -10,11 +10,11 @@ from collections.abc import Collection
 from typing import Protocol, cast
 
 from locallb.config.registry import RUNTIMES
-from locallb.host.namespace_routes import pod_routes_of
 from locallb.host.netlink import RouteError, put_pod_route, remove_pod_route, routes
+from locallb.host.route_events import pod_routes_of
 from locallb.model.identities import ClusterName, ContainerId, Home, ObjectKey, Owner, RunIdentity
-from locallb.model.naming import metric_of
-from locallb.model.network.routes import POD_PROTOCOL, PodRoute
+from locallb.model.routes import POD_PROTOCOL, PodRoute
+from locallb.model.texts import metric_of
 
 HOST = "host"
 """The network that is this host's."""

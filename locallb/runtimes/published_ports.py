@@ -11,12 +11,12 @@ import time
 from collections.abc import Collection, Iterable, Iterator
 
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.envoy.http.listeners import QUIC
+from locallb.envoy.http_chains import QUIC
 from locallb.host.sockets import LISTEN, SocketError, connect, rows, split_place
 from locallb.model.identities import Family, IPAddress, Protocol
-from locallb.model.naming import upstream_name
-from locallb.planning.runs import Place
-from locallb.resources.errors import ProviderError
+from locallb.model.texts import upstream_name
+from locallb.planning.planned import Place
+from locallb.resources.resource_type import ProviderError
 
 TIMEOUT = 2.0
 """Seconds that a connection may take to arrive; it takes a few milliseconds."""

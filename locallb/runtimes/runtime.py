@@ -1,4 +1,4 @@
-"""The interface of a runtime: all effects on runs of Envoy. How a run is planned is in `planning.runs`.
+"""The interface of a runtime: all effects on runs of Envoy. How a run is planned is in `planning.planned`.
 
 Methods block; what goes wrong is a ClientError or a ProviderError. Not here: what an Envoy serves.
 """
@@ -16,10 +16,10 @@ from msgspec import Struct
 from locallb.config.registry import RUNTIMES
 from locallb.config.settings import Settings
 from locallb.envoy.admin import EnvoyAdmin
+from locallb.model.desired import Resource
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, Owner, RunIdentity
 from locallb.model.snapshot import HostFacts
-from locallb.model.state_resource import Resource
 
 
 class UnfitError(ClientError):

@@ -9,8 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from locallb.guarded import locks
-from locallb.model.errors import ClientError
-from locallb.model.system_errors import UNTOLD, refusal
+from locallb.model.errors import UNTOLD, ClientError, refusal
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths

@@ -1,20 +1,51 @@
-"""A stack's configuration as Pulumi hands it over: flat keys with JSON inside; from here on it is typed Settings."""
+"""Inputs of a plan in typed form: a stack's configuration from Pulumi as Settings, and the digest of a TLS Secret.
+
+Pulumi's configuration is flat keys with JSON inside. A Secret's certificate and key are validated here; of both only a
+digest is passed on, or the reason that they can't be used.
+
+Not here: which Secrets are read (`gateway.needs`), and reading a key when a proxy's certificates are written
+(`provider.resources.served_certificate`).
+"""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from msgspec.structs import replace
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
+from locallb.config.registry import Entry
 from locallb.config.settings import Settings, SettingsError
-from locallb.config.source import Entry
-from locallb.model.formatting import clipped
+from locallb.kubernetes.parsing.certificates import TlsSecretError, tls_pair
+from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.identities import Home
+from locallb.model.texts import clipped
+from locallb.storage.key_pairs import is_for_tcp_alone, key_pair_fault
 from locallb.storage.paths import CONSENTS, stack_directory
+
+_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END [A-Z ]*PRIVATE KEY-----")
+TYPE = "kubernetes.io/tls"
+
+
+def certificate_summary(document: Document) -> Mapping[str, str | bool]:
+    """Return the digest of a Secret's certificate and key, or why they can't be used."""
+    try:
+        pair = tls_pair(document)
+    except TlsSecretError as error:
+        return {"problem": f"{error}; write the certificate and the key in PEM"}
+    for name, text, pattern in (("tls.crt", pair.chain, _CERTIFICATE), ("tls.key", pair.key, _KEY)):
+        if not pattern.search(text):
+            return {"problem": f"its {name} isn't PEM; write the certificate and the key in PEM"}
+    why = key_pair_fault(pair.chain, pair.key)
+    if why:
+        return {"problem": why}
+    return {"digest": pair.digest, **({"tcpOnly": True} if is_for_tcp_alone(pair.chain) else {})}
+
 
 NAMESPACE = "local-lb"
 _Entry = TypeVar("_Entry", bound=Entry)

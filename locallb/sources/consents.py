@@ -17,19 +17,18 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from locallb.host.neighbours import is_of_host
+from locallb.host.route_events import is_of_host
 from locallb.kubernetes.access import in_cluster
-from locallb.kubernetes.access.errors import UnconfirmedError
 from locallb.kubernetes.access.kubeconfig import Meaning, is_for_one_cluster, meaning, resolve
-from locallb.kubernetes.access.servers import Server
+from locallb.kubernetes.access.servers import Server, UnconfirmedError
 from locallb.model.errors import ClientError
-from locallb.model.formatting import clipped
 from locallb.model.identities import ClusterName, ContextName, IPAddress
 from locallb.model.snapshot import Access
+from locallb.model.texts import clipped
 from locallb.sources import SourceError
 from locallb.sources.readings import ReadCache
 from locallb.storage import files, paths
-from locallb.threads.resolver import addresses_of
+from locallb.threads import addresses_of
 
 FORMAT = 1
 RESOLVER_TIMEOUT = 3.0

@@ -11,12 +11,12 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from locallb.config.registry import Finder, Source
 from locallb.config.settings import PodRouting, Settings
-from locallb.config.source import Finder, Source
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home
-from locallb.model.network.routes import PodRoute
+from locallb.model.routes import PodRoute
 from locallb.sources import SourceError
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import Found, SourceRead, SourceResult, finder_type

@@ -17,11 +17,10 @@ from msgspec import Struct
 from locallb.guarded import reader
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
-from locallb.model.errors import ClientError
+from locallb.model.errors import UNTOLD, ClientError, refusal
 from locallb.model.fields import JsonObject
-from locallb.model.formatting import clipped
 from locallb.model.identities import ContextName
-from locallb.model.system_errors import UNTOLD, refusal
+from locallb.model.texts import clipped
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator
 
 from locallb.config.settings import Settings
 from locallb.kubernetes.parsing.objects import AnyStatus, Parsed
-from locallb.kubernetes.status_patch import ObservedStatus
+from locallb.kubernetes.status import ObservedStatus
 from locallb.model.identities import ClusterName
-from locallb.planning.addresses.port_mapping import LOOPBACK
+from locallb.planning.port_mapping import LOOPBACK
 from locallb.sources.source import SourceRead, SourceResult
 
 _HERE = frozenset(map(str, LOOPBACK.values()))

@@ -20,13 +20,12 @@ from msgspec.structs import replace
 from locallb.model.errors import ClientError
 from locallb.model.faults import NO_ORDER, Down, Fault, Order, at_time, parse_fault
 from locallb.model.fields import JsonObject
-from locallb.model.formatting import clipped
-from locallb.model.gateway.ingresses import Ingress
-from locallb.model.gateway.objects import Gateway, Route
-from locallb.model.gateway.of_cluster import ApiObject, ObjectOfCluster
+from locallb.model.gateway_objects import Gateway, Route
+from locallb.model.gateway_of_cluster import ApiObject, Ingress, ObjectOfCluster
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
+from locallb.model.texts import clipped
 from locallb.storage import files, paths
 from locallb.storage.paths import stack_directory
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.servers import KubeError
 from locallb.model.pacing import Backoff, Pace
-from locallb.threads.jitter import jitter
-from locallb.threads.supervised import SupervisedThread, Task
+from locallb.threads import SupervisedThread, Task, jitter
 
 PACE = Pace(first=5.0, longest=20.0, floor=5.0)
 """A Node or a cluster takes minutes to come, and half a minute to wake."""

@@ -25,12 +25,11 @@ from locallb.envoy.validation import TIMEOUT, NoVerdictError, why_refused
 from locallb.gateway.translation import BoundGateway
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.errors import ClientError
-from locallb.model.gateway.ingresses import Ingress
-from locallb.model.gateway.objects import Gateway, Route
-from locallb.model.gateway.of_cluster import AuthorityBundle, ObjectOfCluster, TlsSecret
+from locallb.model.gateway_objects import Gateway, Route
+from locallb.model.gateway_of_cluster import AuthorityBundle, Ingress, ObjectOfCluster, TlsSecret
 from locallb.model.identities import ClusterName, Digest, Home, ObjectKey, ObjectKind
 from locallb.model.snapshot import Snapshot
-from locallb.planning.gateways.gateways import gateways_of
+from locallb.planning.gateways import gateways_of
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.refused import Refusable, Refusal, RefusedObjects, content_of, current, name_of, sibling

@@ -1,39 +1,86 @@
-"""Reads one Snapshot: sources, own state, ledger, host.
+"""Reads one Snapshot, the input of a plan: sources, own state, ledger, host, and this user's certificate authority.
 
-Held addresses are read first, because they decide whether an unreadable source may be skipped.
+Held addresses are read first, because they decide whether an unreadable source may be skipped. Not here: sources
+(`found`, `source`), and the authority's key and certificates (`certificates.store`, `certificates.local`).
 """
 
 from __future__ import annotations
 
+import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from locallb.certificates.local import DOMAINS
 from locallb.config.settings import PodRouting, Settings, Sharing
 from locallb.host.facts import may_change_routes, with_routes
 from locallb.kubernetes.parsing.objects import AnyStatus, Parsed
 from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.ledger.claims import ClaimFile
 from locallb.ledger.ledger import Ledger
-from locallb.model.identities import ROUTED, Home, ObjectKey
+from locallb.model.errors import ClientError
+from locallb.model.identities import ROUTED, Fingerprint, Home, ObjectKey, Protocol
 from locallb.model.memory import Memo
-from locallb.model.snapshot import Claim, HostFacts, Snapshot
-from locallb.planning.addresses.pool_routes import pool_notices
-from locallb.planning.proxies.sharing import is_shared
+from locallb.model.serving import Listener, Proxy
+from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, HostFacts, LocalAuthority, Snapshot
+from locallb.planning.planned import Plan
+from locallb.planning.pool_routes import pool_notices, unchecked
+from locallb.planning.proxy_assignment import is_shared
 from locallb.runtimes.pod_routes import helper_may_route
 from locallb.runtimes.runtime import UnfitError, runtime
 from locallb.sources import SourceError
-from locallb.sources.authority import NO_AUTHORITY, AuthorityRead, read_authority
 from locallb.sources.found import find_sources
 from locallb.sources.lost_modes import mode_notices
 from locallb.sources.overrides import Overrides, next_end, read_overrides
 from locallb.sources.source import SourceRead, SourceResult, source_type
 from locallb.sources.state.held import HeldByState, read_held
 from locallb.storage import paths
+
+_FIRST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+class AuthorityRead(NamedTuple):
+    """The authority, and why it can't be used."""
+
+    authority: LocalAuthority | None = None
+    complaints: tuple[str, ...] = ()
+
+
+NO_AUTHORITY = AuthorityRead()
+
+
+def read_authority(settings: Settings, held: Fingerprint, *, keep: bool) -> AuthorityRead:
+    """Read the authority if the stack wants one, without its key; `keep`: create it if it doesn't exist.
+
+    `held` is the fingerprint of the authority in the state. If the authority can't be used, the state counts: existing
+    certificates serve on, and new ones fail separately.
+    """
+    if not settings.local_certificates:
+        return NO_AUTHORITY
+    from locallb.certificates import store  # noqa: PLC0415 - few stacks need what it loads
+
+    now = store.now()
+    day = (now - _FIRST).days
+    try:
+        existing = store.ensure(now) if keep else store.find()
+    except ClientError as error:
+        return AuthorityRead(LocalAuthority(held, (), day), (str(error),))
+    if existing is None:
+        return AuthorityRead(LocalAuthority(Fingerprint(""), DOMAINS, day))
+    why = store.fault(existing, now)
+    return AuthorityRead(
+        LocalAuthority(existing.observed.fingerprint, existing.observed.domains, day), (why,) if why else ()
+    )
+
+
+def unknown_authority(settings: Settings) -> LocalAuthority | None:
+    """Return the authority of the user who runs this, read at the time of the call."""
+    return LocalAuthority(Fingerprint(""), DOMAINS) if settings.local_certificates else None
+
 
 MAX_SENTENCES = 50
 """Most complaints, and notices, that are reported of one source."""
@@ -222,3 +269,73 @@ def flat(parts: Iterable[tuple[_Part, ...]]) -> tuple[_Part, ...]:
     """Return all items of all parts, in order: the very tuple where one part has them all."""
     some = [part for part in parts if part]
     return some[0] if len(some) == 1 else tuple(chain.from_iterable(some))
+
+
+def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> SnapshotResult:
+    """Read the manifests of every source, relative to `root`; no state, ledger, facts of a host, last good reading.
+
+    For comparing two revisions where neither is deployed, as in CI. The host counts as one without limits that has
+    every address; a notice reports where the result depends on that. `nowhere` is a directory without readings:
+    content that can't be read is left out and complained of.
+
+    Raises:
+        SourceError: if a source's directory can't be read, or a source is a running cluster.
+
+    """
+    read = [source_type(source.type).compared(source, root, nowhere) for source in settings.sources]
+    notices = [*(reading.parsed.notices for reading in read), unchecked(settings.pools)]
+    snapshot = replace(with_objects(home, [reading.parsed for reading in read]), authority=unknown_authority(settings))
+    return SnapshotResult(snapshot, flat(reading.stale for reading in read), flat(notices))
+
+
+def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
+    """Return the snapshot as it would be after `plan` was carried out: its addresses and proxies are held."""
+    claims = tuple(
+        Claim(address, placement.owner, placement.mapped)
+        for placement in plan.placements
+        for address in placement.addresses
+    )
+    return replace(
+        snapshot,
+        claims=claims,
+        remembered=claims,
+        proxies=tuple(
+            HeldProxy(
+                proxy.root,
+                proxy.proxy.discovery,
+                patient=_patient(proxy.proxy.listeners),
+                may_fail=next((listener.may_fail for listener in proxy.proxy.http), None),
+                heap=proxy.proxy.heap,
+                udp_only=proxy.proxy.udp_only,
+                datagrams=_datagrams(proxy.proxy),
+            )
+            for proxy in plan.proxies
+            if proxy.root.cluster
+        ),
+        stack_proxies=tuple(proxy.proxy.name for proxy in plan.proxies if not proxy.key.cluster),
+        http_proxies=frozenset(proxy.proxy.name for proxy in plan.proxies if proxy.proxy.may_serve_http),
+        heaps={
+            proxy.proxy.name: proxy.proxy.heap
+            for proxy in plan.proxies
+            if not proxy.key.cluster and proxy.proxy.heap is not None
+        },
+        assignments=(
+            *(
+                HeldProxyAssignment(placement.key, placement.proxy, _patient(placement.part.part.listeners))
+                for placement in plan.placements
+                if placement.part
+            ),
+            *(HeldProxyAssignment(proxy.root, proxy.proxy.name, whole=True) for proxy in plan.proxies if proxy.serves),
+        ),
+    )
+
+
+def _datagrams(proxy: Proxy) -> frozenset[str]:
+    """Return the places of UDP listeners as `HeldProxy.datagrams` has them."""
+    udp = (listener.place for listener in proxy.listeners if listener.protocol is Protocol.UDP)
+    return frozenset((*udp, *proxy.released))
+
+
+def _patient(listeners: Iterable[Listener]) -> bool | None:
+    """Return what the state would say of listeners (`HeldProxy.patient`)."""
+    return next((listener.patient for listener in listeners if listener.protocol is Protocol.TCP), None)

@@ -11,15 +11,14 @@ from typing import Any
 
 from msgspec import Struct, field
 
+from locallb.config.registry import Source
 from locallb.config.settings import Settings
-from locallb.config.source import Source
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.ledger.claims import ClaimFile
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
-from locallb.sources.authority import read_authority
 from locallb.sources.found import find_sources, routes_to_nodes
 from locallb.sources.lost_modes import mode_notices
 from locallb.sources.overrides import read_overrides
@@ -28,6 +27,7 @@ from locallb.sources.snapshot import (
     assemble,
     existing_services,
     notices_of_pools,
+    read_authority,
     read_claims,
     read_host,
     read_routes,
@@ -36,10 +36,9 @@ from locallb.sources.snapshot import (
     with_overrides,
 )
 from locallb.sources.source import Followed, SourceRead, SourceResult, source_type
-from locallb.sources.state.held import HeldByState, HeldMemory, held_by
-from locallb.sources.state.held_resources import HeldResource
+from locallb.sources.state.held import HeldByState, HeldMemory, HeldResource, held_by
 from locallb.storage import paths
-from locallb.storage.stamps import stamp_of
+from locallb.storage.files import stamp_of
 
 HOST_FRESH = 30.0
 """Seconds that facts of the host count. If they changed meanwhile, an update fails with a message, and is planned again

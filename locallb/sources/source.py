@@ -16,12 +16,11 @@ from typing import Any, Generic, Protocol, TypeVar, cast
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.config.registry import SOURCES
-from locallb.config.source import Finder, Source
+from locallb.config.registry import SOURCES, Finder, Source
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Family, Home, ObjectKey
-from locallb.model.network.routes import PodRoute
+from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access, Contents
 from locallb.sources import SourceError
 

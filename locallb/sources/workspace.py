@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.kubernetes.parsing.objects import AnyStatus
-from locallb.kubernetes.status_patch import ObservedStatus
+from locallb.kubernetes.status import ObservedStatus
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.serving import Proxy
@@ -26,8 +26,7 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.refused import RefusedObjects
 from locallb.planning.status import Observation
-from locallb.planning.statuses.unanswered import SilentPort, mark_unanswered, published_silence
-from locallb.planning.statuses.withdrawal import withdraw
+from locallb.planning.statuses import SilentPort, mark_unanswered, published_silence, withdraw
 from locallb.sources.refusals import find_refusals, read_refusals
 from locallb.sources.snapshot import SnapshotResult, read_snapshot
 from locallb.sources.snapshot_cache import Changes, SnapshotCache

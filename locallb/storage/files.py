@@ -1,6 +1,8 @@
-"""Files that are complete or absent: written under a temporary name and renamed, trees removed without following links.
+"""Files that are complete or absent: written under a temporary name and renamed.
 
-Not a cache and not a format: callers give the text.
+Here, too: reading in shared directories and removing trees without following links, directories that are lent for a
+while, changes of the system's own files, and stamps, by which a changed file is recognized. Not a cache and not a
+format: callers give the text.
 """
 
 from __future__ import annotations
@@ -8,16 +10,98 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from locallb.guarded import atomic, locks
 from locallb.guarded.reader import opened, read_if_present, read_up_to
-from locallb.model.errors import ClientError
-from locallb.model.system_errors import SCARCE, UNTOLD, refusal
+from locallb.model.errors import SCARCE, UNTOLD, ClientError, refusal
+
+Stamp: TypeAlias = tuple[int, int, int, int]
+"""Which file this is, with which content."""
+
+
+def stamp(status: os.stat_result) -> Stamp:
+    """Return the values that differ once a file was replaced or changed; the change time can't be set."""
+    return status.st_dev, status.st_ino, status.st_size, status.st_ctime_ns
+
+
+def stamp_of(path: Path) -> Stamp | None:
+    """Return the stamp of what stands there, links followed; None where that can't be seen."""
+    try:
+        return stamp(path.stat())
+    except OSError:
+        return None
+
+
+def stamps(directory: Path) -> Mapping[str, Stamp]:
+    """Stamp what is in a directory, and in those directly in it, by path; what can't be seen is left out."""
+    stamps_by_path: dict[str, Stamp] = {}
+    below = [os.fspath(directory)]
+    for place in below:
+        with suppress(OSError), os.scandir(place) as entries:
+            for entry in entries:
+                with suppress(OSError):
+                    stamps_by_path[entry.path] = stamp(entry.stat(follow_symlinks=False))
+                    if place == below[0] and entry.is_dir(follow_symlinks=False):
+                        below.append(entry.path)
+    return stamps_by_path
+
+
+_LARGEST = 8 << 20
+
+
+def rewrite(path: Path, change: Callable[[str], str]) -> None:
+    """Replace a file's text by the result of `change`; nothing is written if both are equal.
+
+    Changes a file of the system in one step and keeps all else of it: its owner, its mode, all bytes around the change.
+    A link, or anything else that is no regular file, is refused and never followed. A text that isn't UTF-8 is
+    preserved. Raises FilesError; then the file is untouched.
+    """
+    sibling = atomic.temporary_name(path)
+    try:
+        with opened(path, follow=False) as file:
+            before, status = read_up_to(file.fileno(), _LARGEST + 1), os.fstat(file.fileno())
+        if len(before) > _LARGEST:
+            raise FilesError(f"{path} has more than {_LARGEST >> 20} MiB: nothing is changed")
+        after = change(before.decode(errors="surrogateescape")).encode(errors="surrogateescape")
+        atomic.remove_abandoned_of(path)
+        if after != before:
+            _replace(path, sibling, after, status)
+    except OSError as error:
+        atomic.discard(sibling)
+        why = "it is a link" if path.is_symlink() else refusal(error)
+        raise FilesError(f"{path} can't be changed: {why}") from error
+
+
+def _replace(path: Path, sibling: Path, text: bytes, status: os.stat_result) -> None:
+    with atomic.new_file(sibling, 0o600) as descriptor:
+        atomic.write_all(descriptor, text)
+        os.fchown(descriptor, status.st_uid, status.st_gid)
+        shutil.copystat(path, sibling, follow_symlinks=False)  # with what SELinux says of it
+        os.utime(sibling)
+        os.fsync(descriptor)
+        sibling.replace(path)  # while it counts as being written
+
+
+@contextmanager
+def scratch(what: str) -> Iterator[Path]:
+    """Lend a directory for `what`, which is gone afterwards. Raises FilesError for what can't be written there."""
+    made = ""
+    try:
+        with tempfile.TemporaryDirectory(prefix="locallb-") as made:
+            yield Path(made)
+    except OSError as error:
+        if error.filename and made and not str(error.filename).startswith(made):
+            raise
+        where = f" to {tempfile.tempdir}" if tempfile.tempdir else ""
+        remedy = "or name another directory in TMPDIR"
+        raise FilesError(f"{what} can't be written{where}: {refusal(error)}; {remedy}") from error
+
 
 PRIVATE = 0o600
 """Mode of every file that we write for ourselves."""

@@ -15,8 +15,8 @@ from pathlib import Path
 from watchfiles import Change, watch
 
 from locallb.model.pacing import Backoff, Pace
-from locallb.storage import stamps
-from locallb.threads.supervised import SupervisedThread, Task
+from locallb.storage import files as stamps
+from locallb.threads import SupervisedThread, Task
 
 STEP, MAX = 20, 50
 """Milliseconds: as soon as nothing more happens for the first, at the latest after the second. The watch wakes as often

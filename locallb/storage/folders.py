@@ -19,9 +19,8 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from locallb.guarded.reader import read_up_to
-from locallb.model.errors import ClientError
-from locallb.model.system_errors import refusal
-from locallb.storage import stamps
+from locallb.model.errors import ClientError, refusal
+from locallb.storage import files as stamps
 from locallb.storage.named_changes import NamedChanges
 
 _DEEPEST = 64

@@ -9,7 +9,7 @@ import os
 from typing import TypeAlias
 
 from locallb.model.identities import ProxyId
-from locallb.storage import stamps
+from locallb.storage import files as stamps
 from locallb.storage.proxy_directories import OWNER, Proxies, ProxyDirectory
 
 _Stamps: TypeAlias = tuple[stamps.Stamp, stamps.Stamp]

@@ -13,9 +13,8 @@ from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
 
-from locallb.model.errors import ClientError
+from locallb.model.errors import REMEDIES, ClientError, refusal
 from locallb.model.identities import Home
-from locallb.model.system_errors import REMEDIES, refusal
 
 PRIVATE = 0o700
 """Mode of every directory that we make."""

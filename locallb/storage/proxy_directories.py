@@ -19,10 +19,9 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from locallb.guarded import atomic
-from locallb.model.errors import ClientError
+from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Digest, Owner, ProxyId, ProxyName
-from locallb.model.naming import owner_fields, owner_from
-from locallb.model.system_errors import refusal
+from locallb.model.texts import owner_fields, owner_from
 from locallb.storage import files, paths
 
 SHARED = 0o770

@@ -1,8 +1,8 @@
-"""Receives access logs from proxies for as long as somebody reads them.
+"""Reads from running proxies: their figures, by two queries each, all at once and on demand, and their access logs.
 
-A socket in each proxy's directory, where its Envoy sends messages, each as an HTTP request; and its gate, opened for a
-thousand lines, and again and again as long as some come. So nothing is kept anywhere, and a reader that was killed, or
-doesn't go on, gets no more of them. Not here: what messages say (`lines`).
+A log is received by a socket in the proxy's directory, to which Envoy sends each message as an HTTP request, while a
+gate is open: for a thousand lines, and again as long as lines arrive. So no log is kept anywhere, and a reader that was
+killed, or doesn't go on, gets no more lines. Not here: the content of answers and messages (`figures`).
 """
 
 from __future__ import annotations
@@ -11,17 +11,46 @@ import os
 import selectors
 import socket
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from locallb.envoy.access_logs import CLOSED, GATE, SOCKET, gate
+from locallb.envoy.admin import EnvoyAdmin
+from locallb.envoy.listeners import CLOSED, GATE, SOCKET, gate
 from locallb.guarded import locks
-from locallb.model.errors import ClientError
-from locallb.model.system_errors import refusal
+from locallb.model.errors import ClientError, refusal
+from locallb.model.serving import Proxy
+from locallb.planning.planned import Plan
 from locallb.storage import files
 from locallb.storage.paths import by_descriptor
+from locallb.storage.proxy_directories import Proxies
+from locallb.traffic.figures import STATISTICS, TrafficRow, UpstreamFigures, by_upstream, rejected, traffic_rows
+
+_AT_ONCE = 16
+
+
+def traffic(plan: Plan, timeout: float | None = None) -> tuple[TrafficRow, ...]:
+    """Return what flows through every Service of the plan; who hasn't answered after `timeout` seconds is silent."""
+    workers = ThreadPoolExecutor(_AT_ONCE)
+    requested = {planned.proxy.name: workers.submit(_figures, planned.proxy) for planned in plan.proxies}
+    answered, _ = wait(requested.values(), timeout)
+    workers.shutdown(wait=False, cancel_futures=True)
+    read = {name: future.result() for name, future in requested.items() if future in answered}
+    answers = {name: answer for name, answer in read.items() if answer is not None}
+    rejections = {name: count for name, (_, count) in answers.items() if count is not None}
+    return traffic_rows(plan, {name: figures for name, (figures, _) in answers.items()}, rejections)
+
+
+def _figures(proxy: Proxy) -> tuple[Mapping[str, UpstreamFigures], int | None] | None:
+    """Return the figures of a proxy, and the number of rejected requests; None where it doesn't answer."""
+    with suppress(ClientError):
+        admin = EnvoyAdmin(Proxies.ours().path(proxy.id))
+        statistics = admin.statistics(STATISTICS)
+        return by_upstream(admin.clusters(), statistics), rejected(statistics)
+    return None
+
 
 ENOUGH = 1000
 """Lines that a proxy may say until its gate is opened again."""

@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from locallb.engine.core.lanes import LateLane
-from locallb.model.formatting import counted, few
 from locallb.model.identities import ObjectKey
 from locallb.model.parties import CHECK, CLUSTER, DNS, DOCKER, NETLINK, PODMAN, PROXY
+from locallb.model.texts import counted, few
 from locallb.planning.planned import Plan
 
 _NAMED = 3

@@ -1,50 +1,123 @@
-"""The loop: waits for marks, plans, updates what differs, and tells what happened; until it is stopped.
+"""The loop: waits for marks, plans, updates load balancers that differ, and reports the results; until it is stopped.
 
-One thread decides; triggers only mark. Not here: what is seen (`planner`), when to look (`schedule`), what differs and
-how it is applied (`converge`), what ended or was changed by others (`failures`).
+One thread decides; triggers only mark. One pass of the loop reads, plans and updates for the marks that were set.
+
+Not here: reading and planning (`planner`), when a pass begins (`schedule`), differences and how they are applied
+(`converge`), and failures that no plan shows (`failures`).
 """
 
 from __future__ import annotations
 
+import gc
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import replace
 from pathlib import Path
 from threading import Event
+
+from msgspec import Struct
 
 from locallb.config.settings import Settings, SettingsError
 from locallb.engine.core.lanes import DEADLINE
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import EngineError
-from locallb.envoy import logs
+from locallb.envoy import binary
+from locallb.model.desired import REACHABLE
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.serving import Proxy
-from locallb.model.state_resource import REACHABLE
 from locallb.planning.planned import Plan, PlannedProxy
 from locallb.planning.status import Observation
-from locallb.planning.statuses.unanswered import SilentPort
+from locallb.planning.statuses import SilentPort
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
 from locallb.sources.snapshot import SnapshotResult
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
-from locallb.threads.jitter import jitter
-from locallb.watch import gc_tuning
-from locallb.watch.converging.converge import Converger
-from locallb.watch.converging.outcome import Outcome
-from locallb.watch.converging.work import FEW, Work
+from locallb.threads import jitter
+from locallb.watch.converge import Converger
 from locallb.watch.delays import Delay, delays
-from locallb.watch.events import Cause, Converged, Delayed, Failed, Listener, Mark, Pulse, Stopped, Updated
-from locallb.watch.failures.failures import Failures
-from locallb.watch.failures.outages import proxies_of
-from locallb.watch.marks.hangs import HangWatch
-from locallb.watch.marks.inbox import Inbox
-from locallb.watch.marks.schedule import Schedule
-from locallb.watch.marks.triggers import Triggers
-from locallb.watch.passes import Pass, planned_event
+from locallb.watch.events import Cause, Converged, Delayed, Failed, Listener, Mark, Planned, Pulse, Stopped, Updated
+from locallb.watch.failures import Failures, proxies_of
+from locallb.watch.hangs import HangWatch
 from locallb.watch.planner import Planner, next_check
+from locallb.watch.schedule import Inbox, Schedule
+from locallb.watch.triggers import Triggers
+from locallb.watch.updates import FEW, Outcome, Work
+
+_SELDOM = 20_000
+"""Objects that come before the collector looks at what is new. With Python's own 700 it does so twice for each event,
+and goes through all tables that the event made: with 5,000 Services 5 ms."""
+
+
+@contextmanager
+def filling() -> Iterator[None]:
+    """Collect nothing while memory is filled with long-lived objects; afterwards freeze them.
+
+    The collector would check the state, the plan and the sources of a thousand Services again and again, for a fifth of
+    a second each time, and find that they stay. From then on it checks only new objects, once they are many. Garbage
+    among the frozen objects is found at the next full pass.
+    """
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+    gc.freeze()
+    gc.set_threshold(_SELDOM, *gc.get_threshold()[1:])
+
+
+def set_aside() -> None:
+    """Collect what is garbage, and look at all that stays no more."""
+    gc.collect()
+    gc.freeze()
+
+
+def collect_all() -> None:
+    """Collect all that is garbage, also among what was set aside, and set aside what stays."""
+    gc.unfreeze()
+    set_aside()
+
+
+class Pass(Struct, frozen=True):
+    """What a pass is for. Times are monotonic seconds."""
+
+    marks: frozenset[Mark]
+    began: float
+    first: float
+    """When the first of the marks was set, or the pass began if there is none."""
+
+    @classmethod
+    def at(cls, now: float, schedule: Schedule) -> Pass:
+        """Begin to look at what is marked."""
+        return cls(schedule.marks, now, schedule.first if schedule.marks else now)
+
+    @property
+    def causes(self) -> frozenset[Cause]:
+        """Why the loop looks."""
+        return frozenset(mark.cause for mark in self.marks)
+
+
+def planned_event(  # noqa: PLR0913 - what observers are told
+    current: Pass, reading: SnapshotResult, plan: Plan, work: Work, *, planner: Planner, notices: Iterable[str]
+) -> Planned:
+    """Return the event that says what was read and planned, and what differs from it."""
+    now = time.monotonic()
+    return Planned(
+        plan,
+        tuple(sorted(current.marks)),
+        now - current.began,
+        work.differing,
+        now - current.first,
+        reading.snapshot,
+        planner.settings,
+        planner.stale(),
+        reading.complaints,
+        (*reading.notices, *notices),
+        len(work.unchecked),
+    )
+
 
 FULL_PASS = 60.0
 """Seconds after which every source is read and everything planned again, whatever the triggers said."""
@@ -198,7 +271,7 @@ class Loop:
         self._schedule = self._schedule.claimed(current.began)
         self.pulse = Pulse(current.began, busy=True)
         try:
-            with gc_tuning.filling() if Cause.START in current.causes else nullcontext():
+            with filling() if Cause.START in current.causes else nullcontext():
                 reading, plan = self._read(current.marks, current.began)
             self._converge(reading, plan, current)
             self._schedule = self._schedule.healthy()
@@ -241,8 +314,8 @@ class Loop:
 
     def _follow_up(self, plan: Plan) -> None:
         """Collect garbage, and look for what no event reports: files that others changed, proxies that answer again."""
-        gc_tuning.collect_all()
-        logs.cut_all(paths.proxies_root())
+        collect_all()
+        binary.cut_all(paths.proxies_root())
         self._take(*(Mark(Cause.DRIFT, str(key)) for key in self._failures.drifted(plan, self._converger)))
 
     def _converge(self, reading: SnapshotResult, plan: Plan, current: Pass) -> None:
@@ -310,7 +383,7 @@ class Loop:
         else:
             outcome = self._converger.update(plan, wanted, batch, lambda: self._is_enough(began))
         if len(batch.keys) >= FEW:
-            gc_tuning.set_aside()
+            set_aside()
         self._planner.ended()
         if outcome.ended:
             self._conclude(plan, wanted, outcome, first)

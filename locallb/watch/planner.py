@@ -15,16 +15,15 @@ from locallb.engine.engine import Engine
 from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.serving import Proxy
-from locallb.planning.planned import Plan
-from locallb.planning.runs import run_types
+from locallb.planning.planned import Plan, run_types
 from locallb.planning.status import Observation
-from locallb.planning.statuses.unanswered import SilentPort
+from locallb.planning.statuses import SilentPort
 from locallb.sources.overrides import seconds_until
 from locallb.sources.snapshot import SnapshotResult, unread
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import Workspace
 from locallb.watch.events import Cause, Mark
-from locallb.watch.marks.triggers import Triggers
+from locallb.watch.triggers import Triggers
 
 RETRY_DELAY = 5.0
 """Seconds between two looks at claims of the ledger that can't be read."""

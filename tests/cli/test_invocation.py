@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.cli.arguments import parse
-from locallb.cli.invocation import Invocation
-from locallb.cli.syntax.grammar import make_parser
+from locallb.cli.grammar import make_parser
+from locallb.cli.run import Invocation
 
 CHECKOUT = Path(__file__).parents[2]
 NEAR = Invocation(".venv/bin/locallb", ".venv/bin/locallb")

@@ -12,8 +12,8 @@ from unittest.mock import patch
 
 import pytest
 
-from locallb.cli.exit_code import MEANINGS
-from locallb.cli.syntax.grammar import COMMANDS
+from locallb.cli.failures import MEANINGS
+from locallb.cli.grammar import COMMANDS
 from tests.e2e.support import Backend, Done, Stage, backends, node, port, service, stage
 from tests.e2e.watching import becomes, watching
 from tests.gateway.api import gateway, gateway_class

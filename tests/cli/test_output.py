@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from locallb.cli import service_output as links_module
 from locallb.cli.arguments import parse
 from locallb.cli.console import Out
-from locallb.cli.display import links as links_module
-from locallb.cli.display.service_table import print_services, services_json
-from locallb.cli.display.tree import print_steps
+from locallb.cli.run_output import print_steps
+from locallb.cli.service_output import print_services, services_json
 from locallb.engine.core.events import Op, Result, StepRecord, Subject
 from locallb.engine.state.values import PropertyChange
-from locallb.model.formatting import printable
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Protocol
 from locallb.model.objects import ServicePort
+from locallb.model.texts import printable
 from locallb.planning.planned import Via
 from locallb.planning.status import PortRow, Row, State
 

@@ -21,10 +21,10 @@ import pytest
 import yaml
 
 from locallb.cli import main
-from locallb.cli.exit_code import Exit
-from locallb.cli.projects import first_sources
-from locallb.cli.projects.layout import with_sources
-from locallb.cli.projects.own import RUNTIME_VARIABLE
+from locallb.cli import new_project as first_sources
+from locallb.cli.failures import Exit
+from locallb.cli.new_project import RUNTIME_VARIABLE
+from locallb.cli.project_layout import with_sources
 from locallb.sources.kind.finding import names_of_clusters
 from tests.docker.docker_image import image
 from tests.docker.support import docker

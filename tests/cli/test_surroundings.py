@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 
 import locallb
-from locallb.cli.exit_code import Exit
-from locallb.cli.projects.place import nearest_project
+from locallb.cli.failures import Exit
+from locallb.cli.project_finding import nearest_project
 from tests.e2e.support import CHECKOUT, Done, Stage, backends, node, service, stage
 
 LOCALLB = str(Path(sys.executable).parent / "locallb")
@@ -133,7 +133,7 @@ def test_a_failing_program_fails_where_exit_codes_are_thrown_away() -> None:
         "signal.signal(signal.SIGCHLD, signal.SIG_IGN)\n"
         "from locallb.cli.process import prepare\n"
         "prepare()\n"
-        "from locallb.programs.program import Program\n"
+        "from locallb.programs import Program\n"
         "sys.exit(Program(('/bin/sh', '-c', 'exit 3'), 60).run().code)\n"
     )
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=SECONDS).returncode == 3

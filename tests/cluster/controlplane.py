@@ -24,8 +24,7 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.client import SERVICE
-from locallb.kubernetes.api.object_types import EVENT, NAMESPACE, NODE, SLICE
+from locallb.kubernetes.api.client import EVENT, NAMESPACE, NODE, SERVICE, SLICE
 from tests.cluster.build import etcd, kubernetes
 
 SECONDS = 300.0

@@ -9,14 +9,14 @@ from typing import Any
 import httpx2
 import pytest
 
-from locallb.kubernetes.access.errors import ForbiddenError, KubeError, RefusedError, UnreachableError
+from locallb.kubernetes.access.servers import ForbiddenError, KubeError, RefusedError, UnreachableError
 from locallb.kubernetes.api import client, connected, live_service, refusals
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.status_patch import FINALIZER
+from locallb.kubernetes.status import FINALIZER
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
-from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
-from locallb.resources.errors import ProviderError
+from locallb.model.texts import owner_fields
+from locallb.resources.resource_type import ProviderError
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.cluster.faulty import FaultyApi, faulty_api
 from tests.e2e.support import Stage, port, service

@@ -14,8 +14,7 @@ import pytest
 import yaml
 from lightkube import ApiError, Client
 
-from locallb.kubernetes.api.client import SERVICE
-from locallb.kubernetes.api.object_types import NAMESPACE
+from locallb.kubernetes.api.client import NAMESPACE, SERVICE
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_gateways import BINDING, NAME, RIGHTS, ROLE, resource
 from tests.cluster.test_install_crds import install, remove

@@ -15,9 +15,8 @@ from lightkube.core.exceptions import ApiError
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.dns.blocks import ENDS, with_block
-from locallb.dns.stubs import stub_block
-from locallb.kubernetes.api.object_types import CONFIG_MAP
+from locallb.dns.stubs import ENDS, stub_block, with_block
+from locallb.kubernetes.api.client import CONFIG_MAP
 from locallb.model.identities import OwnerId
 from tests.cluster.build import COREDNS, kubernetes
 from tests.cluster.controlplane import ControlPlane, Document, Objects

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from locallb.kubernetes.status_patch import FINALIZER
+from locallb.kubernetes.status import FINALIZER
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_life import address, condition, finalizers
 from tests.docker.conftest import network

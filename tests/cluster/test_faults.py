@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 from lightkube.types import PatchType
 
-from locallb.kubernetes.access.errors import KubeError
-from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.access.servers import KubeError
+from locallb.kubernetes.api.client import NODE, Cluster
 from locallb.kubernetes.api.discovery import REVIEWS, ROOT
 from locallb.kubernetes.api.feed import PATHS, Feed
-from locallb.kubernetes.api.object_types import NODE
 from locallb.kubernetes.rights import RULES
 from locallb.model.identities import ContextName, ObjectKind
 from locallb.model.snapshot import Access

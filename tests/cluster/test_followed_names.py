@@ -9,17 +9,17 @@ import pytest
 from lightkube import Client
 
 from locallb.gateway.needs import CONFIG_MAP, SECRET
-from locallb.kubernetes.api import object_types
+from locallb.kubernetes.api import client as object_types
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.rights import CERTIFICATE_RULES
-from locallb.model.gateway.objects import Named, Reference
+from locallb.model.gateway_objects import Named, Reference
 from locallb.model.identities import ClusterName, ContextName
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed import names as followed_names
-from locallb.sources.kubernetes.followed.kinds import Follow
-from locallb.sources.kubernetes.followed.names import FollowedNames
-from locallb.sources.kubernetes.followed.write_hints import WriteHints
+from locallb.sources.kubernetes import watched_names as followed_names
+from locallb.sources.kubernetes.informers import Follow
+from locallb.sources.kubernetes.watched_names import FollowedNames
+from locallb.sources.kubernetes.write_hints import WriteHints
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.ingress_rights import IN_NAMESPACE, ROLE, SUBJECT
 from tests.watch.api import becomes

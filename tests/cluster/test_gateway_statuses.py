@@ -17,20 +17,20 @@ from lightkube.types import PatchType
 from msgspec.structs import replace
 
 from locallb.gateway.kinds import KINDS
-from locallb.gateway.status.patch import contains
-from locallb.gateway.status.statuses import Status
-from locallb.kubernetes.access.errors import KubeError, RefusedError
+from locallb.gateway.status_patch import contains
+from locallb.gateway.statuses import Status
+from locallb.kubernetes.access.servers import KubeError, RefusedError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.object_types import EVENT, written_types
+from locallb.kubernetes.api.client import EVENT, written_types
 from locallb.kubernetes.api.recent import RECENT
-from locallb.kubernetes.api.unwritable import PAUSE, Unwritable
-from locallb.model.gateway.objects import CONTROLLER, GROUP
+from locallb.kubernetes.api.writes import PAUSE, Unwritable
+from locallb.model.gateway_objects import CONTROLLER, GROUP
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.outputs.status import gateway_status
 from locallb.outputs.status.gateway_status import GatewayStatus
-from locallb.resources.errors import ProviderError
 from locallb.resources.properties import GatewayStatusInputs
+from locallb.resources.resource_type import ProviderError
 from tests.cluster.controlplane import SECONDS, ControlPlane, Document, Objects
 from tests.traffic.waiting import eventually
 

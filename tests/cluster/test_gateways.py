@@ -11,11 +11,11 @@ from lightkube import ApiError, Client
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Exit
 from locallb.gateway.kinds import KINDS, ApiKind
-from locallb.kubernetes.api.unwritable import Unwritable
+from locallb.kubernetes.api.writes import Unwritable
 from locallb.kubernetes.rights import AUTHORITY_RULES, GATEWAY_RULES, SECRET_RULES
-from locallb.model.gateway.objects import GROUP
+from locallb.model.gateway_objects import GROUP
 from locallb.outputs.status import gateway_status
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_gateway_statuses import until_gone

@@ -12,9 +12,8 @@ import pytest
 from lightkube import ApiError, Client
 from lightkube.generic_resource import create_global_resource
 
-from locallb.crds.bundle import carried
-from locallb.crds.plan import DEFINITION, name_of
-from locallb.kubernetes.api.definitions import MANAGER
+from locallb.crds.definitions import DEFINITION, carried, name_of
+from locallb.kubernetes.api.discovery import MANAGER
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.test_gateways import CRD
 from tests.conformance.carried import published

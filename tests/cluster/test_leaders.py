@@ -15,11 +15,10 @@ import pytest
 import yaml
 from lightkube.generic_resource import create_namespaced_resource
 
-from locallb.config.lease_timing import Timing
-from locallb.kubernetes.api.client import Cluster
+from locallb.config.settings import Timing
+from locallb.kubernetes.api.client import LEASE, Cluster
 from locallb.kubernetes.api.election import Election
-from locallb.kubernetes.api.limits.fence import FENCE, Fence, NotLeaderError
-from locallb.kubernetes.api.object_types import LEASE
+from locallb.kubernetes.api.writes import FENCE, Fence, NotLeaderError
 from locallb.kubernetes.lease import Candidate
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, Uid

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from locallb.kubernetes.status_patch import FINALIZER
+from locallb.kubernetes.status import FINALIZER
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.e2e.support import Backend, Stage, ask, envoys, port, refused, service
 

@@ -20,7 +20,7 @@ from lightkube import Client
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.object_types import NAMESPACE, POD
+from locallb.kubernetes.api.client import NAMESPACE, POD
 from locallb.model.identities import Home
 from locallb.runtimes.docker.containers import LABEL_PREFIX, PROXY_LABEL
 from locallb.runtimes.docker.engine_api import Containers

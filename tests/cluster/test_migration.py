@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from locallb.kubernetes.status_patch import FINALIZER
+from locallb.kubernetes.status import FINALIZER
 from tests.cluster.controlplane import Document, Objects
 from tests.cluster.test_life import address, condition, finalizers, ingress, made
 from tests.e2e.support import Backend, Stage, ask, envoys, port, service

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from pulumi.provider.experimental.property_value import PropertyValue
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.kubernetes.api.client import SERVICE
-from locallb.kubernetes.service_status import publication
+from locallb.kubernetes.status import publication
 from locallb.model.identities import ClusterName, Home
-from locallb.model.naming import owner_fields
 from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.model.texts import owner_fields
 from locallb.outputs.status.service_status import ServiceStatus
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement

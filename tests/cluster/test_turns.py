@@ -9,7 +9,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from locallb.kubernetes.api.limits.quota import SPAN
+from locallb.kubernetes.api.writes import SPAN
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.faulty import FaultyApi, faulty_api
 from tests.cluster.test_life import ingress, made

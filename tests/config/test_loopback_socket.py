@@ -8,7 +8,7 @@ import pytest
 
 from locallb.cli.arguments import parse
 from locallb.config.loopback_socket import METRICS, PAGE, loopback_place
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import SettingsError
 
 

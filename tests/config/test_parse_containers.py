@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.parsing.containers import decimal_cpus
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
+from locallb.config.proxies import decimal_cpus
 from locallb.config.settings import Compat, ContainerSettings, PullPolicy, SettingsError
 from locallb.model.identities import ImageName
 

@@ -6,7 +6,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import SettingsError
 from locallb.dns.zones import DnsSettings, Embedded, Rfc2136, Zone
 from locallb.model.identities import OwnerId, ZoneName

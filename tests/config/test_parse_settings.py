@@ -9,18 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.lease_timing import Timing
-from locallb.config.parsing.settings import KEYS, parse_settings
-from locallb.config.settings import (
-    Classes,
-    LeaderElection,
-    Pool,
-    ProxySettings,
-    SettingsError,
-    Sharing,
-)
+from locallb.config.parsing import KEYS, parse_settings
+from locallb.config.settings import Classes, LeaderElection, Pool, ProxySettings, SettingsError, Sharing, Timing
 from locallb.model.identities import ClusterName
-from locallb.model.network.ranges import AddressRange
+from locallb.model.ranges import AddressRange
 from locallb.sources.kind.entry import KindSource
 from locallb.sources.manifests.entry import ManifestsSource, cluster_name
 

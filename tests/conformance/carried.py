@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from locallb.crds.bundle import FILE
+from locallb.crds.definitions import FILE
 from tests.cluster.build import CHECKOUT, environment, go, pinned
 from tests.conformance.ready import API, MODULE
 

@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.crds import bundle as bundles
-from locallb.crds.bundle import Bundle, BundleError, carried
-from locallb.crds.plan import DEFINITION, Name, name_of, names, plan
+from locallb.crds import definitions as bundles
+from locallb.crds.definitions import DEFINITION, Bundle, BundleError, Name, carried, name_of, names, plan
 from locallb.gateway.kinds import KINDS
-from locallb.model.gateway.objects import GROUP
+from locallb.model.gateway_objects import GROUP
 
 OLDER, NEWER = ("v1.6.2", "v1.5.9", "v0.8.1", "v1.6.3-rc.1"), ("v1.6.4", "v1.7.0-rc.1", "v2.0.0", "v1.10.0")
 ODD: tuple[object, ...] = ("", "main", "v0.0.0-dev ", "v1.6", "1.6.3", "v1.6.3\n", "v٣.0.0", None, 7, {})

@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.crds.bundle import carried
-from locallb.crds.structure import structural_faults
+from locallb.crds.definitions import carried, structural_faults
 from locallb.gateway.kinds import KINDS
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
-from locallb.model.gateway.objects import GROUP, Gateway, ListenerSet, Route
-from locallb.model.gateway.of_cluster import ApiObject
+from locallb.model.gateway_objects import GROUP, Gateway, ListenerSet, Route
+from locallb.model.gateway_of_cluster import ApiObject
 from tests.gateway.api import (
     DEMO,
     JsonObject,

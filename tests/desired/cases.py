@@ -8,16 +8,16 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.model.gateway.objects import Named
-from locallb.model.gateway.of_cluster import ObjectOfCluster, TlsSecret
+from locallb.model.gateway_objects import Named
+from locallb.model.gateway_of_cluster import ObjectOfCluster, TlsSecret
 from locallb.model.identities import ClusterName, Digest, Fingerprint, ObjectKey, ProxyName
-from locallb.model.network.routes import PodRoute
+from locallb.model.routes import PodRoute
 from locallb.model.snapshot import HeldProxyAssignment, HostFacts, LocalAuthority, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.statuses.withdrawal import withdraw
+from locallb.planning.statuses import withdraw
 from tests.gateway.api import backend, gateway, gateway_class, listener, parent, route, service
 from tests.planning.test_one_change import GATEWAY, PLAIN, SETTINGS, WORLDS
 from tests.planning.test_plan_goldens import CASES as GOLDEN

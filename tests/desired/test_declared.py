@@ -11,8 +11,8 @@ from components.stack import declare
 from locallb.desired.groups import desired
 from locallb.desired.shown import exports
 from locallb.engine.state.urns import make_urn, stack_urn
-from locallb.model.desired import Group, Ref, Resource, ResourceKey
-from locallb.model.state_resource import CONTAINER
+from locallb.model.desired import CONTAINER, Group, Ref, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
 from tests.desired.cases import CASES, plan_of
 from tests.desired.registered import OUTPUTS, Registered, plain, registered
 

@@ -15,11 +15,11 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.desired.groups import Desired, desired
-from locallb.model.desired import Ref, Resource, ResourceKey
+from locallb.model.desired import ROOTS, Ref, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import ContextName
 from locallb.model.memory import AnyMemo
 from locallb.model.snapshot import Access, Snapshot
-from locallb.model.state_resource import ROOTS
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.provider import KINDS

@@ -8,9 +8,8 @@ from ipaddress import ip_address
 import pytest
 from msgspec.structs import replace
 
-from locallb.config.status_settings import IpMode, StatusOrder
-from locallb.desired.balancer import balancer_group, rejection_group
-from locallb.desired.proxy import Claimed, ServingProxy, proxy_group
+from locallb.config.settings import IpMode, StatusOrder
+from locallb.desired.groups import Claimed, ServingProxy, balancer_group, proxy_group, rejection_group
 from locallb.model.identities import ContextName, Digest, SharingKey, Uid
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access

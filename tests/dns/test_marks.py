@@ -6,9 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.dns.markers import TYPES, Marker, marker_name
-from locallb.dns.tsig import parse_key
-from locallb.dns.updates import Former, ServerAnswer, Set, putting, removing
+from locallb.dns.updates import TYPES, Former, Marker, ServerAnswer, Set, marker_name, putting, removing
+from locallb.dns.zones import parse_key
 from locallb.model.identities import OwnerId
 
 MINE, OTHER = Marker(OwnerId("local-lb-1"), "service/c/n/web"), Marker(OwnerId("local-lb-1"), "service/c/n/x")

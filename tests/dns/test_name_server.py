@@ -10,14 +10,14 @@ import dns.update
 import pytest
 from msgspec.structs import replace
 
-from locallb.dns.markers import early_owner_id
 from locallb.dns.owner_ids import establish, owner_id
 from locallb.dns.rfc2136 import NameServer
+from locallb.dns.updates import early_owner_id
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, OwnerId, Uid, ZoneName
 from locallb.outputs.names.dns_name import DnsName
-from locallb.resources.errors import ProviderError
 from locallb.resources.properties import DnsNameInputs, DnsNameState
+from locallb.resources.resource_type import ProviderError
 from tests.dns.bind import ZONE, Bind, bind
 
 HOME = Home("local-lb", "dev", "/nowhere")

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.dns.names import name_fault
 from locallb.dns.records import MAX_OF_CLUSTER, MAX_OF_OBJECT, Name, NameRequest, assign, ttl_of
-from locallb.dns.zones import DnsSettings, Embedded, Rfc2136, Zone
+from locallb.dns.zones import DnsSettings, Embedded, Rfc2136, Zone, name_fault
 from locallb.model.identities import ClusterName, ObjectKey, ZoneName
 
 SERVER = Embedded(ip_address("127.0.0.77"), 5300)

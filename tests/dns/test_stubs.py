@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.dns.blocks import block_in
 from locallb.dns.stubs import (
     COREFILE,
     CUSTOM,
@@ -14,6 +13,7 @@ from locallb.dns.stubs import (
     ConfigMap,
     Place,
     StubError,
+    block_in,
     changed_data,
     place_of,
     refusal,

@@ -13,8 +13,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from locallb.host.container_sockets import PODMAN
-from locallb.runtimes.docker.image import make_image
+from locallb.host.capabilities import PODMAN
+from locallb.runtimes.docker.runtime import make_image
 from tests.docker.docker_image import missing, require_docker
 from tests.docker.podman import podman
 from tests.docker.support import ENGINE, Network, client, docker, furnish

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.image import make_image
+from locallb.runtimes.docker.runtime import make_image
 from tests.environment import lent
 from tests.host.support import PYTHON, Done, Namespace, Project, background, project
 

@@ -8,7 +8,7 @@ import pytest
 
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.image import make_image
+from locallb.runtimes.docker.runtime import make_image
 
 REQUIRED = "LOCALLB_TEST_DOCKER"
 """Set by `.ci/run`."""

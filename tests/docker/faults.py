@@ -19,9 +19,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from locallb.host.container_sockets import PODMAN
+from locallb.host.capabilities import PODMAN
 from locallb.runtimes.docker.containers import LABEL_PREFIX
-from locallb.runtimes.docker.image import make_image
+from locallb.runtimes.docker.runtime import make_image
 from locallb.runtimes.podman.engine import PodmanContainers
 from tests.docker.daemon import Daemon, hosted, served
 from tests.docker.podman import Podman, podman

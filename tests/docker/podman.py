@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from locallb.host.container_sockets import PODMAN
+from locallb.host.capabilities import PODMAN
 from tests.host.support import Namespace
 
 SECONDS = 60.0

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from locallb.provider.docker import inputs, rendering, spec
+from locallb.provider.docker import rendering, spec
+from locallb.provider.docker import spec as inputs
 from locallb.provider.docker.differences import compare
 
 GOLDENS = Path(__file__).parent / "goldens"

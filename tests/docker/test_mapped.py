@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from locallb.planning.addresses.port_mapping import COUNT, FIRST
+from locallb.planning.port_mapping import COUNT, FIRST
 from tests.docker.support import Network, containers, identities, word
 from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
 

@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.host.namespace_routes import pod_routes_of
+from locallb.host.route_events import pod_routes_of
 from locallb.model.identities import Home, RunIdentity
 from locallb.runtimes.docker.containers import HELPER_LABEL
 from locallb.runtimes.pod_routes import present_routes
@@ -134,7 +134,7 @@ def test_two_clusters_with_the_same_pods_are_both_served_straight_to_their_pods(
 IN_POD = """
 import json, sys
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
-from locallb.model.network.routes import PodRoute
+from locallb.model.routes import PodRoute
 from locallb.runtimes.pod_routes import change_routes, present_routes
 home, container = Home(*json.loads(sys.argv[1])), sys.argv[2]
 put, remove = ([PodRoute.parse(text) for text in json.loads(texts)] for texts in sys.argv[3:5])
@@ -177,7 +177,7 @@ def test_in_a_pod_the_routes_of_a_proxy_are_read_and_changed_where_they_are(play
 CHANGE = """
 import json, sys
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
-from locallb.model.network.routes import PodRoute
+from locallb.model.routes import PodRoute
 from locallb.runtimes.pod_routes import change_routes
 put, remove = ([PodRoute.parse(text) for text in json.loads(texts)] for texts in sys.argv[1:3])
 owner = Owner(Home("p", "s", sys.argv[3]), ObjectKey(ClusterName(""), "", "c/pod-routes"))

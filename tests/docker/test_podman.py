@@ -14,12 +14,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.host.container_sockets import PODMAN
-from locallb.runtimes.docker.image import make_image
+from locallb.host.capabilities import PODMAN
+from locallb.runtimes.docker.runtime import make_image
 from locallb.runtimes.podman.engine import PodmanContainers
 from locallb.sources.kind.entry import KindSource
-from locallb.sources.kind.finding import ADMIN, CLUSTER_LABEL, ROLE_LABEL, find_clusters
-from locallb.sources.kind.provider import PROVIDER
+from locallb.sources.kind.finding import ADMIN, CLUSTER_LABEL, PROVIDER, ROLE_LABEL, find_clusters
 from locallb.sources.kind.source import SOURCE
 from tests.docker.podman import Podman, podman
 from tests.e2e.support import node, port, service

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.cli.syntax.grammar import COMMANDS, make_parser
-from locallb.config.parsing.settings import parse_settings
+from locallb.cli.grammar import COMMANDS, make_parser
+from locallb.config.parsing import parse_settings
 from tests.docs.elsewhere import NOT_RUN_HERE, Elsewhere
 from tests.docs.reading import CHECKOUT, PAGES, SHELL, anchors, commands, fences, lines, links, misplaced, words_of_code
 from tests.docs.test_sessions import SESSIONS

@@ -18,7 +18,7 @@ from typing import IO
 
 import pytest
 
-from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Exit
 from locallb.engine.state.checkpoint import check_state
 from tests.e2e.commands import ENDLESS, WORDS
 from tests.e2e.prepared import WAITING, Order, Prepared, no_bytecode

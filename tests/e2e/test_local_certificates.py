@@ -25,9 +25,9 @@ import pytest
 import yaml
 
 from locallb.certificates import local, store
+from locallb.certificates import trust_stores as stores
 from locallb.model.identities import Fingerprint
 from locallb.model.snapshot import LocalAuthority
-from locallb.trust import stores
 from tests.e2e.support import CHECKOUT, Stage, node
 from tests.e2e.test_gateways import answering, service
 from tests.e2e.watching import Watch, becomes

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.ledger.ledger import Ledger
-from locallb.planning.addresses.port_mapping import COUNT, FIRST
+from locallb.planning.port_mapping import COUNT, FIRST
 from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
 from tests.e2e.test_gateways import answering, get
 from tests.e2e.test_gateways import service as clustered

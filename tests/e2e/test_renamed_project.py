@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from locallb.model.desired import ADDRESS
 from locallb.model.identities import Home
-from locallb.model.state_resource import ADDRESS
-from locallb.sources.state.renamed_project import earlier_names
+from locallb.sources.state.stack_home import earlier_names
 from tests.e2e.support import Stage, backends, envoys, node, port, service, stage
 from tests.e2e.test_whose_a_stack_is import COMMANDS, record, served, state
 

@@ -272,7 +272,7 @@ def test_shared_proxies_grow_with_the_services_and_neighbours_notice_nothing(
     play: Stage, backend: Callable[..., Backend], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Two Services each: a third starts another Envoy and its end ends that one; no request of the others fails."""
-    monkeypatch.setattr("locallb.config.parsing.proxies.ProxySettings", partial(ProxySettings, each=2))
+    monkeypatch.setattr("locallb.config.proxies.ProxySettings", partial(ProxySettings, each=2))
     server = backend("one")
     play.configure(proxies=SHARED)
 

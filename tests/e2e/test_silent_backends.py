@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from locallb.planning.backends.node_health import KUBE_PROXY_PORT
+from locallb.planning.nodes import KUBE_PROXY_PORT
 from tests.e2e.support import Backend, Stage, node, port, service
 from tests.e2e.test_live_gateways import source, versioned
 from tests.e2e.watching import answers, becomes, get, watching

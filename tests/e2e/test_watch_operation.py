@@ -114,8 +114,8 @@ def test_a_supervisor_hears_ready_reloading_and_stopping(
 
 PATIENT = """\
 import sys
-from locallb.watch.marks import silence
-silence.TIMEOUT = silence.BUSY_TIMEOUT = 3600.0
+from locallb.watch import hangs
+hangs.TIMEOUT = hangs.BUSY_TIMEOUT = 3600.0
 from locallb.cli import main
 sys.exit(main())
 """

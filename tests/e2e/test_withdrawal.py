@@ -24,7 +24,7 @@ from locallb.engine.state.project import load_config
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.kubernetes.status_patch import FINALIZER
+from locallb.kubernetes.status import FINALIZER
 from locallb.model.identities import ClusterName, ContextName, ObjectKey
 from locallb.model.snapshot import Access, Snapshot
 from locallb.sources.configuration import stack_settings
@@ -32,10 +32,10 @@ from locallb.sources.snapshot import SnapshotResult, read_host
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.state.held import HeldByState
 from locallb.sources.workspace import Workspace
+from locallb.watch import failures as outages
+from locallb.watch import hangs
 from locallb.watch.events import Converged, LoopEvent
-from locallb.watch.failures import outages
 from locallb.watch.loop import Loop
-from locallb.watch.marks import hangs
 from tests.e2e.support import Backend, Stage, node, port, service
 from tests.e2e.watching import answers, becomes
 

@@ -69,9 +69,9 @@ def mistakes() -> Iterator[None]:
         return patch(name, made)
 
     with (
-        wrapped("locallb.envoy.http.routes._route", _route),
-        wrapped("locallb.envoy.http.routes._host", _host),
-        wrapped("locallb.envoy.http.tls._files", _files),
+        wrapped("locallb.envoy.http_routes._route", _route),
+        wrapped("locallb.envoy.http_routes._host", _host),
+        wrapped("locallb.envoy.http_chains._files", _files),
         wrapped("locallb.envoy.clusters._backends", _backends, requires=True),
         wrapped("locallb.envoy.listeners.bound_at", _bound_at, requires=True),
     ):

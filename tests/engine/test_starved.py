@@ -25,7 +25,7 @@ from locallb.engine.state.errors import (
     StateUnwritable,
 )
 from locallb.engine.state.files import Files
-from locallb.model import system_errors
+from locallb.model import errors as system_errors
 from tests.descriptors import few_files
 from tests.engine.balancers import ONE, declare, spec
 from tests.engine.support import Bench

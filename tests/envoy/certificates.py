@@ -11,9 +11,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-from locallb.envoy.http import names
-from locallb.kubernetes.parsing.tls_secrets import TlsPair
-from locallb.model.http.serving import Certificate
+from locallb.envoy import http_chains
+from locallb.kubernetes.parsing.certificates import TlsPair
+from locallb.model.http_serving import Certificate
 from locallb.model.identities import ClusterName
 from locallb.storage.key_pairs import is_for_tcp_alone
 
@@ -41,8 +41,8 @@ class Pair:
     def put(self, directory: Path, name: str) -> None:
         """Write both where Envoy looks for them."""
         reference = self.reference(name)
-        (directory / names.chain_file(reference)).write_bytes(self.chain.read_bytes())
-        (directory / names.key_file(reference)).write_bytes(self.key.read_bytes())
+        (directory / http_chains.chain_file(reference)).write_bytes(self.chain.read_bytes())
+        (directory / http_chains.key_file(reference)).write_bytes(self.key.read_bytes())
 
 
 class Authority:

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from locallb.envoy import Rendered
-from locallb.model.http.routes import Route
-from locallb.model.http.serving import Chain, HttpRoutes, VirtualHost
+from locallb.model.http_routes import Route
+from locallb.model.http_serving import Chain, HttpRoutes, VirtualHost
 from locallb.model.objects import Discovery
 from tests.envoy.http_traffic import Client, Echo, rendering, upstream
 from tests.envoy.support import Envoy

@@ -7,10 +7,9 @@ from ipaddress import ip_address, ip_network
 from hypothesis import strategies as st
 
 from locallb.model.faults import WHOLE, Delay, Failure, Fault
-from locallb.model.http.backends import BackendTls, HttpBackends, Speaks
-from locallb.model.http.policies import Cors, HeaderChanges, Mirror, Retry, Session, SessionKind
-from locallb.model.http.regexes import checked
-from locallb.model.http.routes import (
+from locallb.model.http_checks import checked
+from locallb.model.http_policies import Cors, HeaderChanges, Mirror, Retry, Session, SessionKind
+from locallb.model.http_routes import (
     Answer,
     Forward,
     GrpcMethod,
@@ -23,13 +22,16 @@ from locallb.model.http.routes import (
     Target,
     ValueMatch,
 )
-from locallb.model.http.serving import (
+from locallb.model.http_serving import (
     ANY,
+    BackendTls,
     Certificate,
     Chain,
     ClientValidation,
+    HttpBackends,
     HttpListener,
     HttpRoutes,
+    Speaks,
     TcpForward,
     Termination,
     VirtualHost,

@@ -19,9 +19,8 @@ from typing import Any, Self, cast
 import grpc
 
 from locallb.envoy import Rendered, render
-from locallb.model.http.backends import HttpBackends
-from locallb.model.http.routes import Route
-from locallb.model.http.serving import ANY, Chain, HttpListener, HttpRoutes, VirtualHost
+from locallb.model.http_routes import Route
+from locallb.model.http_serving import ANY, Chain, HttpBackends, HttpListener, HttpRoutes, VirtualHost
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Proxy, Upstream

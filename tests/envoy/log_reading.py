@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from locallb.traffic.lines import Line, lines
+from locallb.traffic.figures import Line, lines
 from locallb.traffic.reading import Reading
 
 _RESET = "UpstreamRemoteReset"

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.envoy import Rendered
-from locallb.envoy.access_logs import CLOSED, GATE, gate
+from locallb.envoy.listeners import CLOSED, GATE, gate
 from locallb.model.faults import Fault
 from locallb.model.serving import Backend, Listener, Upstream
-from locallb.traffic.lines import lines
+from locallb.traffic.figures import lines
 from locallb.traffic.reading import ENOUGH, LogError, Reading, Tap
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.log_reading import Reader, reading, was_accepted

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from locallb.envoy import ARGUMENTS
-from locallb.kubernetes.parsing.authority_bundles import BundleError, authorities_in
+from locallb.kubernetes.parsing.certificates import BundleError, authorities_in
 from tests.envoy.certificates import Authority, Pair
 
 pytestmark = pytest.mark.envoy

@@ -16,11 +16,11 @@ import pytest
 
 from locallb.envoy import Rendered, overload
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.model.http.backends import HttpBackends
-from locallb.model.http.routes import Forward, Match, Route, Target
+from locallb.model.http_routes import Forward, Match, Route, Target
+from locallb.model.http_serving import HttpBackends
 from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.serving import Backend, Listener, Upstream
-from locallb.traffic.answers import STATISTICS, by_upstream, rejected
+from locallb.traffic.figures import STATISTICS, by_upstream, rejected
 from tests.envoy import http_traffic
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.http_traffic import Client, Echo, upstream

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.envoy.http.clients_headers import of_route
-from locallb.model.http.backends import HttpBackends, Speaks
-from locallb.model.http.policies import MAX_SEPARATORS, HeaderChanges
-from locallb.model.http.routes import Forward, GrpcMethod, Match, Route, Target
-from locallb.model.http.serving import VirtualHost
+from locallb.envoy.http_routes import of_route
+from locallb.model.http_policies import MAX_SEPARATORS, HeaderChanges
+from locallb.model.http_routes import Forward, GrpcMethod, Match, Route, Target
+from locallb.model.http_serving import HttpBackends, Speaks, VirtualHost
 from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
 
 from locallb.envoy import render
-from locallb.model.http.regexes import MAX_SIZE, checked, groups, size_of
-from locallb.model.http.routes import (
+from locallb.model.http_checks import MAX_SIZE, checked, groups, size_of
+from locallb.model.http_routes import (
     Answer,
     Forward,
     GrpcMethod,
@@ -25,7 +25,7 @@ from locallb.model.http.routes import (
     Target,
     ValueMatch,
 )
-from locallb.model.http.serving import ANY, Chain, HttpListener, HttpRoutes, VirtualHost
+from locallb.model.http_serving import ANY, Chain, HttpListener, HttpRoutes, VirtualHost
 from locallb.model.identities import ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy

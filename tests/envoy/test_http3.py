@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from locallb.envoy import render
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.model.http.routes import Answer, Match, Redirect, Route
-from locallb.model.http.serving import (
+from locallb.model.http_routes import Answer, Match, Redirect, Route
+from locallb.model.http_serving import (
     ANY,
     Chain,
     ClientValidation,

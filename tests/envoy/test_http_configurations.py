@@ -11,20 +11,23 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
+from locallb.envoy import http_chains as names
 from locallb.envoy import render, render_empty, render_part, watches
 from locallb.envoy.fragments import as_files
-from locallb.envoy.http import names, watched_by_chains
-from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
-from locallb.model.http.backends import BackendTls, HttpBackends, Speaks
-from locallb.model.http.policies import HeaderChanges
-from locallb.model.http.routes import Forward, Match, PathKind, PathMatch, PathRewrite, Redirect, Route, Target
-from locallb.model.http.serving import (
+from locallb.envoy.http_chains import SYSTEM_AUTHORITIES
+from locallb.envoy.http_files import watched_by_chains
+from locallb.model.http_policies import HeaderChanges
+from locallb.model.http_routes import Forward, Match, PathKind, PathMatch, PathRewrite, Redirect, Route, Target
+from locallb.model.http_serving import (
     ANY,
+    BackendTls,
     Certificate,
     Chain,
     ClientValidation,
+    HttpBackends,
     HttpListener,
     HttpRoutes,
+    Speaks,
     TcpForward,
     Termination,
     VirtualHost,

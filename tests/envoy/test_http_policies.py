@@ -7,17 +7,8 @@ import subprocess
 
 import pytest
 
-from locallb.model.http.policies import Cors, Mirror, Retry, Session, SessionKind
-from locallb.model.http.routes import (
-    Forward,
-    Match,
-    PathKind,
-    PathMatch,
-    Redirect,
-    Route,
-    Target,
-    ValueMatch,
-)
+from locallb.model.http_policies import Cors, Mirror, Retry, Session, SessionKind
+from locallb.model.http_routes import Forward, Match, PathKind, PathMatch, Redirect, Route, Target, ValueMatch
 from locallb.model.identities import UpstreamName
 from tests.envoy.conftest import ServeHttp, Start
 from tests.envoy.http_traffic import Client, Echo, rendering, upstream

@@ -16,9 +16,19 @@ import grpc
 import pytest
 
 from locallb.envoy import Rendered
-from locallb.model.http.backends import BackendTls, HttpBackends, Speaks
-from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, Route, Target
-from locallb.model.http.serving import ANY, Chain, ClientValidation, HttpRoutes, TcpForward, Termination, VirtualHost
+from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, Route, Target
+from locallb.model.http_serving import (
+    ANY,
+    BackendTls,
+    Chain,
+    ClientValidation,
+    HttpBackends,
+    HttpRoutes,
+    Speaks,
+    TcpForward,
+    Termination,
+    VirtualHost,
+)
 from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream

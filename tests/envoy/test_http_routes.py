@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from locallb.model.http.policies import HeaderChanges
-from locallb.model.http.routes import (
+from locallb.model.http_policies import HeaderChanges
+from locallb.model.http_routes import (
     Answer,
     Forward,
     GrpcMethod,
@@ -20,7 +20,7 @@ from locallb.model.http.routes import (
     Target,
     ValueMatch,
 )
-from locallb.model.http.serving import VirtualHost
+from locallb.model.http_serving import VirtualHost
 from locallb.model.identities import UpstreamName
 from locallb.model.objects import Discovery
 from tests.envoy.conftest import ServeHttp

@@ -17,11 +17,10 @@ import grpc
 import pytest
 
 from locallb.envoy import Rendered, render
-from locallb.envoy.http.faults import may_fail
+from locallb.envoy.http_policies import may_fail
 from locallb.model.faults import WHOLE, Delay, Failure, Fault
-from locallb.model.http.backends import HttpBackends, Speaks
-from locallb.model.http.routes import Answer, Forward, Match, PathKind, PathMatch, Route, Target
-from locallb.model.http.serving import ANY, Chain, HttpListener, HttpRoutes, VirtualHost
+from locallb.model.http_routes import Answer, Forward, Match, PathKind, PathMatch, Route, Target
+from locallb.model.http_serving import ANY, Chain, HttpBackends, HttpListener, HttpRoutes, Speaks, VirtualHost
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy, Upstream

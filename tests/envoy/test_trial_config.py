@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from locallb.envoy import render, rollout
-from locallb.envoy.trial_config import idle, trial_files
+from locallb.envoy.rollout import idle, trial_files
 from tests.envoy.support import quiet, validate
 from tests.envoy.test_goldens import CASES, V4, V6
 

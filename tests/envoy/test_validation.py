@@ -13,12 +13,13 @@ import pytest
 from locallb.envoy import render, validation
 from locallb.envoy.binary import EnvoyBinary
 from locallb.envoy.validation import NoVerdictError, reported_refused, why_refused
-from locallb.model.http.backends import BackendTls, HttpBackends
-from locallb.model.http.routes import Forward, Match, Route, Target
-from locallb.model.http.serving import (
+from locallb.model.http_routes import Forward, Match, Route, Target
+from locallb.model.http_serving import (
     ANY,
+    BackendTls,
     Chain,
     ClientValidation,
+    HttpBackends,
     HttpListener,
     HttpRoutes,
     Termination,
@@ -27,7 +28,7 @@ from locallb.model.http.serving import (
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Proxy, Upstream
-from locallb.programs.program import Ended
+from locallb.programs import Ended
 from tests.envoy.certificates import Authority, Pair
 
 pytestmark = pytest.mark.envoy

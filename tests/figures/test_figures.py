@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.traffic.answers import by_upstream
-from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures
+from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures, by_upstream
 
 numbers = st.integers(0, 10**6)
 bins = st.integers(1, 99).map(lambda low: Bin(float(low), 1.0))

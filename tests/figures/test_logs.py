@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from locallb.envoy.access_logs import GATE, SOCKET
+from locallb.envoy.listeners import GATE, SOCKET
 from tests.e2e.support import CHECKOUT, Stage, backends, node, port, service, stage
 from tests.e2e.test_gateways import service as node_port_service
 from tests.e2e.watching import becomes

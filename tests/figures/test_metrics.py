@@ -19,16 +19,14 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
-from locallb.cli.watching.metrics.metrics import Metrics
-from locallb.cli.watching.metrics.traffic_metrics import BOUNDS, LABELS, TrafficMetrics, families
-from locallb.config.parsing.settings import parse_settings
+from locallb.cli.watching.metrics import BOUNDS, LABELS, Metrics, TrafficMetrics, families
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import SettingsError
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
-from locallb.traffic.ask import traffic
-from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures
-from locallb.traffic.table import TrafficRow, first, traffic_rows
+from locallb.traffic.figures import Bin, Counts, Details, Latencies, TrafficRow, UpstreamFigures, first, traffic_rows
+from locallb.traffic.reading import traffic
 from tests.cli.watching.watch_story import planned, snapshot_of
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana-dashboard.json"
@@ -153,7 +151,7 @@ def test_silent_proxies_do_not_delay_figures(monkeypatch: pytest.MonkeyPatch) ->
             over.wait()
         return {}, None
 
-    monkeypatch.setattr("locallb.traffic.ask._figures", answer)
+    monkeypatch.setattr("locallb.traffic.reading._figures", answer)
     try:
         rows = traffic(plan, 0.5)
     finally:

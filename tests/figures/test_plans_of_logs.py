@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from locallb.cli import traffic as logs
 from locallb.cli.session import UNPLANNED, Session
-from locallb.cli.traffic import logs
 from locallb.engine.state.project import load_project
 from locallb.planning.planned import Plan
 from tests.e2e.support import Stage, node, port, service, stage

@@ -5,8 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.traffic.figures import Counts, UpstreamFigures
-from locallb.traffic.table import TrafficRow, since
+from locallb.traffic.figures import Counts, TrafficRow, UpstreamFigures, since
 
 WEB = ObjectKey(ClusterName("c"), "n", "web")
 

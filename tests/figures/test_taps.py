@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from locallb.envoy.access_logs import CLOSED, GATE, SOCKET, gate
-from locallb.storage import files, stamps
+from locallb.envoy.listeners import CLOSED, GATE, SOCKET, gate
+from locallb.storage import files
+from locallb.storage import files as stamps
 from locallb.traffic.reading import _PAUSE as PAUSE
 from locallb.traffic.reading import ENOUGH, LogError, Reading, Tap
 from tests.descriptors import few_files

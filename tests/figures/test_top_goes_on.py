@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from locallb.cli import traffic
 from locallb.cli.session import Session
-from locallb.cli.traffic import command
 from locallb.engine.state.project import load_project
 from locallb.planning.planned import Plan
 from tests.e2e.support import node, port, service, stage
@@ -20,6 +20,6 @@ def test_a_configuration_that_is_half_written_keeps_the_plan_before(text: str) -
         path = play.root / "stacks/Pulumi.dev.yaml"
         whole = path.read_text()
         path.write_text(text)
-        assert command._planned(session, before) is before
+        assert traffic._planned(session, before) is before
         path.write_text(whole)
-        assert command._planned(session, before).placements
+        assert traffic._planned(session, before).placements

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from locallb.gateway.kinds import gathered, parse_api_object
-from locallb.gateway.parsing.referred import parse_referred
+from locallb.gateway.parsing.policies import parse_referred
 from locallb.gateway.translation import BoundGateway, bind
-from locallb.model.gateway.objects import CONTROLLER, GROUP
-from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
-from locallb.model.http.routes import Route
-from locallb.model.http.serving import HttpRoutes
+from locallb.model.gateway_objects import CONTROLLER, GROUP
+from locallb.model.gateway_of_cluster import GatewayObjects, ObjectOfCluster
+from locallb.model.http_routes import Route
+from locallb.model.http_serving import HttpRoutes
 from locallb.model.identities import ClusterName
 
 DEMO = ClusterName("demo")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import datetime as dt
 
 from locallb.certificates.signing import make_authority
-from locallb.gateway.parsing.referred import BUNDLE_REFERENCE
-from locallb.sources.manifests.certificates import certificate_references
+from locallb.gateway.parsing.policies import BUNDLE_REFERENCE
+from locallb.sources.manifests.files import certificate_references
 from tests.gateway.api import JsonObject, api_object
 
 PAIR = make_authority("test", ["test"], dt.datetime(2026, 11, 1, tzinfo=dt.UTC))

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
 from typing import Any
 
-from locallb.gateway.routes.bound import Bound
-from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Redirect, ValueMatch
-from locallb.model.http.serving import ANY, HttpRoutes
+from locallb.gateway.routes import Bound
+from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Redirect, ValueMatch
+from locallb.model.http_serving import ANY, HttpRoutes
 from locallb.model.identities import UpstreamName
 from tests.gateway.api import JsonObject
 

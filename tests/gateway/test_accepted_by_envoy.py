@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.envoy.http import names
-from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
+from locallb.envoy import http_chains as names
+from locallb.envoy.http_chains import SYSTEM_AUTHORITIES
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.model.gateway.objects import Named
-from locallb.model.gateway.of_cluster import ObjectOfCluster, TlsSecret
-from locallb.model.http.serving import Certificate
+from locallb.model.gateway_objects import Named
+from locallb.model.gateway_of_cluster import ObjectOfCluster, TlsSecret
+from locallb.model.http_serving import Certificate
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from tests.envoy.certificates import Authority, Pair

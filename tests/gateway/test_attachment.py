@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.hostnames import covering, covers, intersection, specificity
+from locallb.gateway.listeners import covering, covers, intersection, specificity
 from locallb.gateway.translation import bind
 from tests.gateway.api import (
     JsonObject,

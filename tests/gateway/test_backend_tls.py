@@ -10,18 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.backend_tls.policies import Policies
-from locallb.gateway.backend_tls.statuses import policy_status
-from locallb.gateway.parsing.referred import SECRET_REFERENCE
-from locallb.gateway.routes.backends import Backends
-from locallb.gateway.status.statuses import gateways_by_policy, route_status, verdicts_by_route
+from locallb.gateway.backend_tls import Policies, policy_status
+from locallb.gateway.parsing.policies import SECRET_REFERENCE
+from locallb.gateway.routes import Backends
+from locallb.gateway.statuses import gateways_by_policy, route_status, verdicts_by_route
 from locallb.gateway.texts import sentences
 from locallb.gateway.translation import bind
-from locallb.model.gateway.objects import CONTROLLER, GROUP, Named
-from locallb.model.gateway.of_cluster import GatewayObjects
-from locallb.model.http.backends import BackendTls
-from locallb.model.http.routes import Forward
-from locallb.model.http.serving import TcpForward
+from locallb.model.gateway_objects import CONTROLLER, GROUP, Named
+from locallb.model.gateway_of_cluster import GatewayObjects
+from locallb.model.http_routes import Forward
+from locallb.model.http_serving import BackendTls, TcpForward
 from tests.gateway.api import (
     JsonObject,
     backend,

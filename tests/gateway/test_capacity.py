@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.listeners.capacity import MAX_ENTRIES, MAX_GATEWAY_AUTHORITIES
-from locallb.gateway.routes import attachment
+from locallb.gateway import attachment
+from locallb.gateway.listeners import MAX_ENTRIES, MAX_GATEWAY_AUTHORITIES
 from locallb.gateway.texts import sentences
 from locallb.gateway.translation import BoundGateway, bind
-from locallb.model.http import regexes
-from locallb.model.http.checks import MAX_AUTHORITIES
-from locallb.model.http.routes import Answer
+from locallb.model import http_checks as regexes
+from locallb.model.http_checks import MAX_AUTHORITIES
+from locallb.model.http_routes import Answer
 from locallb.model.identities import Protocol
 from tests.gateway.api import (
     JsonObject,

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.routes import attachment
+from locallb.gateway import attachment
 from locallb.gateway.translation import BoundGateway
-from locallb.model.http import regexes
-from locallb.model.http.serving import HttpRoutes, TcpForward
+from locallb.model import http_checks
+from locallb.model.http_serving import HttpRoutes, TcpForward
 from tests.gateway.api import (
     JsonObject,
     api_object,
@@ -347,7 +347,7 @@ def test_a_listener_set_that_is_not_understood_keeps_its_hosts() -> None:
 def test_without_re2_an_expression_closes_every_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """No expression can be checked then, and so none is compared."""
     monkeypatch.setitem(sys.modules, "re2", None)
-    regexes._measured.cache_clear()
+    http_checks._measured.cache_clear()
     refused = {"matches": [{"path": {"type": "RegularExpression", "value": "/admin/.*"}}]}
     one = only(gateway(), route(refused, OPEN["spec"]["rules"][0]), *SERVICES)
     assert (answered(one, "a.t", "/admin/x"), answered(one, "a.t", "/shop")) == ("500", "500")

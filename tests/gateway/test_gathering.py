@@ -8,11 +8,11 @@ from unittest import mock
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway import gathering
-from locallb.gateway.gathering import RoutesByParent
+from locallb.gateway import translation as gathering
 from locallb.gateway.kinds import gathered, parse_api_object
-from locallb.model.gateway.objects import Gateway
-from locallb.model.gateway.of_cluster import ApiObject, GatewayObjects, ObjectOfCluster
+from locallb.gateway.translation import RoutesByParent
+from locallb.model.gateway_objects import Gateway
+from locallb.model.gateway_of_cluster import ApiObject, GatewayObjects, ObjectOfCluster
 from locallb.model.identities import ClusterName
 from tests.gateway.api import backend, gateway, gateway_class, parent, route, rule
 

@@ -17,9 +17,9 @@ from locallb.gateway.needs import (
     wanted_kinds,
 )
 from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
-from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.gateway_of_cluster import ObjectOfCluster
 from locallb.model.memory import Memo
-from locallb.sources.kubernetes.routed import GATEWAYS
+from locallb.sources.kubernetes.gateway_listing import GATEWAYS
 from tests.gateway.api import (
     DEMO,
     JsonObject,

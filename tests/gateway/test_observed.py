@@ -10,9 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.status.observed import ObservedRouteStatus, observed_statuses
-from locallb.gateway.status.patch import contains, status_patch
-from locallb.model.gateway.objects import CONTROLLER
+from locallb.gateway.status_patch import ObservedRouteStatus, contains, observed_statuses, status_patch
+from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import ObjectKey, ObjectKind
 from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, namespace, route
 

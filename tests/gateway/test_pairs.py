@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from locallb.gateway.parsing.referred import SECRET_REFERENCE
-from locallb.gateway.status.statuses import gateway_status
+from locallb.gateway.parsing.policies import SECRET_REFERENCE
+from locallb.gateway.statuses import gateway_status
 from locallb.gateway.texts import sentences
-from locallb.model.http.serving import Certificate
+from locallb.model.http_serving import Certificate
 from locallb.model.identities import Digest
 from tests.gateway.api import (
     DEMO,

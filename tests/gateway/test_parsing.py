@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.gateway.kinds import KINDS, parse_api_object
-from locallb.gateway.parsing.referred import parse_referred
+from locallb.gateway.parsing.policies import parse_referred
 from locallb.gateway.translation import bind
-from locallb.model.gateway.objects import GROUP, Route
+from locallb.model.gateway_objects import GROUP, Route
 from tests.gateway.api import JsonObject, api_object, backend, bound, gateway, gateway_class, objects, route, rule
 
 _terms = st.sampled_from(

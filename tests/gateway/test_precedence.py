@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.http.routes import Match, PathKind, PathMatch, Route
+from locallb.model.http_routes import Match, PathKind, PathMatch, Route
 from tests.gateway.api import JsonObject, backend, gateway, hosts, only, route, service
 
 

@@ -7,17 +7,11 @@ from typing import Any
 
 import pytest
 
-from locallb.gateway.routes.backends import Backends
-from locallb.gateway.status.statuses import (
-    Outcome,
-    gateway_status,
-    listener_set_status,
-    route_status,
-    verdicts_by_route,
-)
+from locallb.gateway.routes import Backends
+from locallb.gateway.statuses import Outcome, gateway_status, listener_set_status, route_status, verdicts_by_route
 from locallb.gateway.texts import sentences
 from locallb.gateway.translation import bind
-from locallb.model.http.backends import Speaks
+from locallb.model.http_serving import Speaks
 from tests.gateway.api import (
     JsonObject,
     api_object,

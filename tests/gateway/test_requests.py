@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.kinds import parse_api_object
-from locallb.gateway.parsing.referred import SECRET_REFERENCE
+from locallb.gateway.listeners import covers, specificity
+from locallb.gateway.parsing.policies import SECRET_REFERENCE
 from locallb.gateway.translation import BoundGateway, bind
-from locallb.model.gateway.objects import Gateway, Route
-from locallb.model.http.routes import Answer, Forward, PathKind, PathMatch
-from locallb.model.http.serving import ANY, Chain, HttpRoutes
+from locallb.model.gateway_objects import Gateway, Route
+from locallb.model.http_routes import Answer, Forward, PathKind, PathMatch
+from locallb.model.http_serving import ANY, Chain, HttpRoutes
 from locallb.model.memory import Memo
 from tests.gateway.api import JsonObject, backend, bound, gateway, gateway_class, listener, objects, route, service
 

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.gateway.conditions import Failure
-from locallb.gateway.routes.backends import Backends
-from locallb.gateway.status.patch import contains, status_patch, withdrawn
-from locallb.gateway.status.statuses import (
+from locallb.gateway.routes import Backends
+from locallb.gateway.status_patch import contains, status_patch, withdrawn
+from locallb.gateway.statuses import (
     ApiStatus,
     Outcome,
     class_status,
@@ -23,8 +23,8 @@ from locallb.gateway.status.statuses import (
     verdicts_by_route,
 )
 from locallb.gateway.translation import bind
-from locallb.model.gateway.objects import CONTROLLER
-from locallb.model.gateway.of_cluster import GatewayObjects, TlsSecret
+from locallb.model.gateway_objects import CONTROLLER
+from locallb.model.gateway_of_cluster import GatewayObjects, TlsSecret
 from locallb.model.identities import Protocol
 from tests.gateway.api import (
     JsonObject,

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.parsing.referred import BUNDLE_REFERENCE, SECRET_REFERENCE
-from locallb.gateway.status.patch import status_patch, withdrawn
-from locallb.gateway.status.statuses import gateway_status
+from locallb.gateway.parsing.policies import BUNDLE_REFERENCE, SECRET_REFERENCE
+from locallb.gateway.status_patch import status_patch, withdrawn
+from locallb.gateway.statuses import gateway_status
 from locallb.gateway.texts import route_lines, sentences
 from tests.envoy.certificates import Authority
 from tests.gateway.api import (

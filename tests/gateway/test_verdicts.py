@@ -9,12 +9,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.stack import declare
-from locallb.cli.watching.metrics.metrics import Metrics
-from locallb.gateway.status.verdicts import Verdict, bad_news, verdict_of
+from locallb.cli.watching.metrics import Metrics
+from locallb.gateway.status_patch import Verdict, bad_news, verdict_of
 from locallb.kubernetes.events import WARNING, event_body
-from locallb.model.gateway.objects import CONTROLLER
+from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import ObjectKey, ObjectKind, Owner, Uid
-from locallb.model.status_entries import Event
+from locallb.model.reasons import Event
 from locallb.watch.events import Planned
 from tests.cli.watching.test_watch_observers import sample
 from tests.gateway.api import DEMO, JsonObject

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 
 from locallb.guarded import reader
 from locallb.runtimes.process import processes
-from locallb.storage import files, kept_files
+from locallb.storage import files
+from locallb.storage import files as kept_files
 from locallb.storage.files import FilesError
 from locallb.storage.folders import Limits, read_folder
 from tests.descriptors import count_open

@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.cli import completion
-from locallb.cli.projects.choice import require_ours
+from locallb.cli.new_project import require_ours
 from locallb.engine.state.project import load_config, load_project
-from locallb.guarded.nesting import load_yaml
+from locallb.guarded.reader import load_yaml
 from locallb.kubernetes.access.kubeconfig_file import read_content
 from locallb.kubernetes.parsing.documents import read_documents
 from locallb.model.texts import DEEPEST

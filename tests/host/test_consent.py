@@ -8,14 +8,12 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.dns.zones import Embedded, Zone
-from locallb.host.macos.aliases import PoolAlias
-from locallb.host.setup.consent import Consent, on_behalf, unnamed
-from locallb.host.setup.plan import plan_setup
-from locallb.host.setup.resolver_plan import DNSMASQ_DIRECTORY
-from locallb.host.setup.steps import PRESENT, ObservedHost
+from locallb.host.macos import PoolAlias
+from locallb.host.setup_plan import DNSMASQ_DIRECTORY, Consent, on_behalf, plan_setup, unnamed
+from locallb.host.setup_steps import PRESENT, ObservedHost
 from locallb.model.identities import ZoneName
 from locallb.model.reasons import Problem, Reason
-from locallb.planning.addresses.pool_routes import PoolRoute
+from locallb.planning.pool_routes import PoolRoute
 
 BARE = ObservedHost({}, (), "")
 

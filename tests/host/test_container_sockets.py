@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.host import container_sockets
+from locallb.host import capabilities
 
 
 @pytest.fixture(autouse=True)
@@ -34,17 +34,17 @@ def test_docker_host_precedes_the_context(
     """As for Docker's own command; what isn't a socket of this host isn't looked at, and the usual one isn't either."""
     config.write_text('{"currentContext": "far"}' if given else "{}")
     monkeypatch.setenv("DOCKER_HOST", given)
-    assert container_sockets.docker_elsewhere() == elsewhere
+    assert capabilities.docker_elsewhere() == elsewhere
 
 
 def test_a_context_leads_elsewhere(config: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Docker Desktop's and colima's are such; the variable counts before the file."""
     config.write_text('{"currentContext": "desktop-linux"}')
-    assert container_sockets.docker_elsewhere() == f"where its context desktop-linux leads, as {config} says"
+    assert capabilities.docker_elsewhere() == f"where its context desktop-linux leads, as {config} says"
     monkeypatch.setenv("DOCKER_CONTEXT", "colima")
-    assert container_sockets.docker_elsewhere() == "where its context colima leads, as DOCKER_CONTEXT says"
+    assert capabilities.docker_elsewhere() == "where its context colima leads, as DOCKER_CONTEXT says"
     monkeypatch.setenv("DOCKER_CONTEXT", "default")
-    assert container_sockets.docker_elsewhere() == ""
+    assert capabilities.docker_elsewhere() == ""
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_a_context_leads_elsewhere(config: Path, monkeypatch: pytest.MonkeyPatch
 )
 def test_without_a_context_it_is_the_usual_socket(config: Path, text: str) -> None:
     """Also where the file is rubbish, or there is none."""
-    assert container_sockets.docker_elsewhere() == ""
+    assert capabilities.docker_elsewhere() == ""
     config.write_text(text)
-    assert container_sockets.docker_elsewhere() == ""
+    assert capabilities.docker_elsewhere() == ""
     config.unlink()
     config.mkdir()
-    assert container_sockets.docker_elsewhere() == ""
+    assert capabilities.docker_elsewhere() == ""

@@ -8,16 +8,24 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.settings import Pool
-from locallb.host.doctor import examine
-from locallb.host.headroom import Limits, free_addresses, headroom
-from locallb.host.observation import HostInspection, Level, ObservedLock, ObservedName, ObservedProxy
+from locallb.host.doctor import (
+    HostInspection,
+    Level,
+    Limits,
+    ObservedLock,
+    ObservedName,
+    ObservedProxy,
+    examine,
+    free_addresses,
+    headroom,
+)
+from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol
-from locallb.model.network.host_addresses import HostAddresses, survey
-from locallb.model.network.ranges import AddressRange
-from locallb.model.network.routes import Route
+from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
+from locallb.model.routes import Route
 from locallb.model.snapshot import Claim, HostFacts, Socket
-from locallb.planning.addresses.pool_routes import PoolRoute, pool_routes
+from locallb.planning.pool_routes import PoolRoute, pool_routes
 
 PLENTY = Limits(500, 8192, 1 << 34, 10_000, 200, 65_536)
 POOL = Pool("p", (AddressRange(ip_address("127.77.0.0"), ip_address("127.77.0.31")),))

@@ -18,15 +18,16 @@ from typing import Any
 import pytest
 
 from locallb.config.settings import Pool
-from locallb.host import descriptors, facts, netlink
-from locallb.host.descriptors import socket_owners
+from locallb.host import facts, netlink
+from locallb.host import limits as descriptors
 from locallb.host.facts import HostError, host_facts
+from locallb.host.limits import socket_owners
 from locallb.host.netlink import RouteError
 from locallb.host.sockets import LISTEN, rows
 from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol
-from locallb.model.network.ranges import AddressRange
-from locallb.model.network.routes import Route
+from locallb.model.ranges import AddressRange
+from locallb.model.routes import Route
 from locallb.model.snapshot import HostFacts, Socket
 from tests.descriptors import few_files
 from tests.environment import lent

@@ -7,9 +7,8 @@ import os
 
 import pytest
 
-from locallb.host import inotify
-from locallb.host.descriptors import inotify_holders
-from locallb.host.inotify import InotifyError
+from locallb.host import limits as inotify
+from locallb.host.limits import InotifyError, inotify_holders
 from tests.descriptors import few_files
 
 MORE_THAN_ANY = 100_000

@@ -9,17 +9,17 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from locallb.config.parsing.pools import DEFAULT_POOL, parse_range
+from locallb import programs as program
+from locallb.config.addresses import DEFAULT_POOL, parse_range
 from locallb.config.settings import Pool
 from locallb.host import facts
+from locallb.host import macos as ifconfig
 from locallb.host.facts import HostError, host_facts
-from locallb.host.macos import ifconfig
-from locallb.host.macos.aliases import MAX, adding, alias_notes, parsed, pool_aliases, removing
-from locallb.host.setup.plan import plan_setup, plan_teardown
-from locallb.host.setup.steps import ObservedHost, Retained, SetupRecord, StepKind
-from locallb.model.network.ranges import AddressRange
-from locallb.programs import program
-from locallb.programs.program import ProgramError
+from locallb.host.macos import MAX, adding, alias_notes, parsed, pool_aliases, removing
+from locallb.host.setup_plan import plan_setup, plan_teardown
+from locallb.host.setup_steps import ObservedHost, Retained, SetupRecord, StepKind
+from locallb.model.ranges import AddressRange
+from locallb.programs import ProgramError
 
 SAID = """lo0: flags=8049<UP,LOOPBACK,RUNNING,MULTICAST> mtu 16384
 \toptions=1203<RXCSUM,TXCSUM,TXSTATUS,SW_TIMESTAMP>

@@ -8,18 +8,18 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.dns.zones import Embedded, Rfc2136, Zone
-from locallb.host.setup.hosts_file import HOSTS, read_names
-from locallb.host.setup.plan import plan_setup, plan_teardown
-from locallb.host.setup.resolver_plan import (
+from locallb.host.setup_plan import (
     DNSMASQ_DIRECTORY,
     MACOS,
     MACOS_DIRECTORY,
     RESOLVED,
     RESOLVED_DIRECTORY,
     inspected,
+    plan_setup,
+    plan_teardown,
     routing_files,
 )
-from locallb.host.setup.steps import PRESENT, ObservedHost, Retained, SetupRecord, StepKind
+from locallb.host.setup_steps import HOSTS, PRESENT, ObservedHost, Retained, SetupRecord, StepKind, read_names
 from locallb.model.identities import ZoneName
 
 ZONE = Zone(ZoneName("test"), Embedded(ip_address("127.0.0.77"), 5300))

@@ -10,8 +10,8 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.dns.zones import Embedded, Zone
-from locallb.host.macos import ifconfig
-from locallb.host.setup import changes as setup
+from locallb.host import macos as ifconfig
+from locallb.host import setup_changes as setup
 from locallb.model.identities import ZoneName
 from tests.e2e.support import node, port, service
 from tests.host.support import PRIVATE, Project, project, served

@@ -7,7 +7,7 @@ from ipaddress import ip_network
 import pytest
 from msgspec.structs import replace
 
-from locallb.host.setup.plan import (
+from locallb.host.setup_plan import (
     INSTANCES,
     LEDGER,
     PORT_START,
@@ -21,9 +21,9 @@ from locallb.host.setup.plan import (
     plan_setup,
     plan_teardown,
 )
-from locallb.host.setup.steps import PRESENT, ObservedHost, Retained, SetupRecord, StepKind
+from locallb.host.setup_steps import PRESENT, ObservedHost, Retained, SetupRecord, StepKind
 from locallb.model.reasons import Problem, Reason
-from locallb.planning.addresses.pool_routes import PoolRoute
+from locallb.planning.pool_routes import PoolRoute
 
 ROUTE = PoolRoute("far", ip_network("172.18.255.224/27"))
 SYSTEMD = dict.fromkeys((SYSCTL_DIRECTORY, UNIT_DIRECTORY, WANTS_DIRECTORY), PRESENT)

@@ -12,7 +12,8 @@ from types import ModuleType
 
 import pytest
 
-from locallb.host import socket_diag, sockets
+from locallb.host import sockets
+from locallb.host import sockets as socket_diag
 from locallb.host.sockets import SocketError
 from locallb.model.identities import Protocol
 

@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import SettingsError
 from locallb.engine.state.checkpoint import check_state
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import load_config, load_project
-from locallb.host.setup import changes as setup
+from locallb.host import setup_changes as setup
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.ledger.ledger import Ledger
 from locallb.model.errors import ClientError

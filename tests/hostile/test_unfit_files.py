@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Exit
 from locallb.guarded import reader
 from tests.cli.test_own_project import place, run
 from tests.e2e.support import node

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from locallb.config.ingress_settings import IngressSettings
-from locallb.config.settings import Settings
+from locallb.config.settings import IngressSettings, Settings
 from locallb.gateway.kinds import gathered, parse_api_object
-from locallb.gateway.parsing.referred import SECRET_REFERENCE, parse_referred
-from locallb.ingress.kinds import ROUTED_KINDS
+from locallb.gateway.parsing.policies import SECRET_REFERENCE, parse_referred
+from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.ingress.translation import BoundIngresses, bind_ingresses
-from locallb.model.gateway.ingresses import INGRESS_CONTROLLER
-from locallb.model.gateway.of_cluster import GatewayObjects, ObjectOfCluster
+from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER, GatewayObjects, ObjectOfCluster
 from tests.gateway.api import DEMO, service
 
 JsonObject = dict[str, Any]

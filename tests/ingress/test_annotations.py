@@ -6,17 +6,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.ingress_settings import Dialect
-from locallb.config.parsing.ingress import parse_ingress
+from locallb.config.parsing import parse_ingress
+from locallb.config.settings import Dialect
 from locallb.config.values import Mistakes
-from locallb.ingress.annotations import nginx
-from locallb.ingress.annotations.policy import NONE
-from locallb.ingress.annotations.reading import TRAEFIK, policy_of
+from locallb.ingress import annotations as nginx
+from locallb.ingress.annotations import NONE, TRAEFIK, policy_of
 from locallb.ingress.translation import BoundIngresses
-from locallb.model.gateway.ingresses import Ingress
-from locallb.model.gateway.objects import Meta, Named
-from locallb.model.http.routes import Answer, Forward, PathKind, PathMatch, Redirect, Route
-from locallb.model.http.serving import HttpRoutes
+from locallb.model.gateway_objects import Meta, Named
+from locallb.model.gateway_of_cluster import Ingress
+from locallb.model.http_routes import Answer, Forward, PathKind, PathMatch, Redirect, Route
+from locallb.model.http_serving import HttpRoutes
 from tests.ingress.api import JsonObject, backend, ingress, only, path, rule, secret
 
 BOTH = frozenset(Dialect)

@@ -6,19 +6,22 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.config.ingress_settings import AddressPer, IngressSettings
-from locallb.config.parsing.ingress import parse_ingress
-from locallb.config.settings import Settings
+from locallb.config.parsing import parse_ingress
+from locallb.config.settings import AddressPer, IngressSettings, Settings
 from locallb.config.values import Mistakes
 from locallb.gateway.kinds import parse_api_object
 from locallb.ingress.classes import class_notices, grouped, left_out
-from locallb.ingress.kinds import INGRESS_KINDS
-from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION
-from locallb.ingress.statuses import ingress_statuses, served_text, serving_text
-from locallb.ingress.translation import MAX_LISTED_IN_STATUS, BoundIngresses
-from locallb.model.gateway.ingresses import Ingress
-from locallb.model.http.routes import Answer, Forward
-from locallb.model.http.serving import HttpRoutes, VirtualHost
+from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION, INGRESS_KINDS
+from locallb.ingress.translation import (
+    MAX_LISTED_IN_STATUS,
+    BoundIngresses,
+    ingress_statuses,
+    served_text,
+    serving_text,
+)
+from locallb.model.gateway_of_cluster import Ingress
+from locallb.model.http_routes import Answer, Forward
+from locallb.model.http_serving import HttpRoutes, VirtualHost
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.objects import ServicePort
 from tests.gateway.api import DEMO

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.ingress_settings import Dialect
+from locallb.config.settings import Dialect
 from locallb.ingress import translation
-from locallb.ingress.annotations.nginx import PREFIX
+from locallb.ingress.annotations import PREFIX
 from tests.gateway.api import service
 from tests.gateway.evaluation import RUBBISH, answered, broken, fields
 from tests.ingress.api import JsonObject, ingress, only, path, rule

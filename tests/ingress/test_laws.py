@@ -9,15 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.gateway.hostnames import covers, specificity
 from locallb.gateway.kinds import parse_api_object
-from locallb.gateway.listeners.capacity import MAX_ENTRIES
-from locallb.ingress.hosts import Hosts, Routes, within_bounds
-from locallb.ingress.kinds import INGRESS_KINDS
-from locallb.ingress.tls import Certificates, chains
-from locallb.model.gateway.ingresses import Ingress, IngressPath
-from locallb.model.http.routes import Answer, Match, PathKind, PathMatch, Route
-from locallb.model.http.serving import ANY, AnyCertificate, Certificate, Chain, HttpRoutes
+from locallb.gateway.listeners import MAX_ENTRIES, covers, specificity
+from locallb.ingress.hosts import Certificates, Hosts, Routes, chains, within_bounds
+from locallb.ingress.parsing import INGRESS_KINDS
+from locallb.model.gateway_of_cluster import Ingress, IngressPath
+from locallb.model.http_routes import Answer, Match, PathKind, PathMatch, Route
+from locallb.model.http_serving import ANY, AnyCertificate, Certificate, Chain, HttpRoutes
 from locallb.model.identities import Digest
 from tests.gateway.api import DEMO
 from tests.ingress.api import backend, ingress, path, rule

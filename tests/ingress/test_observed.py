@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from locallb.gateway.status.observed import ObservedRouteStatus, observed_statuses, reported_kind
-from locallb.ingress.kinds import ROUTED_KINDS
+from locallb.gateway.status_patch import ObservedRouteStatus, observed_statuses, reported_kind
+from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.model.identities import ObjectKey, ObjectKind
 from tests.gateway.api import DEMO
 from tests.ingress.api import ingress, ingress_class, path, rule

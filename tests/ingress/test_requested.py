@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from locallb.config.ingress_settings import AddressPer
+from locallb.config.settings import AddressPer
 from locallb.model.identities import Family
 from locallb.model.objects import ADDRESSES_ANNOTATION, FamilyPolicy
 from tests.ingress.api import JsonObject, ingress, only, path, rule

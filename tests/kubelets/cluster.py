@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from locallb.kubernetes.api.object_types import NODE
+from locallb.kubernetes.api.client import NODE
 from tests.cluster.build import kubernetes
 from tests.cluster.controlplane import running
 from tests.kubelets import node_files

@@ -9,7 +9,7 @@ from lightkube import Client
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.object_types import POD
+from locallb.kubernetes.api.client import POD
 from tests.cluster.controlplane import Document
 from tests.kubelets.images import AGNHOST
 from tests.traffic.waiting import eventually

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from locallb.kubernetes.api.object_types import POD
+from locallb.kubernetes.api.client import POD
 from tests.cluster.build import CHECKOUT, kubernetes
 from tests.docker.support import docker, own_pool
 from tests.kubelets.cluster import Cluster

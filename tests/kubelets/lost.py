@@ -13,7 +13,7 @@ from collections.abc import Set as AbstractSet
 from contextlib import closing, contextmanager
 from ipaddress import ip_address
 
-from locallb.traffic.lines import Line
+from locallb.traffic.figures import Line
 from tests.e2e.support import Stage
 from tests.envoy.log_reading import Reader, reading, was_accepted
 from tests.kubelets.workloads import answer_on

@@ -18,8 +18,7 @@ from lightkube.codecs import load_all_yaml
 from lightkube.generic_resource import GenericGlobalResource, GenericNamespacedResource, create_global_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.client import SERVICE
-from locallb.kubernetes.api.object_types import NAMESPACE, NODE, POD, SECRET
+from locallb.kubernetes.api.client import NAMESPACE, NODE, POD, SECRET, SERVICE
 from tests.cluster.controlplane import ControlPlane, Document, Objects, control_plane
 from tests.e2e.support import service
 from tests.kubelets.cluster import Cluster

@@ -8,7 +8,7 @@ import pytest
 from lightkube import Client
 
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.image import make_image
+from locallb.runtimes.docker.runtime import make_image
 from tests.docker.support import own_pool
 from tests.e2e.support import Stage, stage
 from tests.e2e.watching import Watch, watching

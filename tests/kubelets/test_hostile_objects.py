@@ -22,8 +22,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace
 
 from locallb.gateway.kinds import KINDS
-from locallb.kubernetes.api.object_types import EVENT, SECRET, SLICE
-from locallb.model.gateway.objects import GROUP
+from locallb.kubernetes.api.client import EVENT, SECRET, SLICE
+from locallb.model.gateway_objects import GROUP
 from tests.cluster.controlplane import Document
 from tests.cluster.ingress_rights import INGRESS, ingress_rights
 from tests.cluster.test_gateway_statuses import until_gone

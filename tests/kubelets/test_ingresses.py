@@ -11,7 +11,7 @@ import pytest
 from lightkube.types import PatchType
 
 from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION
-from locallb.kubernetes.api.object_types import SECRET
+from locallb.kubernetes.api.client import SECRET
 from tests.cluster.controlplane import Document
 from tests.cluster.ingress_rights import CLASS, INGRESS, ingress_rights
 from tests.e2e.support import Stage, service

@@ -11,7 +11,7 @@ import pytest
 from locallb.model.identities import Home
 from locallb.runtimes.docker.containers import HELPER_LABEL, LABEL_PREFIX
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.image import make_image
+from locallb.runtimes.docker.runtime import make_image
 from locallb.runtimes.pod_routes import present_routes
 from tests.docker.support import own_pool
 from tests.e2e.support import Stage, stage

@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.parsing.settings import parse_settings
-from locallb.kubernetes.parsing.backend_addresses import refusal, with_backends_of_cluster
-from locallb.kubernetes.parsing.objects import Parsed, parse_objects
+from locallb.config.parsing import parse_settings
+from locallb.kubernetes.parsing.objects import Parsed, parse_objects, refusal, with_backends_of_cluster
 from locallb.model.identities import ClusterName
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.snapshot import Access

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from locallb.kubernetes.access.errors import (
+from locallb.kubernetes.access.servers import (
     ConflictError,
     ForbiddenError,
     KubeError,

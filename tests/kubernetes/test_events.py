@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.config.parsing.pools import DEFAULT_POOL
+from locallb.config.addresses import DEFAULT_POOL
 from locallb.config.settings import Classes, Settings
 from locallb.kubernetes.events import (
     BURST,
@@ -29,8 +29,8 @@ from locallb.kubernetes.events import (
     spend,
 )
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
+from locallb.model.reasons import Event
 from locallb.model.snapshot import Access, Snapshot
-from locallb.model.status_entries import Event
 from locallb.planning.notices import NODES, OTHERS
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan

@@ -15,9 +15,9 @@ from types import SimpleNamespace
 import pytest
 
 from locallb.kubernetes.access import exec_plugin
-from locallb.kubernetes.access.errors import KubeconfigError, KubeError, RefusedError
 from locallb.kubernetes.access.exec_plugin import Plugin, token
 from locallb.kubernetes.access.kubeconfig import sign_in
+from locallb.kubernetes.access.servers import KubeconfigError, KubeError, RefusedError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.identities import ContextName

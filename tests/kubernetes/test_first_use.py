@@ -10,7 +10,7 @@ import pytest
 SCRIPT = """
 import sys
 from locallb.kubernetes.api.client import SERVICE
-from locallb.kubernetes.api.object_types import NAMESPACE, NODE, POD, SLICE
+from locallb.kubernetes.api.client import NAMESPACE, NODE, POD, SLICE
 from locallb.sources.gardener import seed
 from lightkube import KubeConfig
 from lightkube.core.decoders import decode_list

@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from locallb.kubernetes.access import in_cluster
-from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, resolve, stamp
+from locallb.kubernetes.access.servers import KubeError
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 

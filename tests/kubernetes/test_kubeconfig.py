@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 import yaml
 
-from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoContextError
 from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, meaning, resolve
 from locallb.kubernetes.access.kubeconfig_file import LARGEST
+from locallb.kubernetes.access.servers import KubeconfigError, KubeError, NoContextError
 from locallb.kubernetes.api.client import Cluster, Clusters
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.identities import ContextName

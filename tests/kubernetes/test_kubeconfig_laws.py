@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from locallb.kubernetes.access import kubeconfig_file
-from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoContextError
 from locallb.kubernetes.access.kubeconfig import connection
+from locallb.kubernetes.access.servers import KubeconfigError, KubeError, NoContextError
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.config.lease_timing import Timing
+from locallb.config.settings import Timing
 from locallb.kubernetes.lease import (
     Candidate,
     LeaseRecord,

@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from locallb.kubernetes.access.errors import KubeError, UnreachableError
+from locallb.kubernetes.access.servers import KubeError, UnreachableError
 from locallb.kubernetes.answers import AnswerError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.connected import PageGuard

@@ -11,9 +11,8 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.access.errors import KubeError, UnreachableError
 from locallb.kubernetes.access.kubeconfig import connection
-from locallb.kubernetes.access.servers import redacted, redacted_urls
+from locallb.kubernetes.access.servers import KubeError, UnreachableError, redacted, redacted_urls
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.identities import ContextName

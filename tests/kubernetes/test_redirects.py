@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.kubernetes.access.errors import UnreachableError
+from locallb.kubernetes.access.servers import UnreachableError
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access

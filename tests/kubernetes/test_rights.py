@@ -22,7 +22,7 @@ from locallb.kubernetes.rights import (
     SECRET_RULES,
     Rule,
 )
-from locallb.model.gateway.ingresses import INGRESS_CONTROLLER
+from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAM = """

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 import yaml
 
-from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api import connected
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.identities import ContextName

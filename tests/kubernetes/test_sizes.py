@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.servers import KubeError
+from locallb.kubernetes.api import limits as size
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.limits import size
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.servers import QuietServer, in_thread

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from locallb.kubernetes.status_patch import (
+from locallb.kubernetes.status import (
     FINALIZER,
     NOTHING,
     PORT_MAPPING,
@@ -27,7 +27,7 @@ from locallb.kubernetes.status_patch import (
 )
 from locallb.model.identities import Uid
 from locallb.model.objects import PORTS_ANNOTATION
-from locallb.model.status_entries import Condition, EntryName, Ingress, IngressPort
+from locallb.model.reasons import Condition, EntryName, Ingress, IngressPort
 
 NOW, THEN = "2026-11-21T05:00:00Z", "2026-11-01T00:00:00Z"
 ENTRY = {"ip": "127.77.0.5", "ipMode": "Proxy", "ports": [{"port": 80, "protocol": "TCP"}]}

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from locallb.kubernetes.access import tls
-from locallb.kubernetes.access.errors import KubeError
 from locallb.kubernetes.access.kubeconfig import connection
+from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.access.tls import TlsContexts
 from locallb.kubernetes.api import feed
 from locallb.kubernetes.api.client import Cluster

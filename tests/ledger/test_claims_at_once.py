@@ -16,12 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.kubernetes.api.limits.fence import FENCE
+from locallb.kubernetes.api.writes import FENCE
+from locallb.ledger import claim_files as lock
 from locallb.ledger import ledger as module
-from locallb.ledger import lock
 from locallb.ledger.claim_files import ClaimFiles
-from locallb.ledger.claims import LedgerError, entry_name, entry_text
-from locallb.ledger.conflicts import ContendedError
+from locallb.ledger.claims import ContendedError, LedgerError, entry_name, entry_text
 from locallb.ledger.ledger import Ledger
 from locallb.ledger.publishing import ClaimRequest, publish
 from locallb.model.identities import Protocol, SharingKey
@@ -152,14 +151,14 @@ STOPPED_AT = """
 import os, sys
 from ipaddress import ip_address
 from pathlib import Path
-from locallb.kubernetes.api.limits.fence import FENCE
+from locallb.kubernetes.api.writes import FENCE
 from locallb.ledger import ledger as module
-from locallb.ledger import lock
+from locallb.ledger import claim_files
 from locallb.ledger.ledger import Ledger
 from locallb.ledger.publishing import ClaimRequest
 from tests.ledger.test_ledger import owner
 
-lock.TIMEOUT = 0.05
+claim_files.TIMEOUT = 0.05
 directory, signal, at = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 calls = 0
 

@@ -20,7 +20,8 @@ from typing import TypeVar
 
 import pytest
 
-from locallb.ledger import claims, lock
+from locallb.ledger import claim_files as lock
+from locallb.ledger import claims
 from locallb.ledger import ledger as module
 from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.ledger import UNKNOWN, Ledger, LedgerError
@@ -465,7 +466,7 @@ def test_permanently_held_lock_stops_no_claim(ledger: Ledger, how: int) -> None:
 def test_ledger_waits_once_for_each_holder_of_its_lock(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next holder is waited for again, for the full time."""
     pauses: list[float] = []
-    monkeypatch.setattr("locallb.ledger.lock.time.sleep", pauses.append)
+    monkeypatch.setattr("locallb.ledger.claim_files.time.sleep", pauses.append)
     with retained(ledger.directory):
         ledger.claim(ADDRESS, owner("web"))
         waited = len(pauses)
@@ -500,11 +501,11 @@ STOPPED_AT = """
 import os, signal, sys
 from ipaddress import ip_address
 from pathlib import Path
-from locallb.ledger import lock
+from locallb.ledger import claim_files
 from locallb.ledger.ledger import Ledger
 from tests.ledger.test_shared_ledger import owner
 
-lock.TIMEOUT = 0.05
+claim_files.TIMEOUT = 0.05
 
 def claim(directory, at):
     calls = 0

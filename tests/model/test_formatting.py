@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.formatting import clipped, counted, shown
+from locallb.model.texts import clipped, counted, shown
 
 
 @pytest.mark.parametrize(

@@ -10,17 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from locallb.config.addresses import parse_range
 from locallb.config.candidates import candidates, possible
-from locallb.config.parsing.pools import parse_range
 from locallb.config.settings import Pool
-from locallb.host.doctor import examine
-from locallb.host.observation import HostInspection, Level
+from locallb.host.doctor import HostInspection, Level, examine
+from locallb.model.host_addresses import is_public, survey
 from locallb.model.identities import Family, IPAddress
-from locallb.model.network.host_addresses import is_public, survey
-from locallb.model.network.ranges import AddressRange
-from locallb.model.network.routes import Route
+from locallb.model.ranges import AddressRange
+from locallb.model.routes import Route
 from locallb.model.snapshot import HostFacts
-from locallb.planning.addresses.pool_routes import pool_notices, pool_routes, unchecked
+from locallb.planning.pool_routes import pool_notices, pool_routes, unchecked
 from tests.host.test_doctor import GOOD
 from tests.planning.addresses.test_allocation import given as allocated
 from tests.planning.addresses.test_allocation import service, terms

@@ -7,9 +7,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.model.http.backends import BackendTls
-from locallb.model.http.policies import HeaderChanges, Retry
-from locallb.model.http.routes import (
+from locallb.model.http_policies import HeaderChanges, Retry
+from locallb.model.http_routes import (
     Answer,
     Forward,
     Match,
@@ -21,7 +20,16 @@ from locallb.model.http.routes import (
     Target,
     ValueMatch,
 )
-from locallb.model.http.serving import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
+from locallb.model.http_serving import (
+    ANY,
+    BackendTls,
+    Certificate,
+    Chain,
+    HttpListener,
+    HttpRoutes,
+    Termination,
+    VirtualHost,
+)
 from locallb.model.identities import ClusterName, Digest, UpstreamName
 
 PLAIN = HttpRoutes(())

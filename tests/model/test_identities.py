@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKind, RunIdentity
-from locallb.model.naming import address_name, named_after
+from locallb.model.texts import address_name, named_after
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,10}[a-z0-9])?", fullmatch=True) | st.sampled_from([*ObjectKind])
 

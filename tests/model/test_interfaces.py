@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.network.interfaces import Interface, is_host_only, networks_of_host
-from locallb.model.network.routes import Route
+from locallb.model.routes import Interface, Route, is_host_only, networks_of_host
 
 KINDS = st.sampled_from(
     ["", "bridge", "veth", "tun", "dummy", "bond", "vlan", "vxlan", "wireguard", "gretap", "ipvlan"]

@@ -7,8 +7,7 @@ from ipaddress import ip_address, ip_network
 import pytest
 from msgspec.structs import replace
 
-from locallb.model.network.routes import Route
-from locallb.model.network.routing_rules import Rule, diversions
+from locallb.model.routes import Route, Rule, diversions
 
 LOCAL, MAIN, LAST = Rule(4, 0, 255), Rule(4, 32766), Rule(4, 32767, 253)
 WIREGUARD = (Rule(4, 32764, longer_than=0), Rule(4, 32765, 51820, mark=0xCA6C, mask=0xFFFFFFFF, inverted=True))

@@ -7,8 +7,7 @@ import os
 
 import pytest
 
-from locallb.model.errors import ClientError
-from locallb.model.system_errors import FAILING, REMEDIES, SCARCE, refuse_scarcity
+from locallb.model.errors import FAILING, REMEDIES, SCARCE, ClientError, refuse_scarcity
 
 
 @pytest.mark.parametrize("number", sorted(SCARCE))

@@ -6,14 +6,12 @@ import json
 
 from msgspec.structs import replace
 
-from locallb.cli.page.lanes import Subject, lane, subjects
-from locallb.cli.page.rates import rates
+from locallb.cli.page.drawing import Subject, lane, rates, subjects
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.relay import Batch
 from locallb.planning.notices import FAULT
 from locallb.planning.status import Row, State
-from locallb.traffic.figures import Bin, Counts, Details, Latencies, UpstreamFigures
-from locallb.traffic.table import TrafficRow
+from locallb.traffic.figures import Bin, Counts, Details, Latencies, TrafficRow, UpstreamFigures
 from tests.cli.watching.watch_story import EVIL, key, planned, serving, snapshot_of, story
 from tests.planning.objects import node, parsed, service
 

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from locallb.cli.page import lanes, live
-from locallb.cli.page.reporter import PageReporter
-from locallb.cli.watching.http.http_server import HttpServerError
+from locallb.cli.page import drawing as lanes
+from locallb.cli.page import server as live
+from locallb.cli.page.server import PageReporter
+from locallb.cli.watching.http_server import HttpServerError
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
 from locallb.watch.events import Converged, Failed, Pulse, Stopped

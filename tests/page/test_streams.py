@@ -12,9 +12,8 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.cli.watching.http import http_server
-from locallb.cli.watching.http.http_messages import Page
-from locallb.cli.watching.http.http_server import AT_ONCE, STREAMS, HttpServer
+from locallb.cli.watching import http_server
+from locallb.cli.watching.http_server import AT_ONCE, STREAMS, HttpServer, Page
 
 TIMEOUT = 120.0
 FOLLOW = b"GET /events HTTP/1.0\r\n\r\n"

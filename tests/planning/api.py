@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from components.stack import declare
 from locallb.engine.engine import Engine
-from locallb.kubernetes.access.errors import ConflictError
+from locallb.kubernetes.access.servers import ConflictError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
 from locallb.model.identities import ContextName, ObjectKey
@@ -27,7 +27,7 @@ from locallb.provider import KINDS
 from locallb.provider.dispatch import Dispatcher
 from locallb.provider.resource_types import ResourceTypes
 from locallb.resources import codec
-from locallb.resources.values import Values
+from locallb.resources.codec import Values
 from tests.engine.support import make_project
 
 ACCESS = Access("/kubeconfig", ContextName("context"))

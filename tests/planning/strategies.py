@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.config.settings import Classes, Pool, Settings
+from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import (
     ClusterName,
     Family,
@@ -26,9 +27,6 @@ from locallb.model.identities import (
     Protocol,
     Uid,
 )
-from locallb.model.network.host_addresses import HostAddresses, survey
-from locallb.model.network.ranges import AddressRange
-from locallb.model.network.routes import Route
 from locallb.model.objects import (
     BackendChoice,
     Endpoint,
@@ -41,6 +39,8 @@ from locallb.model.objects import (
     ServicePort,
     TrafficPolicy,
 )
+from locallb.model.ranges import AddressRange
+from locallb.model.routes import Route
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
 from locallb.sources.manifests.entry import ManifestsSource
 

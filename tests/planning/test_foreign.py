@@ -9,16 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.model.desired import ResourceKey
+from locallb.model.desired import BALANCER, ResourceKey
 from locallb.model.fields import JsonObject
 from locallb.model.identities import ClusterName, ContextName, Home, Owner, Uid
 from locallb.model.memory import AnyMemo
 from locallb.model.reasons import Reason
 from locallb.model.snapshot import Access, Claim, Snapshot
-from locallb.model.state_resource import BALANCER
 from locallb.outputs.output import Place, published
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan

@@ -8,17 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.config.parsing.pools import DEFAULT_POOL
+from locallb.config.addresses import DEFAULT_POOL
 from locallb.config.settings import Classes, Settings
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.parsing.relevant import kinds_of
 from locallb.model.identities import ClusterName, Home
 from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Contents, Snapshot
-from locallb.planning.left_out import few_kinds
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.selection import is_ours
+from locallb.planning.refused import few_kinds
+from locallb.planning.status import is_ours
 from tests.planning.objects import DEMO, JsonObject, node, service
 
 

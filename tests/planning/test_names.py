@@ -8,13 +8,12 @@ from ipaddress import ip_address
 import pytest
 from msgspec.structs import replace
 
-from locallb.config.parsing.settings import parse_settings
-from locallb.kubernetes.annotations import NAME_IN_STATUS_ANNOTATION
+from locallb.config.parsing import parse_settings
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.kubernetes.service_status import publication
+from locallb.kubernetes.status import NAME_IN_STATUS_ANNOTATION, publication
 from locallb.model.identities import ClusterName, Home, Protocol
-from locallb.model.naming import NAME_SERVER
 from locallb.model.snapshot import HostFacts, Snapshot, Socket
+from locallb.model.texts import NAME_SERVER
 from locallb.planning.names import MAX_LISTED_IN_STATUS, MAX_NAMES, REFUSED
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan

@@ -11,11 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.config.parsing.pools import DEFAULT_POOL
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.addresses import DEFAULT_POOL
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import PodRouting, ProxySettings, Settings, Sharing
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.faults import Fault, Order
+from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import (
     ClusterName,
     ContextName,
@@ -29,10 +30,6 @@ from locallb.model.identities import (
     Uid,
 )
 from locallb.model.memory import AnyMemo
-from locallb.model.network.host_addresses import HostAddresses
-from locallb.model.network.ranges import AddressRange
-from locallb.model.network.routes import PodRoute, Route
-from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import (
     BackendChoice,
     Discovery,
@@ -48,7 +45,9 @@ from locallb.model.objects import (
     ServicePort,
     TrafficPolicy,
 )
+from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
+from locallb.model.routes import Diversion, PodRoute, Route
 from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import (
     Access,

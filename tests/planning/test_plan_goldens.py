@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.envoy.fragments import as_files
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.kubernetes.service_status import publication
-from locallb.kubernetes.status_patch import differences, observed_status
+from locallb.kubernetes.status import differences, observed_status, publication
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from locallb.model.gateway.objects import Meta, Named, Route, RouteKind
-from locallb.model.gateway.of_cluster import ObjectOfCluster
-from locallb.model.gateway.rules import Rule
+from locallb.model.gateway_objects import Meta, Named, Route, RouteKind
+from locallb.model.gateway_of_cluster import ObjectOfCluster
+from locallb.model.gateway_rules import Rule
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import HostFacts, Snapshot

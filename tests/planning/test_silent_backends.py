@@ -8,10 +8,10 @@ from ipaddress import ip_network
 import pytest
 from msgspec.structs import replace
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.model.network.routes import Route
 from locallb.model.reasons import Reason
+from locallb.model.routes import Route
 from locallb.model.snapshot import HostFacts
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement

@@ -8,14 +8,13 @@ from typing import cast
 import pytest
 from msgspec.structs import replace
 
-from locallb.cli.display.service_table import services_json
-from locallb.config.status_settings import IpMode, StatusOrder
-from locallb.kubernetes.service_status import publication
+from locallb.cli.service_output import services_json
+from locallb.config.settings import IpMode, StatusOrder
+from locallb.kubernetes.status import publication
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, ProxyName, UpstreamName
 from locallb.model.objects import ServicePort
-from locallb.model.reasons import Problem, Reason
+from locallb.model.reasons import Ingress, IngressPort, Problem, Reason
 from locallb.model.serving import Listener
-from locallb.model.status_entries import Ingress, IngressPort
 from locallb.planning.notices import FAULT, OTHERS, Notice
 from locallb.planning.planned import Placement, Plan, PlannedPort, Rejection, Via
 from locallb.planning.status import Observation, State, rows

@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from locallb.config.parsing.pools import DEFAULT_POOL
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.addresses import DEFAULT_POOL
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Pool, ProxySettings, Settings, Sharing
 from locallb.envoy import watches
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.faults import Fault
+from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import (
     ClusterName,
     Family,
@@ -27,9 +28,6 @@ from locallb.model.identities import (
     SharingKey,
 )
 from locallb.model.memory import AnyMemo
-from locallb.model.network.host_addresses import HostAddresses
-from locallb.model.network.ranges import AddressRange
-from locallb.model.network.routes import Route
 from locallb.model.objects import (
     BackendChoice,
     Discovery,
@@ -44,6 +42,8 @@ from locallb.model.objects import (
     ServicePort,
     TrafficPolicy,
 )
+from locallb.model.ranges import AddressRange
+from locallb.model.routes import Route
 from locallb.model.snapshot import (
     Claim,
     HostFacts,

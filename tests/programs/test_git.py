@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.programs.git import GitError, Revision
+from locallb.programs import GitError, Revision
 from tests.report.repository import GIT, commit, git
 
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from locallb.programs import program
-from locallb.programs.program import Program, ProgramError
+from locallb import programs as program
+from locallb.programs import Program, ProgramError
 from tests.descriptors import few_files
 
 

@@ -29,9 +29,9 @@ from locallb.model.identities import (
     Uid,
     UpstreamName,
 )
-from locallb.model.naming import owner_fields, proxy_id
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Proxy, Upstream
+from locallb.model.texts import owner_fields, proxy_id
 from locallb.provider import make_provider
 from locallb.resources.wire import plain, wrapped
 from tests.servers import in_thread

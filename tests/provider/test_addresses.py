@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from locallb.ledger.ledger import LedgerError
 from locallb.model.identities import Owner
-from locallb.model.naming import owner_fields
+from locallb.model.texts import owner_fields
 from tests.provider.support import Driver, owner
 
 

@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
-from locallb.model.naming import owner_fields, owner_from
+from locallb.model.reasons import Condition, EntryName, Event, Ingress, IngressPort
 from locallb.model.snapshot import Access
-from locallb.model.status_entries import Condition, EntryName, Event, Ingress, IngressPort
+from locallb.model.texts import owner_fields, owner_from
 from locallb.provider.generate import SCHEMA
-from locallb.resources.codec import CodecError, decode, encode, recall
-from locallb.resources.forms import form_of
+from locallb.resources.codec import CodecError, decode, encode, form_of, recall
 from locallb.resources.properties import ServiceClaimInputs
 
 texts = st.text(max_size=5)

@@ -10,7 +10,7 @@ from msgspec import structs
 
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.ledger.ledger import LedgerError
-from locallb.model.naming import owner_fields
+from locallb.model.texts import owner_fields
 from locallb.storage.proxy_directories import ProxiesError
 from tests.provider.support import Driver, Wanted, owner
 

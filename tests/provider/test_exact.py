@@ -15,8 +15,7 @@ from pulumi.runtime.rpc import UNKNOWN
 
 from locallb.provider import KINDS as TYPES
 from locallb.resources import codec
-from locallb.resources.exact import Odd, exactly
-from locallb.resources.forms import form_of, shape
+from locallb.resources.codec import Odd, exactly, form_of, shape
 
 KINDS = sorted({kind for each in TYPES for kind in (each.inputs, each.state)}, key=lambda kind: kind.__qualname__)
 texts = st.text(max_size=3)

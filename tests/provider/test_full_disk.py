@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from locallb.provider.resource_types import ResourceTypes
-from locallb.resources.errors import ProviderError
-from locallb.runtimes.process import trial
+from locallb.resources.resource_type import ProviderError
+from locallb.runtimes.process import envoy_process
 from locallb.storage.files import FilesError
 
 
@@ -27,7 +27,7 @@ def test_a_trial_that_cannot_be_furnished_is_reported(
     (tmp_path / "certificate.pem").touch()
     monkeypatch.setattr(Path, "symlink_to", refused)
     with pytest.raises(FilesError, match=f"trial, .*, can't be furnished: {os.strerror(number)}; "):
-        trial._furnish(tmp_path / "trial", {})
+        envoy_process._furnish(tmp_path / "trial", {})
 
 
 class _Full:

@@ -9,9 +9,9 @@ import pytest
 
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ProxyId
-from locallb.provider import part_reads
-from locallb.provider.gathering import gathering
-from locallb.provider.resources import proxy_fragments
+from locallb.provider.resources import fragments as part_reads
+from locallb.provider.resources import fragments as proxy_fragments
+from locallb.provider.resources.fragments import gathering
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 
@@ -21,7 +21,7 @@ ONE, OTHER = ProxyId("0" * 12), ProxyId("1" * 12)
 def expected(proxy: ProxyId) -> tuple[int, int, int]:
     """Return how many claims, changes and proofs are waited for."""
     directory, ledger = Proxies.ours().path(proxy), Ledger(paths.ledger_directory())
-    changes, checks = proxy_fragments.queue(directory), part_reads.checks(directory)
+    changes, checks = proxy_fragments.queue_proxy_fragment(directory), part_reads.checks(directory)
     return ledger.queue._expected, changes._expected, checks._expected
 
 

@@ -17,12 +17,13 @@ import pytest
 from locallb.envoy import ALONE
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import EnvoyBinary, installed
-from locallb.host import inotify
+from locallb.host import limits as inotify
 from locallb.model.errors import ClientError
-from locallb.resources.errors import ProviderError
 from locallb.resources.properties import EnvoyProcessInputs
+from locallb.resources.resource_type import ProviderError
 from locallb.runtimes.draining import LINGER, drain
-from locallb.runtimes.process import envoy_process, handover, processes, stopping, trial
+from locallb.runtimes.process import envoy_process, handover, processes, stopping
+from locallb.runtimes.process import envoy_process as trial
 from locallb.runtimes.process.processes import Process, ProcessError
 from locallb.runtimes.process.stopping import running
 from tests.envoy.traffic import Load, Server, ask_tcp

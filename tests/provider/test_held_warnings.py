@@ -13,14 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.api import held_warnings, live_service
-from locallb.kubernetes.api.held_warnings import LASTING, HeldWarnings
-from locallb.kubernetes.api.limits.quota import QUOTAS
+from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import writes as held_warnings
+from locallb.kubernetes.api.writes import LASTING, QUOTAS, HeldWarnings
 from locallb.kubernetes.events import ENSURED, FAILED, NORMAL, UNAVAILABLE, WARNING
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
-from locallb.model.reasons import OF_THE_OBJECT
+from locallb.model.reasons import OF_THE_OBJECT, Event
 from locallb.model.snapshot import Access
-from locallb.model.status_entries import Event
 from locallb.outputs.events import service_events
 from locallb.outputs.events.service_events import ServiceEvents
 from locallb.planning.notices import NODES

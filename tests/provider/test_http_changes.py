@@ -21,9 +21,17 @@ from msgspec.structs import replace
 
 from locallb.envoy import render
 from locallb.model.faults import Delay, Fault
-from locallb.model.http.backends import HttpBackends, Speaks
-from locallb.model.http.routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Route, Target
-from locallb.model.http.serving import ANY, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
+from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Route, Target
+from locallb.model.http_serving import (
+    ANY,
+    Chain,
+    HttpBackends,
+    HttpListener,
+    HttpRoutes,
+    Speaks,
+    Termination,
+    VirtualHost,
+)
 from locallb.model.identities import Protocol, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import HttpCheck, Proxy, Upstream

@@ -13,12 +13,11 @@ from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.values import Properties, Value
 from locallb.ledger import claims
 from locallb.ledger.ledger import Ledger
-from locallb.leftovers.claims import ClaimKey, StateClaimError, claim_key, claim_keys_in
-from locallb.leftovers.host import LeftoverKind, leftovers, remove
+from locallb.leftovers import ClaimKey, LeftoverKind, StateClaimError, claim_key, claim_keys_in, leftovers, remove
+from locallb.model.desired import PORTS
 from locallb.model.identities import Owner, ProxyId, ProxyName, SharingKey, Uid
-from locallb.model.naming import owner_fields
 from locallb.model.snapshot import MappedPort
-from locallb.model.state_resource import PORTS
+from locallb.model.texts import owner_fields
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths

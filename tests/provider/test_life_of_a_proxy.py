@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.host import inotify
-from locallb.host.inotify import InotifyError
+from locallb.host import limits as inotify
+from locallb.host.limits import InotifyError
 from locallb.host.sockets import SocketError
 from locallb.provider import ProviderError
 from locallb.provider.resources import reachable

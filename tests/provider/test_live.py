@@ -10,20 +10,20 @@ from typing import Any
 
 import pytest
 
-from locallb.kubernetes.access.errors import ConflictError, KubeError
+from locallb.kubernetes.access.servers import ConflictError, KubeError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unreachable import UNREACHABLE
+from locallb.kubernetes.api.writes import QUOTAS
 from locallb.kubernetes.events import ENSURED, NORMAL
-from locallb.kubernetes.status_patch import FINALIZER, SERVING, Published, claiming, publishing
+from locallb.kubernetes.status import FINALIZER, SERVING, Published, claiming, publishing
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
+from locallb.model.reasons import Condition, Event, Ingress, IngressPort
 from locallb.model.snapshot import Access
-from locallb.model.status_entries import Condition, Event, Ingress, IngressPort
 from locallb.outputs.status.service_status import ServiceStatus
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.resources import properties
-from locallb.resources.errors import ProviderError
+from locallb.resources.resource_type import ProviderError
 
 ACCESS = Access(kubeconfig="/k", context=ContextName("c"))
 OWNER = Owner(Home("p", "s", "/r"), ObjectKey(ClusterName("c"), "n", "web"), Uid("u1"))

@@ -10,7 +10,7 @@ import pytest
 
 from locallb.ledger.ledger import Ledger, LedgerError
 from locallb.model.identities import Owner
-from locallb.model.naming import owner_fields
+from locallb.model.texts import owner_fields
 from locallb.storage import paths
 from tests.provider.support import Driver, owner
 

@@ -23,9 +23,9 @@ from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.binary import installed
 from locallb.envoy.rollout import fingerprint
 from locallb.model.identities import Owner, Protocol, ProxyId, ProxyName, UpstreamName
-from locallb.model.naming import owner_fields, part_id, proxy_id, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Part, Proxy, Upstream
+from locallb.model.texts import owner_fields, part_id, proxy_id, proxy_owner
 from locallb.provider import ProviderError
 from locallb.runtimes import draining
 from locallb.runtimes.process import processes

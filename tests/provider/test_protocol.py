@@ -29,17 +29,17 @@ from locallb.engine.providers.handles import Handle
 from locallb.engine.providers.loops import LoopPool
 from locallb.engine.state.errors import StepError
 from locallb.engine.state.resource import ResourceState
-from locallb.model.naming import owner_fields
+from locallb.model.texts import owner_fields
 from locallb.provider import ProviderError, generate
 from locallb.provider.dispatch import Dispatcher
-from locallb.resources import values
+from locallb.resources import codec
 from locallb.resources.wire import wrapped
 from tests.provider.support import Driver, Wanted, owner, urn
 
 
 def test_what_is_unknown_is_written_as_the_protocol_has_it() -> None:
     """By an engine and a provider that don't load the SDK for it."""
-    assert values.UNKNOWN == UNKNOWN
+    assert codec.UNKNOWN == UNKNOWN
 
 
 @pytest.mark.checkout

@@ -16,17 +16,16 @@ from typing import Any
 
 import pytest
 
-from locallb.envoy import render
-from locallb.envoy.http import names
-from locallb.model.http.routes import Answer, Match, Route
-from locallb.model.http.serving import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
+from locallb.envoy import http_chains, render
+from locallb.model.http_routes import Answer, Match, Route
+from locallb.model.http_serving import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
 from locallb.model.identities import ClusterName, Digest, ProxyName
-from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy
+from locallb.model.texts import owner_fields, proxy_owner
 from locallb.provider.resources import certificate_files
 from locallb.provider.resources.certificate_files import CertificateFilesError
-from locallb.resources.errors import ProviderError
+from locallb.resources.resource_type import ProviderError
 from locallb.storage import paths
 from tests.envoy.certificates import Authority, Pair
 from tests.provider.support import Driver, Wanted
@@ -115,7 +114,7 @@ def test_a_successor_is_shown_and_the_key_is_nowhere_else(
     assert shown(wanted.address, authority) != before
     directory = paths.proxies_root() / wanted.proxy
     assert sorted(path.name for path in directory.glob("tls-*")) == sorted(
-        [names.chain_file(reference(second, file)), names.key_file(reference(second, file))]
+        [http_chains.chain_file(reference(second, file)), http_chains.key_file(reference(second, file))]
     )
     assert {path.stat().st_mode & 0o777 for path in directory.glob("tls-*")} == {0o600}
     secrets = [line for pair in (first, second) for line in pair.key.read_text().splitlines()[1:-1]]
@@ -233,7 +232,7 @@ def test_certificate_that_does_not_fit_on_the_disk_leaves_the_former_pair(
     key = b"x" * (10_100 - len(chain))
     with largest_file(4096), pytest.raises(CertificateFilesError, match="File too large; raise the limit"):
         certificate_files.write(tmp_path, certificate, chain, key, shared=False)
-    assert certificate_files.read(tmp_path, certificate) == before
+    assert certificate_files.read_certificate_file(tmp_path, certificate) == before
     assert len(list(tmp_path.iterdir())) == (2 if before else 0)
     certificate_files.write(tmp_path, certificate, chain, key, shared=False)
-    assert certificate_files.read(tmp_path, certificate) == (chain, key)
+    assert certificate_files.read_certificate_file(tmp_path, certificate) == (chain, key)

@@ -10,7 +10,7 @@ import yaml
 from locallb.kubernetes.api import live_service
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access
-from locallb.resources.errors import ProviderError
+from locallb.resources.resource_type import ProviderError
 
 OWNER = Owner(Home("p", "s", "/x"), ObjectKey(ClusterName("c"), "ns", "svc"), Uid("uid"))
 WHOLE = yaml.safe_dump(

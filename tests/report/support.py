@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.model.identities import Home
-from locallb.model.naming import address_name, owner_fields
 from locallb.model.snapshot import Snapshot
+from locallb.model.texts import address_name, owner_fields
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.report.assemble import assembled
 from locallb.report.changes import Report, ServiceChange
-from locallb.report.resources import Resource
+from locallb.report.deployed import Resource
 from locallb.report.sides import planned_side
-from locallb.sources.hostless import holding
+from locallb.sources.snapshot import holding
 from tests.planning.objects import parsed
 
 HOME = Home("local-lb", "dev", "/srv/project")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from locallb.report.changes import Report
-from locallb.report.formats.html import ALERTS_SHOWN, page
+from locallb.report.html import ALERTS_SHOWN, page
 from tests.planning.objects import node, service
 from tests.report.browser import Browser, Tab, running
 from tests.report.support import compared, settings

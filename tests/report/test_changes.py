@@ -13,17 +13,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.cli.console import Out
-from locallb.cli.reports.text import print_report
+from locallb.cli.reports import print_report
 from locallb.model.identities import ClusterName, Family, ObjectKey, Protocol
-from locallb.model.network.ranges import covered
+from locallb.model.ranges import covered
 from locallb.report.alerts import Topic, alerts, summary
 from locallb.report.changes import Change, compare
+from locallb.report.document import document
 from locallb.report.exposure import ANY_SOURCE, exposures, is_open, narrowings
-from locallb.report.formats.document import document
-from locallb.report.formats.html import page
-from locallb.report.formats.markdown import markdown
-from locallb.report.formats.wording import differences
+from locallb.report.html import page
+from locallb.report.markdown import markdown
 from locallb.report.sides import Balancer, Port, Side
+from locallb.report.wording import differences
 from tests.planning.objects import node, service
 from tests.report.support import compared, only, settings
 

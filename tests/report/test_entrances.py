@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from locallb.report.envoy_files import Entrance, listed_entrances
+from locallb.report.deployed import Entrance, listed_entrances
 from tests.e2e.support import Stage
 from tests.gateway.api import JsonObject, gateway, gateway_class, listener, route, rule, service
 from tests.ingress.api import backend as to

@@ -14,18 +14,18 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.cli.console import Out
-from locallb.cli.reports.text import print_report
+from locallb.cli.reports import print_report
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
 from locallb.report.assemble import assembled
 from locallb.report.changes import Report
-from locallb.report.formats.document import document
-from locallb.report.formats.html import page
-from locallb.report.formats.markdown import markdown
-from locallb.report.safe import LONGEST_SENTENCE, markdown_code, markdown_text, visible
+from locallb.report.document import document
+from locallb.report.html import page
+from locallb.report.markdown import markdown
 from locallb.report.sides import Side, planned_side
+from locallb.report.wording import LONGEST_SENTENCE, markdown_code, markdown_text, visible
 from tests.planning.objects import node, service
 from tests.report.schema import mistakes
 from tests.report.support import HOME, settings, snapshot

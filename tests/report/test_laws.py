@@ -15,12 +15,12 @@ from locallb.planning.planned import Plan
 from locallb.report.alerts import alerts
 from locallb.report.assemble import assembled
 from locallb.report.changes import QUIET, Change, Report, compare
-from locallb.report.formats.document import document
-from locallb.report.formats.html import page
-from locallb.report.formats.markdown import markdown
-from locallb.report.resources import deployed_side
+from locallb.report.deployed import deployed_side
+from locallb.report.document import document
+from locallb.report.html import page
+from locallb.report.markdown import markdown
 from locallb.report.sides import Balancer, Side, planned_side
-from locallb.sources.hostless import holding
+from locallb.sources.snapshot import holding
 from tests.planning import strategies
 from tests.planning.test_plan_laws import shuffled
 from tests.report.support import declared, inputs_of

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 
 from locallb.cli.console import Out
-from locallb.cli.reports.command import GATES, refuse
-from locallb.cli.reports.text import print_report
-from locallb.cli.syntax.grammar import EPILOG
+from locallb.cli.grammar import EPILOG
+from locallb.cli.reports import GATES, print_report, refuse
 from locallb.config.settings import Headroom, Policies, PortRange, SettingsError
 from locallb.model.identities import Protocol
 from locallb.report.changes import Gate

@@ -15,8 +15,9 @@ from typing import Any
 
 import pytest
 
-from locallb.cli.reports.pulumi_preview import _states, _touched
-from locallb.report.resources import deployed_side
+from locallb.cli.reports import _previewed_roots as _touched
+from locallb.cli.reports import _states
+from locallb.report.deployed import deployed_side
 from tests.e2e.support import Stage, stage
 from tests.report.schema import mistakes
 from tests.report.test_hostile import HOSTILE, SCHEMA

@@ -14,7 +14,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.report.safe import markdown_code, markdown_text, visible
+from locallb.report.wording import markdown_code, markdown_text, visible
 from tests.e2e.support import Stage, node, port, service
 from tests.report.repository import FORMATS, commit, report
 

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 
-from locallb.host.container_sockets import docker_context_problem
-from locallb.runtimes.docker.contexts import ContextError
+from locallb.host.capabilities import docker_context_problem
 from locallb.runtimes.docker.daemon import DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.engines import DEFAULT, docker_place
+from locallb.runtimes.docker.engines import DEFAULT, ContextError, docker_place
 
 
 @pytest.mark.parametrize(

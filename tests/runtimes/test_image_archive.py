@@ -12,7 +12,7 @@ import pytest
 
 from locallb.model.identities import ImageName
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.image import add_program, load_program
+from locallb.runtimes.docker.runtime import add_program, load_program
 from locallb.storage.files import FilesError
 
 

@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import SettingsError
 from locallb.model.identities import (
     ClusterName,
@@ -29,10 +29,9 @@ from locallb.model.identities import (
     ProxyId,
     RunIdentity,
 )
-from locallb.model.network.routes import PodRoute
-from locallb.resources.errors import ProviderError
+from locallb.model.routes import PodRoute
 from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
-from locallb.resources.resource_type import grown
+from locallb.resources.resource_type import ProviderError, grown
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import DOCKER
@@ -41,9 +40,9 @@ from locallb.runtimes.docker.facts import read_facts
 from locallb.runtimes.docker.route_helper import ContainerRoutes, RouteHelperError
 from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
 from locallb.runtimes.podman.lifecycle import Lifecycle
-from locallb.runtimes.podman.spec import body
+from locallb.runtimes.podman.planner import body
 from locallb.runtimes.runtime import UnfitError
-from locallb.sources.kind import provider
+from locallb.sources.kind import finding as provider
 
 OWNER = Owner(Home("shop", "dev", "/srv/shop"), ObjectKey(ClusterName("c"), "n", "web"))
 WANTED = PodmanContainerInputs(
@@ -138,7 +137,7 @@ def until_killed(engine: Engine, effects: int, what: Callable[[Lifecycle], objec
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for no Envoy."""
-    monkeypatch.setattr("locallb.envoy.waiting.comes_to_answer", lambda *_: True)
+    monkeypatch.setattr("locallb.envoy.admin.comes_to_answer", lambda *_: True)
 
 
 def state(identity: str) -> PodmanContainerState:
@@ -408,7 +407,7 @@ def test_one_that_is_removed_while_it_starts_again_is_made_anew(monkeypatch: pyt
         engine.containers.pop(former, None)
         return True
 
-    monkeypatch.setattr("locallb.envoy.waiting.comes_to_answer", answers)
+    monkeypatch.setattr("locallb.envoy.admin.comes_to_answer", answers)
     identity = life.create(WANTED)
     assert list(engine.containers) == [identity] != [former]
     assert life.runs(state(identity))

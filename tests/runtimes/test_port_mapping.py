@@ -11,10 +11,10 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Pool
 from locallb.model.identities import IPAddress, Protocol, ProxyId
-from locallb.model.network.ranges import AddressRange
+from locallb.model.ranges import AddressRange
 from locallb.model.snapshot import Subnet
-from locallb.planning.runs import Place
-from locallb.runtimes.docker.port_mapping import internal_addresses, published_ports
+from locallb.planning.planned import Place
+from locallb.runtimes.docker.planner import internal_addresses, published_ports
 
 ADDRESSES = [ip_address(text) for text in ("127.77.0.5", "fd00:ff::e5", "127.77.0.6")]
 PLACES = st.sets(

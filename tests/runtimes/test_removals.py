@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 
 from locallb.model.identities import ContainerId, RunIdentity
-from locallb.resources.errors import ProviderError
+from locallb.resources.resource_type import ProviderError
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import Docker
@@ -86,7 +86,7 @@ def test_a_container_that_is_removed_while_it_starts_is_not_waited_for(
         requested.append(seconds)
         return False
 
-    monkeypatch.setattr("locallb.envoy.waiting.comes_to_answer", comes_to_answer)
+    monkeypatch.setattr("locallb.envoy.admin.comes_to_answer", comes_to_answer)
     with pytest.raises(ProviderError, match="the container 0123456789ab was removed by somebody: run up again"):
         Docker().await_start(RunIdentity("0123456789abcdef", "docker"), tmp_path)
     assert len(requested) == 1

@@ -15,8 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.model.errors import ClientError
-from locallb.model.system_errors import REMEDIES
+from locallb.model.errors import REMEDIES, ClientError
 from locallb.runtimes import single_instance
 from locallb.runtimes.process import processes
 from locallb.runtimes.single_instance import AlreadyRunningError, holder, only_one

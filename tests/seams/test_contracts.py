@@ -12,16 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.entries import output_entry, source_entry
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.registry import FRONTENDS, OUTPUTS, RUNTIMES, SOURCES, Registry
 from locallb.config.settings import SettingsError
 from locallb.config.values import Mistakes
-from locallb.desired.proxy import proxy_group
+from locallb.desired.groups import proxy_group
 from locallb.kubernetes.events import event_body
 from locallb.kubernetes.frontend import frontend, frontends
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.kubernetes.status_patch import NOTHING, differences
-from locallb.model.desired import ResourceKey
+from locallb.kubernetes.status import NOTHING, differences
+from locallb.model.desired import BALANCER, REACHABLE, ResourceKey
 from locallb.model.identities import (
     ClusterName,
     ContextName,
@@ -33,14 +33,11 @@ from locallb.model.identities import (
     RunIdentity,
     Uid,
 )
-from locallb.model.reasons import Problem, Reason
+from locallb.model.reasons import Event, Problem, Reason
 from locallb.model.snapshot import Access, HostFacts
-from locallb.model.state_resource import BALANCER, REACHABLE
-from locallb.model.status_entries import Event
 from locallb.outputs.output import Place, output
-from locallb.planning.planned import Placement, Rejection
-from locallb.planning.proxies.placing import PlanContext, proxy_of_stack
-from locallb.planning.runs import run_planner, run_types
+from locallb.planning.planned import Placement, Rejection, run_planner, run_types
+from locallb.planning.proxy_placing import PlanContext, proxy_of_stack
 from locallb.provider import KINDS
 from locallb.runtimes.runtime import Runtime, runtime
 from locallb.sources.source import FinderType, SourceType, finder_type, source_type

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from locallb.kubernetes.api.limits.quota import EACH, LIFE
+from locallb.kubernetes.api.writes import EACH, LIFE
 from tests.cluster.faulty import FaultyApi
 
 SLACK = 0.5

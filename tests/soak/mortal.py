@@ -14,7 +14,7 @@ from typing import Any
 
 from locallb.cli import main
 from locallb.kubernetes.api.feed import Feed
-from locallb.sources.kubernetes.followed.kinds import FollowedKinds
+from locallb.sources.kubernetes.informers import FollowedKinds
 
 PLACES = {"_take": FollowedKinds, "_replace": FollowedKinds, "_pace": FollowedKinds, "list": Feed}
 """What only followers call, while they list and watch."""

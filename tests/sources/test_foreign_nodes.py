@@ -19,9 +19,9 @@ import httpcore2
 import pytest
 import yaml
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import PodRouting, Settings, SettingsError
-from locallb.kubernetes.api.limits import allowance
+from locallb.kubernetes.api import limits as allowance
 from locallb.model.pacing import Pace
 from locallb.sources import found as found_module
 from locallb.sources.kubernetes import nodes

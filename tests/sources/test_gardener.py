@@ -15,23 +15,22 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings, SettingsError
-from locallb.kubernetes.access.errors import KubeError, NoContextError
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
+from locallb.kubernetes.access.servers import KubeError, NoContextError
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
-from locallb.model.network.routes import PodRoute
 from locallb.model.pacing import Pace
+from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.finding import find_shoots
-from locallb.sources.gardener.shoots import ADMIN, TOKEN, Shoot, parse_shoot, way
+from locallb.sources.gardener.seed import ADMIN, TOKEN, Shoot, parse_shoot, way
 from locallb.sources.gardener.source import SOURCE
-from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.machine_pods import node_routes, parsed, printed
+from locallb.sources.kubernetes.entry import KubernetesSource, node_routes, parsed, printed
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import Found, source_type
 from locallb.storage.paths import stack_directory

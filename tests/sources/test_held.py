@@ -19,10 +19,10 @@ from locallb.envoy.document import text
 from locallb.envoy.listeners import listener
 from locallb.envoy.overload import MAX_HEAP
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Protocol, ProxyId, ProxyName, Uid, UpstreamName
-from locallb.model.naming import owner_fields, proxy_owner
 from locallb.model.objects import Discovery
 from locallb.model.serving import HeapBounds, Listener, Proxy
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
+from locallb.model.texts import owner_fields, proxy_owner
 from locallb.sources import SourceError
 from locallb.sources.state.held import HeldByState, HeldMemory, held_by, read_held
 from tests.descriptors import few_files

@@ -13,9 +13,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locallb.config.settings import Settings
-from locallb.kubernetes.access.errors import KubeError, NoContextError
 from locallb.kubernetes.access.kubeconfig import connection, stamp
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
+from locallb.kubernetes.access.servers import KubeError, NoContextError
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.snapshot import Access
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
@@ -23,9 +23,8 @@ from locallb.runtimes.docker.engine_api import Containers
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
 from locallb.sources.kept_access import LARGEST
-from locallb.sources.kind.access import admitted, endpoint
 from locallb.sources.kind.entry import KindSource
-from locallb.sources.kind.finding import find_clusters
+from locallb.sources.kind.finding import admitted, endpoint, find_clusters
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache

@@ -10,9 +10,9 @@ from typing import TypeVar
 import pytest
 
 from locallb.model.identities import ClusterName
-from locallb.sources.kubernetes import last_readings
+from locallb.sources.kubernetes import nodes as last_readings
 from locallb.sources.kubernetes.entry import MachinesSource
-from locallb.sources.kubernetes.last_readings import LastReadings, Pass
+from locallb.sources.kubernetes.nodes import LastReadings, Pass
 
 T = TypeVar("T")
 ROOT = Path("/project")

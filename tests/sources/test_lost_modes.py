@@ -11,11 +11,10 @@ from msgspec.structs import replace
 from locallb.config.settings import Settings
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import Parsed
-from locallb.kubernetes.service_status import MAPPED
-from locallb.kubernetes.status_patch import PORT_MAPPING, ObservedStatus
+from locallb.kubernetes.status import MAPPED, PORT_MAPPING, ObservedStatus
 from locallb.model.identities import ContextName, Home, ObjectKey, Owner, Uid
+from locallb.model.reasons import Condition, Ingress, IngressPort
 from locallb.model.snapshot import Access
-from locallb.model.status_entries import Condition, Ingress, IngressPort
 from locallb.outputs.status.service_status import ServiceStatus
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs

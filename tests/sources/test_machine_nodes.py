@@ -13,12 +13,12 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import PodRouting, Settings, SettingsError
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import HostFacts, Snapshot, Subnet
-from locallb.planning.routes.pod_routes import container_routes
+from locallb.planning.pod_routes import container_routes
 from locallb.sources.found import find_sources
 from locallb.sources.kubernetes.entry import MachinesSource
 from locallb.sources.kubernetes.nodes import NodePolls

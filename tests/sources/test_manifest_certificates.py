@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from locallb.gateway.parsing.referred import parse_referred
-from locallb.model.gateway.of_cluster import TlsSecret
-from locallb.sources.certificates import TYPE
-from locallb.sources.manifests.certificates import certificate_references
+from locallb.gateway.parsing.policies import parse_referred
+from locallb.model.gateway_of_cluster import TlsSecret
+from locallb.sources.configuration import TYPE
+from locallb.sources.manifests.files import certificate_references
 from tests.envoy.certificates import ED25519, P256, Authority
 
 BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"

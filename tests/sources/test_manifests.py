@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from locallb.model.errors import REMEDIES
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.model.system_errors import REMEDIES
 from locallb.sources import SourceError
 from locallb.sources.manifests.reading import LARGEST_FILE
 from tests.sources.support import Place, key, names, service

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from locallb.sources import SourceError
+from locallb.sources.manifests.files import QUIET
 from locallb.sources.manifests.reading import ENDINGS, LIMITS, ParseCache
-from locallb.sources.manifests.written_files import QUIET
 from locallb.storage import followed_folder
 from locallb.storage.folders import Folder, read_folder
 from locallb.storage.followed_folder import FollowedFolder

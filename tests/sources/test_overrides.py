@@ -17,9 +17,8 @@ from msgspec.structs import replace
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.errors import ClientError
 from locallb.model.faults import NO_ORDER, WHOLE, Delay, Failure, Fault, Order, parse_fault
-from locallb.model.gateway.ingresses import Ingress
-from locallb.model.gateway.objects import Gateway, Route
-from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.gateway_objects import Gateway, Route
+from locallb.model.gateway_of_cluster import Ingress, ObjectOfCluster
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot

@@ -9,9 +9,8 @@ import pytest
 
 from locallb.kubernetes.parsing.documents import read_documents
 from locallb.model.objects import Service
-from locallb.planning.backends.backends import upstreams
-from locallb.planning.backends.index import BackendIndex
-from locallb.planning.backends.nodes import eligible
+from locallb.planning.backends import upstreams
+from locallb.planning.nodes import BackendIndex, eligible
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.reading import read_manifests
 from locallb.sources.source import SourceResult

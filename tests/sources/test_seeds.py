@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
+from locallb.config.registry import Source
 from locallb.config.settings import Settings, SettingsError
-from locallb.config.source import Source
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.model.identities import ClusterName, ContextName, Home
-from locallb.model.network.routes import PodRoute
+from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access
 from locallb.sources.found import find_sources
 from locallb.sources.gardener.entry import GardenerSource
-from locallb.sources.gardener.shoots import ADMIN
+from locallb.sources.gardener.seed import ADMIN
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import SourceRead
 from locallb.storage.paths import stack_directory

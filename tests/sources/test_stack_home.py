@@ -8,13 +8,21 @@ from pathlib import Path
 
 import pytest
 
-from locallb.dns.markers import early_owner_id
 from locallb.dns.owner_ids import owner_id
+from locallb.dns.updates import early_owner_id
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.sources import SourceError
-from locallb.sources.state.renamed_project import earlier_names
-from locallb.sources.state.stack_home import FORMAT, _path, belonging, deployed_from, require_here, settle, write
+from locallb.sources.state.stack_home import (
+    FORMAT,
+    _path,
+    belonging,
+    deployed_from,
+    earlier_names,
+    require_here,
+    settle,
+    write,
+)
 from tests.descriptors import few_files
 
 

@@ -15,9 +15,9 @@ from locallb.model.fields import at
 from locallb.model.identities import ClusterName, Home
 from locallb.sources.manifests import reading
 from locallb.sources.manifests.entry import ManifestsSource
+from locallb.sources.manifests.files import QUIET, WrittenFiles, loses
 from locallb.sources.manifests.reading import ENDINGS, LIMITS, ParseCache, read_manifests
 from locallb.sources.manifests.source import FollowedManifests
-from locallb.sources.manifests.written_files import QUIET, WrittenFiles, loses
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import read_folder
 from tests.sources.support import DEMO, Clock, Place, clock_of_readings, service

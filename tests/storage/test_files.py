@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.storage import files, paths, stamps
+from locallb.storage import files, paths
+from locallb.storage import files as stamps
 from locallb.storage.files import FilesError
 from locallb.storage.paths import PlaceError
 from tests.descriptors import few_files

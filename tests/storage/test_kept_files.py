@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from locallb.storage import files
-from locallb.storage.files import FilesError
-from locallb.storage.kept_files import rewrite
+from locallb.storage.files import FilesError, rewrite
 
 
 def test_file_mode_and_other_bytes_are_kept(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from threading import Barrier, Event
 
 import pytest
 
-from locallb.threads.joined import Joined, _Ticket
+from locallb.threads import Joined, _Ticket
 
 
 def test_every_answer_comes_from_a_call_begun_after_the_question() -> None:
@@ -98,12 +98,12 @@ def test_expected_callers_share_one_call() -> None:
 
 def test_absent_expected_caller_delays_others_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody whose turn to ask never came: the others are answered, and those after them."""
-    monkeypatch.setattr("locallb.threads.joined.QUIET", 0.001)
+    monkeypatch.setattr("locallb.threads.QUIET", 0.001)
     joined = Joined[int, int](list)
     joined.expect(5)
     with ThreadPoolExecutor(2) as threads:
         assert [*threads.map(joined.ask, (1, 2))] == [1, 2]
-    monkeypatch.setattr("locallb.threads.joined.QUIET", 60.0)
+    monkeypatch.setattr("locallb.threads.QUIET", 60.0)
     assert joined._complete.is_set()  # nobody is waited for again
     assert joined.ask(3) == 3
 
@@ -112,7 +112,7 @@ def test_trickling_callers_do_not_postpone_a_call_for_ever(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """However often another one comes, a call begins in time."""
-    monkeypatch.setattr("locallb.threads.joined.LONGEST", 0.05)
+    monkeypatch.setattr("locallb.threads.LONGEST", 0.05)
     over, joined = Event(), Joined[int, int](list)
     joined.expect(1_000_000)
 

@@ -18,8 +18,8 @@ import yaml
 from lightkube import ApiError
 from lightkube.types import PatchType
 
+from locallb.kubernetes.api.client import NODE, POD, SLICE
 from locallb.kubernetes.api.health_ports import answering
-from locallb.kubernetes.api.object_types import NODE, POD, SLICE
 from tests.cluster.build import kubernetes
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.e2e.support import Backend, ask

@@ -9,8 +9,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from locallb.kubernetes.api.object_types import NODE
-from locallb.planning.backends.nodes import AUTOSCALER_TAINT
+from locallb.kubernetes.api.client import NODE
+from locallb.planning.nodes import AUTOSCALER_TAINT
 from tests.e2e.support import Stage
 from tests.envoy.traffic import Load
 from tests.traffic.nodes import EXCLUDED, GATEWAY, Node, World

@@ -10,8 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from locallb.certificates.trust_plan import (
+    Believed,
+    Kind,
+    StoreEntry,
+    TrustStep,
+    TrustStore,
+    entry_name,
+    plan_trust,
+    plan_untrust,
+)
 from locallb.model.identities import Fingerprint
-from locallb.trust.plan import Believed, Kind, StoreEntry, TrustStep, TrustStore, entry_name, plan_trust, plan_untrust
 
 FINGERPRINTS = tuple(digit * 64 for digit in "0123")
 SUPPORTED = Believed(Fingerprint(FINGERPRINTS[0]), "/home/me/ca.crt")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from locallb.programs import program
-from locallb.trust import stores
+from locallb import programs as program
+from locallb.certificates import trust_stores as stores
 from tests.e2e.support import Done, Stage, stage
 from tests.trust.support import certutil, nss
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from locallb.certificates import trust_stores as system
+from locallb.certificates.trust_plan import Kind, TrustStep, TrustStore, system_file
+from locallb.certificates.trust_stores import TrustError
 from locallb.model.identities import Fingerprint
-from locallb.trust import system
-from locallb.trust.plan import Kind, TrustStep, TrustStore, system_file
-from locallb.trust.tools import TrustError
 from tests.descriptors import few_files
 
 
@@ -27,7 +27,7 @@ def test_failed_update_of_the_system_store_restores_the_former_file(tmp_path: Pa
         if before:
             Path(system_file(adding)).write_text(before)
         with pytest.raises(TrustError, match="false"):
-            system.change(adding)
+            system.change_system(adding)
         assert (Path(system_file(adding)).read_text() if before else None) == before
         assert Path(system_file(adding)).exists() is bool(before)
 
@@ -38,9 +38,9 @@ def test_temporarily_unreadable_authority_file_does_not_count_as_absent(tmp_path
     Path(system_file(adding)).write_text("old")
     for spare in range(2):
         with few_files(spare), pytest.raises(TrustError, match="raise the limit of open files"):
-            system.change(adding)
+            system.change_system(adding)
         assert Path(system_file(adding)).read_text() == "old"
-    system.change(adding)
+    system.change_system(adding)
     assert Path(system_file(adding)).read_text() == "new"
 
 
@@ -49,7 +49,7 @@ def test_a_store_that_cannot_be_read_for_a_moment_is_not_empty(tmp_path: Path) -
     for name in ("local-lb-a.crt", "other.crt"):
         (tmp_path / name).write_text("?")
     with few_files(0), pytest.raises(TrustError, match="raise the limit of open files"):
-        system.entries(tmp_path)
+        system.system_entries(tmp_path)
     with few_files(1):
-        assert [entry.name for entry in system.entries(tmp_path)] == ["local-lb-a"]
-    assert system.entries(tmp_path / "absent") == ()
+        assert [entry.name for entry in system.system_entries(tmp_path)] == ["local-lb-a"]
+    assert system.system_entries(tmp_path / "absent") == ()

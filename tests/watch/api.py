@@ -20,10 +20,10 @@ from urllib.parse import parse_qs
 
 import yaml
 
-from locallb.ingress.kinds import INGRESS_KINDS, ROUTED_KINDS
+from locallb.ingress.parsing import INGRESS_KINDS, ROUTED_KINDS
 from locallb.kubernetes.api.discovery import PLURALS
 from locallb.kubernetes.pod_ranges import VERSIONS
-from locallb.model.gateway.objects import GROUP
+from locallb.model.gateway_objects import GROUP
 from locallb.model.identities import ClusterName, ContextName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster

@@ -15,17 +15,17 @@ from typing import Any
 
 import pytest
 
-from locallb.cli.page import live
-from locallb.cli.watching import signals as signals_module
+from locallb import threads as supervised
+from locallb.cli.page import server as live
+from locallb.cli.watching import supervision as signals_module
 from locallb.cli.watching.health import Health
-from locallb.cli.watching.http.http_messages import Page
-from locallb.cli.watching.http.http_server import HttpServer
-from locallb.cli.watching.log.lines import plain
-from locallb.cli.watching.metrics.metrics import Metrics
+from locallb.cli.watching.http_server import HttpServer, Page
+from locallb.cli.watching.log import plain
+from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, Lines
-from locallb.cli.watching.signals import Signals
-from locallb.config.lease_timing import Timing
+from locallb.cli.watching.supervision import Signals
+from locallb.config.settings import Timing
 from locallb.host.route_events import RouteEvents
 from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.lease import Candidate
@@ -33,13 +33,12 @@ from locallb.model.identities import ClusterName
 from locallb.model.pacing import Pace
 from locallb.runtimes.docker.events import ContainerEvents
 from locallb.runtimes.process.exits import Exits
-from locallb.sources.kubernetes.followed.kinds import FollowedKinds
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
+from locallb.sources.kubernetes.informers import FollowedKinds
 from locallb.storage.folder_watch import FileWatch, FolderWatch
-from locallb.threads import supervised
-from locallb.threads.supervised import THREADS, Escape, SupervisedThread, Task, do_once
+from locallb.threads import THREADS, Escape, SupervisedThread, Task, do_once
 from locallb.watch.events import Converged, Stopped
-from locallb.watch.marks.hangs import HangWatch
+from locallb.watch.hangs import HangWatch
 from tests.cli.watching.watch_story import planned, snapshot_of
 from tests.watch.api import becomes, served
 

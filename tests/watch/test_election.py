@@ -14,9 +14,8 @@ import pytest
 
 from locallb.cli import leading
 from locallb.cli.leading import taking_part
-from locallb.config.lease_timing import Timing
-from locallb.config.settings import LeaderElection, Settings
-from locallb.kubernetes.access.errors import KubeError
+from locallb.config.settings import LeaderElection, Settings, Timing
+from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api.election import Election
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.snapshot import Access

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 import pytest
 
-from locallb.watch import gc_tuning
+from locallb.watch import loop
 
 
 @pytest.fixture(autouse=True)
@@ -22,7 +22,7 @@ def _thawed() -> Iterator[None]:
 
 def test_objects_made_while_filling_are_frozen_for_the_collector() -> None:
     """No collection happens meanwhile, and what was made is out of sight afterwards."""
-    with gc_tuning.filling():
+    with loop.filling():
         collections = [each["collections"] for each in gc.get_stats()]
         made = [[number] for number in range(20_000)]
         assert [each["collections"] for each in gc.get_stats()] == collections
@@ -32,7 +32,7 @@ def test_objects_made_while_filling_are_frozen_for_the_collector() -> None:
 
 def test_failure_while_filling_turns_the_collector_on_again() -> None:
     """A start that can't read is tried again, perhaps for hours."""
-    with suppress(OSError), gc_tuning.filling():
+    with suppress(OSError), loop.filling():
         raise OSError
     assert gc.isenabled()
 
@@ -40,7 +40,7 @@ def test_failure_while_filling_turns_the_collector_on_again() -> None:
 def test_an_event_after_a_start_makes_too_little_to_be_looked_through() -> None:
     """A table of 5,000 Services is gone through with whatever is new; the older generations keep their turns."""
     later = gc.get_threshold()[1:]
-    with gc_tuning.filling():
+    with loop.filling():
         pass
     collections = [each["collections"] for each in gc.get_stats()]
     made = [[number] for number in range(10_000)]

@@ -13,19 +13,18 @@ import pytest
 from locallb.config.settings import Settings
 from locallb.engine.core.events import Op, Result, StepRecord, Subject
 from locallb.kubernetes.api.unreachable import UNREACHABLE
+from locallb.model.desired import GATEWAY_STATUS, PROCESS, REACHABLE
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access, Snapshot
-from locallb.model.state_resource import GATEWAY_STATUS, PROCESS, REACHABLE
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
-from locallb.watch.converging.outcome import Outcome
-from locallb.watch.converging.work import MAX, Batch, Work
+from locallb.watch import schedule
 from locallb.watch.events import Cause, Converged, LoopEvent, Mark
-from locallb.watch.failures.failures import Failures
+from locallb.watch.failures import Failures
 from locallb.watch.loop import Loop
-from locallb.watch.marks import schedule
-from locallb.watch.marks.schedule import OF_OTHERS, UPDATES
 from locallb.watch.planner import Planner
+from locallb.watch.schedule import OF_OTHERS, UPDATES
+from locallb.watch.updates import MAX, Batch, Outcome, Work
 
 HOME = Home("p", "s", "/p")
 SETTINGS = Settings((), ())

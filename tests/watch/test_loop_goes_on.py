@@ -10,7 +10,7 @@ import pytest
 from locallb.config.settings import Settings, SettingsError
 from locallb.engine.engine import Engine
 from locallb.model.identities import Home
-from locallb.threads.supervised import SupervisedThread, Task
+from locallb.threads import SupervisedThread, Task
 from locallb.watch.events import Cause, Failed, LoopEvent, Mark, Stopped
 from locallb.watch.loop import Loop
 from tests.watch.api import becomes

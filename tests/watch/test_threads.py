@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from locallb import threads as supervised
 from locallb.model.pacing import Pace
-from locallb.threads import supervised
-from locallb.threads.supervised import Escape, SupervisedThread, Task, Threads
+from locallb.threads import Escape, SupervisedThread, Task, Threads
 
 TIMEOUT = 120.0
 QUICK = Pace(first=0.01, longest=0.02)
@@ -172,8 +172,8 @@ def test_work_that_fails_again_and_again_waits_longer_and_one_that_lived_begins_
     now = [0.0]
     lives = [0.0] * 8 + [supervised.RETRY_DELAY.idle, 0.0]
     monkeypatch.setattr(supervised, "THREADS", Threads())
-    monkeypatch.setattr("locallb.threads.supervised.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("locallb.threads.supervised.jitter", lambda: 0.0)
+    monkeypatch.setattr("locallb.threads.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("locallb.threads.jitter", lambda: 0.0)
 
     class Stopped(threading.Event):
         def wait(self, timeout: float | None = None) -> bool:
@@ -198,7 +198,7 @@ def test_work_that_fails_again_and_again_waits_longer_and_one_that_lived_begins_
 
 
 THREADS_OF_THEIR_OWN = {
-    "locallb/threads/supervised.py": "the one place",
+    "locallb/threads.py": "the one place",
     "locallb/engine/core/executor.py": "each outcome and mistake goes to the core's thread, which waits for it",
     "locallb/engine/core/interrupts.py": "passes signals on until its pipe is closed, and is waited for",
     "locallb/engine/program/update.py": "waited for by whoever starts it, with its outcome",

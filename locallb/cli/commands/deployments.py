@@ -1,31 +1,87 @@
-"""The commands that change a stack. Each opens it, asks for confirmation, runs, reports and returns the exit code."""
+"""The commands that change a stack: `up`, `refresh` and `destroy`.
+
+Each asks for confirmation unless --yes is given, runs, reports, and returns the exit code. Other processes at work on
+the stack, or their leftovers, are reported, refused or ended before a command continues.
+
+Not here: the preview (`cli.commands.preview`), and the command `watch` (`cli.commands.watch`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.others_at_work import forgotten, warn_if_watching, without_watch
 from locallb.cli.confirmation import confirmed
 from locallb.cli.console import Out
-from locallb.cli.display.outcome import complain, ending, print_json, report_outcome, what_was_planned
-from locallb.cli.display.progress import Progress
-from locallb.cli.display.tree import print_counts, print_steps
-from locallb.cli.exit_code import Exit
-from locallb.cli.failures import Refused
+from locallb.cli.failures import Exit, Refused
+from locallb.cli.run_output import (
+    Progress,
+    complain,
+    ending,
+    print_counts,
+    print_json,
+    print_steps,
+    report_outcome,
+    what_was_planned,
+)
 from locallb.cli.session import Session
 from locallb.cli.targets import scope_of
 from locallb.engine.core.events import Result
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.urns import name_of
-from locallb.model.formatting import counted
+from locallb.model.desired import CLAIMS, REACHABLE
 from locallb.model.identities import IPAddress, ObjectKey
-from locallb.model.state_resource import CLAIMS, REACHABLE
+from locallb.model.texts import counted
 from locallb.planning.planned import Plan
+from locallb.runtimes.process import processes
+from locallb.runtimes.process.processes import Process
+from locallb.runtimes.single_instance import AlreadyRunningError, holder, only_one
 from locallb.sources.workspace import Planned
 
 if TYPE_CHECKING:
     from locallb.cli.program import Program
+
+
+TIMEOUT = 30.0
+"""Seconds from SIGTERM to SIGKILL: a `watch` finishes the operations that it has begun."""
+
+
+def warn_if_watching(session: Session, out: Out) -> None:
+    """Report that a `watch` keeps the stack as it is configured, whatever this command does."""
+    if process := holder(session.watch_lock):
+        out.warning(f"`watch` (pid {process.pid}) keeps stack {session.stack} converged, too; this is done beside it")
+
+
+@contextmanager
+def without_watch(session: Session, *, stop: bool) -> Iterator[None]:
+    """Keep every `watch` of the stack away; one that runs is ended if `stop`. Raises TakenError, ProcessError."""
+    if process := holder(session.watch_lock):
+        if not stop:
+            raise AlreadyRunningError(_refusal(session, process))
+        if not processes.has_open(process, session.watch_lock):  # that pid is another process's here
+            raise AlreadyRunningError(
+                f"`watch` of stack {session.stack} runs elsewhere, as in a container: end it there first"
+            )
+        processes.stop(process, TIMEOUT)
+    with only_one(session.watch_lock, f"watch of stack {session.stack}"):
+        yield
+
+
+def forgotten(session: Session) -> int:
+    """Count what this stack has on this host although its state knows of nothing. Raises ClientError."""
+    from locallb.leftovers import on_this_host  # noqa: PLC0415 - only a destroy needs it
+
+    return sum(leftover.ours for leftover in on_this_host(session.home, (), ()))
+
+
+def _refusal(session: Session, process: Process) -> str:
+    return (
+        f"`watch` of stack {session.stack} runs (pid {process.pid}) and would make again what `destroy` removes: end it"
+        " first, or run `locallb destroy --stop-watch`"
+    )
+
 
 MAX_MOVES = 10
 """Plans of one `up` after the first, because others claimed addresses at the same moment."""

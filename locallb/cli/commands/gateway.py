@@ -13,12 +13,10 @@ from pathlib import Path
 from locallb.cli.arguments import Arguments
 from locallb.cli.confirmation import Cluster, require_named_or_local
 from locallb.cli.console import Out
-from locallb.cli.exit_code import Exit
-from locallb.cli.failures import Refused
-from locallb.crds.bundle import carried
-from locallb.crds.plan import DEFINITION, CrdPlan, Step, names, plan
+from locallb.cli.failures import Exit, Refused
+from locallb.crds.definitions import DEFINITION, CrdPlan, Step, carried, names, plan
 from locallb.kubernetes.access.kubeconfig import resolve
-from locallb.kubernetes.api.definitions import Definitions
+from locallb.kubernetes.api.discovery import Definitions
 from locallb.model.fields import at, objects_of
 from locallb.model.identities import ContextName
 

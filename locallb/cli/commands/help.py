@@ -7,9 +7,8 @@ from pathlib import Path
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.cli.exit_code import Exit
-from locallb.cli.failures import Refused
-from locallb.model.formatting import few
+from locallb.cli.failures import Exit, Refused
+from locallb.model.texts import few
 from locallb.storage.paths import shipped
 
 

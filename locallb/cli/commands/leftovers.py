@@ -12,17 +12,15 @@ from locallb.cli.session import Session
 from locallb.config.settings import SettingsError
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import ResourceState
-from locallb.leftovers.claims import claim_keys_in
-from locallb.leftovers.host import Leftover, leftovers, remove, routes_in
+from locallb.leftovers import Leftover, claim_keys_in, leftovers, remove, routes_in
+from locallb.model.desired import CLAIM, CONFIG, DNS_NAME
 from locallb.model.identities import ObjectKey
-from locallb.model.state_resource import CLAIM, CONFIG, DNS_NAME
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
 from locallb.sources.source import reached
 
 if TYPE_CHECKING:
-    from locallb.leftovers.names import OrphanedName
-    from locallb.leftovers.services import OrphanedService
+    from locallb.orphans import OrphanedName, OrphanedService
 
 FINALIZER = "finalizer"
 _Row: TypeAlias = tuple[str, str, str]
@@ -107,7 +105,7 @@ def _services(session: Session, claimed: set[str]) -> tuple[OrphanedService, ...
         settings = session.settings
         if not any(source.live for source in (*settings.sources, *settings.finders)):
             return ()
-        from locallb.leftovers.services import orphaned_services  # noqa: PLC0415 - loads a client of Kubernetes
+        from locallb.orphans import orphaned_services  # noqa: PLC0415 - loads a client of Kubernetes
 
         sources, _ = find_sources(session.home, settings, keep=False)
         clusters = reached(sources, session.project.root)
@@ -125,7 +123,7 @@ def _names(session: Session, existing: set[str]) -> tuple[OrphanedName, ...]:
         return ()
     if settings.dns is None or all(zone.server in settings.dns.embedded for zone in settings.dns.zones):
         return ()
-    from locallb.leftovers.names import orphaned_names  # noqa: PLC0415 - loads a client of name servers
+    from locallb.orphans import orphaned_names  # noqa: PLC0415 - loads a client of name servers
 
     return tuple(orphaned_names(session.home, settings, session.project.root, existing))
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.cli.display.outcome import report_outcome, what_was_planned
-from locallb.cli.display.progress import Progress
-from locallb.cli.exit_code import Exit
-from locallb.cli.reports.command import refuse, report_to
-from locallb.cli.reports.live import report_live
-from locallb.cli.reports.text import outside_the_table, print_alerts
+from locallb.cli.failures import Exit
+from locallb.cli.reports import outside_the_table, print_alerts, refuse, report_live, report_to
+from locallb.cli.run_output import Progress, report_outcome, what_was_planned
 from locallb.cli.session import Session
 from locallb.cli.targets import scope_of
 

@@ -12,24 +12,20 @@ from typing import Any
 from locallb.cli.arguments import Arguments
 from locallb.cli.confirmation import is_of_host
 from locallb.cli.console import Out
-from locallb.cli.exit_code import Exit
-from locallb.cli.failures import Refused
-from locallb.cli.projects.begin import begin
-from locallb.cli.projects.choice import require_ours
-from locallb.cli.projects.first_sources import clusters_of
-from locallb.cli.projects.layout import MANIFESTS, WHEEL, Sources, stack_text
-from locallb.cli.projects.place import PROJECT_FILE
-from locallb.cli.projects.trust import require_trusted
+from locallb.cli.failures import Exit, Refused
+from locallb.cli.new_project import begin, clusters_of, require_ours
+from locallb.cli.project_finding import PROJECT_FILE, require_trusted
+from locallb.cli.project_layout import MANIFESTS, WHEEL, Sources, stack_text
 from locallb.cli.session import Session
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import Project, check_stack_name, load_project
+from locallb.model.desired import BALANCER
 from locallb.model.errors import ClientError
-from locallb.model.formatting import clipped
-from locallb.model.state_resource import BALANCER
+from locallb.model.texts import clipped
 from locallb.sources.source import source_type
-from locallb.sources.state.renamed_project import earlier_names
+from locallb.sources.state.stack_home import earlier_names
 from locallb.storage import files
 
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from locallb.cli.arguments import Arguments
 from locallb.cli.confirmation import confirmed
 from locallb.cli.console import Out
-from locallb.cli.exit_code import Exit
-from locallb.cli.failures import Refused
+from locallb.cli.failures import Exit, Refused
 from locallb.cli.session import Session
-from locallb.model.formatting import counted
-from locallb.provider.resources.moving import leave
+from locallb.model.texts import counted
+from locallb.provider.resources.reachable import leave
 from locallb.runtimes.process.processes import ProcessError
 from locallb.runtimes.process.runtime import living
 from locallb.sources.state.stack_home import belonging, here, is_elsewhere, refuse_copy, settle

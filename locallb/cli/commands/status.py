@@ -1,9 +1,18 @@
-"""The command `status`: every Service, or some with all that is known of them; once, or until it is interrupted."""
+"""The commands `status` and `open`: the state of Services, and their URLs in the user's browser.
+
+`status` shows every Service, or named ones with all known details, once or until it is interrupted. `open` shows a
+Service, a Gateway or an Ingress in the browser, or prints its URL.
+
+Not here: tables, details and links (`cli.service_output`), and traffic (`cli.traffic`).
+"""
 
 from __future__ import annotations
 
 import json
+import os
+import sys
 import time
+import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -12,21 +21,30 @@ from msgspec.structs import replace
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.cli.display.service_detail import Detail, detail_json, details, print_detail
-from locallb.cli.display.service_table import print_services, services_json
-from locallb.cli.exit_code import Exit
-from locallb.cli.failures import sentence
+from locallb.cli.failures import Exit, Refused, sentence
 from locallb.cli.observe import inspect
 from locallb.cli.process import exit_cleanly_when_interrupted
+from locallb.cli.service_output import (
+    Detail,
+    Link,
+    detail_json,
+    details,
+    links,
+    print_detail,
+    print_services,
+    services_json,
+)
 from locallb.cli.session import UNPLANNED, Session
 from locallb.cli.targets import matching
 from locallb.model.errors import ClientError
+from locallb.model.identities import Protocol
 from locallb.planning.planned import Plan
 from locallb.planning.status import Row
 
 if TYPE_CHECKING:
     from locallb.cli.leading import Holder, Leaders
     from locallb.watch.delays import Delay
+
 
 PACE = 1.0
 """Seconds between two looks of `--watch`."""
@@ -35,7 +53,7 @@ PACE = 1.0
 def status(session: Session, args: Arguments, out: Out) -> int:
     """Show Services, checked now."""
     if args.traffic:
-        from locallb.cli.traffic.command import top  # noqa: PLC0415 - only who wants to know
+        from locallb.cli.traffic import top  # noqa: PLC0415 - only who wants to know
 
         return top(session, replace(args, once=not args.repeat, sort="name"), out)
     if args.repeat:
@@ -127,7 +145,7 @@ def _warn_of_delays(delays: Sequence[Delay], out: Out) -> None:
 def _report_trust(session: Session, out: Out) -> None:
     """Explain that nothing on this host trusts a stack's certificates."""
     if session.settings.local_certificates:
-        from locallb.cli.host.trusting import is_believed  # noqa: PLC0415 - only who has such certificates
+        from locallb.cli.commands.ca import is_believed  # noqa: PLC0415 - only who has such certificates
 
         if not is_believed():
             out.warning("no program of this host believes your certificates yet; `locallb ca trust` shows what helps")
@@ -196,3 +214,100 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
                 _warn_of_delays(delays, out)
         before = document
         time.sleep(PACE)
+
+
+_DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")
+_SUDO = "SUDO_UID"
+
+
+def open_address(session: Session, args: Arguments, out: Out) -> int:
+    """Open the named Service, or the only one; list them where the choice isn't clear."""
+    reading, plan = session.plan(glance=True)
+    for complaint in reading.complaints:
+        out.error(complaint)
+    table = inspect(plan)
+    planned = {placement.key: placement.ports for placement in plan.placements}
+    rows = _chosen_ports(table, args)
+    links_by_key = {row.key: _of_port(links(row, planned.get(row.key, ())), args.port) for row in rows}
+    first = [of_one[0] for of_one in links_by_key.values() if of_one]
+    if not first:
+        raise Refused(_why_none(rows, args.port))
+    if args.json:
+        out.raw(
+            json.dumps([{**link.key._asdict(), "port": link.port.port, "url": link.url} for link in first], indent=2)
+        )
+        return Exit.OK
+    if len(first) > 1:
+        out.table(("SERVICE", "URL"), [(str(link.key), link.url) for link in first])
+        raise Refused(f"there are {len(first)} that can be opened; name one: `locallb open {first[0].key}`")
+    return _open(first[0], args, out)
+
+
+def _chosen_ports(table: Sequence[Row], args: Arguments) -> list[Row]:
+    """Return the row that is named, or all. Raises TargetError if a name matches none or several."""
+    names = sorted({str(row.key) for row in table})
+    wanted = {matching(name, names) for name in args.services}
+    return [row for row in table if not wanted or str(row.key) in wanted]
+
+
+def _of_port(candidates: Sequence[Link], number: int) -> list[Link]:
+    """Return those of one port, by the Service's own number or the mapped one; all where none is asked for."""
+    own = [link for link in candidates if number in {0, link.port.port}]
+    return own or [link for link in candidates if link.port.number == number]
+
+
+def _why_none(rows: Sequence[Row], number: int) -> str:
+    """Explain why nothing can be opened, and what helps."""
+    if len(rows) != 1:
+        what = f"nothing serves port {number} of TCP now" if number else "nothing serves TCP now"
+        return f"{what}; `locallb status` says why, `locallb up` serves what is planned"
+    (row,) = rows
+    ports = [port for port in row.ports if port.port.protocol is Protocol.TCP]
+    requested = [port for port in ports if number in {0, port.port.port, port.port.number}]
+    if row.ports and not ports:
+        return f"{row.key} has no port of TCP, and browsers need one; `locallb status {row.key}` tells its ports"
+    if ports and not requested:
+        numbers = ", ".join(str(port.port.port) for port in ports)
+        return f"{row.key} has no port {number} of TCP; name one with --port: {numbers}"
+    why = next((port.message for port in requested if port.message), "") or row.message
+    if why:  # with the key, and what helps
+        return f"it can't be opened yet: {why}"
+    return f"{row.key} has no address that serves yet; `locallb status {row.key}` tells more"
+
+
+def _open(link: Link, args: Arguments, out: Out) -> Exit:
+    out.line(link.url)
+    if args.only_print:
+        return Exit.OK
+    if why := _obstacle(link):
+        out.warning(f"no browser was started: {why}")
+    elif not _show(link.url):
+        raise Refused("no browser could be started; open the URL yourself, or name a browser in BROWSER")
+    return Exit.OK
+
+
+def _obstacle(link: Link) -> str:
+    """Return why no browser is started here for a link; empty where one may be."""
+    if not link.scheme:
+        return (
+            f"nothing says that port {link.port} of {link.key} speaks HTTP; if it does, name it http or https in the"
+            " Service, or give it that appProtocol"
+        )
+    if os.geteuid() == 0 and _SUDO in os.environ:
+        return "root's browser under sudo would not be yours; open it yourself, or run it without sudo"
+    if not all(map(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))):
+        return "PATH has a directory that isn't absolute, from which anybody's program may be run; open it yourself"
+    if sys.platform != "darwin" and not any(os.environ.get(name) for name in _DISPLAYS):
+        return "there is no display here; open it where there is one, or name a browser in BROWSER"
+    return ""
+
+
+def _show(url: str) -> bool:
+    """Open a URL that `service_output.links` made in the user's browser; return whether one was started.
+
+    The standard library chooses the browser and starts it without a shell; the browser outlives this process.
+    """
+    try:
+        return webbrowser.open(url)
+    except (webbrowser.Error, OSError):
+        return False

@@ -12,32 +12,30 @@ from typing import TYPE_CHECKING
 from locallb import __version__
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.cli.exit_code import Exit
+from locallb.cli.failures import Exit
 from locallb.cli.observe import ask, observe
 from locallb.cli.session import Session
-from locallb.cli.watching import sd_notify
+from locallb.cli.watching import supervision as sd_notify
 from locallb.cli.watching.health import Health
-from locallb.cli.watching.http.http_server import HttpServer
-from locallb.cli.watching.log.lines import as_json, is_journal, journal, plain
-from locallb.cli.watching.log.records import started
-from locallb.cli.watching.metrics.metrics import Metrics
+from locallb.cli.watching.http_server import HttpServer
+from locallb.cli.watching.log import as_json, is_journal, journal, plain, started
+from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.published_delays import DelaysFile
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, EventSink, Lines, OnScreen
 from locallb.cli.watching.screen import Screen
-from locallb.cli.watching.signals import Signals
-from locallb.cli.watching.supervision import Supervised, pages, refusal
+from locallb.cli.watching.supervision import Signals, Supervised, pages, refusal
 from locallb.config.loopback_socket import loopback_place
 from locallb.config.settings import Settings
 from locallb.engine.state.project import load_config
 from locallb.runtimes.single_instance import only_one
 from locallb.sources.configuration import stack_settings
-from locallb.threads.supervised import THREADS, SupervisedThread, Task
+from locallb.threads import THREADS, SupervisedThread, Task
 from locallb.watch.events import Broken, Cause, Leading, LoopEvent, Mark
 from locallb.watch.loop import Loop
 
 if TYPE_CHECKING:
-    from locallb.cli.page.reporter import PageReporter
+    from locallb.cli.page.server import PageReporter
 
 _GLANCE = 0.2
 """Seconds between two looks whether the loop has ended, once it is to end."""
@@ -102,7 +100,7 @@ class _Watch:
         """Listen where the live page is to be, if it is to be anywhere."""
         if not place:
             return None
-        from locallb.cli.page.reporter import PageReporter  # noqa: PLC0415 - only who wants the page loads it
+        from locallb.cli.page.server import PageReporter  # noqa: PLC0415 - only who wants the page loads it
 
         return PageReporter(place, self._stack, self._health.observed, lambda: self._loop.pulse)
 

@@ -14,8 +14,8 @@ from msgspec.structs import replace
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Placement
 from locallb.planning.status import Observation, silent
-from locallb.planning.statuses.unanswered import SilentPort
-from locallb.threads.supervised import SupervisedThread, Task
+from locallb.planning.statuses import SilentPort
+from locallb.threads import SupervisedThread, Task
 from locallb.watch.events import Cause, LoopEvent, Planned, Updated
 
 PACE = 2.0

@@ -12,13 +12,12 @@ from rich.console import Console
 from rich.live import Live
 
 from locallb.cli.watching.board import Board, View
-from locallb.cli.watching.log.log_record import Level, LogRecord
-from locallb.cli.watching.log.records import Narrator
+from locallb.cli.watching.log import Level, LogRecord, Narrator
 from locallb.cli.watching.relay import Batch, Relay
 from locallb.cli.watching.screen import Screen
-from locallb.model.formatting import counted
+from locallb.model.texts import counted
 from locallb.planning.status import Observation
-from locallb.threads.supervised import SupervisedThread, Task
+from locallb.threads import SupervisedThread, Task
 
 _REMOVED = {errno.EPIPE, errno.EIO, errno.EBADF}
 """Errors of an output without a reader: a closed pipe, a terminal that hung up."""

@@ -12,15 +12,13 @@ from msgspec import Struct, field
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.text import Text
 
-from locallb.cli.display.links import next_step
-from locallb.cli.display.service_table import STYLES
+from locallb.cli.service_output import STYLES, next_step
 from locallb.cli.watching.board import Board, View, by_urgency, count_states
-from locallb.cli.watching.log.lines import clock
-from locallb.cli.watching.log.log_record import Level, LogRecord
-from locallb.model.formatting import counted
+from locallb.cli.watching.log import Level, LogRecord, clock
+from locallb.model.texts import counted
 from locallb.planning.status import PortRow, State
-from locallb.report.pool_room import rooms_for
-from locallb.report.safe import LONGEST_NAME, visible
+from locallb.report.changes import rooms_for
+from locallb.report.wording import LONGEST_NAME, visible
 
 RETAINED = 200
 """Records that are remembered for the screen."""

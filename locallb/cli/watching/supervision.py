@@ -1,16 +1,136 @@
-"""Liveness of the loop, for a supervisor such as systemd and for /healthz and /readyz."""
+"""Liveness and signals of `watch`: for a supervisor such as systemd, and for /healthz and /readyz.
+
+A supervisor is notified by systemd's protocol (sd_notify(3)). SIGTERM and Ctrl-C stop the loop, a second one exits,
+SIGHUP reads everything again.
+
+Not here: the metrics that the same server has (`metrics`), and HTTP (`http_server`).
+"""
 
 from __future__ import annotations
 
+import os
+import select
+import signal
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from http import HTTPStatus
+from types import FrameType
 
-from locallb.cli.watching import sd_notify
-from locallb.cli.watching.http.host_header import Host, host_of
-from locallb.cli.watching.http.http_messages import Page, Request
-from locallb.cli.watching.metrics.metrics import Metrics
+from locallb.cli.watching.http_server import Host, Page, Request, host_of
+from locallb.cli.watching.metrics import Metrics
+from locallb.threads import SupervisedThread, Task
 from locallb.watch.events import Cause, Converged, Failed, Leading, LoopEvent, Planned, Pulse
+
+
+def notify(*lines: str) -> None:
+    """Send assignments to the supervisor, such as `READY=1`. A supervisor that doesn't listen is ignored.
+
+    They are datagrams to the socket that it names (sd_notify(3)); without a supervisor nothing is sent.
+    """
+    place = os.environ.get("NOTIFY_SOCKET", "")
+    if not place.startswith(("/", "@")):
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
+        out.setblocking(False)
+        out.sendto("\n".join(lines).encode(errors="replace"), f"\0{place[1:]}" if place[0] == "@" else place)
+
+
+def reloading() -> None:
+    """Report that the configuration is read again; READY=1 ends it."""
+    notify("RELOADING=1", f"MONOTONIC_USEC={time.clock_gettime_ns(time.CLOCK_MONOTONIC) // 1000}")
+
+
+def watchdog_seconds() -> float | None:
+    """Return the interval in which the supervisor expects a sign of life; None if it expects none."""
+    wanted, pid = os.environ.get("WATCHDOG_USEC", ""), os.environ.get("WATCHDOG_PID", "")
+    if not wanted.isdigit() or int(wanted) == 0 or pid not in {"", str(os.getpid())}:
+        return None
+    return int(wanted) / 1e6
+
+
+INTERRUPTED = 130
+TIMEOUT = 2.0
+"""Seconds that operations which had begun have to end; the state is valid without, the next run finishes them."""
+
+_OUTPUT = 1
+_TERMINAL_BACK = b"\x1b[?1049l\x1b[?25h"
+"""Leaves the alternate screen and shows the cursor; written directly, because who draws may be held up."""
+
+
+class Signals:
+    """Calls `stop` or `reload`, which return at once; `on_terminal`: there is a live view."""
+
+    def __init__(self, stop: Callable[[], None], reload: Callable[[], None], *, on_terminal: bool) -> None:
+        self._stop = stop
+        self._reload = reload
+        self._on_terminal = on_terminal
+        self._timer: SupervisedThread | None = None
+        self._news, self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+
+    def wait(self, seconds: float | None) -> None:
+        """Wait on the main thread for a signal, whichever thread it came to, for `wake`, or for some seconds."""
+        if select.select([self._news], [], [], seconds)[0]:
+            with suppress(BlockingIOError):
+                os.read(self._news, 4096)
+
+    def wake(self) -> None:
+        """End `wait`; from any thread."""
+        with suppress(BlockingIOError):
+            os.write(self._bell, b"\0")
+
+    @contextmanager
+    def caught(self, resized: Callable[[], None]) -> Iterator[None]:
+        """Catch them, on the main thread; `resized` is called when the terminal has another size."""
+
+        def ignore_or_resize(_number: int, _frame: FrameType | None) -> None:
+            resized()
+
+        handlers = {
+            signal.SIGTERM: self._stop_requested,
+            signal.SIGINT: self._stop_requested,
+            signal.SIGHUP: self._hung_up,
+            signal.SIGWINCH: ignore_or_resize,
+        }
+        woken = signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
+        before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
+        try:
+            yield
+        finally:
+            if self._timer:
+                self._timer.stop()
+            signal.set_wakeup_fd(woken)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _stop_requested(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._timer:
+            self.leave()
+        self._timer = SupervisedThread(Task.SIGNALS, "signals", self._leave_later)
+        self._timer.start()
+        self._stop()
+
+    def _leave_later(self) -> None:
+        if self._timer and not self._timer.stopped.wait(TIMEOUT):
+            self.leave()
+
+    def _hung_up(self, number: int, frame: FrameType | None) -> None:
+        """Reload; but a terminal that went away took its user with it."""
+        if self._on_terminal and not os.isatty(_OUTPUT):
+            self._stop_requested(number, frame)
+        else:
+            self._reload()
+
+    def leave(self, code: int = INTERRUPTED) -> None:
+        """End this process at once: the state is valid at every moment, and proxies are processes of their own."""
+        if self._on_terminal:
+            with suppress(OSError):
+                if select.select([], [_OUTPUT], [], 0)[1]:
+                    os.write(_OUTPUT, _TERMINAL_BACK)
+        os._exit(code)
+
 
 IDLE_LIMIT, BUSY_LIMIT = 30.0, 300.0
 """Seconds without a sign of life after which the loop counts as stuck: while it waits, and while it updates."""
@@ -69,7 +189,7 @@ class Supervised:
     def reload(self) -> None:
         """Report that everything is read again."""
         self._reloading = True
-        sd_notify.reloading()
+        reloading()
 
     def listen(self, event: LoopEvent) -> None:
         """Report READY after the first look and after each reload, and the current status."""
@@ -77,34 +197,34 @@ class Supervised:
             case Planned() if self._reloading and _is_whole(event):
                 self._ready()
             case Failed():
-                sd_notify.notify(f"STATUS=failing: {event.sentence.splitlines()[0][:200]}")
+                notify(f"STATUS=failing: {event.sentence.splitlines()[0][:200]}")
                 if self._reloading:
                     self._ready()
             case Converged():
                 waiting = f", {event.waiting} tried again later" if event.waiting else ""
-                sd_notify.notify(f"STATUS=converged{waiting}")
+                notify(f"STATUS=converged{waiting}")
             case Leading(leads=False):
-                sd_notify.notify("STATUS=standing by: another process may lead")
+                notify("STATUS=standing by: another process may lead")
             case _:
                 pass
 
     def stand_by(self) -> None:
         """Report READY although nothing was looked at: it isn't this process's turn."""
         self._ready()
-        sd_notify.notify("STATUS=standing by")
+        notify("STATUS=standing by")
 
     def stopping(self) -> None:
         """Report that we end."""
-        sd_notify.notify("STOPPING=1")
+        notify("STOPPING=1")
 
     def alive(self, pulse: Pulse) -> None:
         """Report that we live, if the loop does."""
         if not stuck(pulse, time.monotonic()):
-            sd_notify.notify("WATCHDOG=1")
+            notify("WATCHDOG=1")
 
     def _ready(self) -> None:
         self._reloading = False
-        sd_notify.notify("READY=1")
+        notify("READY=1")
 
 
 def _is_whole(planned: Planned) -> bool:

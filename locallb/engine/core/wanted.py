@@ -10,7 +10,8 @@ from locallb.engine.state.errors import EngineError, StepError
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import make_urn, package_of, split_reference, stack_urn
 from locallb.engine.state.values import UNKNOWN, Properties, Value, has_unknown
-from locallb.model.desired import Group, OptionalRef, Ref, Resource, ResourceKey, references
+from locallb.model.desired import DesiredResource as Resource
+from locallb.model.desired import Group, OptionalRef, Ref, ResourceKey, references
 
 Groups = Mapping[ResourceKey, Group]
 Live = Mapping[str, ResourceState]

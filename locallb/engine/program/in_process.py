@@ -21,7 +21,7 @@ from pulumi.runtime.stack import run_in_stack
 from locallb.engine.program.monitor import EngineService, Monitor
 from locallb.engine.providers.loops import new_loop
 from locallb.engine.state.errors import HostRefused
-from locallb.model.system_errors import has_remedy
+from locallb.model.errors import has_remedy
 
 Program = Callable[[], object]
 _REGISTRATIONS = 64

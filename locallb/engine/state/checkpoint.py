@@ -26,7 +26,7 @@ from locallb.engine.state.snapshot import Snapshot
 from locallb.engine.state.urns import is_provider, is_urn, provider_reference
 from locallb.engine.state.values import SIGNATURE, Value
 from locallb.guarded import reader
-from locallb.model.system_errors import refusal
+from locallb.model.errors import refusal
 
 FORMAT = 3
 VERSION = "v3.272.0"

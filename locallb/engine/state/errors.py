@@ -6,7 +6,7 @@ The command line prints `str(error)` as it is. Nothing here knows what the resou
 from pathlib import Path
 
 from locallb.guarded.reader import UnfitError
-from locallb.model.system_errors import has_remedy, obstacle, refusal, reported, words_of
+from locallb.model.errors import has_remedy, obstacle, refusal, reported, words_of
 
 
 class EngineError(Exception):

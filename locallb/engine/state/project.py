@@ -18,8 +18,8 @@ from msgspec import Struct
 from locallb.engine.state.errors import EngineError, ProjectError, Unsupported, parsing_problem
 from locallb.engine.state.values import Value
 from locallb.guarded import reader
-from locallb.guarded.nesting import load_yaml
-from locallb.model.system_errors import refusal
+from locallb.guarded.reader import load_yaml
+from locallb.model.errors import refusal
 
 BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
 _LARGEST = 8 << 20

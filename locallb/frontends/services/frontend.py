@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from locallb.kubernetes.annotations import unread_annotations
 from locallb.kubernetes.frontend import Frontend, FrontendRead
 from locallb.kubernetes.parsing.service import (
     LOAD_BALANCER,
@@ -12,12 +11,11 @@ from locallb.kubernetes.parsing.service import (
     malformed,
     parse_service,
 )
-from locallb.kubernetes.service_status import publication
-from locallb.kubernetes.status_patch import observed_status, published, publishing
+from locallb.kubernetes.status import observed_status, publication, published, publishing, unread_annotations
 from locallb.model.fields import at
-from locallb.model.formatting import shown
 from locallb.model.identities import ClusterName, ObjectKind
 from locallb.model.objects import MalformedService
+from locallb.model.texts import shown
 
 _TYPES = frozenset({"ClusterIP", "NodePort", LOAD_BALANCER, "ExternalName"})
 

@@ -1,7 +1,10 @@
-"""Readers for fields that Gateway API objects have in common: bounded lists, hostnames, durations, names.
+"""Readers for fields that Gateway API objects have in common: names, hostnames, durations, lists, references.
 
-Every one raises FieldError with the value and the remedy, by the bounds of the API's CRDs, because manifests never
-passed an API server. Not here: the fields of each kind.
+Each raises FieldError with the value and the remedy, by the bounds of the API's CRDs, because manifests never passed an
+API server.
+
+Not here: the fields of each kind (`gateways`, `routes`, `policies`), and which references are allowed
+(`gateway.grants`).
 """
 
 from __future__ import annotations
@@ -10,9 +13,32 @@ import re
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from locallb.model import http_checks as check
 from locallb.model.fields import FieldError, Fields, as_text
-from locallb.model.formatting import shown
-from locallb.model.http import checks as check
+from locallb.model.gateway_objects import Named, Reference
+from locallb.model.gateway_rules import BackendRef
+from locallb.model.http_routes import MAX_WEIGHT
+from locallb.model.texts import shown
+
+LARGEST_PORT = 65535
+
+
+def reference(fields: Fields, group: str, kind: str, namespace: str) -> Reference:
+    """Return a reference; fields that it omits are as given."""
+    key = Named(namespace_of(fields, namespace), name_of(fields))
+    return Reference(group_of(fields, group), kind_of(fields, kind), key)
+
+
+def backend_ref(fields: Fields, namespace: str) -> BackendRef:
+    """Return a reference to a backend, a Service by default."""
+    to = reference(fields, "", "Service", namespace)
+    return BackendRef(to.group, to.kind, *to.key, optional_port(fields), fields.integer("weight", 0, MAX_WEIGHT, 1))
+
+
+def optional_port(fields: Fields) -> int:
+    """Return a port; 0 if absent."""
+    return fields.integer("port", 1, LARGEST_PORT) if fields.get("port") is not None else 0
+
 
 _Made = TypeVar("_Made")
 _LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"

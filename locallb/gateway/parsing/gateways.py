@@ -1,7 +1,10 @@
-"""Parses Gateways, GatewayClasses and ListenerSets. Never raises: a malformed object keeps its problem, or is dropped.
+"""Parses Gateways, GatewayClasses, ListenerSets and ReferenceGrants, with their metadata and TLS settings.
 
-Only a name is needed; an object without a usable one can't get a status. Not here: routes
-(`routes`), policies (`policies`), and which kinds a cluster has (`kinds`).
+Parsers of objects never raise: a malformed object keeps its problem, or is dropped. Only a name is needed; an object
+without a usable one can't get a status.
+
+Not here: routes (`routes`), policies (`policies`), the kinds that are read (`gateway.kinds`), and whether named
+certificates can be used (`gateway.listeners`).
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from msgspec.structs import replace
 
 from locallb.gateway.fault_annotation import fault_in
 from locallb.gateway.parsing.fields import (
+    LARGEST_PORT,
     group_of,
     hostname,
     is_name,
@@ -24,15 +28,16 @@ from locallb.gateway.parsing.fields import (
     namespace_of,
     odd_host,
     raw_items,
+    reference,
     texts,
 )
-from locallb.gateway.parsing.gateway_tls import client_certificate, validations
-from locallb.gateway.parsing.references import LARGEST_PORT, reference
 from locallb.model.fields import FieldError, Fields, as_choice, at
-from locallb.model.formatting import shown
-from locallb.model.gateway.objects import (
+from locallb.model.gateway_objects import (
     GROUP,
     NO_HOST,
+    Allowed,
+    From,
+    FrontendValidation,
     Gateway,
     GatewayClass,
     Listener,
@@ -40,13 +45,54 @@ from locallb.model.gateway.objects import (
     ListenerTls,
     Meta,
     Named,
+    Reference,
+    ReferenceGrant,
+    Requirement,
+    Selector,
     TlsMode,
+    ValidationMode,
     WantedAddress,
 )
-from locallb.model.gateway.policies import ReferenceGrant
-from locallb.model.gateway.selection import Allowed, From, Requirement, Selector
 from locallb.model.identities import IPAddress, Uid
-from locallb.model.texts import fault_of
+from locallb.model.texts import fault_of, shown
+
+_MAX_PORTS, _MAX_AUTHORITIES = 64, 16
+
+
+def validations(frontend: Fields, namespace: str) -> Mapping[int, FrontendValidation | None]:
+    """Return the client certificate validation by port; 0 is every other port.
+
+    Raises FieldError, except for faults of single ports.
+    """
+    requested = {0: _validation(frontend.inner("default"), namespace)}
+    for item in items(frontend, "perPort", _MAX_PORTS):
+        port = item.integer("port", 1, LARGEST_PORT)
+        if port in requested:
+            raise FieldError(f"{frontend.at('perPort')} has port {port} twice; write each once")
+        requested[port] = _validation(item.inner("tls"), namespace)
+    return requested if any(requested.values()) else {}
+
+
+def _validation(tls: Fields, namespace: str) -> FrontendValidation | None:
+    if tls.get("validation") is None:
+        return None
+    try:
+        fields = tls.inner("validation")
+        named = items(fields, "caCertificateRefs", _MAX_AUTHORITIES)
+        authorities = tuple(reference(item, "", "ConfigMap", namespace) for item in named)
+        mode = fields.choice("mode", ValidationMode.VALID_ONLY)
+    except FieldError as error:
+        return FrontendValidation((), problem=str(error))
+    empty = f"{fields.at('caCertificateRefs')} is empty; name a ConfigMap with a ca.crt"
+    return FrontendValidation(authorities, mode, "" if authorities else empty)
+
+
+def client_certificate(backend: Fields, namespace: str) -> Reference | None:
+    """Return the certificate that backends are shown. Raises FieldError."""
+    if backend.get("clientCertificateRef") is None:
+        return None
+    return reference(backend.inner("clientCertificateRef"), "", "Secret", namespace)
+
 
 _MAX_LISTENERS = 64
 _MAX = 16

@@ -13,9 +13,9 @@ from typing import NamedTuple, TypeVar
 
 from locallb.gateway.parsing.fields import items, made
 from locallb.model.fields import FieldError, Fields
-from locallb.model.formatting import shown
-from locallb.model.gateway.precedence import FIRST, Rank, path_rank, written_path_rank
-from locallb.model.http.routes import GrpcMethod, Match, PathKind, PathMatch, ValueMatch
+from locallb.model.gateway_rules import FIRST, Rank, path_rank, written_path_rank
+from locallb.model.http_routes import GrpcMethod, Match, PathKind, PathMatch, ValueMatch
+from locallb.model.texts import shown
 
 _Value = TypeVar("_Value")
 _MAX = 16

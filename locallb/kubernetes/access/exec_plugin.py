@@ -17,13 +17,13 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from locallb.kubernetes.access.errors import KubeconfigError, KubeError
+from locallb.kubernetes.access.servers import KubeconfigError, KubeError
 from locallb.model.fields import JsonObject
-from locallb.model.formatting import clipped
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
-from locallb.programs.program import Program, ProgramError
-from locallb.threads.supervised import Task, do_once
+from locallb.model.texts import clipped
+from locallb.programs import Program, ProgramError
+from locallb.threads import Task, do_once
 
 DEADLINE = 10.0
 """Seconds that a plugin may take."""

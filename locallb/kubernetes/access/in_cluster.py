@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from locallb.guarded import reader
-from locallb.kubernetes.access.errors import KubeconfigError
+from locallb.kubernetes.access.servers import KubeconfigError
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet puts the service account's files into a pod."""

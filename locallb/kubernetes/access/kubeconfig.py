@@ -19,18 +19,35 @@ from lightkube import KubeConfig
 from lightkube.config.kubeconfig import SingleConfig
 from msgspec import Struct
 
-from locallb.guarded import owners, reader
+from locallb.guarded import reader
+from locallb.guarded import reader as owners
 from locallb.kubernetes.access import in_cluster
-from locallb.kubernetes.access.errors import KubeconfigError, KubeError
 from locallb.kubernetes.access.exec_plugin import Plugin, token
-from locallb.kubernetes.access.kubeconfig_file import LARGEST, Content, Section, read_content, unreadable, unwritten
-from locallb.kubernetes.access.servers import Server, host_of, is_exempt, is_local, is_url, redacted, uses_proxy
-from locallb.kubernetes.access.tokens import require_token
-from locallb.model.formatting import clipped, few
-from locallb.model.http import checks
+from locallb.kubernetes.access.kubeconfig_file import (
+    LARGEST,
+    Content,
+    Section,
+    read_content,
+    require_token,
+    unreadable,
+    unwritten,
+)
+from locallb.kubernetes.access.servers import (
+    KubeconfigError,
+    KubeError,
+    Server,
+    host_of,
+    is_exempt,
+    is_local,
+    is_url,
+    redacted,
+    uses_proxy,
+)
+from locallb.model import http_checks
+from locallb.model.errors import refusal
 from locallb.model.identities import ContextName, Digest
 from locallb.model.snapshot import Access
-from locallb.model.system_errors import refusal
+from locallb.model.texts import clipped, few
 
 if TYPE_CHECKING:
     import httpx2
@@ -271,7 +288,7 @@ def _unusable(cluster: Section, user: Section) -> Iterator[str]:
 def _server_name(cluster: Section) -> str:
     """Return the name in the server's certificate, if it differs from the URL. Raises ValueError."""
     name = cluster.get("tls-server-name")
-    return checks.hostname(str(name).lower(), wildcard=False) if name else ""
+    return http_checks.hostname(str(name).lower(), wildcard=False) if name else ""
 
 
 def _part(content: Content, kind: str, access: Access) -> Section:

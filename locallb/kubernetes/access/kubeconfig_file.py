@@ -1,11 +1,14 @@
-"""The content of a kubeconfig file, and what it proves about a context: present, gone, or neither.
+"""The content of a kubeconfig file, and its proof about a context: present, removed, or neither.
 
 Other programs rewrite these files in place, so any beginning of one may be read. A file that can't be parsed, is empty
-or may be half-written proves nothing, and nothing is given up for it. Not here: what a context means (`kubeconfig`).
+or may be half-written proves nothing, and nothing is given up for it.
+
+Not here: the meaning of a context (`kubeconfig`), and tokens of plugins (`exec_plugin`).
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterable, Mapping
 from functools import cached_property
@@ -16,12 +19,13 @@ from msgspec import Struct, field
 
 from locallb.guarded import reader
 from locallb.kubernetes.access import in_cluster
-from locallb.kubernetes.access.errors import KubeconfigError, KubeError, NoContextError
+from locallb.kubernetes.access.servers import KubeconfigError, KubeError, NoContextError
 from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
+from locallb.model.errors import refusal
 from locallb.model.fields import JsonObject
-from locallb.model.formatting import clipped, few
 from locallb.model.identities import ContextName
-from locallb.model.system_errors import refusal
+from locallb.model.snapshot import Access
+from locallb.model.texts import clipped, few
 
 Section: TypeAlias = JsonObject
 LARGEST = 4 * 2**20
@@ -125,3 +129,30 @@ def unreadable(path: str, error: OSError, kubeconfig: str = "") -> KubeError:
         else f"the kubeconfig {path}"
     )
     return KubeconfigError(f"{what} can't be read: {refusal(error)}")
+
+
+_TOKEN = re.compile(rb"[ -~]+")
+
+
+def require_token(user: Section, access: Access) -> None:
+    """Refuse a user's token that can't be sent, without printing it. Raises KubeError.
+
+    The bearer token is inline or in a file that may be replaced. The client would print a token that it can't send, or
+    half of it.
+    """
+    why = ""
+    if user.get("tokenFile"):
+        path = Path(access.kubeconfig).parent / str(user["tokenFile"])
+        why = "" if _TOKEN.fullmatch(_content(path, access)) else f"{path} has no token in one line; write one there"
+    elif user.get("token") and not _TOKEN.fullmatch(str(user["token"]).encode("utf-8", "replace")):
+        why = "its user's token isn't one line of plain characters; copy it again"
+    if why:
+        raise KubeconfigError(f"the context {access.context} of {access.kubeconfig} can't be used: {why}")
+
+
+def _content(path: Path, access: Access) -> bytes:
+    """Read a token's file. Raises KubeError."""
+    try:
+        return reader.read(path, LARGEST).strip()
+    except OSError as error:
+        raise unreadable(str(path), error, access.kubeconfig) from None

@@ -1,7 +1,9 @@
-"""URLs of API servers: whether they are valid, whether the environment's proxy applies, and how they are shown.
+"""Errors of a Kubernetes API, and URLs of API servers, for modules that needn't load a client.
 
-A URL of a kubeconfig may have a password or a token in it. Every shown URL passes through `redacted`, and every error
-about an API through `redacted_urls`, because libraries quote URLs too. Not here: requests.
+Transient and permanent errors are two types. A URL of a kubeconfig may have a password or a token in it: every shown
+URL passes through `redacted`, and every error about an API through `redacted_urls`, because libraries quote URLs too.
+
+Not here: requests (`kubernetes.api.client`), and retry delays (`model.pacing`).
 """
 
 from __future__ import annotations
@@ -12,6 +14,52 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+
+from locallb.model.errors import ClientError
+
+
+class KubeError(ClientError):
+    """A failed use of an API: one sentence, without credentials. Each is of one of the two types below."""
+
+    def __init__(self, sentence: str = "") -> None:
+        super().__init__(redacted_urls(sentence))
+
+
+class TransientKubeError(KubeError):
+    """It may pass by itself: until then the API's contents are unknown, and nothing is given up for it."""
+
+
+class KubeconfigError(TransientKubeError):
+    """A kubeconfig can't be read or used now, or may be half-written: it says nothing."""
+
+
+class UnconfirmedError(KubeconfigError):
+    """A kubeconfig's current context refers to a cluster that isn't of this host, and no user confirmed it."""
+
+
+class UnreachableError(TransientKubeError):
+    """The API didn't answer, or not now."""
+
+
+class ConflictError(TransientKubeError):
+    """Another writer changed the object since it was read."""
+
+
+class PermanentKubeError(KubeError):
+    """It lasts until a user changes something: a retry has the same result."""
+
+
+class NoContextError(PermanentKubeError):
+    """A kubeconfig is whole and lacks the context: it was removed with the cluster."""
+
+
+class RefusedError(PermanentKubeError):
+    """The API said no."""
+
+
+class ForbiddenError(RefusedError):
+    """We lack a right (403), which may be given while everything else goes on."""
+
 
 _HTTPS = 443
 _HIDDEN = "xxxxx"

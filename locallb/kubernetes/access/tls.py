@@ -18,7 +18,7 @@ from lightkube.config.client_adapter import verify_cluster
 from lightkube.config.kubeconfig import SingleConfig
 from lightkube.config.models import User
 
-from locallb.storage.stamps import stamp_of
+from locallb.storage.files import stamp_of
 
 _MAX = 16
 """Contexts that are kept."""

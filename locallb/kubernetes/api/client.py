@@ -1,36 +1,101 @@
-"""Kubernetes APIs, by kubeconfig and context: lists of objects, and patches of a Service's status.
+"""The client of Kubernetes APIs, by kubeconfig and context: lists and reads of objects, patches, events, leases.
 
-Objects are plain JSON, as `parsing` takes them. Not here: what they mean, and the content of patches.
+Objects are plain JSON, as the parsers of `kubernetes.parsing` take them. The client's types of objects are of
+Kubernetes' own kinds, and of kinds with a status that we write, in every version: a cluster serves an object in all
+versions of its kind, so the first known version is enough.
+
+Not here: the connection (`connected`), watches (`feed`), and the content of patches (`kubernetes.status`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
+from functools import cache
 from threading import Lock
-from typing import Any, ClassVar, TypeVar
+from typing import Any, ClassVar, TypeVar, cast
 
 import httpx2
 from lightkube import Client, ConfigError
+from lightkube.core.decoders import decode_list
 from lightkube.core.exceptions import NotReadyError
 from lightkube.core.generic_client import ListIterable
-from lightkube.generic_resource import GenericNamespacedResource
+from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
+from lightkube.models.meta_v1 import ObjectMeta, Status
 from lightkube.types import PatchType
 
-from locallb.kubernetes.access.errors import KubeconfigError, KubeError
+from locallb.config.registry import FRONTENDS
+from locallb.gateway.kinds import ApiKind
+from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.kubernetes.access.kubeconfig import stamp
+from locallb.kubernetes.access.servers import KubeconfigError, KubeError
 from locallb.kubernetes.answers import AnswerError, Object, listed
-from locallb.kubernetes.api import object_types as kinds
 from locallb.kubernetes.api import refusals
 from locallb.kubernetes.api.connected import Connected
-from locallb.kubernetes.api.limits.allowance import Allowance
-from locallb.kubernetes.api.object_types import namespaced, object_name, written_types
-from locallb.kubernetes.frontend import Frontend, frontends
+from locallb.kubernetes.api.limits import Allowance
+from locallb.kubernetes.frontend import Frontend, frontend, frontends
 from locallb.model.fields import JsonObject
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 from locallb.model.texts import cleaned
-from locallb.threads.tally import Tally
+from locallb.threads import Tally
+
+_Type = TypeVar("_Type", bound=type)
+
+
+def prepared(kind: _Type) -> _Type:
+    """Return a type of objects of which lists are asked for, after one was read.
+
+    The client makes a struct for each, and msgspec looks at its fields when the first list is read. It doesn't mind
+    another thread that is about the same: two at once can crash the process.
+    """
+    decode_list(b'{"items": [], "metadata": {}}', kind)
+    return kind
+
+
+ObjectMeta.from_dict({})
+Status.from_dict({})  # likewise structs, which threads use
+SLICE = prepared(create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"))
+EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
+LEASE = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
+NODE = prepared(create_global_resource("", "v1", "Node", "nodes"))
+NAMESPACE = prepared(create_global_resource("", "v1", "Namespace", "namespaces"))
+SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
+CONFIG_MAP = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
+POD = prepared(create_namespaced_resource("", "v1", "Pod", "pods"))
+
+
+@cache
+def namespaced(kind: ObjectKind) -> type[GenericNamespacedResource]:
+    """Return the client's type of a frontend."""
+    table = frontend(kind)
+    group, _, version = table.api_version.rpartition("/")
+    return prepared(create_namespaced_resource(group, version, table.name, table.plural))
+
+
+@cache
+def written_types(kind: ObjectKind) -> tuple[type[GenericNamespacedResource], ...]:
+    """Return the client's types of a kind, the preferred version first.
+
+    The client takes a namespace for those without any, too, and leaves it out.
+    """
+    if kind.value in FRONTENDS:
+        return (namespaced(kind),)
+    existing = _routed(kind)
+    create = create_namespaced_resource if existing.namespaced else create_global_resource
+    made = tuple(create(existing.group, version, existing.name, existing.plural) for version in existing.versions)
+    return cast("tuple[type[GenericNamespacedResource], ...]", made)
+
+
+def object_name(kind: ObjectKind, namespace: str, name: str) -> str:
+    """Return how an object is called in a sentence."""
+    shown = frontend(kind).name if kind.value in FRONTENDS else _routed(kind).name
+    return f"{shown} {namespace}/{name}" if namespace else f"{shown} {name}"
+
+
+def _routed(kind: ObjectKind) -> ApiKind:
+    return next(existing for existing in ROUTED_KINDS.values() if existing.plural == kind.value)
+
 
 T = TypeVar("T")
 _PAUSES = (0.1, 0.3, 1.0)
@@ -69,7 +134,7 @@ class Cluster:
         """List every Service and Node. Raises KubeError."""
         return [
             *(item for table in frontends().values() for item in self._list_frontends(table)),
-            *self._list("v1", "Node", lambda client: client.list(kinds.NODE, chunk_size=_PAGE)),
+            *self._list("v1", "Node", lambda client: client.list(NODE, chunk_size=_PAGE)),
         ]
 
     def slices(self) -> list[Object]:
@@ -77,7 +142,7 @@ class Cluster:
         return self._list(
             "discovery.k8s.io/v1",
             "EndpointSlice",
-            lambda client: client.list(kinds.SLICE, namespace="*", chunk_size=_PAGE),
+            lambda client: client.list(SLICE, namespace="*", chunk_size=_PAGE),
         )
 
     def _list_frontends(self, kind: Frontend) -> list[Object]:
@@ -96,18 +161,18 @@ class Cluster:
 
     def secret(self, namespace: str, name: str) -> Object | None:
         """Return a Secret; None if there is none. Raises KubeError. The caller must keep its content private."""
-        return self._get(f"Secret {namespace}/{name}", kinds.SECRET, namespace, name)
+        return self._get(f"Secret {namespace}/{name}", SECRET, namespace, name)
 
     def config_map(self, namespace: str, name: str) -> Object | None:
         """Return a ConfigMap; None if there is none. Raises KubeError."""
-        return self._get(f"ConfigMap {namespace}/{name}", kinds.CONFIG_MAP, namespace, name)
+        return self._get(f"ConfigMap {namespace}/{name}", CONFIG_MAP, namespace, name)
 
     def patch_config_map(self, namespace: str, name: str, patch: Mapping[str, object]) -> None:
         """Merge `patch` into a ConfigMap. Raises KubeError."""
         WRITES.add("config map")
 
         def send(client: Client) -> JsonObject:
-            return client.patch(kinds.CONFIG_MAP, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
+            return client.patch(CONFIG_MAP, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
 
         self._call(f"ConfigMap {namespace}/{name}", send)
 
@@ -141,20 +206,20 @@ class Cluster:
     def create_event(self, namespace: str, body: Mapping[str, object]) -> None:
         """Create an event of events.k8s.io/v1, in one attempt that never takes long. Raises KubeError."""
         WRITES.add("event")
-        event = kinds.EVENT.from_dict(dict(body))
+        event = EVENT.from_dict(dict(body))
         self._call("an event", lambda client: client.create(event, namespace=namespace), pauses=())
 
     def lease(self, namespace: str, name: str) -> Object | None:
         """Return a Lease; None if there is none. Raises KubeError."""
         return self._call(
             f"Lease {namespace}/{name}",
-            lambda client: listed(client.get(kinds.LEASE, name, namespace=namespace), _LEASES, "Lease"),
+            lambda client: listed(client.get(LEASE, name, namespace=namespace), _LEASES, "Lease"),
             absent=True,
         )
 
     def write_lease(self, namespace: str, body: Mapping[str, object], *, fresh: bool) -> Object:
         """Create or replace a Lease. Raises KubeError (CONFLICT if there is one, or another version of it)."""
-        lease: GenericNamespacedResource = kinds.LEASE.from_dict(dict(body))
+        lease: GenericNamespacedResource = LEASE.from_dict(dict(body))
 
         def send(client: Client) -> Object:
             made = client.create(lease, namespace=namespace) if fresh else client.replace(lease)

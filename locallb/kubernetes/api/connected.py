@@ -17,14 +17,12 @@ import httpx2
 from lightkube import Client, ConfigError
 
 from locallb.kubernetes.access.auth import PluginAuth
-from locallb.kubernetes.access.errors import KubeconfigError, KubeError
 from locallb.kubernetes.access.kubeconfig import Stamp, connection, stamp
+from locallb.kubernetes.access.servers import KubeconfigError, KubeError
 from locallb.kubernetes.answers import AnswerError
-from locallb.kubernetes.api.limits.allowance import PAGES, Allowance, ask_plainly, limit_to, refuse_compressed
-from locallb.kubernetes.api.limits.deadline import limit
-from locallb.kubernetes.api.limits.quota import QUOTAS
-from locallb.kubernetes.api.limits.size import read_whole
+from locallb.kubernetes.api.limits import PAGES, Allowance, ask_plainly, limit, limit_to, read_whole, refuse_compressed
 from locallb.kubernetes.api.refusals import refuse_redirect
+from locallb.kubernetes.api.writes import QUOTAS
 from locallb.model.snapshot import Access
 
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)

@@ -1,21 +1,33 @@
-"""Discovery of optional kinds: the ones that a cluster has, or lets this user read, so that no other is ever requested.
+"""Discovery of a cluster's optional kinds, and requests for CustomResourceDefinitions.
 
-Gateway API by its group: one request if the group is absent, two if every kind is in v1. Ingresses by an access
-review, which needs no right: every cluster has the kinds, and most users of local-lb serve none. The kinds in which a
-CNI keeps pod ranges by two requests. Not here: the interval, and what the objects say.
+Only kinds that a cluster has, or lets this user read, are ever requested. Gateway API is discovered by its group: one
+request if the group is absent, two if every kind is in v1. Ingresses are discovered by an access review, which needs no
+right: every cluster has the kinds, and most users of local-lb serve none. The kinds in which a CNI keeps pod ranges
+take two requests.
+
+Not here: the interval (`sources.polling`), the content of objects (`kubernetes.pod_ranges`), and the choice of
+definitions to write (`crds.definitions`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+import httpx2
+from lightkube import Client
+from lightkube.generic_resource import create_global_resource
+
 from locallb.gateway.kinds import KINDS
-from locallb.ingress.kinds import INGRESS_KINDS
-from locallb.kubernetes.access.errors import UnreachableError
+from locallb.ingress.parsing import INGRESS_KINDS
+from locallb.kubernetes.access.servers import ConflictError, ForbiddenError, KubeError, RefusedError, UnreachableError
+from locallb.kubernetes.answers import Object, listed
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.connected import Connected
 from locallb.kubernetes.api.feed import Feed, Place
 from locallb.kubernetes.pod_ranges import CALICO, CILIUM, VERSIONS
-from locallb.model.gateway.ingresses import INGRESS_GROUP
-from locallb.model.gateway.objects import GROUP
+from locallb.model.fields import JsonObject
+from locallb.model.gateway_objects import GROUP
+from locallb.model.gateway_of_cluster import INGRESS_GROUP
 from locallb.model.snapshot import Access
 
 ROOT = f"/apis/{GROUP}"
@@ -97,3 +109,56 @@ def _listed(asking: Feed, path: str, kind: str, field: str, key: str) -> frozens
         raise UnreachableError(f"{path} answers with something that isn't an {kind}")
     names = (entry.get(key) for entry in entries if isinstance(entry, Mapping))
     return frozenset(name for name in names if isinstance(name, str))
+
+
+MANAGER = "local-lb-install-crds"
+_PLURALS = {
+    "CustomResourceDefinition": ("apiextensions.k8s.io", "customresourcedefinitions"),
+    "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
+    "ValidatingAdmissionPolicyBinding": ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+}
+_LONGEST = 600
+"""Limit of characters quoted from an API's answer."""
+
+
+class Definitions(Cluster):
+    """One cluster's definitions: read, and written by server-side apply (`gateway install-crds`).
+
+    Fields that another manager owns are left to it: a conflict is reported, never forced.
+    """
+
+    def definition(self, kind: str, name: str) -> Object | None:
+        """Return one; None if there is none. Raises KubeError."""
+        group, plural = _PLURALS[kind]
+        resource = create_global_resource(group, "v1", kind, plural)
+
+        def read(client: Client) -> Object:
+            return listed(client.get(resource, name), f"{group}/v1", kind)
+
+        return self._call(f"{kind} {name}", read, absent=True)
+
+    def apply(self, document: JsonObject, *, rehearsed: bool) -> None:
+        """Apply one; `rehearsed`, the server decides and checks as if, and keeps nothing. Raises KubeError."""
+        kind = document["kind"]
+        resource = create_global_resource(_PLURALS[kind][0], "v1", kind, _PLURALS[kind][1])
+        wanted = resource.from_dict(dict(document))
+
+        def send(client: Client) -> object:
+            return client.apply(wanted, field_manager=MANAGER, dry_run=rehearsed)
+
+        self._call(f"{kind} {document['metadata']['name']}", send)
+
+    def _refused(self, connected: Connected, what: str, code: int, message: str) -> KubeError:
+        """Return what a refusal means here, where no rights of ours help."""
+        stated = " ".join(message.split())[:_LONGEST]
+        if code == httpx2.codes.CONFLICT:
+            sentence = f"{what} is managed by somebody else ({stated}); bring it up to date by what installed it"
+            return ConflictError(sentence)
+        if code in {httpx2.codes.UNAUTHORIZED, httpx2.codes.FORBIDDEN}:
+            remedy = "name the --context of somebody who may write CustomResourceDefinitions and admission policies"
+            sentence = f"{connected.server} refuses {what} ({code}: {stated}); {remedy}"
+            return ForbiddenError(sentence)
+        if code == httpx2.codes.NOT_FOUND:
+            sentence = f"{connected.server} doesn't know {what} ({code}: {stated}); Kubernetes does from 1.30 on"
+            return RefusedError(sentence)
+        return super()._refused(connected, what, code, stated)

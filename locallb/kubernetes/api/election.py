@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from locallb.config.lease_timing import Timing
-from locallb.kubernetes.access.errors import ConflictError, KubeError
+from locallb.config.settings import Timing
+from locallb.kubernetes.access.servers import ConflictError, KubeError
 from locallb.kubernetes.lease import Candidate, Term, lease_record, lease_spec, observed, wanted_term, won
-from locallb.threads.supervised import SupervisedThread, Task
+from locallb.threads import SupervisedThread, Task
 
 
 class Leases(Protocol):

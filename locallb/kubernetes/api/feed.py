@@ -22,13 +22,13 @@ from lightkube.config.client_adapter import user_auth
 from msgspec import Struct
 
 from locallb.kubernetes.access.auth import PluginAuth
-from locallb.kubernetes.access.errors import ForbiddenError, KubeconfigError, RefusedError, UnreachableError
 from locallb.kubernetes.access.kubeconfig import connection
+from locallb.kubernetes.access.servers import ForbiddenError, KubeconfigError, RefusedError, UnreachableError
 from locallb.kubernetes.access.tls import TLS
 from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, lines, list_page, watch_line, whole
-from locallb.kubernetes.api.limits.quota import QUOTAS
-from locallb.kubernetes.api.limits.size import LARGEST
+from locallb.kubernetes.api.limits import LARGEST
 from locallb.kubernetes.api.refusals import excerpt
+from locallb.kubernetes.api.writes import QUOTAS
 from locallb.kubernetes.frontend import frontends
 from locallb.model.fields import JsonObject
 from locallb.model.snapshot import Access

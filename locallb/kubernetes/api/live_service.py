@@ -13,27 +13,24 @@ from datetime import UTC, datetime
 from functools import cache, partial
 from typing import TYPE_CHECKING, TypeVar
 
-from locallb.kubernetes.access.errors import (
+from locallb.kubernetes.access.servers import (
     ConflictError,
     KubeError,
     NoContextError,
     TransientKubeError,
     UnreachableError,
 )
-from locallb.kubernetes.api.held_warnings import HELD_WARNINGS
-from locallb.kubernetes.api.limits.fence import FENCE
-from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unreachable import UNREACHABLE
+from locallb.kubernetes.api.writes import FENCE, HELD_WARNINGS, QUOTAS
 from locallb.kubernetes.events import WARNING, event_body, may_pass, namespace_of
-from locallb.kubernetes.status_patch import Live, is_it
+from locallb.kubernetes.status import Live, is_it
 from locallb.model.identities import ObjectKind, Owner
 from locallb.model.pacing import Pace
+from locallb.model.reasons import Event
 from locallb.model.snapshot import Access
-from locallb.model.status_entries import Event
-from locallb.resources.errors import ProviderError
-from locallb.threads.jitter import jitter
-from locallb.threads.supervised import Task, do_once
+from locallb.resources.resource_type import ProviderError
+from locallb.threads import Task, do_once, jitter
 
 if TYPE_CHECKING:
     from locallb.kubernetes.api.client import Cluster, Clusters

@@ -9,11 +9,17 @@ import httpx2
 from lightkube import ApiError
 from msgspec import DecodeError
 
-from locallb.kubernetes.access.errors import ConflictError, ForbiddenError, KubeError, RefusedError, UnreachableError
-from locallb.kubernetes.access.servers import redacted
+from locallb.kubernetes.access.servers import (
+    ConflictError,
+    ForbiddenError,
+    KubeError,
+    RefusedError,
+    UnreachableError,
+    redacted,
+)
 from locallb.kubernetes.answers import AnswerError
-from locallb.model.formatting import clipped, printable
-from locallb.model.system_errors import scarcity
+from locallb.model.errors import scarcity
+from locallb.model.texts import clipped, printable
 
 TRANSIENT = frozenset({408, 410, 429, 500, 502, 503, 504})
 """Answers that another attempt may change; 410 is a list that took too long to turn its pages."""

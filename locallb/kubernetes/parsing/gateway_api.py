@@ -1,6 +1,6 @@
 """Objects for Gateway API and Ingresses: their own kinds, and the kinds that they refer to.
 
-Not here: what such an object means (`gateway.kinds`, `ingress.kinds`), and Services of type LoadBalancer.
+Not here: what such an object means (`gateway.kinds`, `ingress.parsing`), and Services of type LoadBalancer.
 """
 
 from __future__ import annotations
@@ -9,15 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from locallb.gateway.kinds import KINDS, kind_of_object, parse_api_object, with_faults
-from locallb.gateway.parsing.referred import is_reference, parse_referred
-from locallb.ingress.kinds import ROUTED_KINDS
+from locallb.gateway.parsing.policies import is_reference, parse_referred
+from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.model.fields import StructuralFault
-from locallb.model.formatting import shown
-from locallb.model.gateway.ingresses import Ingress, IngressClass
-from locallb.model.gateway.objects import GROUP, Gateway, GatewayClass, ListenerSet, Route
-from locallb.model.gateway.of_cluster import ObjectOfCluster
+from locallb.model.gateway_objects import GROUP, Gateway, GatewayClass, ListenerSet, Route
+from locallb.model.gateway_of_cluster import Ingress, IngressClass, ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.memory import AnyMemo
+from locallb.model.texts import shown
 
 Document = Mapping[Any, Any]
 Definitions: TypeAlias = Callable[[Document], Sequence[StructuralFault]]

@@ -1,14 +1,23 @@
-"""Parses Kubernetes objects into the types of `model`, from YAML or an API. Total: no input makes it raise.
+"""Parses Kubernetes objects, from YAML or an API, into the types of `model`. Total: no input makes it raise.
 
-Kept are Services of type LoadBalancer, Nodes and EndpointSlices; lists of any depth are opened; other kinds are
-ignored. A malformed Service is kept as such, a malformed Node or EndpointSlice becomes a notice.
+Kept are Services of type LoadBalancer, Nodes, EndpointSlices, pod ranges of CNIs, and objects of Gateway API; lists of
+any depth are opened; other kinds are ignored. A malformed Service is kept as such, because its status can report it; a
+malformed Node or EndpointSlice has no such status and becomes a notice.
+
+A user with the right to write Nodes or EndpointSlices may name any address as a backend, and the proxies run on this
+host: 127.0.0.1 would be a service that listens for this host alone, 169.254.169.254 the credentials of a cloud's
+machine. A running cluster may therefore have no such address, unless its source states that its Nodes are on this
+host's loopback. Manifests may: their authors can write to this host. Not here: fields of Services (`service`) and of
+Gateway API (`gateway_api`).
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from enum import StrEnum
 from functools import partial
+from ipaddress import IPv6Address, ip_address, ip_network
 from itertools import chain
 from operator import attrgetter, itemgetter
 from typing import Any, TypeAlias
@@ -16,20 +25,172 @@ from typing import Any, TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.gateway.status.observed import ObservedRouteStatus
+from locallb.config.registry import LOOPBACK_BACKENDS
+from locallb.gateway.status_patch import ObservedRouteStatus
 from locallb.kubernetes import pod_ranges
+from locallb.kubernetes.events import Identity
 from locallb.kubernetes.frontend import Frontend, FrontendRead, frontends
-from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.gateway_api import Definitions, held_against, of_use, parse_gateway_api
-from locallb.kubernetes.parsing.nodes_endpoints import parse_node, parse_slice
 from locallb.kubernetes.parsing.relevant import Document, relevant
-from locallb.kubernetes.status_patch import ObservedStatus
-from locallb.model.fields import FieldError, text_of
-from locallb.model.gateway.of_cluster import ObjectOfCluster
-from locallb.model.identities import ClusterName, IPAddress, ObjectKey
+from locallb.kubernetes.pod_ranges import read_cidrs
+from locallb.kubernetes.status import ObservedStatus
+from locallb.model.fields import FieldError, Fields, as_address, as_text, text_of
+from locallb.model.gateway_of_cluster import ObjectOfCluster
+from locallb.model.identities import ClusterName, Family, IPAddress, NodeName, ObjectKey, Protocol
 from locallb.model.memory import Memo, few_replaced
-from locallb.model.objects import EndpointSlice, MalformedService, Node, PodRanges, Service
+from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, MalformedService, Node, PodRanges, Service
 from locallb.model.texts import cleaned, fault_of
+
+_ANY = ip_network("0.0.0.0/8")
+"""Addresses of this host, which some kernels take for 0.0.0.0."""
+_BROADCAST = ip_address("255.255.255.255")
+_COMPATIBLE = ip_network("::/96")
+_METADATA = frozenset(map(ip_address, ("fd00:ec2::254", "100.100.100.200", "168.63.129.16")))
+"""Of AWS, Alibaba Cloud and Azure; those of others are link-local."""
+
+
+def refusal(address: IPAddress, *, loopback: bool) -> str:
+    """Return the kind of an address that no backend of a running cluster may have; empty for allowed ones."""
+    intended = address.ipv4_mapped or address if isinstance(address, IPv6Address) else address
+    if intended.is_loopback:
+        return "" if loopback else "loopback"
+    kinds = {
+        "unspecified": intended.is_unspecified or intended in _ANY,
+        "IPv4-compatible": intended in _COMPATIBLE,
+        "broadcast": intended == _BROADCAST,
+        "link-local": intended.is_link_local,
+        "multicast": intended.is_multicast,
+        "metadata": intended in _METADATA,
+    }
+    return next((kind for kind, is_so in kinds.items() if is_so), "")
+
+
+def with_backends_of_cluster(cluster: ClusterName, parsed: Parsed, *, loopback: bool) -> Parsed:
+    """Return the objects of a running cluster without such addresses, each with a notice; mostly the identical ones."""
+    notices: list[str] = []
+
+    def allowed(what: str, addresses: Iterable[IPAddress]) -> tuple[IPAddress, ...]:
+        retained = []
+        for address in addresses:
+            if kind := refusal(address, loopback=loopback):
+                remedy = f"; {LOOPBACK_BACKENDS}: true in its source allows it" if kind == "loopback" else ""
+                notices.append(f"{cluster}: {what} has the {kind} address {address}, which isn't used{remedy}")
+            else:
+                retained.append(address)
+        return tuple(retained)
+
+    nodes = tuple(_node(node, allowed) for node in parsed.nodes)
+    slices = tuple(_slice(endpoint_slice, allowed) for endpoint_slice in parsed.slices)
+    if not notices:
+        return parsed
+    reported = tuple(dict.fromkeys(notices))
+    return replace(parsed, nodes=nodes, slices=slices, notices=(*parsed.notices, *reported))
+
+
+_Allowed = Callable[[str, Iterable[IPAddress]], tuple[IPAddress, ...]]
+
+
+def _node(node: Node, allowed: _Allowed) -> Node:
+    retained = allowed(f"Node {node.name}", node.addresses)
+    return node if retained == node.addresses else replace(node, addresses=retained)
+
+
+def _slice(endpoint_slice: EndpointSlice, allowed: _Allowed) -> EndpointSlice:
+    service = endpoint_slice.service
+    what = f"an endpoint of {service.namespace}/{service.name}"
+    retained = [(endpoint, allowed(what, endpoint.addresses)) for endpoint in endpoint_slice.endpoints]
+    if all(addresses == endpoint.addresses for endpoint, addresses in retained):
+        return endpoint_slice
+    endpoints = tuple(replace(endpoint, addresses=addresses) for endpoint, addresses in retained if addresses)
+    return replace(endpoint_slice, endpoints=endpoints)
+
+
+SERVICE_LABEL = "kubernetes.io/service-name"
+_MANAGER_LABEL, _CONTROLLER = "endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io"
+_INTERNAL = "InternalIP"
+_LARGEST_PORT = 65535
+
+
+class _AddressType(StrEnum):
+    IPV4 = "IPv4"
+    IPV6 = "IPv6"
+    FQDN = "FQDN"
+
+
+def parse_node(cluster: ClusterName, data: Mapping[object, object]) -> Node:
+    """Take an object of kind Node as a Node. Raises FieldError."""
+    document = Fields("", data)
+    metadata, spec = document.inner("metadata"), document.inner("spec")
+    name = metadata.text("name")
+    if not name:
+        raise FieldError("metadata.name is missing; give the Node a name")
+    entries = [Fields.of(path, item) for path, item in document.inner("status").items("addresses")]
+    internal = [entry for entry in entries if entry.text("type") == _INTERNAL]
+    networks, odd = read_cidrs([*spec.items("podCIDRs")] or [(spec.at("podCIDR"), spec.get("podCIDR"))])
+    return Node(
+        cluster=cluster,
+        name=NodeName(name),
+        addresses=tuple(as_address(entry.at("address"), entry.text("address")) for entry in internal),
+        labels=metadata.texts("labels"),
+        taints=tuple(Fields.of(path, item).text("key") for path, item in spec.items("taints")),
+        deleting=metadata.get("deletionTimestamp") is not None,
+        pod_cidrs=networks,
+        odd=odd,
+    )
+
+
+def parse_slice(cluster: ClusterName, data: Mapping[object, object]) -> EndpointSlice | None:
+    """Take an object of kind EndpointSlice as an EndpointSlice; None if it isn't of a Service's IP addresses.
+
+    Raises FieldError.
+    """
+    document = Fields("", data)
+    metadata = document.inner("metadata")
+    labels = metadata.texts("labels")
+    service = labels.get(SERVICE_LABEL, "")
+    address_type = document.choice("addressType", _AddressType.IPV4)
+    if not service or address_type is _AddressType.FQDN:
+        return None
+    family = Family(address_type.value)
+    return EndpointSlice(
+        service=ObjectKey(cluster, metadata.label("namespace", "default"), service),
+        family=family,
+        ports=tuple(_port(Fields.of(path, item)) for path, item in document.items("ports")),
+        endpoints=tuple(_endpoint(Fields.of(path, item), family) for path, item in document.items("endpoints")),
+        managed=labels.get(_MANAGER_LABEL, "") == _CONTROLLER,
+    )
+
+
+def _port(fields: Fields) -> EndpointPort:
+    return EndpointPort(
+        port=fields.integer("port", 0, _LARGEST_PORT, 0),
+        protocol=fields.choice("protocol", Protocol.TCP),
+        name=fields.text("name"),
+    )
+
+
+def _endpoint(fields: Fields, family: Family) -> Endpoint:
+    addresses = tuple(_address(path, item, family) for path, item in fields.items("addresses"))
+    if not addresses:
+        raise FieldError(f"{fields.at('addresses')} is empty; give the endpoint an address")
+    conditions = fields.inner("conditions")
+    ready, serving, terminating = (conditions.flag(name) for name in ("ready", "serving", "terminating"))
+    node, target = fields.text("nodeName"), fields.inner("targetRef")
+    return Endpoint(
+        addresses,
+        ready=ready is not False,
+        node=NodeName(node) if node else None,
+        draining=bool(serving and terminating),
+        pod=target.text("name") if target.text("kind") == "Pod" else "",
+    )
+
+
+def _address(path: str, item: object, family: Family) -> IPAddress:
+    address = as_address(path, as_text(path, item))
+    if Family.of(address) is not family:
+        raise FieldError(f"{path} is {address} in a slice of {family}; give an {family} address")
+    return address
+
 
 AnyStatus: TypeAlias = ObservedStatus | ObservedRouteStatus
 """An object's observed status, as far as it is ours: of a frontend, or of Gateway API."""

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from locallb.kubernetes import pod_ranges
+from locallb.kubernetes.events import Identity
 from locallb.kubernetes.frontend import frontends
-from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
 from locallb.kubernetes.parsing.service import LOAD_BALANCER
 from locallb.model.fields import at, text_of
-from locallb.model.formatting import clipped, shown
+from locallb.model.texts import clipped, shown
 
 Document: TypeAlias = Mapping[object, object]
 

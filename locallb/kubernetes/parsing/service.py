@@ -12,18 +12,17 @@ from enum import StrEnum
 from ipaddress import get_mixed_type_key, ip_network
 
 from locallb.gateway.fault_annotation import fault_in
-from locallb.kubernetes.annotations import (
+from locallb.kubernetes.status import (
     BACKENDS_ANNOTATION,
     NAME_IN_STATUS_ANNOTATION,
     PROXY_PROTOCOL_ANNOTATION,
+    SERVING,
     SHARING_ANNOTATION,
     Decision,
     annotation_path,
     chosen,
 )
-from locallb.kubernetes.status_patch import SERVING
 from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text, at, object_of, objects_of, text_of
-from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, SharingKey, Uid
 from locallb.model.objects import (
     ADDRESSES_ANNOTATION,
@@ -37,7 +36,7 @@ from locallb.model.objects import (
     TrafficPolicy,
 )
 from locallb.model.reasons import WITHOUT_ADDRESS, Problem, Reason
-from locallb.model.texts import fault_of
+from locallb.model.texts import clipped, fault_of, shown
 
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 """The API's older way to write spec.loadBalancerSourceRanges, comma-separated."""

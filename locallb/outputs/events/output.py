@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 
 from locallb.kubernetes.events import ingress_events, placement_events, rejection_events
 from locallb.kubernetes.frontend import published_in
-from locallb.model.desired import Resource, ResourceKey
+from locallb.model.desired import SERVICE_EVENTS, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import ObjectKey, Owner
-from locallb.model.naming import owner_fields
+from locallb.model.reasons import Event
 from locallb.model.snapshot import Access
-from locallb.model.state_resource import SERVICE_EVENTS
-from locallb.model.status_entries import Event
+from locallb.model.texts import owner_fields
 from locallb.outputs.events.service_events import ServiceEvents
 from locallb.outputs.output import Output, Place, Planned
 from locallb.planning.planned import Placement

@@ -6,9 +6,9 @@ import time
 from collections.abc import Mapping, Sequence
 
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.held_warnings import HELD_WARNINGS
+from locallb.kubernetes.api.writes import HELD_WARNINGS
 from locallb.kubernetes.events import BURST, DELETING, ENSURED, NORMAL, Allowance, news, spend
-from locallb.model.status_entries import Event
+from locallb.model.reasons import Event
 from locallb.resources.properties import ServiceEventsInputs, ServiceEventsState
 from locallb.resources.resource_type import ResourceType, grown
 

@@ -11,14 +11,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from locallb.dns.markers import Marker
 from locallb.dns.owner_ids import owner_id
-from locallb.dns.updates import NO_OWNER, Former, Records, holder, putting, removing
+from locallb.dns.updates import NO_OWNER, Former, Marker, Records, holder, putting, removing
 from locallb.model.errors import ClientError
 from locallb.model.identities import OwnerId
-from locallb.resources.errors import ProviderError
 from locallb.resources.properties import DnsNameInputs, DnsNameState
-from locallb.resources.resource_type import ResourceType, grown
+from locallb.resources.resource_type import ProviderError, ResourceType, grown
 
 if TYPE_CHECKING:
     from locallb.dns.rfc2136 import NameServer

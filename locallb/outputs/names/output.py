@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 
 from locallb.dns.records import Name
 from locallb.dns.zones import Rfc2136
-from locallb.model.desired import Resource, ResourceKey
-from locallb.model.naming import owner_fields
-from locallb.model.state_resource import DNS_NAME, STUB_ZONES
+from locallb.model.desired import DNS_NAME, STUB_ZONES, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
+from locallb.model.texts import owner_fields
 from locallb.outputs.names.dns_name import DnsName, written
 from locallb.outputs.names.stub_zones import StubZones, versions
 from locallb.outputs.output import Output, Place, Planned

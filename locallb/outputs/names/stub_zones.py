@@ -12,8 +12,6 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from locallb.dns.blocks import block_in
-from locallb.dns.markers import early_owner_id
 from locallb.dns.stubs import (
     CUSTOM,
     MAIN,
@@ -21,21 +19,22 @@ from locallb.dns.stubs import (
     ConfigMap,
     Place,
     StubError,
+    block_in,
     changed_data,
     place_of,
     refusal,
     stub_block,
     text_at,
 )
-from locallb.kubernetes.access.errors import ConflictError, ForbiddenError, KubeError, NoContextError
+from locallb.dns.updates import early_owner_id
+from locallb.kubernetes.access.servers import ConflictError, ForbiddenError, KubeError, NoContextError
 from locallb.kubernetes.api import live_service
 from locallb.model.fields import at, text_of
 from locallb.model.identities import OwnerId
 from locallb.model.snapshot import Access
-from locallb.resources.errors import ProviderError
 from locallb.resources.properties import StubZonesInputs, StubZonesState
-from locallb.resources.resource_type import ResourceType, grown
-from locallb.threads.jitter import jitter
+from locallb.resources.resource_type import ProviderError, ResourceType, grown
+from locallb.threads import jitter
 
 _ATTEMPTS = 10
 """Conflicts with other writers of the ConfigMap, one after the other, before giving up."""

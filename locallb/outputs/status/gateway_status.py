@@ -7,18 +7,16 @@ from collections.abc import Mapping
 
 from msgspec.structs import replace
 
-from locallb.gateway.status.patch import contains, is_stated, status_patch, withdrawn
-from locallb.gateway.status.verdicts import bad_news
-from locallb.kubernetes.access.errors import KubeError
+from locallb.gateway.status_patch import bad_news, contains, is_stated, status_patch, withdrawn
+from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.unwritable import UNWRITABLE, lacks_right
+from locallb.kubernetes.api.writes import UNWRITABLE, lacks_right
 from locallb.kubernetes.events import WARNING, shortened
-from locallb.kubernetes.status_patch import Live
+from locallb.kubernetes.status import Live
 from locallb.model.fields import JsonObject
-from locallb.model.status_entries import Event
-from locallb.resources.errors import ProviderError
+from locallb.model.reasons import Event
 from locallb.resources.properties import GatewayStatusInputs, GatewayStatusState
-from locallb.resources.resource_type import ResourceType, grown
+from locallb.resources.resource_type import ProviderError, ResourceType, grown
 
 
 class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locallb.kubernetes.frontend import frontend, published_in
-from locallb.kubernetes.status_patch import SERVED
-from locallb.model.desired import OptionalRef, Resource, ResourceKey
-from locallb.model.naming import owner_fields
-from locallb.model.state_resource import GATEWAY_STATUS, REACHABLE, SERVICE_STATUS
+from locallb.kubernetes.status import SERVED
+from locallb.model.desired import GATEWAY_STATUS, REACHABLE, SERVICE_STATUS, OptionalRef, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
+from locallb.model.texts import owner_fields
 from locallb.outputs.output import Output, Place, Planned
 from locallb.outputs.status.gateway_status import GatewayStatus
 from locallb.outputs.status.service_status import ServiceStatus

@@ -8,16 +8,9 @@ from msgspec.structs import replace
 
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.frontend import Frontend, frontend
-from locallb.kubernetes.status_patch import (
-    NOTHING,
-    Live,
-    Published,
-    awaiting,
-    differences,
-)
-from locallb.resources.errors import ProviderError
+from locallb.kubernetes.status import NOTHING, Live, Published, awaiting, differences
 from locallb.resources.properties import ServiceStatusInputs, ServiceStatusState
-from locallb.resources.resource_type import ResourceType, grown
+from locallb.resources.resource_type import ProviderError, ResourceType, grown
 
 
 class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):

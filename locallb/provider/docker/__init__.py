@@ -12,8 +12,7 @@ from pathlib import Path
 from pulumi.provider.experimental.provider import Provider
 
 from locallb.config.settings import PullPolicy
-from locallb.provider.docker.lifecycle import Lifecycle
-from locallb.provider.docker.provider import DockerProvider
+from locallb.provider.docker.container import DockerProvider, Lifecycle
 from locallb.runtimes.docker.engine_api import Containers
 
 __all__ = ["make_docker_provider"]

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from locallb.provider.docker.inputs import NOTE, without_notes
-from locallb.resources.values import Values
+from locallb.provider.docker.spec import NOTE, without_notes
+from locallb.resources.codec import Values
 
 IN_PLACE = frozenset(
     {

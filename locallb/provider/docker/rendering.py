@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from locallb.config.parsing.containers import decimal_cpus
-from locallb.provider.docker.inputs import without_notes
-from locallb.provider.docker.spec import MIB
-from locallb.resources.values import Values
-from locallb.runtimes.docker.runs import lacks_network
+from locallb.config.proxies import decimal_cpus
+from locallb.provider.docker.spec import MIB, without_notes
+from locallb.resources.codec import Values
+from locallb.runtimes.docker.facts import lacks_network
 
 META = (
     '{"e2bfb730-ecaa-11e6-8f88-34363bc7c4c0":{"create":1200000000000,"delete":1200000000000,'

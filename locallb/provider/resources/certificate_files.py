@@ -1,13 +1,26 @@
-"""The two files of a certificate in a proxy's directory: written, read and removed, for any kind of certificate."""
+"""LocalCertificate: a certificate of this user's own authority, and the two files of any certificate that Envoy reads.
+
+The files are in a proxy's directory. Their names contain a digest of the certificate's inputs, so that a successor
+exists next to its predecessor until no configuration refers to that.
+
+Not here: when a certificate is due (`certificates.local`), and certificates of Secrets (`served_certificate`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from locallb.envoy.http import names
-from locallb.model.http.serving import AnyCertificate
+from locallb.envoy import http_chains as listeners
+from locallb.envoy import http_chains as names
+from locallb.model.http_serving import AnyCertificate
+from locallb.model.http_serving import LocalCertificate as Planned
 from locallb.model.identities import Owner, ProxyId
+from locallb.resources.codec import is_unknown
+from locallb.resources.properties import LocalCertificateInputs, LocalCertificateState
+from locallb.resources.resource_type import Difference, ProviderError, ResourceType, changed, grown, proxy_faults
 from locallb.storage import files
+from locallb.storage.key_pairs import key_pair_fault
 from locallb.storage.proxy_directories import OWNER, Proxies
 
 
@@ -26,7 +39,7 @@ def write(directory: Path, certificate: AnyCertificate, chain: bytes, key: bytes
         raise CertificateFilesError(str(error)) from None
 
 
-def read(directory: Path, certificate: AnyCertificate) -> tuple[bytes, bytes] | None:
+def read_certificate_file(directory: Path, certificate: AnyCertificate) -> tuple[bytes, bytes] | None:
     """Return certificate and key, where both are there. Raises FilesError."""
     chain, key = (files.read_shared(directory / name) for name in _files(certificate))
     return None if chain is None or key is None else (chain.encode(), key.encode())
@@ -44,4 +57,75 @@ def remove(proxy: ProxyId, owner: Owner, certificate: AnyCertificate) -> None:
 
 
 def _files(certificate: AnyCertificate) -> tuple[str, str]:
-    return names.chain_file(certificate), names.key_file(certificate)
+    return listeners.chain_file(certificate), listeners.key_file(certificate)
+
+
+_REPLACING = frozenset({"proxy", "certificate", "hosts", "authority", "period"})
+
+
+class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateState]):
+    """Makes a certificate and writes its two files, before anything refers to them."""
+
+    inputs = LocalCertificateInputs
+    state = LocalCertificateState
+
+    def check(self, new: LocalCertificateInputs) -> Iterator[tuple[str, str]]:
+        """Accept what a certificate can be made for."""
+        yield from proxy_faults(new.proxy)
+        if not is_unknown(new.hosts) and not new.hosts:
+            yield "hosts", "a certificate is for one host at least"
+
+    def diff(self, old: LocalCertificateState, new: LocalCertificateInputs) -> Difference:
+        """Replace, new before old, whatever changes what is in the files."""
+        return Difference(changed(old, new), _REPLACING)
+
+    def preview_outputs(self, new: LocalCertificateInputs, old: LocalCertificateState | None) -> Mapping[str, object]:
+        """Return the name."""
+        del old
+        return {} if is_unknown(new.authority) else {"chain": names.chain_file(_planned(new))}
+
+    def create(self, new: LocalCertificateInputs) -> tuple[str, LocalCertificateState]:
+        """Make the certificate and write the files, in the proxy's directory or in one that is made for it."""
+        from locallb.certificates import signing, store  # noqa: PLC0415 - few stacks need what they load
+
+        now, failure = store.now(), f"the certificate for {', '.join(new.hosts)} can't be made"
+        existing = store.find()
+        if existing is None or existing.observed.fingerprint != new.authority:
+            raise ProviderError(f"{failure}: your own authority is another one than was planned with; run up again")
+        try:
+            pair = store.sign(existing, new.hosts, now)
+            place = Proxies.ours().make(new.proxy, new.owner, new.name).path
+            write(place, _planned(new), pair.certificate, pair.key, shared=new.shared)
+        except (store.AuthorityError, CertificateFilesError) as error:
+            raise ProviderError(f"{failure}: {error}") from None
+        made, chain = signing.observed(pair.certificate), names.chain_file(_planned(new))
+        state = grown(self.state, new, chain=chain, serial=made.serial, expires=f"{made.ends:%Y-%m-%dT%H:%M:%SZ}")
+        return f"{new.proxy}/{chain}", state
+
+    def read(self, state: LocalCertificateState) -> LocalCertificateState | None:
+        """Check that both files have the certificate that was made, and its key, and that it is valid now.
+
+        It isn't where the clock was wrong when it was made.
+        """
+        from locallb.certificates import signing, store  # noqa: PLC0415 - as above
+
+        pair = read_certificate_file(Proxies.ours().path(state.proxy), _planned(state))
+        try:
+            made = signing.observed(pair[0]) if pair and not key_pair_fault(*pair) else None
+        except signing.SigningError:
+            made = None
+        return state if made and made.serial == state.serial and made.begins <= store.now() < made.ends else None
+
+    def update(self, old: LocalCertificateState, new: LocalCertificateInputs) -> LocalCertificateState:
+        """Make another one: for another owner or another mode."""
+        del old
+        return self.create(new)[1]
+
+    def delete(self, state: LocalCertificateState) -> None:
+        """Remove the files, unless the directory has another owner by now; and the directory, if it is empty."""
+        if not self.belongs_to_copied_project(state.owner):
+            remove(state.proxy, state.owner, _planned(state))
+
+
+def _planned(existing: LocalCertificateInputs) -> Planned:
+    return Planned(existing.certificate, tuple(existing.hosts), existing.authority, existing.period)

@@ -10,12 +10,11 @@ from collections.abc import Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from locallb.model.naming import metric_of
-from locallb.model.network.routes import PodRoute
+from locallb.model.routes import PodRoute
+from locallb.model.texts import metric_of
 from locallb.resources.codec import is_unknown
-from locallb.resources.errors import ProviderError
 from locallb.resources.properties import PodRoutesInputs, PodRoutesState
-from locallb.resources.resource_type import ResourceType, grown
+from locallb.resources.resource_type import ProviderError, ResourceType, grown
 from locallb.runtimes.pod_routes import HOST, change_routes, present_routes
 
 

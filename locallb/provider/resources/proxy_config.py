@@ -12,10 +12,10 @@ from msgspec.structs import replace
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.fragments import Tagged, has_foreign, joined, split_parts
-from locallb.envoy.http.tls import SYSTEM_AUTHORITIES
+from locallb.envoy.http_chains import SYSTEM_AUTHORITIES
 from locallb.guarded import reader
-from locallb.host import inotify
-from locallb.ledger.conflicts import refuse_copy
+from locallb.host import limits
+from locallb.ledger.claims import refuse_copy
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ProxyConfigInputs, ProxyConfigState
 from locallb.resources.resource_type import ResourceType, grown, proxy_faults
@@ -124,8 +124,8 @@ def _require_watches(directory: Path, texts: Mapping[str, str], new: ProxyConfig
     Whether one runs is asked only then: the answer would come before the change.
     """
     watches = rollout.more_watches(texts, new.files)
-    if inotify.available(watches) < watches and EnvoyAdmin(directory).answers():
-        inotify.require(watches, f"the change of proxy {new.name}")
+    if limits.available(watches) < watches and EnvoyAdmin(directory).answers():
+        limits.require(watches, f"the change of proxy {new.name}")
 
 
 def _in_parts(texts: Mapping[str, str]) -> bool:

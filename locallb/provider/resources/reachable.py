@@ -1,14 +1,18 @@
-"""Reachable: the proof that a proxy serves what it should, before a status says so.
+"""Reachable: the proof that a proxy serves its planned listeners, before a status publishes them.
 
-Envoy never tries again to bind a listener that failed, but it does when its file is renamed into place once more, even
-with the same text: so an attempt is made here, and one more at every `up` until the port is free.
+Envoy never tries again to bind a listener that failed, except when its file is renamed into place once more, even with
+the same text: so one attempt is made here, and one more at every `up` until the port is free.
+
+`leave` removes a stack's proxies from a state home that the stack leaves. Not here: the state home to which a stack
+belongs (`sources.state.stack_home`).
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeAlias
 
@@ -16,10 +20,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.envoy import push, rollout
-from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, size_of_files
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, pauses, size_of_files
 from locallb.envoy.document import settling_time
 from locallb.envoy.fragments import part_version
-from locallb.envoy.waiting import pauses
 from locallb.host.sockets import (
     LISTEN,
     SocketError,
@@ -30,18 +33,66 @@ from locallb.host.sockets import (
     split_place,
     takes_connection,
 )
+from locallb.ledger.ledger import Ledger
+from locallb.model.desired import CLAIMS, CONFIG, PORTS, Resource
 from locallb.model.errors import ClientError
-from locallb.model.identities import PartId, Protocol, ProxyId, RunIdentity
-from locallb.model.naming import NAME_SERVER
-from locallb.provider.part_reads import ObservedPart, one_pass, read_healthy, read_part, reread
-from locallb.provider.resources.proxy_fragments import rewrite_listeners
+from locallb.model.identities import Home, PartId, Protocol, ProxyId, RunIdentity
+from locallb.model.texts import NAME_SERVER, owner_from
+from locallb.provider.resources.fragments import (
+    ObservedPart,
+    one_pass,
+    read_healthy,
+    read_part,
+    reread,
+    rewrite_listeners,
+)
 from locallb.resources.codec import is_unknown
-from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ListenerState, ReachableInputs, ReachableState, Versions
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, id_faults, proxy_faults
+from locallb.resources.resource_type import (
+    Difference,
+    ProviderError,
+    ResourceType,
+    changed,
+    grown,
+    id_faults,
+    proxy_faults,
+)
 from locallb.runtimes import published_ports
-from locallb.runtimes.runtime import runtime
-from locallb.storage.proxy_directories import Proxies, ProxyDirectory
+from locallb.runtimes.runtime import runtime, runtimes
+from locallb.storage import paths
+from locallb.storage.proxy_directories import Proxies, ProxyDirectory, is_id
+
+
+def leave(resources: Iterable[Resource], home: Home, state_home: Path) -> int:
+    """End the proxies of stack `home` below `state_home`, and remove what is theirs there; return how many ran.
+
+    They can then be created in another state home. Addresses stay claimed where all users share the ledger. Raises
+    ClientError if one can't be ended, such as another user's.
+    """
+    existing = tuple(resources)
+    ended = sum(runtime.leave(existing, home, state_home) for runtime in runtimes())
+    for resource in existing:
+        with suppress(ClientError, OSError, KeyError, ValueError, TypeError):  # closed to this user, and harmless
+            if resource.type == CONFIG:
+                _remove(Proxies(state_home / "proxies"), str(resource.inputs["proxy"]), home)
+            elif resource.type in CLAIMS:
+                _release(resource)
+    return ended
+
+
+def _remove(proxies: Proxies, proxy: str, home: Home) -> None:
+    directory = proxies.find(proxy) if is_id(proxy) else None
+    if directory and directory.owner and directory.owner.home == home:
+        proxies.remove(directory.id)
+
+
+def _release(resource: Resource) -> None:
+    """Release a claim in a ledger that doesn't count here."""
+    ledger, owner = Path(str(resource.outputs["claim"])), resource.inputs["owner"]
+    if ledger != paths.ledger_directory() and isinstance(owner, dict):
+        address, mapped = ip_address(str(resource.inputs["address"])), resource.type == PORTS
+        Ledger(ledger).release(address, owner_from(owner), mapped=mapped)
+
 
 PROBE_TIMEOUT = 2.0
 TRIAL_TIMEOUT = 0.05

@@ -9,20 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from locallb.envoy.http import names
+from locallb.envoy import http_chains
 from locallb.guarded import reader
 from locallb.kubernetes.api import live_service
+from locallb.kubernetes.parsing.certificates import TlsPair, TlsSecretError, secret_among, tls_pair
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
-from locallb.kubernetes.parsing.tls_secrets import TlsPair, TlsSecretError, secret_among, tls_pair
-from locallb.model.http.serving import Certificate
+from locallb.model.errors import reason
+from locallb.model.http_serving import Certificate
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.model.system_errors import reason
 from locallb.provider.resources import certificate_files
 from locallb.provider.resources.certificate_files import CertificateFilesError
 from locallb.resources.codec import is_unknown
-from locallb.resources.errors import ProviderError
 from locallb.resources.properties import ServedCertificateInputs, ServedCertificateState
-from locallb.resources.resource_type import Difference, ResourceType, changed, grown, proxy_faults
+from locallb.resources.resource_type import Difference, ProviderError, ResourceType, changed, grown, proxy_faults
 from locallb.storage.key_pairs import key_pair_fault
 from locallb.storage.proxy_directories import Proxies
 
@@ -51,12 +50,12 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
     def preview_outputs(self, new: ServedCertificateInputs, old: ServedCertificateState | None) -> Mapping[str, object]:
         """Return the name."""
         del old
-        return {} if is_unknown(new.digest) else {"chain": names.chain_file(_certificate(new))}
+        return {} if is_unknown(new.digest) else {"chain": http_chains.chain_file(_certificate(new))}
 
     def create(self, new: ServedCertificateInputs) -> tuple[str, ServedCertificateState]:
         """Read the Secret and write the files, in the proxy's directory or in one that is made for it."""
         pair, certificate = _pair(new), _certificate(new)
-        chain = names.chain_file(certificate)
+        chain = http_chains.chain_file(certificate)
         try:
             place = Proxies.ours().make(new.proxy, new.owner, new.name).path
             certificate_files.write(place, certificate, pair.chain, pair.key, shared=new.shared)
@@ -66,7 +65,7 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
 
     def read(self, state: ServedCertificateState) -> ServedCertificateState | None:
         """Check that both files have what the digest says."""
-        pair = certificate_files.read(Proxies.ours().path(state.proxy), _certificate(state))
+        pair = certificate_files.read_certificate_file(Proxies.ours().path(state.proxy), _certificate(state))
         return state if pair and TlsPair(*pair).digest == state.digest else None
 
     def update(self, old: ServedCertificateState, new: ServedCertificateInputs) -> ServedCertificateState:

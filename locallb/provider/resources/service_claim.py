@@ -6,11 +6,10 @@ from collections.abc import Mapping
 
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.events import DELETED, NORMAL
-from locallb.kubernetes.status_patch import FINALIZER, Live, claiming, has_finalizer, is_deleted, releasing
-from locallb.model.status_entries import Event
-from locallb.resources.errors import ProviderError
+from locallb.kubernetes.status import FINALIZER, Live, claiming, has_finalizer, is_deleted, releasing
+from locallb.model.reasons import Event
 from locallb.resources.properties import ServiceClaimInputs, ServiceClaimState
-from locallb.resources.resource_type import ResourceType, grown
+from locallb.resources.resource_type import ProviderError, ResourceType, grown
 
 
 class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):

@@ -13,11 +13,11 @@ from msgspec import Struct, field
 from locallb.config.settings import Compat, ContainerSettings, PullPolicy
 from locallb.envoy import ARGUMENTS, arguments
 from locallb.model.identities import Family, ImageName, IPAddress, Owner
-from locallb.model.naming import owner_fields, owner_from
 from locallb.model.objects import EMPTY
 from locallb.model.serving import Proxy, PublishedPort
 from locallb.model.snapshot import HostFacts
-from locallb.planning.runs import RunInputs
+from locallb.model.texts import owner_fields, owner_from
+from locallb.planning.planned import RunInputs
 
 LABEL_PREFIX = "local-lb.dev/"
 HELPER_LABEL = f"{LABEL_PREFIX}route-helper"

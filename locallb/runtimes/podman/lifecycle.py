@@ -10,15 +10,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from locallb.envoy.waiting import answers_while_present
+from locallb.envoy.admin import answers_while_present
 from locallb.model.identities import ContainerId
 from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
 from locallb.runtimes.docker.containers import labelled_owner
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.facts import drain_container, lacks_network, needs_restart
 from locallb.runtimes.docker.making import labels_of, make_started, provide_image, require_owner
-from locallb.runtimes.docker.runs import drain_container, lacks_network, needs_restart
-from locallb.runtimes.podman.spec import SPEC_LABEL, body
+from locallb.runtimes.podman.planner import SPEC_LABEL, body
 from locallb.storage.proxy_directories import Proxies
 
 GRACE = 5

@@ -1,6 +1,10 @@
-"""The resource EnvoyProcess: a proxy's own Envoy, which outlives its starter and is stopped gracefully.
+"""EnvoyProcess: a proxy's own Envoy, which outlives its starter, is adopted if it fits, and stopped gracefully.
 
-One that lives already is adopted if it reads the same bootstrap in the same version, and stopped otherwise.
+A running Envoy is adopted if it reads the same bootstrap in the same version, and stopped otherwise. Before another
+version replaces an Envoy that serves, a trial run of it, which no client reaches, must succeed with the proxy's own
+configuration.
+
+Not here: hot restart (`handover`), stopping (`stopping`), and finding processes (`processes`).
 """
 
 from __future__ import annotations
@@ -14,27 +18,132 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from locallb.envoy import ADMIN_SOCKET, ALONE, arguments, logs, push, rollout
-from locallb.envoy.admin import EnvoyAdmin
+from locallb import programs as program
+from locallb.envoy import ADMIN_SOCKET, ALONE, ARGUMENTS, arguments, push, rollout
+from locallb.envoy import binary as logs
+from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, comes_to_answer
 from locallb.envoy.binary import REMEDY, EnvoyBinary, installed
 from locallb.envoy.bootstrap import is_udp_only
-from locallb.envoy.waiting import comes_to_answer
-from locallb.host import inotify
-from locallb.host.inotify import InotifyError
-from locallb.model.errors import ClientError
+from locallb.envoy.rollout import idle, trial_files
+from locallb.host import limits
+from locallb.host import limits as inotify
+from locallb.host.limits import InotifyError
+from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Owner
-from locallb.model.naming import owner_fields
-from locallb.resources.errors import ProviderError
+from locallb.model.texts import owner_fields
+from locallb.programs import Program, ProgramError
 from locallb.resources.properties import EnvoyProcessInputs, EnvoyProcessState
-from locallb.resources.resource_type import ResourceType, grown, proxy_faults
+from locallb.resources.resource_type import ProviderError, ResourceType, grown, proxy_faults
 from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.handover import Epoch
 from locallb.runtimes.process.processes import Process
 from locallb.runtimes.process.releasing import IDLE_TIMEOUT, can_release
 from locallb.runtimes.process.stopping import STOP_TIMEOUT, running, runs_in, stop_all, stop_process
-from locallb.runtimes.process.trial import why_unfit
-from locallb.storage import files
+from locallb.storage import files, paths
 from locallb.storage.proxy_directories import OWNER_MARK, PROXY_MARK, ProcessRecord, Proxies
+
+TIMEOUT = 10.0
+"""Seconds that each step may take; 0.1 are usual."""
+PLACE = "trial"
+"""The directory, in the proxy's own, where it runs meanwhile."""
+_OWN = {ADMIN_SOCKET, logs.NAME, logs.PREVIOUS, "status"}
+"""Files of an Envoy that runs in a directory."""
+_STEADY = 0.1
+"""Seconds that it must go on once it has its listeners: those are its workers' a moment later."""
+_PAUSE = 0.01
+_TERMS = 300
+_ATTENDED = """\
+exec 3<&0
+ulimit -f 2048
+{ "$@" </dev/null >>"$0" 2>&1; echo "$?" >status; } 3<&- &
+{ read -r _; kill -9 0; } <&3 3<&- &
+read -r _ <&3
+kill -9 0
+"""
+"""The shell waits for the end of its standard input, which comes even if we are killed, and takes the program along. So
+does another one, should the first be killed; what runs in the background has another standard input by itself."""
+
+
+def why_unfit(binary: EnvoyBinary, directory: Path) -> str:
+    """Return why a program can't run as the proxy in `directory`, by its own last words; empty where it can."""
+    return _why_invalid(binary, directory) or _why_not_live(binary, directory)
+
+
+def _why_invalid(binary: EnvoyBinary, directory: Path) -> str:
+    try:
+        ended = Program((*_command(binary), "--mode", "validate"), TIMEOUT, directory=directory, environment={}).run()
+    except ProgramError as error:
+        return f"it {error.why}"
+    return (ended.last_output or _status(ended.code)) if ended.code else ""
+
+
+def _why_not_live(binary: EnvoyBinary, directory: Path) -> str:
+    """Run it with the full configuration of the proxy, but without listeners for clients, next to the serving Envoy."""
+    texts = _texts(directory)
+    if not texts:  # not even an idle one would have enough
+        return ""
+    place = directory / PLACE
+    files.remove_tree(place, directory)  # of a run that was killed
+    try:
+        _furnish(place, texts)
+        with program.alongside(("/bin/sh", "-c", _ATTENDED, logs.NAME, *_command(binary)), place):
+            return _why_silent(place)
+    finally:
+        files.remove_tree(place, directory)
+
+
+def _texts(directory: Path) -> Mapping[str, str]:
+    """Return Envoy's files for the trial: fewer or none if inotify lacks watches for a second copy."""
+    texts = push.texts(directory)
+    needed = rollout.all_watches(texts)
+    available = limits.available(needed)
+    return trial_files(texts) if available == needed else idle(texts) if available >= rollout.OWN_WATCHES else {}
+
+
+def _furnish(place: Path, texts: Mapping[str, str]) -> None:
+    """Make its directory: files of its own, and links to the certificates that those name."""
+    paths.private_directory(place)
+    for name, content in texts.items():
+        files.write(place / name, content)
+    try:
+        for path in place.parent.iterdir():
+            if path.name not in {*texts, *_OWN} and path.is_file() and not path.is_symlink():
+                (place / path.name).symlink_to(f"../{path.name}")
+    except OSError as error:
+        raise files.FilesError(f"{place}, where an Envoy is tried, can't be furnished: {refusal(error)}") from error
+
+
+def _why_silent(place: Path) -> str:
+    """Wait until it has its configuration and stays up; return the failure, empty if all is well."""
+    deadline, admin, steady = time.monotonic() + TIMEOUT, EnvoyAdmin(place), 0.0
+    while not steady or time.monotonic() < steady or not admin.ready():
+        status = files.read(place / "status")
+        terms = processes.last_output(place / logs.NAME, lines=1, without=logs.NOISE)[-_TERMS:]
+        if status:
+            return terms or _status(status)
+        if time.monotonic() > deadline:
+            return f"it doesn't answer within {TIMEOUT:g} s" + (f" ({terms})" if terms else "")
+        steady = steady or (time.monotonic() + _STEADY if _has_listeners(admin) else 0.0)
+        time.sleep(_PAUSE)
+    return ""
+
+
+def _has_listeners(admin: EnvoyAdmin) -> bool:
+    """Return whether it is live and has its listeners, or has refused them: then it has as many as it can have."""
+    try:
+        lds = admin.versions().lds
+        return bool(lds.attempts) and lds.settled and admin.ready()
+    except EnvoyAdminError:
+        return False
+
+
+def _command(binary: EnvoyBinary) -> tuple[str, ...]:
+    return (str(binary.path), *ARGUMENTS, *logs.ARGUMENTS)
+
+
+def _status(number: int | str) -> str:
+    return f"it ended with {str(number).strip()}"
+
 
 START_TIMEOUT = 10.0
 """Seconds until a new Envoy must answer on its admin socket; it takes about 0.05."""
@@ -42,7 +151,7 @@ ADOPTION_TIMEOUT = 1.0
 """Seconds that a process found running gets to answer before it is replaced: a stopped run may have just started it."""
 LOG = logs.NAME
 BOOTSTRAP_MARK, VERSION_MARK = "LOCALLB_BOOTSTRAP", "LOCALLB_VERSION"
-_PAUSE = 0.005
+_TAKEOVER_PAUSE = 0.005
 _ALIVE = 10
 """Pauses after which it is looked whether a starting Envoy still lives: a look costs both sides of the same cores."""
 
@@ -258,4 +367,4 @@ def _await_answer(directory: Path, process: Process) -> None:
                 f"Envoy of proxy {directory.name} didn't answer within {START_TIMEOUT:g} s and was stopped:"
                 f" {processes.last_output(directory / LOG, without=logs.NOISE) or 'its log is empty'}"
             )
-        time.sleep(_PAUSE)
+        time.sleep(_TAKEOVER_PAUSE)

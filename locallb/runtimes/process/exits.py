@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from locallb.runtimes.process.processes import Process, ProcessError, is_alive
-from locallb.threads.supervised import SupervisedThread, Task
+from locallb.threads import SupervisedThread, Task
 
 RETRY_DELAY = 5.0
 """Seconds after which what couldn't be followed, because a descriptor was lacking, is tried again."""

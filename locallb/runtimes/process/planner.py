@@ -6,13 +6,12 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from locallb.model.desired import Ref, ResourceKey
+from locallb.model.desired import CONFIG, PROCESS, Ref, ResourceKey
 from locallb.model.fields import object_of, text_of
 from locallb.model.identities import ObjectKey, Owner, RunIdentity
-from locallb.model.naming import owner_fields, owner_from
 from locallb.model.serving import Proxy
-from locallb.model.state_resource import CONFIG, PROCESS
-from locallb.planning.runs import DesiredRun, RunInputs
+from locallb.model.texts import owner_fields, owner_from
+from locallb.planning.planned import DesiredRun, RunInputs
 
 
 class ProcessRun(Struct, frozen=True):

@@ -20,9 +20,8 @@ from msgspec import Struct
 
 from locallb.guarded import locks
 from locallb.guarded.reader import open_to_write, opened
-from locallb.model.errors import ClientError
-from locallb.model.system_errors import refusal, refuse_scarcity, reported
-from locallb.programs.program import Program, ProgramError
+from locallb.model.errors import ClientError, refusal, refuse_scarcity, reported
+from locallb.programs import Program, ProgramError
 
 LOG_LIMIT = 1 << 20
 """Bytes that a process may write to one file, set as its resource limit: a log stays bounded by itself."""

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.envoy.stale_datagrams import udp_sockets
-from locallb.host.descriptors import socket_owners
+from locallb.envoy.push import udp_sockets
+from locallb.host.limits import socket_owners
 from locallb.host.sockets import connections, rows
 from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol, place

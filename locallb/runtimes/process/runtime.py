@@ -7,9 +7,9 @@ from functools import partial
 from pathlib import Path
 
 from locallb.config.settings import Settings
+from locallb.model.desired import PROCESS, Resource
 from locallb.model.identities import Home, Owner, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
-from locallb.model.state_resource import PROCESS, Resource
 from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.exits import Exits
 from locallb.runtimes.process.facts import read_facts

@@ -12,7 +12,7 @@ from locallb.runtimes.draining import drain, was_notified
 from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage.proxy_directories import PROXY_MARK
-from locallb.threads.joined import Joined
+from locallb.threads import Joined
 
 STOP_TIMEOUT = 2.0
 """Seconds from SIGTERM to SIGKILL."""

@@ -9,8 +9,8 @@ from typing import ClassVar
 from msgspec import Struct
 
 from locallb.config.values import Mistakes
-from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, ContextName
+from locallb.model.texts import clipped, shown
 
 _EXAMPLE = '{gardener: {name: seed, kubeconfig: FILE, context: CONTEXT, shoots: ["shoot--local--*"]}}'
 _TEXTS = {"kubeconfig": "a file such as ~/.kube/config", "context": "a name such as kind-gardener-local"}

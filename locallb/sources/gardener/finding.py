@@ -12,18 +12,17 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.servers import KubeError
 from locallb.model.fields import LABEL
-from locallb.model.formatting import few
 from locallb.model.identities import ClusterName, ContextName
-from locallb.model.network.routes import PodRoute
+from locallb.model.routes import PodRoute
+from locallb.model.texts import few
 from locallb.sources import SourceError
 from locallb.sources.consents import allowed
 from locallb.sources.gardener.entry import GardenerSource
 from locallb.sources.gardener.seed import Seed, SeedContents
 from locallb.sources.kept_access import SUFFIX, forgotten, listed, put, retained
-from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.machine_pods import parsed, printed
+from locallb.sources.kubernetes.entry import KubernetesSource, parsed, printed
 from locallb.sources.source import Found
 from locallb.storage import files
 

@@ -1,25 +1,147 @@
-"""Requests to a seed's API: its shoots, and the Secrets of selected shoots only.
+"""The API of a seed of Gardener: its shoots, and how the API of each is reached, by Secrets of selected shoots only.
 
-Not here: what the answers mean (`shoots`).
+The parsing functions are pure. Not here: use of the answers (`finding`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any
+import base64
+import binascii
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from ipaddress import ip_address
+from types import MappingProxyType
+from typing import Any, TypeAlias
+from urllib.parse import urlsplit
 
 from lightkube import Client
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from msgspec import Struct
 
-from locallb.kubernetes.access.errors import KubeError, RefusedError
+from locallb.kubernetes.access.servers import KubeError, RefusedError
 from locallb.kubernetes.answers import Object, listed
-from locallb.kubernetes.api.object_types import NAMESPACE, prepared
-from locallb.model.network.routes import PodRoute
-from locallb.sources.gardener.shoots import LABELS, Records, Shoot, parse_shoot, read_records, way
-from locallb.sources.kept_access import GeneratedAccess
-from locallb.sources.kubernetes.machine_pods import node_routes
-from locallb.sources.kubernetes.machines import MachinesApi
+from locallb.kubernetes.api.client import NAMESPACE, prepared
+from locallb.model import http_checks
+from locallb.model.fields import LABEL, JsonObject, at, text_of
+from locallb.model.identities import ClusterName, ContextName, IPAddress, in_place
+from locallb.model.routes import PodRoute
+from locallb.sources.kept_access import LARGEST, GeneratedAccess, ServerAddress, admitted
+from locallb.sources.kubernetes.entry import node_routes
+from locallb.sources.kubernetes.nodes import MachinesApi
+
+LABELS = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
+"""Labels of control plane namespaces of shoots with Nodes on this host."""
+TOKEN, ADMIN = "shoot-access-local-lb", "gardener"
+"""Secrets: a token requested for local-lb, with its own rights; otherwise the administrator's."""
+_GENERIC = "generic-token-kubeconfig"
+_GENERIC_NAME = "generic-token-kubeconfig.secret.gardener.cloud/name"
+_VISIBLE = re.compile(r"[!-~]+")
+Secret = JsonObject
+Records: TypeAlias = Mapping[str, IPAddress]
+"""Addresses of names, as the DNSRecords of one shoot have them."""
+
+
+class Shoot(Struct, frozen=True):
+    """A shoot of the provider `local` with enough data in its Cluster to reach it."""
+
+    name: ClusterName
+    """Its technical ID, which is the namespace of its control plane."""
+    api: str = ""
+    """The name of its API from outside; empty where it has none."""
+    generic: str = _GENERIC
+    """The Secret with the kubeconfig that lacks a token."""
+    silent: str = ""
+    """The reason that its API needn't answer."""
+
+
+def parse_shoot(document: JsonObject) -> Shoot | None:
+    """Read a Cluster; None where it isn't, or not yet, a shoot that is reached from this seed."""
+    name, annotations = text_at(document, "metadata", "name"), at(document, "metadata", "annotations")
+    shoot = at(document, "spec", "shoot")
+    is_shoot = LABEL.fullmatch(name) and text_at(shoot, "status", "technicalID") == name
+    if not is_shoot or text_at(shoot, "spec", "provider", "type") != "local":
+        return None
+    generic, domain = _host(text_at(annotations, _GENERIC_NAME)) or _GENERIC, text_at(shoot, "spec", "dns", "domain")
+    return Shoot(ClusterName(name), _host(f"api.{domain}"), generic, _silence(shoot))
+
+
+def way(
+    shoot: Shoot, secret: Callable[[str], Secret | None], records: Records = MappingProxyType({})
+) -> GeneratedAccess:
+    """Find out how a shoot's API is reached, by the Secrets of its namespace; nothing where it isn't up yet.
+
+    Where `records` say to which address its name leads, that is dialled: this host needn't resolve the name.
+    """
+    requested, context = secret(TOKEN), ContextName(shoot.name)
+    if requested is None:
+        return admitted(context, _data(secret(ADMIN), "kubeconfig"), lambda server: _reach(server, records))
+    token = (_data(requested, "token") or b"").decode("ascii", "replace").strip()
+    if not (shoot.api and _VISIBLE.fullmatch(token)):
+        return GeneratedAccess()
+    reached = _reach(f"https://{shoot.api}", records)
+    return admitted(context, _data(secret(shoot.generic), "kubeconfig"), lambda _inside: reached, token)
+
+
+def read_records(documents: Iterable[JsonObject]) -> Mapping[str, Records]:
+    """Return the addresses of names in a seed's DNSRecords, by namespace; the first value of each counts.
+
+    If a name has addresses of both families, IPv4 counts.
+    """
+    records: dict[str, dict[str, IPAddress]] = {}
+    for document in documents:
+        name, values = _host(text_at(document, "spec", "name")), at(document, "spec", "values")
+        address = _address(values[0]) if isinstance(values, list) and values else None
+        if name and address:
+            existing = records.setdefault(text_at(document, "metadata", "namespace"), {})
+            existing[name] = min(address, existing.get(name, address), key=lambda given: (given.version, int(given)))
+    return records
+
+
+def _address(text: object) -> IPAddress | None:
+    with suppress(ValueError):
+        address = ip_address(text) if isinstance(text, str) and "%" not in text else None
+        return address if address and not address.is_unspecified and not address.is_multicast else None
+    return None
+
+
+def _reach(server: str, records: Records) -> ServerAddress:
+    """Return how a server is reached: at the address of its name, where that is known. Raises ValueError."""
+    parts = urlsplit(server)
+    name = _host(parts.hostname or "")
+    if parts.scheme != "https" or name not in records:
+        return ServerAddress(server)
+    address, port = records[name], f":{parts.port}" if parts.port else ""
+    return ServerAddress(f"https://{in_place(address)}{port}", name)
+
+
+def _silence(shoot: object) -> str:
+    if at(shoot, "metadata", "deletionTimestamp"):
+        return "is being deleted"
+    wanted, done = at(shoot, "spec", "hibernation", "enabled"), at(shoot, "status", "hibernated")
+    return "is hibernated" if wanted is True or done is True else ""
+
+
+def _host(text: str) -> str:
+    """Return a valid host of a URL; empty if it is invalid."""
+    with suppress(ValueError):
+        return http_checks.hostname(text, wildcard=False)
+    return ""
+
+
+def _data(secret: Secret | None, key: str) -> bytes | None:
+    """Return what a Secret has; None if it hasn't, or too much."""
+    text = text_at(secret, "data", key)
+    try:
+        return base64.b64decode(text, validate=True) if 0 < len(text) <= 2 * LARGEST else None
+    except (binascii.Error, ValueError):
+        return None
+
+
+def text_at(value: object, *keys: str) -> str:
+    """Return a text at the end of the keys; empty where there is none."""
+    return text_of(at(value, *keys))
+
 
 _GROUP, _VERSION = "extensions.gardener.cloud", "v1alpha1"
 _CLUSTER = prepared(create_global_resource(_GROUP, _VERSION, "Cluster", "clusters"))

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from locallb.config.source import LOOPBACK_BACKENDS
+from locallb.config.registry import LOOPBACK_BACKENDS
 from locallb.config.values import Mistakes
-from locallb.model.formatting import shown
+from locallb.model.texts import shown
 
 _EXAMPLE = "{kind: all} or {kind: [shop, test]}"
 

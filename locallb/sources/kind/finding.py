@@ -1,33 +1,88 @@
-"""Clusters of kind on this host's Docker, each followed as a source `kubernetes` of its own.
+"""Clusters of kind in this host's container engine, each followed as a source `kubernetes` of its own.
 
-Endpoint and credentials come from the control-plane container and are kept, for this user only, in a kubeconfig under a
-stable path: published data can be removed without the program, and after the container is gone. A Docker that doesn't
-answer isn't one without clusters: the last found ones count; a running cluster that is deselected keeps its kubeconfig,
-so that its statuses can be withdrawn. Only certificates and tokens are taken from a container. Not here: reading a
-cluster.
+The engine is chosen as kind itself chooses it. Endpoint and credentials come from the control-plane container, from the
+administrator's kubeconfig, of which only certificates and tokens are used. They are kept, for this user only, in a
+kubeconfig under a stable path: published data can be removed without the program, and after the container is removed.
+An engine that doesn't answer isn't one without clusters: the last found ones count. A running cluster that is
+deselected keeps its kubeconfig, so that its statuses can be withdrawn.
+
+Not here: the allowed fields of a kubeconfig, and keeping it (`sources.kept_access`), and reading a cluster
+(`sources.kubernetes.reading`).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from locallb.model.fields import LABEL
-from locallb.model.formatting import few
+from locallb.host.capabilities import UNIX, podman_place, state
+from locallb.model.fields import LABEL, JsonObject
 from locallb.model.identities import ClusterName, ContainerId, ContextName
-from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError, Document
+from locallb.model.texts import few
+from locallb.runtimes.docker.daemon import TIMEOUT, ContainersError, DockerAbsentError, Document
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.engines import Engine
-from locallb.sources import SourceError
-from locallb.sources.kept_access import LARGEST, SUFFIX, GeneratedAccess, forgotten, put, retained
-from locallb.sources.kind.access import admitted
+from locallb.runtimes.docker.engines import DEFAULT, DOCKER, ContextError, Engine, docker_place
+from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
+from locallb.sources import SourceError, kept_access
+from locallb.sources.kept_access import LARGEST, SUFFIX, GeneratedAccess, ServerAddress, forgotten, put, retained
 from locallb.sources.kind.entry import KindSource
-from locallb.sources.kind.provider import client
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.source import Found
 from locallb.storage import files
+
+PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"
+
+
+def engine() -> Engine:
+    """Return the engine that kind is configured to use; by default Docker, or Podman if only that is usable."""
+    choice = os.environ.get(PROVIDER)
+    if choice:
+        return PODMAN if choice == "podman" else DOCKER
+    alone = _docker_is_usual() and not state(DEFAULT.removeprefix(UNIX))
+    return PODMAN if alone and state(podman_place().removeprefix(UNIX)) == "usable" else DOCKER
+
+
+def _docker_is_usual() -> bool:
+    """Return whether Docker is at its default address; a missing context is reported when Docker is used."""
+    try:
+        return bool(docker_place()["base_url"] == DEFAULT)
+    except ContextError:
+        return False
+
+
+def client(timeout: float = TIMEOUT) -> Containers:
+    """Return its client."""
+    return PodmanContainers(timeout) if engine() is PODMAN else Containers(timeout)
+
+
+API_PORT = "6443/tcp"
+
+
+def admitted(context: ContextName, admin: bytes | None, container: Document) -> GeneratedAccess:
+    """Copy the allowed fields of the administrator's kubeconfig; empty if it isn't complete yet."""
+    return kept_access.admitted(context, admin, lambda server: ServerAddress(endpoint(server, container)))
+
+
+def endpoint(server: str, container: JsonObject) -> str:
+    """Return how the API is reached from here: at its published port, otherwise at the container's own address.
+
+    `server` is how the cluster's own machines call it: by the container's name, or by an address that may stay.
+    """
+    host = urlsplit(server).hostname or ""
+    if host not in {str(container.get("Name") or "").lstrip("/"), (container.get("Config") or {}).get("Hostname")}:
+        return server
+    network = container["NetworkSettings"]
+    for published in (network.get("Ports") or {}).get(API_PORT) or ():
+        address = str(published["HostIp"])
+        here = {"0.0.0.0": "127.0.0.1", "::": "[::1]", "": "127.0.0.1"}  # noqa: S104 - what Docker publishes on
+        return f"https://{here.get(address, f'[{address}]' if ':' in address else address)}:{published['HostPort']}"
+    addresses = [str(member["IPAddress"]) for member in network["Networks"].values() if member.get("IPAddress")]
+    return f"https://{addresses[0]}:{API_PORT.partition('/')[0]}"
+
 
 CLUSTER_LABEL, ROLE_LABEL = "io.x-k8s.kind.cluster", "io.x-k8s.kind.role"
 ADMIN = "/etc/kubernetes/admin.conf"

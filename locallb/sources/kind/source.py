@@ -9,8 +9,7 @@ from msgspec.structs import replace
 
 from locallb.runtimes.docker.events import LIFE, ContainerEvents
 from locallb.sources.kind.entry import KindSource
-from locallb.sources.kind.finding import CLUSTER_LABEL, find_clusters
-from locallb.sources.kind.provider import client
+from locallb.sources.kind.finding import CLUSTER_LABEL, client, find_clusters
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.source import FinderType, Found
 

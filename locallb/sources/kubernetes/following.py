@@ -13,21 +13,20 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.errors import KubeError, UnconfirmedError
 from locallb.kubernetes.access.kubeconfig import Meaning, kubeconfig_path
-from locallb.kubernetes.identity import Identity
-from locallb.kubernetes.watch_pace import WatchPace
+from locallb.kubernetes.access.servers import KubeError, UnconfirmedError
+from locallb.kubernetes.answers import WatchPace
+from locallb.kubernetes.events import Identity
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.sources.consents import allowed_meaning, note_served
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.followed.kinds import NO_OWNER
-from locallb.sources.kubernetes.followed.write_hints import hold_back
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
-from locallb.sources.kubernetes.gateway_listing import of_gateways
+from locallb.sources.kubernetes.gateway_listing import of_gateways, word_of
+from locallb.sources.kubernetes.informers import NO_OWNER
 from locallb.sources.kubernetes.pod_ranges import of_ranges
 from locallb.sources.kubernetes.reading import health_ports, not_up_yet, read_cluster
-from locallb.sources.kubernetes.routed import word_of
+from locallb.sources.kubernetes.write_hints import hold_back
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import SourceRead, SourceResult, with_stale
 from locallb.storage.paths import stack_directory

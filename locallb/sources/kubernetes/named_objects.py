@@ -2,7 +2,7 @@
 
 Of a Secret only a digest leaves this module, of a ConfigMap only certificates of authorities. One that can't be read
 delays no other: it counts as last read, and is retried at growing intervals. Not here: which may be read
-(`gateway.needs`, `ingress.needs`), and reading a key when a proxy's certificates are written.
+(`gateway.needs`, `ingress.classes`), and reading a key when a proxy's certificates are written.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from locallb.gateway.needs import CONFIG_MAP, SECRET
-from locallb.gateway.parsing.referred import BUNDLE_REFERENCE, SECRET_REFERENCE, parse_referred
-from locallb.kubernetes.access.errors import KubeError, RefusedError
+from locallb.gateway.parsing.policies import BUNDLE_REFERENCE, SECRET_REFERENCE, parse_referred
+from locallb.kubernetes.access.servers import KubeError, RefusedError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.parsing.authority_bundles import listed_authorities
+from locallb.kubernetes.parsing.certificates import listed_authorities
 from locallb.kubernetes.parsing.relevant import Document
-from locallb.model.gateway.objects import Named, Reference
-from locallb.model.gateway.of_cluster import ApiObject
+from locallb.model.gateway_objects import Named, Reference
+from locallb.model.gateway_of_cluster import ApiObject
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access
-from locallb.sources.certificates import TYPE, certificate_summary
-from locallb.sources.kubernetes.followed.objects import Fault
-from locallb.threads.jitter import jitter
+from locallb.sources.configuration import TYPE, certificate_summary
+from locallb.sources.kubernetes.informers import Fault
+from locallb.threads import jitter
 
 KINDS = (SECRET, CONFIG_MAP)
 RETRY_DELAY = Pace(first=2.0, longest=60.0, floor=1.0)

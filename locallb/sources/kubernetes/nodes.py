@@ -1,31 +1,174 @@
-"""The routes to the Nodes of a cluster that are pods of another one: found, kept, and polled.
+"""The routes to Nodes of a cluster that are pods of another cluster: requested from its API, kept, and polled.
 
 Kept routes count while that cluster doesn't answer. Where a poller runs, as in the loop, other readers send no request:
-its last result counts, so that a slow server delays nothing. Not here: what pods say (`machine_pods`).
+its last result counts, so that a slow server delays only the poller. Not here: parsing the pods (`entry`).
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
+from threading import Condition
+from typing import Any
 
-from locallb.kubernetes.access.errors import KubeError, UnreachableError
+from msgspec import Struct
+
 from locallb.kubernetes.access.kubeconfig import kubeconfig_path
+from locallb.kubernetes.access.servers import (
+    ForbiddenError,
+    KubeconfigError,
+    KubeError,
+    NoContextError,
+    UnreachableError,
+)
+from locallb.kubernetes.answers import Object, listed
+from locallb.kubernetes.api.client import NAMESPACE, POD, Cluster
+from locallb.kubernetes.api.connected import Connected
+from locallb.kubernetes.api.limits import Allowance
 from locallb.model.memory import Memo
-from locallb.model.network.routes import PodRoute
 from locallb.model.pacing import Pace
+from locallb.model.routes import PodRoute
+from locallb.model.snapshot import Access
+from locallb.model.texts import few
 from locallb.sources.consents import allowed
 from locallb.sources.kept_access import put
-from locallb.sources.kubernetes.entry import KubernetesSource, MachinesSource
-from locallb.sources.kubernetes.last_readings import LAST_READINGS, Pass, Reading
-from locallb.sources.kubernetes.machine_pods import INFRA, node_routes, parsed, printed
-from locallb.sources.kubernetes.machines import ForeignMachinesApi, MachinesApi
+from locallb.sources.kubernetes.entry import (
+    INFRA,
+    LABELS,
+    KubernetesSource,
+    MachinesSource,
+    node_routes,
+    parsed,
+    printed,
+)
 from locallb.sources.polling import PACE, Polls
 from locallb.sources.source import Found
 from locallb.storage import files
+
+_PAGE = 100
+
+
+class MachinesApi(Cluster):
+    """An API that is asked for such pods."""
+
+    rights = "deploy/rbac-machines.yaml"
+
+    def machines(self, namespace: str = "*") -> list[Object]:
+        """List the pods of machines, in one namespace or in all. Raises KubeError."""
+        labels: dict[str, Any] = dict(LABELS)
+        return self._list(
+            "v1", "Pod", lambda client: client.list(POD, namespace=namespace, chunk_size=_PAGE, labels=labels)
+        )
+
+    def existing_machines(self, namespace: str) -> list[Object]:
+        """List the machines of an existing namespace; a missing one is no proof that there are none. Raises KubeError.
+
+        Without the right to read the namespace, the list counts.
+        """
+        if machines := self.machines(namespace):
+            return machines
+        subject = f"Namespace {namespace}"
+        try:
+            existing = self._call(
+                subject, lambda client: listed(client.get(NAMESPACE, namespace), "v1", "Namespace"), absent=True
+            )
+        except ForbiddenError:
+            return machines
+        if existing is None:
+            context = f"the context {self.access.context} of {self.access.kubeconfig}"
+            raise NoContextError(f"{context} leads to a cluster without {subject}")
+        return machines
+
+
+class ForeignMachinesApi(MachinesApi):
+    """The same by an untrusted kubeconfig: it may name no file, no command and no proxy.
+
+    A pass over its server costs no more than an `Allowance`, and is one attempt. For one thread.
+    """
+
+    def __init__(self, access: Access) -> None:
+        self._remaining = Allowance()
+        super().__init__(access, self._remaining)
+
+    def existing_machines(self, namespace: str) -> list[Object]:
+        """List the pods of machines, within what such a look may cost. Raises KubeError."""
+        self._remaining.renew()
+        return super().existing_machines(namespace)
+
+    def _connection(self) -> Connected:
+        connected = super()._connection()
+        if connected.beyond:
+            sentence = f"{self.access.kubeconfig} has {few(connected.beyond)}; of it certificates and a token are taken"
+            raise KubeconfigError(f"{sentence} that stand inside, and nothing else")
+        return connected
+
+
+class Pass(Struct, frozen=True):
+    """Result of one poll."""
+
+    pod_paths: tuple[PodRoute, ...] = ()
+    failure: str = ""
+    """The reason that nothing is known; empty if there is a result."""
+
+
+class Reading(Struct, eq=False):
+    """A poller: its start, its last result, and whether a reader waited for it."""
+
+    finder: MachinesSource
+    root: Path
+    since: float
+    inspect: Pass | None = None
+    is_awaited: bool = False
+
+
+class LastReadings:
+    """By what is looked for, and the project. Safe to use from several threads."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._changed = Condition()
+        self._existing: dict[tuple[MachinesSource, Path], Reading] = {}
+
+    def begin(self, finder: MachinesSource, root: Path) -> Reading:
+        """Note that a reader polls from now on, in place of the one before."""
+        with self._changed:
+            reading = self._existing[finder, root] = Reading(finder, root, self._clock())
+            return reading
+
+    def end(self, reading: Reading) -> None:
+        """Note that this one doesn't any more."""
+        key = reading.finder, reading.root
+        with self._changed:
+            if self._existing.get(key) is reading:
+                del self._existing[key]
+
+    def note(self, reading: Reading, inspect: Pass) -> None:
+        """Store a result. Results of a replaced or ended poller are dropped."""
+        with self._changed:
+            reading.inspect = inspect
+            self._changed.notify_all()
+
+    def find(self, finder: MachinesSource, root: Path, timeout: float) -> tuple[bool, Pass | None]:
+        """Return whether a reader polls, and what it found last; None before anything was found.
+
+        Waits for the first look, once, until it has had so many seconds: all that began together have the same ones.
+        """
+        with self._changed:
+            reading = self._existing.get((finder, root))
+            if reading and not reading.inspect and not reading.is_awaited:
+                reading.is_awaited = timeout > 0
+                remaining = reading.since + timeout - self._clock()
+                self._changed.wait_for(lambda: reading.inspect is not None, max(0.0, remaining))
+            return reading is not None, reading.inspect if reading else None
+
+
+LAST_READINGS = LastReadings()
+"""Of this process."""
+
 
 FIRST = 2.0
 """Seconds to wait for the first answer without stored routes, as nothing could be routed before."""

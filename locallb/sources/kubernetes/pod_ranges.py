@@ -12,7 +12,7 @@ from contextlib import closing
 
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.errors import KubeError
+from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api.discovery import range_discovery, range_kinds
 from locallb.kubernetes.api.feed import Feed
 from locallb.kubernetes.parsing.relevant import Document
@@ -20,8 +20,7 @@ from locallb.kubernetes.pod_ranges import VERSIONS
 from locallb.model.identities import ClusterName
 from locallb.model.objects import PodRanges
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed.discovered_kinds import DiscoveredKinds, Question
-from locallb.sources.kubernetes.followed.kinds import Follow
+from locallb.sources.kubernetes.informers import DiscoveredKinds, Follow, Question
 
 QUESTION = Question("ranges of pods", range_discovery, range_kinds)
 KINDS = frozenset(VERSIONS)

@@ -13,30 +13,28 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.errors import (
+from locallb.kubernetes.access.kubeconfig import kubeconfig_path
+from locallb.kubernetes.access.servers import (
     KubeconfigError,
     KubeError,
     NoContextError,
     UnconfirmedError,
     UnreachableError,
 )
-from locallb.kubernetes.access.kubeconfig import kubeconfig_path
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.health_ports import answering
-from locallb.kubernetes.parsing.backend_addresses import with_backends_of_cluster
-from locallb.kubernetes.parsing.objects import Parsed, parse_objects
+from locallb.kubernetes.parsing.objects import Parsed, parse_objects, with_backends_of_cluster
 from locallb.kubernetes.parsing.relevant import kinds_of, relevant
 from locallb.model.identities import ContextName, Family, Home, ObjectKey
 from locallb.model.snapshot import Access, Contents
-from locallb.planning.backends.node_health import KUBE_PROXY_PORT
-from locallb.planning.left_out import few_kinds
+from locallb.planning.nodes import KUBE_PROXY_PORT
+from locallb.planning.refused import few_kinds
 from locallb.sources import SourceError
 from locallb.sources.consents import allowed_meaning, note_served
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.gateway_listing import list_routed, of_gateways
-from locallb.sources.kubernetes.missing_rights import list_objects, slice_notices
+from locallb.sources.kubernetes.followed_cluster import list_objects, slice_notices
+from locallb.sources.kubernetes.gateway_listing import GATEWAYS, INGRESSES, list_routed, of_gateways
 from locallb.sources.kubernetes.pod_ranges import list_ranges, notices_of_ranges
-from locallb.sources.kubernetes.routed import GATEWAYS, INGRESSES
 from locallb.sources.readings import Objects, ReadCache, slim
 from locallb.sources.source import SourceRead, SourceResult
 from locallb.storage.paths import stack_directory

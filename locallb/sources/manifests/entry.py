@@ -9,9 +9,9 @@ from typing import ClassVar
 from msgspec import Struct
 
 from locallb.config.values import Mistakes
-from locallb.model.formatting import clipped, shown
 from locallb.model.identities import ClusterName, IPNetwork
-from locallb.model.network.routes import PodRoute
+from locallb.model.routes import PodRoute
+from locallb.model.texts import clipped, shown
 
 _EXAMPLE = "{manifests: DIRECTORY, name: CLUSTER}"
 

@@ -17,18 +17,17 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.crds.structure import structural_faults
+from locallb.crds.definitions import structural_faults
 from locallb.guarded.reader import expanded
-from locallb.kubernetes.identity import Identity
+from locallb.kubernetes.events import Identity
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
-from locallb.model.formatting import clipped
+from locallb.model.errors import has_remedy
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.snapshot import Contents
-from locallb.model.system_errors import has_remedy
+from locallb.model.texts import clipped
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.files import FilesNow, ParsedFile, understood_files
-from locallb.sources.manifests.written_files import QUIET, WrittenFiles
+from locallb.sources.manifests.files import QUIET, FilesNow, ParsedFile, WrittenFiles, understood_files
 from locallb.sources.readings import FilesOfObjects, ReadCache, TextCache
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import Folder, FolderError, Limits, read_folder

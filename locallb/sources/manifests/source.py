@@ -16,7 +16,7 @@ from locallb.sources.manifests.reading import ENDINGS, LIMITS, ParseCache, manif
 from locallb.sources.source import SourceRead, SourceResult, SourceType, with_stale
 from locallb.storage.followed_folder import FollowedFolder
 from locallb.storage.paths import stack_directory
-from locallb.threads.supervised import THREADS
+from locallb.threads import THREADS
 
 
 class Manifests(SourceType[ManifestsSource]):

@@ -1,7 +1,9 @@
-"""The home of a stack: the state home in which its proxies live, the user who runs them, the project's directory.
+"""The home of a stack: the state home in which its proxies live, the user of their processes, the project's directory.
 
 Written next to the last readings at the first deployment; for deployments of earlier versions the state has it. A stack
-is used from there only: elsewhere its proxies would be missed, and started once more. Not here: moving it.
+is used from there only: elsewhere its proxies would be missed, and started once more. So a copy of an existing project
+is refused, and one deployed under another name (`refuse_renamed`). Not here: removing proxies from a state home
+(`provider.resources.reachable`).
 """
 
 from __future__ import annotations
@@ -17,11 +19,60 @@ from msgspec.structs import asdict
 
 from locallb.dns.owner_ids import establish
 from locallb.guarded import atomic, reader
+from locallb.model.desired import CLAIMS, CONFIG
+from locallb.model.errors import UNTOLD, refusal
 from locallb.model.identities import Home
-from locallb.model.state_resource import CLAIMS, CONFIG
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies
+
+
+def refuse_renamed(home: Home, state: Path | None) -> None:
+    """Raise SourceError if this project's directory has the stack deployed under another name of the project.
+
+    A backend keeps states by the project's name, so a stack that was deployed before `name` in Pulumi.yaml was changed
+    has no state under the new name: its deployments would be served a second time. A directory that was renamed or
+    copied keeps its states.
+    """
+    for other in earlier_names(home, state):
+        project_file, retry = Path(home.root) / "Pulumi.yaml", "too" if has_deployed(state) else "a second time"
+        raise SourceError(
+            f"stack {home.stack} of {home.root} is deployed as project {other!r}; under its name now, {home.project!r},"
+            f" it would be served {retry}. Write `name: {other}` into {project_file} again: all of it goes on as it is."
+            f" Where {home.project!r} is the name to keep, run `locallb destroy` with the old name there first"
+        )
+
+
+def earlier_names(home: Home, state: Path | None) -> list[str]:
+    """List the other projects of the backend that have the stack deployed from this directory."""
+    if state is None:
+        return []
+    try:
+        others = (folder / state.name for folder in paths.entries(state.parent.parent) if folder != state.parent)
+    except OSError as error:
+        if error.errno not in UNTOLD:  # such as a directory of several users that may be entered and not listed
+            return []
+        sentence = f"whether stack {home.stack} is deployed under another name of the project can't be told"
+        raise SourceError(f"{sentence}: {state.parent.parent}: {refusal(error)}") from None
+    return sorted(path.parent.name for path in others if _is_of(path, Path(home.root)))
+
+
+def has_deployed(state: Path | None) -> bool:
+    """Return whether a state has anything of a load balancer."""
+    return state is not None and bool(deployed_from(state))
+
+
+def _is_of(state: Path, root: Path) -> bool:
+    """Return whether a state is of a deployment from `root`.
+
+    Or from an earlier path of it, if the backend is inside the project: elsewhere a missing path may be any project's.
+    """
+    goes_along = root in state.parents
+    roots = {deployed.root for deployed in deployed_from(state)}
+    return str(root) in roots or (
+        goes_along and not all(paths.is_another_directory(existing, str(root)) for existing in roots)
+    )
+
 
 FORMAT = 1
 """Format of the stack: a version that writes state or proxies' files in an incompatible form increases it."""

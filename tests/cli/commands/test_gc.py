@@ -16,12 +16,12 @@ from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.snapshot import Put
 from locallb.engine.state.values import Properties
 from locallb.ledger.ledger import Ledger
-from locallb.leftovers.host import Leftover, leftovers
-from locallb.leftovers.services import OrphanedService
+from locallb.leftovers import Leftover, leftovers
+from locallb.model.desired import ADDRESS, CLAIM, DNS_NAME
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner
-from locallb.model.naming import owner_fields
 from locallb.model.snapshot import Access
-from locallb.model.state_resource import ADDRESS, CLAIM, DNS_NAME
+from locallb.model.texts import owner_fields
+from locallb.orphans import OrphanedService
 from locallb.storage import paths
 from tests.e2e.support import Stage, node, port, service, stage
 

@@ -12,14 +12,13 @@ from typing import Any, cast
 
 import pytest
 
+from locallb.cli import service_output as links_module
 from locallb.cli.arguments import parse
-from locallb.cli.commands import open_address
+from locallb.cli.commands import status as open_address
 from locallb.cli.console import Out
-from locallb.cli.display import links as links_module
-from locallb.cli.display.links import links
-from locallb.cli.exit_code import Exit
-from locallb.cli.failures import Refused
-from locallb.model.http.serving import Chain, HttpListener, HttpRoutes, TcpForward
+from locallb.cli.failures import Exit, Refused
+from locallb.cli.service_output import links
+from locallb.model.http_serving import Chain, HttpListener, HttpRoutes, TcpForward
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKind, Protocol
 from locallb.model.objects import ServicePort
 from locallb.planning.planned import PlannedPort

@@ -15,8 +15,7 @@ from locallb.cli import leading
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands import status
 from locallb.cli.leading import Holder, LeaderChecks, Leaders
-from locallb.config.lease_timing import Timing
-from locallb.config.settings import LeaderElection
+from locallb.config.settings import LeaderElection, Timing
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.lease import validity
 from locallb.model.identities import ClusterName

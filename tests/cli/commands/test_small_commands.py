@@ -21,10 +21,9 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.commands import status
 from locallb.cli.completion import answers
 from locallb.cli.console import Out
-from locallb.cli.exit_code import MEANINGS, Exit
+from locallb.cli.failures import MEANINGS, Exit
+from locallb.cli.grammar import COMMANDS, EPILOG, SHELLS, make_parser
 from locallb.cli.session import Session
-from locallb.cli.syntax.grammar import COMMANDS, EPILOG, make_parser
-from locallb.cli.syntax.options import SHELLS
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.storage import paths

@@ -18,9 +18,9 @@ from locallb.cli.session import Session
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.values import Properties
 from locallb.ledger.ledger import Ledger
+from locallb.model.desired import ADDRESS
 from locallb.model.identities import ClusterName, ObjectKey, Owner
-from locallb.model.naming import owner_fields
-from locallb.model.state_resource import ADDRESS
+from locallb.model.texts import owner_fields
 from locallb.storage import paths
 from tests.e2e.support import Stage, stage
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from locallb.cli import run
-from locallb.cli.reports import command
-from locallb.cli.syntax.grammar import COMMANDS, make_parser
+from locallb.cli import reports, run
+from locallb.cli.grammar import COMMANDS, make_parser
 from tests.e2e.commands import WORDS
 
 
@@ -17,9 +16,9 @@ def test_each_command_of_the_parser_has_a_function() -> None:
 
 def test_each_format_of_a_report_has_a_function() -> None:
     """Likewise: `tree` alone is printed by the commands themselves."""
-    assert all(callable(command.writer(form)) for form in command.FORMATS)
+    assert all(callable(reports.writer(form)) for form in reports.FORMATS)
     parse = make_parser().parse_args
-    assert all(parse(["preview", "--format", form]).format == form for form in ("tree", *command.FORMATS))
+    assert all(parse(["preview", "--format", form]).format == form for form in ("tree", *reports.FORMATS))
 
 
 def test_each_command_is_run_at_any_moment() -> None:

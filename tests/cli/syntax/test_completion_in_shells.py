@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from locallb.cli.completion import SCRIPTS
-from locallb.cli.syntax.options import SHELLS
+from locallb.cli.grammar import SHELLS
 from tests.e2e.support import Stage, stage
 
 LOCALLB = Path(sys.executable).parent / "locallb"

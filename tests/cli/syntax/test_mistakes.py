@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.cli.exit_code import Exit
-from locallb.model.system_errors import REMEDIES
+from locallb.cli.failures import Exit
+from locallb.model.errors import REMEDIES
 from locallb.storage.files import FilesError, write
 from tests.e2e.support import CHECKOUT, Stage, node, port, service, stage
 

@@ -8,10 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.cli.page import guard
+from locallb.cli.page import server
 from locallb.cli.watching import supervision
-from locallb.cli.watching.http.host_header import Host, host_of, parse_host
-from locallb.cli.watching.http.http_messages import Request
+from locallb.cli.watching.http_server import Host, Request, host_of, parse_host
 
 ANYBODY, NO_OWNER, PROGRAMS = (True, True), (False, False), (True, False)
 """Whom metrics and page answer: both; neither; metrics alone, which programs read by any address."""
@@ -67,7 +66,7 @@ def request(*hosts: str) -> Request:
 
 def answered(*hosts: str) -> tuple[bool, bool]:
     """Return whether metrics and page answer."""
-    return supervision.refusal(request(*hosts)) is None, guard.refusal(request(*hosts)) is None
+    return supervision.refusal(request(*hosts)) is None, server.refusal(request(*hosts)) is None
 
 
 @pytest.mark.parametrize(("host", "by"), HOSTS)

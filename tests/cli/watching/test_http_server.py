@@ -16,11 +16,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.cli.watching import sd_notify
-from locallb.cli.watching.http import http_messages, http_server
-from locallb.cli.watching.http.http_messages import Page, Pages, answer
-from locallb.cli.watching.http.http_server import AT_ONCE, TIMEOUT, HttpServer, HttpServerError
-from locallb.threads.supervised import Escape, Task, Threads
+from locallb.cli.watching import http_server, supervision
+from locallb.cli.watching import http_server as http_messages
+from locallb.cli.watching.http_server import AT_ONCE, TIMEOUT, HttpServer, HttpServerError, Page, Pages, answer
+from locallb.threads import Escape, Task, Threads
 
 PAGES = {
     "/metrics": lambda accept: Page(f"for {accept}".encode(), "text/x"),
@@ -199,9 +198,9 @@ def test_sd_notify_messages_reach_path_and_abstract_sockets(
         listener.settimeout(20)
         listener.bind(f"\0{place[1:]}" if abstract else place)
         monkeypatch.setenv("NOTIFY_SOCKET", place)
-        sd_notify.notify("READY=1", "STATUS=fine")
+        supervision.notify("READY=1", "STATUS=fine")
         assert listener.recv(100) == b"READY=1\nSTATUS=fine"
-        sd_notify.reloading()
+        supervision.reloading()
         assert listener.recv(100).startswith(b"RELOADING=1\nMONOTONIC_USEC=")
 
 
@@ -209,7 +208,7 @@ def test_sd_notify_without_a_usable_socket_does_nothing(monkeypatch: pytest.Monk
     """No socket, a socket that nobody has, a word that is none."""
     for place in ("", "/nonexistent/notify", "nonsense"):
         monkeypatch.setenv("NOTIFY_SOCKET", place)
-        sd_notify.notify("READY=1")
+        supervision.notify("READY=1")
 
 
 @pytest.mark.parametrize(
@@ -222,4 +221,4 @@ def test_the_watchdog_is_fed_if_it_is_ours(
     """WATCHDOG_PID may name another process."""
     monkeypatch.setenv("WATCHDOG_USEC", wanted)
     monkeypatch.setenv("WATCHDOG_PID", str(os.getpid()) if pid == "self" else pid)
-    assert sd_notify.watchdog_seconds() == seconds
+    assert supervision.watchdog_seconds() == seconds

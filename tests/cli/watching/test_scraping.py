@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.cli.watching.http.http_messages import Request
+from locallb.cli.watching.http_server import Request
 from locallb.cli.watching.supervision import refusal
 
 

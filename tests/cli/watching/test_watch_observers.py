@@ -17,9 +17,8 @@ from typing_extensions import Buffer
 
 from locallb.cli.watching.board import UPDATING, Board
 from locallb.cli.watching.health import Health
-from locallb.cli.watching.log.lines import plain
-from locallb.cli.watching.log.records import Narrator
-from locallb.cli.watching.metrics.metrics import Metrics
+from locallb.cli.watching.log import Narrator, plain
+from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, Lines
 from locallb.cli.watching.supervision import BUSY_LIMIT, IDLE_LIMIT, pages, stuck

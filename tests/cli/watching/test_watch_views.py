@@ -13,13 +13,10 @@ from msgspec.structs import replace
 from rich.console import Console
 
 from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING, Board, by_urgency
-from locallb.cli.watching.log.lines import as_json, journal, plain
-from locallb.cli.watching.log.log_record import LogRecord
-from locallb.cli.watching.log.records import Narrator, started
-from locallb.cli.watching.log.where import where
+from locallb.cli.watching.log import LogRecord, Narrator, as_json, journal, plain, started, where
 from locallb.cli.watching.relay import Batch, Relay, RelayedEvent
 from locallb.cli.watching.screen import Screen
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.model.identities import Protocol
 from locallb.model.objects import ServicePort
 from locallb.model.snapshot import HostFacts, Socket
@@ -218,7 +215,7 @@ def planned_large(names: list[str]) -> Planned:
     """Plan many Services in a pool that has room for all."""
     from msgspec.structs import replace  # noqa: PLC0415 - used here only
 
-    from locallb.config.parsing.settings import parse_settings  # noqa: PLC0415 - likewise
+    from locallb.config.parsing import parse_settings  # noqa: PLC0415 - likewise
     from locallb.planning.plan import make_plan  # noqa: PLC0415 - likewise
 
     settings = parse_settings(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 
 from locallb.cli.watching.relay import Batch, RelayedEvent
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Node

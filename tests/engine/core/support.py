@@ -17,7 +17,8 @@ from locallb.engine.core.wanted import Groups
 from locallb.engine.state.errors import StepError
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import ResourceState
-from locallb.model.desired import Group, Ref, Resource, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
+from locallb.model.desired import Group, Ref, ResourceKey
 from locallb.model.identities import Digest
 from tests.engine.graphs import BookKeeper, Doom, Graph, Node, Site, TornFiles
 

@@ -12,7 +12,8 @@ from pulumi.provider.experimental.provider import DiffRequest, DiffResponse
 from locallb.engine.core.core import LONGEST_RETRY
 from locallb.engine.state.checkpoint import parse_checkpoint
 from locallb.engine.state.errors import EngineError
-from locallb.model.desired import Group, OptionalRef, Ref, Resource, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
+from locallb.model.desired import Group, OptionalRef, Ref, ResourceKey
 from locallb.model.identities import Digest
 from tests.engine.core.support import SimulatedExecutor, bring, core_of, groups_of, node_key, root_key
 from tests.engine.graphs import BookKeeper, Graph, Node, Site, declare

@@ -14,9 +14,9 @@ from locallb.engine.core.updates import Updates
 from locallb.engine.state.checkpoint import parse_checkpoint
 from locallb.engine.state.errors import LockHeld
 from locallb.engine.state.urns import root_urn
-from locallb.model.desired import Group, Resource, ResourceKey
+from locallb.model.desired import BALANCER, CONFIG, SERVICE, Group, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import Digest
-from locallb.model.state_resource import BALANCER, CONFIG, SERVICE
 from tests.engine.support import Bench, World, make_project
 
 NAMES = "a", "b"

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import Family, IPAddress, ObjectKey
-from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import FamilyPolicy, Service
+from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import HostFacts, Snapshot
-from locallb.planning.addresses.allocation import Answer
+from locallb.planning.allocation import Answer
 
 NEVER = {"127.0.0.1", "127.0.0.53", "127.0.0.54", "127.0.1.1", "::1"}
 

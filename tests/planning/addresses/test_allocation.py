@@ -12,13 +12,13 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.settings import Pool, Settings
+from locallb.model.host_addresses import survey
 from locallb.model.identities import ClusterName, Family, Home, NodeName, ObjectKey, Owner, Protocol, Uid
-from locallb.model.network.host_addresses import survey
-from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import FamilyPolicy, IngressEntry, Node, Service
+from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
-from locallb.planning.addresses.allocation import Answer, allocate
+from locallb.planning.allocation import Answer, allocate
 from tests.planning.strategies import HOME, OTHER_HOME, having_all_but, route
 
 BOTH = (Family.IPV4, Family.IPV6)

@@ -9,12 +9,12 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
+from locallb.model.host_addresses import survey
 from locallb.model.identities import Protocol, SharingKey
-from locallb.model.network.host_addresses import survey
-from locallb.model.network.ranges import AddressRange
-from locallb.model.network.routes import Route
 from locallb.model.objects import Service
+from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
+from locallb.model.routes import Route
 from locallb.model.snapshot import HostFacts, Socket
 from tests.planning.addresses.test_allocation import (
     BOTH,

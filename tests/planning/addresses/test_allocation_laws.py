@@ -19,11 +19,11 @@ from msgspec.structs import replace
 from locallb.config.settings import Pool, Settings
 from locallb.ledger.claims import UNKNOWN
 from locallb.model.identities import Family, IPAddress, ObjectKey, Owner, Uid
-from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import FamilyPolicy, IngressEntry, Service
+from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
-from locallb.planning.addresses.allocation import Answer, allocate
+from locallb.planning.allocation import Answer, allocate
 from tests.planning import strategies as draw
 from tests.planning.addresses.oracle import Oracle, pin_of, wanted, wishes
 from tests.planning.addresses.world import Answers, World

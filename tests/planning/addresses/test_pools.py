@@ -13,11 +13,9 @@ from hypothesis import strategies as st
 from locallb.config.candidates import by_priority, candidates, listed, never
 from locallb.config.settings import Pool
 from locallb.model.identities import ClusterName, Family, ObjectKey
-from locallb.model.network.ranges import AddressRange
-from locallb.model.network.spans import Span, intersect, merge, subtract
 from locallb.model.objects import Service
-from locallb.planning.addresses.address_pools import allows
-from locallb.planning.addresses.slots import Slots
+from locallb.model.ranges import AddressRange, Span, intersect, merge, subtract
+from locallb.planning.allocation import Slots, allows
 from tests.planning.strategies import IPV4, IPV6, pool_lists
 
 NUMBERS = st.integers(0, 40)

@@ -10,16 +10,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.ledger.claims import UNKNOWN
-from locallb.model.http.routes import Match, Redirect, Route
-from locallb.model.http.serving import Chain, HttpRoutes, VirtualHost
+from locallb.model.host_addresses import HostAddresses
+from locallb.model.http_routes import Match, Redirect, Route
+from locallb.model.http_serving import Chain, HttpRoutes, VirtualHost
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, Protocol
-from locallb.model.network.host_addresses import HostAddresses
-from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
+from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, MappedPort, Snapshot, Socket
-from locallb.planning.addresses.port_mapping import COUNT, FIRST, LOOPBACK, map_ports
-from locallb.planning.gateways.mapped_redirects import with_mapped_redirects
+from locallb.planning.gateways import with_mapped_redirects
+from locallb.planning.port_mapping import COUNT, FIRST, LOOPBACK, map_ports
 from tests.planning import strategies as draw
 
 OTHER = Owner(draw.OTHER_HOME, ObjectKey(ClusterName("one"), "shop", "theirs"))

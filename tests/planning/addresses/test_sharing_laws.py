@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey, Owner, Protocol, SharingKey
-from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import Service, ServicePort, TrafficPolicy
+from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, Snapshot
-from locallb.planning.addresses.allocation import Answer, allocate
+from locallb.planning.allocation import Answer, allocate
 from tests.planning import strategies as draw
 from tests.planning.addresses.world import Answers, World
 

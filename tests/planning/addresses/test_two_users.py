@@ -11,17 +11,17 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.cli.projects.layout import stack_text
-from locallb.config.parsing.pools import DEFAULT_POOL
-from locallb.config.parsing.settings import parse_settings
+from locallb.cli.project_layout import stack_text
+from locallb.config.addresses import DEFAULT_POOL
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import Family, Protocol, SharingKey
-from locallb.model.network.ranges import AddressRange
 from locallb.model.objects import IngressEntry, Service, ServicePort
+from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Claim, HostFacts, MappedPort, Snapshot, Socket
-from locallb.planning.addresses.allocation import allocate
-from locallb.planning.addresses.port_mapping import LOOPBACK, map_ports
+from locallb.planning.allocation import allocate
+from locallb.planning.port_mapping import LOOPBACK, map_ports
 from tests.planning.addresses.test_allocation import claim, given, service, terms
 from tests.planning.strategies import HOME
 

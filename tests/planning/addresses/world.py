@@ -17,7 +17,7 @@ from locallb.model.identities import Home, IPAddress, ObjectKey, Owner
 from locallb.model.objects import IngressEntry, Service
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
-from locallb.planning.addresses.allocation import Answer, allocate
+from locallb.planning.allocation import Answer, allocate
 from tests.planning.strategies import HOME, OTHER_HOME
 
 Answers = Mapping[ObjectKey, Answer]

@@ -13,9 +13,8 @@ from locallb.model.identities import Family
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import ConnectCheck, HttpCheck
 from locallb.model.snapshot import Snapshot
-from locallb.planning.backends.backends import PortBackends, upstreams
-from locallb.planning.backends.index import BackendIndex
-from locallb.planning.backends.nodes import eligible
+from locallb.planning.backends import PortBackends, upstreams
+from locallb.planning.nodes import BackendIndex, eligible
 from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 from tests.planning.strategies import HOME
 

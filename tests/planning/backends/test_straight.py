@@ -10,19 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.model.identities import ContextName, Family
-from locallb.model.network.routes import LOCAL_TABLE, PodRoute, Route
-from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import BackendChoice
 from locallb.model.reasons import Reason
+from locallb.model.routes import LOCAL_TABLE, Diversion, PodRoute, Route
 from locallb.model.serving import ConnectCheck, HttpCheck
 from locallb.model.snapshot import Access, HostFacts, Snapshot
-from locallb.planning.backends.backends import PortBackends, upstreams
-from locallb.planning.backends.index import BackendIndex
-from locallb.planning.backends.nodes import eligible
-from locallb.planning.backends.reach import reach_of
+from locallb.planning.backends import PortBackends, upstreams
+from locallb.planning.endpoints import reach_of
+from locallb.planning.nodes import BackendIndex, eligible
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Via
 from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service

@@ -10,10 +10,10 @@ from ipaddress import ip_address
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.envoy.endpoints import assignment
+from locallb.envoy.clusters import assignment
 from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.serving import Backend, Upstream
-from locallb.planning.gateways.serving import datagram_shares
+from locallb.planning.gateways import datagram_shares
 
 Behind = list[tuple[int, list[Backend]]]
 

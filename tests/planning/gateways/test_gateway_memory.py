@@ -9,16 +9,16 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.gateway import texts, translation
-from locallb.gateway.status.patch import Status
-from locallb.gateway.status.statuses import ApiStatus
+from locallb.gateway.status_patch import Status
+from locallb.gateway.statuses import ApiStatus
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
 from locallb.model.faults import ALL, Delay, Failure, Fault, Order
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.memory import AnyMemo
 from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.planning import statuses as gateway_statuses
 from locallb.planning.plan import make_plan
-from locallb.planning.statuses import gateway_statuses
-from locallb.planning.statuses.ingress_statuses import planned_status
+from locallb.planning.statuses import planned_status
 from tests.gateway.api import (
     DEMO,
     JsonObject,

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.model.faults import ALL, NO_ORDER, Failure, Fault, Order
-from locallb.model.http.serving import HttpListener, HttpRoutes
+from locallb.model.http_serving import HttpListener, HttpRoutes
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.objects import Discovery
 from locallb.model.snapshot import HeldProxy

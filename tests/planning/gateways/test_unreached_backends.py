@@ -7,8 +7,8 @@ from msgspec.structs import replace
 
 from locallb.kubernetes.events import ENSURED, ingress_events, placement_events
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.model.network.routes import Route
 from locallb.model.reasons import Reason
+from locallb.model.routes import Route
 from locallb.model.snapshot import HostFacts
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.objects import Discovery
-from locallb.planning.proxies.capacity import Need, share_out
+from locallb.planning.proxy_assignment import Need, share_out
 
 
 def key(number: int) -> ObjectKey:

@@ -16,14 +16,14 @@ from locallb.config.settings import ProxySettings, Sharing
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind, ProxyName
 from locallb.model.objects import Discovery, Service, ServicePort
 from locallb.model.snapshot import HeldProxy, HeldProxyAssignment, HostFacts, Snapshot
-from locallb.planning.proxies.assignment import (
+from locallb.planning.proxy_assignment import (
     EACH,
     MAX_SHARED_LISTENERS,
+    Need,
     ProxyAssignments,
     ProxyDemand,
     assign_proxies,
 )
-from locallb.planning.proxies.capacity import Need
 
 NAMES = "abcdefgh"
 GATEWAYS = "ABCD"

@@ -12,8 +12,8 @@ from locallb.model.identities import Protocol, place
 from locallb.model.objects import Discovery, ServicePort
 from locallb.model.snapshot import HeldProxy
 from locallb.planning.plan import make_plan
-from locallb.planning.runs import run_planner
-from locallb.sources.hostless import holding
+from locallb.planning.planned import run_planner
+from locallb.sources.snapshot import holding
 from tests.planning.test_what_concerns_others import OWN, SHARED, A, snapshot
 
 DNS, DNS_BY_TCP = ServicePort(53, Protocol.UDP, "dns", 30053), ServicePort(53, Protocol.TCP, "tcp", 30054)

@@ -11,22 +11,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import PodRouting, Settings
+from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import ClusterName, Home, NodeName
 from locallb.model.memory import Memo
-from locallb.model.naming import metric_of
-from locallb.model.network.host_addresses import HostAddresses
-from locallb.model.network.ranges import AddressRange
-from locallb.model.network.routes import POD_PROTOCOL, PodRoute, Route
-from locallb.model.network.routing_rules import Diversion
 from locallb.model.objects import Node
+from locallb.model.ranges import AddressRange
+from locallb.model.routes import POD_PROTOCOL, Diversion, PodRoute, Route
 from locallb.model.serving import Listener
 from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.model.texts import metric_of
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.routes.pod_routes import routes_of
-from locallb.sources.hostless import holding
+from locallb.planning.pod_routes import routes_of
+from locallb.sources.snapshot import holding
 from tests.planning.objects import JsonObject, endpoint, endpoints, parsed, service
 from tests.planning.objects import node as node_object
 

@@ -15,22 +15,22 @@ import pytest
 from msgspec.structs import replace
 
 from components.stack import declare
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.gateway.kinds import KINDS
-from locallb.gateway.status.patch import contains
-from locallb.kubernetes.access.errors import ConflictError, NoContextError, UnreachableError
+from locallb.gateway.status_patch import contains
+from locallb.kubernetes.access.servers import ConflictError, NoContextError, UnreachableError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.model.gateway.objects import CONTROLLER
+from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import Home, ObjectKind, Protocol
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.outputs.status.gateway_status import GatewayStatus
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
-from locallb.planning.statuses.gateway_statuses import outcome_of
+from locallb.planning.statuses import outcome_of
 from locallb.resources.codec import decode, encode
 from locallb.resources.properties import GatewayStatusInputs
 from locallb.resources.resource_type import grown

@@ -9,13 +9,11 @@ from msgspec.structs import replace
 
 from locallb.desired.groups import desired
 from locallb.kubernetes.events import news, placement_events
-from locallb.kubernetes.service_status import publication
-from locallb.kubernetes.status_patch import SERVED
-from locallb.model.status_entries import Condition, Event
+from locallb.kubernetes.status import SERVED, publication
+from locallb.model.reasons import Condition, Event
 from locallb.planning.planned import Placement, Plan
 from locallb.planning.status import Observation
-from locallb.planning.statuses.unanswered import SilentPort, is_answered, mark_unanswered, published_silence
-from locallb.planning.statuses.withdrawal import withdraw
+from locallb.planning.statuses import SilentPort, is_answered, mark_unanswered, published_silence, withdraw
 from tests.planning.statuses.test_withdrawal import plan_of
 
 

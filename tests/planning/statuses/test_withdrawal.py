@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.desired.groups import desired
 from locallb.kubernetes.events import news, placement_events
-from locallb.kubernetes.service_status import publication
+from locallb.kubernetes.status import publication
 from locallb.model.identities import ContextName, Home
+from locallb.model.reasons import Event
 from locallb.model.snapshot import Access, Snapshot
-from locallb.model.status_entries import Event
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.statuses.withdrawal import withdraw
+from locallb.planning.statuses import withdraw
 from tests.planning.objects import DEMO, node, parsed, service
 
 

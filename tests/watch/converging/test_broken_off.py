@@ -16,19 +16,19 @@ from locallb.desired.groups import Desired
 from locallb.engine.core.updates import Ended, Updates
 from locallb.engine.core.wanted import Groups
 from locallb.engine.state.urns import name_of
-from locallb.model.desired import Group, Resource, ResourceKey
+from locallb.model.desired import BALANCER, CONFIG, SERVICE, Group, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import Digest, Home, ObjectKey
 from locallb.model.snapshot import Snapshot
-from locallb.model.state_resource import BALANCER, CONFIG, SERVICE
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import SnapshotResult
-from locallb.watch.converging import converge, work
-from locallb.watch.converging.converge import Converger
-from locallb.watch.converging.outcome import Outcome
-from locallb.watch.converging.wanted import Wanted
+from locallb.watch import converge
+from locallb.watch import updates as work
+from locallb.watch.converge import Converger
 from locallb.watch.events import Cause, Converged, LoopEvent, Mark
-from locallb.watch.failures.failures import Failures
+from locallb.watch.failures import Failures
 from locallb.watch.loop import Loop
+from locallb.watch.updates import Outcome, Wanted
 from tests.engine.support import Bench, World, WorldProvider, make_project
 
 if TYPE_CHECKING:

@@ -23,8 +23,8 @@ from locallb.planning import plan
 from locallb.provider.resources import proxy_config
 from locallb.runtimes.process.processes import Process, is_alive
 from locallb.sources.configuration import stack_settings
-from locallb.watch.converging import checks as module
-from locallb.watch.converging.checks import MAX_UNVERIFIED, NAME, Checks
+from locallb.watch import converge as module
+from locallb.watch.converge import MAX_UNVERIFIED, NAME, Checks
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Updated
 from locallb.watch.loop import Loop
 from tests.e2e.support import Stage, node, port, service, stage

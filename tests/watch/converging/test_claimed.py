@@ -16,16 +16,16 @@ from locallb.engine.core.updates import Ended
 from locallb.engine.core.wanted import Groups
 from locallb.engine.engine import Engine
 from locallb.engine.state.urns import root_urn
+from locallb.model.desired import PROXY
 from locallb.model.identities import Digest, Home, ObjectKey, ProxyName
 from locallb.model.snapshot import HostFacts, Snapshot
-from locallb.model.state_resource import PROXY
 from locallb.planning.planned import Plan
-from locallb.planning.proxies.placing import PlanContext, proxy_of_stack
+from locallb.planning.proxy_placing import PlanContext, proxy_of_stack
 from locallb.sources.snapshot import SnapshotResult
-from locallb.watch.converging.converge import Converger
-from locallb.watch.converging.work import Batch
+from locallb.watch.converge import Converger
 from locallb.watch.events import Cause, Mark
-from locallb.watch.failures.failures import Failures
+from locallb.watch.failures import Failures
+from locallb.watch.updates import Batch
 
 HOME = Home("p", "s", "/p")
 FRAME = PlanContext.of(HOME, Settings((), ()), HostFacts())

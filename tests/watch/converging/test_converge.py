@@ -10,19 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import asdict, replace
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
-from locallb.kubernetes.service_status import publication
-from locallb.kubernetes.status_patch import FINALIZER, ObservedStatus, Published, observed_status
+from locallb.kubernetes.status import FINALIZER, ObservedStatus, Published, observed_status, publication
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind
 from locallb.model.memory import AnyMemo
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.watch.converging.converge import Converger
-from locallb.watch.converging.differing import Differences
-from locallb.watch.converging.wanted import Wanted
+from locallb.watch.converge import Converger
+from locallb.watch.updates import Differences, Wanted
 from tests.planning import strategies
 from tests.planning.objects import DEMO, node, parsed, service
 
@@ -178,7 +176,7 @@ def test_unchanged_plan_costs_no_group_and_no_comparison(monkeypatch: pytest.Mon
     assert before[0].keys() == made.wanted(first).keys()
     monkeypatch.setattr("locallb.desired.groups.rejection_group", lambda rejection: pytest.fail(str(rejection.key)))
     monkeypatch.setattr(
-        "locallb.watch.converging.differing.differences_of", lambda placement, _stated: pytest.fail(str(placement.key))
+        "locallb.watch.updates.differences_of", lambda placement, _stated: pytest.fail(str(placement.key))
     )
     assert made.wanted(second) == made.applied
     assert made.differing({}, second, (), now=1000.0) == before

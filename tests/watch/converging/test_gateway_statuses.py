@@ -7,12 +7,12 @@ from collections.abc import Mapping
 import pytest
 
 from locallb.engine.engine import Engine
-from locallb.gateway.status.observed import observed_statuses
+from locallb.gateway.status_patch import observed_statuses
 from locallb.kubernetes.parsing.objects import AnyStatus
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan
-from locallb.watch.converging.converge import Converger
-from locallb.watch.converging.work import Batch, Work
+from locallb.watch.converge import Converger
+from locallb.watch.updates import Batch, Work
 from tests.gateway.api import DEMO, JsonObject
 from tests.planning.api import deployed
 from tests.planning.statuses.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of, rewritten

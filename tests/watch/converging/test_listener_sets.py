@@ -13,10 +13,10 @@ from locallb.cli.targets import scope_of
 from locallb.engine.engine import Engine
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan
-from locallb.resources.errors import ProviderError
-from locallb.resources.values import Values
-from locallb.watch.converging.converge import Converger
-from locallb.watch.converging.work import Batch
+from locallb.resources.codec import Values
+from locallb.resources.resource_type import ProviderError
+from locallb.watch.converge import Converger
+from locallb.watch.updates import Batch
 from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, listener
 from tests.planning.api import _Kinds, deployed
 from tests.planning.objects import node

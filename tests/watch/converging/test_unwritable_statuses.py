@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from components.stack import declare
-from locallb.cli.watching.log.records import Narrator
+from locallb.cli.watching.log import Narrator
 from locallb.cli.watching.relay import Batch, RelayedEvent
 from locallb.engine.core.events import Result, Severity
-from locallb.kubernetes.access.errors import ForbiddenError, KubeError
-from locallb.kubernetes.api.unwritable import PAUSE, Unwritable, lacks_right
+from locallb.kubernetes.access.servers import ForbiddenError, KubeError
+from locallb.kubernetes.api.writes import PAUSE, Unwritable, lacks_right
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.outputs.status import gateway_status
 from locallb.planning.planned import Plan
-from locallb.watch.converging import work
-from locallb.watch.converging.converge import Converger
+from locallb.watch import updates as work
+from locallb.watch.converge import Converger
 from locallb.watch.events import Updated
 from tests.gateway.api import DEMO, JsonObject, route
 from tests.planning.api import ACCESS, deployed

@@ -8,19 +8,18 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from locallb.config.parsing.settings import parse_settings
+from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
-from locallb.desired.balancer import balancer_group
-from locallb.desired.proxy import ServingProxy
+from locallb.desired.groups import ServingProxy, balancer_group
 from locallb.model.desired import Group
 from locallb.model.identities import ContextName, Home, ObjectKey, ProxyName
 from locallb.model.memory import AnyMemo
-from locallb.model.network.routes import PodRoute
+from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access, HeldProxyAssignment, HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan
-from locallb.watch.converging.wanted import Wanted
-from locallb.watch.failures.failures import Failures
+from locallb.watch.failures import Failures
+from locallb.watch.updates import Wanted
 from tests.planning.objects import DEMO, JsonObject, node, parsed, service
 
 HOME = Home("p", "s", "/p")

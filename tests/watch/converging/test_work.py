@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.watch.converging.work import FEW, MAX, Work
+from locallb.watch.updates import FEW, MAX, Work
 
 KINDS = [field.name for field in fields(Work) if not field.kw_only]
 MAKES = {"broken", "removed", "changed", "new", "reported"}

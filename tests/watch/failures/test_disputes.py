@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
-from locallb.watch.failures.disputes import CONTESTED, REPAIRS, Disputes
+from locallb.watch.failures import CONTESTED, REPAIRS, Disputes
 
 A, B = (ObjectKey(ClusterName("c"), "n", name) for name in "ab")
 PORTS = {A: ("ports",)}

@@ -16,14 +16,14 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey, ProxyName, RunIdentity
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.planned import Plan
-from locallb.planning.proxies.placing import PlanContext, proxy_of_stack
+from locallb.planning.proxy_placing import PlanContext, proxy_of_stack
 from locallb.runtimes.process.runtime import RUNTIME
 from locallb.sources.snapshot import SnapshotResult
 from locallb.storage.proxy_directories import Proxies
-from locallb.watch.converging.converge import Converger
-from locallb.watch.failures.failures import Failures
+from locallb.watch.converge import Converger
+from locallb.watch.failures import Failures
+from locallb.watch.hangs import Hang
 from locallb.watch.loop import Loop
-from locallb.watch.marks.hangs import Hang
 
 HOME = Home("p", "s", "/p")
 FRAME = PlanContext.of(HOME, Settings((), ()), HostFacts())

@@ -11,7 +11,7 @@ from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Listener, Proxy
 from locallb.planning.status import Observation
-from locallb.watch.failures.outages import GRACE, Outages, serves
+from locallb.watch.failures import GRACE, Outages, serves
 
 NAMES = ("web", "api", "shared-1")
 names = st.frozensets(st.sampled_from(NAMES))

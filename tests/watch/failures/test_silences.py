@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, ObjectKey, Protocol, UpstreamName
 from locallb.model.objects import ServicePort
-from locallb.planning.statuses.unanswered import SilentPort
-from locallb.watch.failures.silences import LASTING, Silences
+from locallb.planning.statuses import SilentPort
+from locallb.watch.failures import LASTING, Silences
 
 PORTS = [
     SilentPort(ObjectKey(ClusterName("c"), "n", name), ServicePort(80, Protocol.TCP), UpstreamName("tcp-80-ipv4"))

@@ -9,7 +9,7 @@ import pytest
 
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed import names as followed_names
+from locallb.sources.kubernetes import watched_names as followed_names
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.envoy.certificates import Authority, Pair
 from tests.watch.api import Api, becomes, follower, served

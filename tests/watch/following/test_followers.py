@@ -11,9 +11,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from locallb.kubernetes import watch_pace
+from locallb.kubernetes import answers as watch_pace
+from locallb.kubernetes.answers import MAX
 from locallb.kubernetes.api import feed
-from locallb.kubernetes.watch_pace import MAX
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster

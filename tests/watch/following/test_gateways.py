@@ -11,19 +11,19 @@ import pytest
 
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.needs import kind_of
-from locallb.gateway.status.observed import ObservedRouteStatus
+from locallb.gateway.status_patch import ObservedRouteStatus
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.limits.quota import QUOTAS
 from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.writes import QUOTAS
 from locallb.kubernetes.parsing.objects import Parsed
-from locallb.model.gateway.objects import CONTROLLER
-from locallb.model.gateway.of_cluster import AuthorityBundle, TlsSecret
+from locallb.model.gateway_objects import CONTROLLER
+from locallb.model.gateway_of_cluster import AuthorityBundle, TlsSecret
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes import informers as discovered_kinds
 from locallb.sources.kubernetes import named_objects
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.followed import discovered_kinds
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.following import Following
 from locallb.sources.kubernetes.reading import read_kubernetes

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from locallb.kubernetes import watch_pace
-from locallb.kubernetes.access.errors import ForbiddenError, KubeError, RefusedError
+from locallb.kubernetes import answers as watch_pace
+from locallb.kubernetes.access.servers import ForbiddenError, KubeError, RefusedError
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.kubernetes import followed_cluster
+from locallb.sources.kubernetes import informers as followed_objects
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.followed import objects as followed_objects
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import read_kubernetes
 from tests.watch.api import NAME, Api, balancer, becomes, follower, node, served

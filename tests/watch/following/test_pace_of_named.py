@@ -12,12 +12,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from locallb.gateway.needs import SECRET
-from locallb.kubernetes.access.errors import KubeError, RefusedError, UnreachableError
-from locallb.model.gateway.objects import Named, Reference
+from locallb.kubernetes.access.servers import KubeError, RefusedError, UnreachableError
+from locallb.model.gateway_objects import Named, Reference
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import named_objects
-from locallb.sources.kubernetes.followed.discovered_kinds import EVERY
+from locallb.sources.kubernetes.informers import EVERY
 from locallb.sources.kubernetes.named_objects import FIRST, LATER, MAX, RETRY_DELAY, NamedObjects
 
 ACCESS = Access("/kubeconfig", ContextName("dev"))

@@ -12,16 +12,16 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
-from locallb.kubernetes import watch_pace
+from locallb.kubernetes import answers as watch_pace
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.model.identities import Home
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources.found import find_sources
+from locallb.sources.kubernetes import informers as discovered_kinds
 from locallb.sources.kubernetes import pod_ranges
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.followed import discovered_kinds
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import ClusterResult, read_kubernetes
 from tests.watch.api import NAME, RANGES, Api, balancer, becomes, follower, node, served

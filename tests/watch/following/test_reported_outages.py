@@ -13,14 +13,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes import watch_pace
-from locallb.kubernetes.access.errors import ForbiddenError, KubeError, RefusedError, UnreachableError
+from locallb.kubernetes import answers as watch_pace
+from locallb.kubernetes.access.servers import ForbiddenError, KubeError, RefusedError, UnreachableError
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
+from locallb.sources.kubernetes import informers as discovered_kinds
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.followed import discovered_kinds
-from locallb.sources.kubernetes.followed.objects import Fault, FollowedObjects, lasting
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
+from locallb.sources.kubernetes.informers import Fault, FollowedObjects, lasting
 from locallb.sources.kubernetes.reading import read_kubernetes
 from tests.ingress.api import ingress, ingress_class
 from tests.watch.api import NAME, Api, becomes, follower, node, served

@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.watch_pace import IDLE, LISTS, MAX, WATCHES, WatchPace
+from locallb.kubernetes.answers import IDLE, LISTS, MAX, WATCHES, WatchPace
 
 PAGES = 3
 ROUNDING = 1e-6

@@ -10,13 +10,13 @@ import pytest
 
 from locallb.kubernetes.api import connected, feed
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.limits.quota import EACH, LIFE, MAX, OWED, SPAN, Quotas
 from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.writes import EACH, LIFE, MAX, OWED, SPAN, Quotas
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed import write_hints
-from locallb.sources.kubernetes.followed.write_hints import _READINGS, WriteHints
+from locallb.sources.kubernetes import write_hints
+from locallb.sources.kubernetes.write_hints import _READINGS, WriteHints
 from tests.gateway.api import gateway, listener
 from tests.watch.api import NAME, Api, balancer, becomes, follower, served
 

@@ -9,13 +9,13 @@ from msgspec.structs import replace
 
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.events import Identity
 from locallb.kubernetes.frontend import frontend
-from locallb.kubernetes.identity import Identity
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.identities import ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.followed import write_hints
-from locallb.sources.kubernetes.followed.write_hints import WriteHints
+from locallb.sources.kubernetes import write_hints
+from locallb.sources.kubernetes.write_hints import WriteHints
 from tests.watch.api import NAME
 
 SERVICE, GATEWAY = "Service", "Gateway"

@@ -22,8 +22,8 @@ from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.workspace import EVERYTHING, Workspace
 from locallb.watch.events import Cause, Mark
-from locallb.watch.marks.triggers import Triggers
 from locallb.watch.planner import Planner
+from locallb.watch.triggers import Triggers
 from tests.watch.api import Api, becomes, kubeconfig, served
 
 EDITS = 50
@@ -147,7 +147,7 @@ def test_failed_start_of_watching_is_repeated_at_the_next_look(tmp_path: Path, m
     )
     planner = Planner(home, engine, lambda: settings, marks.append, triggers)
     with monkeypatch.context() as here:
-        here.setattr("locallb.watch.marks.triggers.RouteEvents", refuse)
+        here.setattr("locallb.watch.triggers.RouteEvents", refuse)
         with pytest.raises(OSError, match="Too many"):
             planner.open((Mark(Cause.START),))
     threads = threading.active_count()

@@ -12,8 +12,8 @@ from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.model.identities import Home
 from locallb.watch.events import Cause, Mark
-from locallb.watch.marks.triggers import Triggers
 from locallb.watch.planner import Planner
+from locallb.watch.triggers import Triggers
 
 
 class Stack:

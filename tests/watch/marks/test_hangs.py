@@ -20,9 +20,9 @@ from locallb.envoy.document import reading_time
 from locallb.model.identities import RunIdentity
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Activity, Process, ProcessError
-from locallb.watch.marks import hangs
-from locallb.watch.marks.hangs import EVERY, GLANCE, HangWatch
-from locallb.watch.marks.silence import BUSY_TIMEOUT, TIMEOUT
+from locallb.watch import hangs
+from locallb.watch.hangs import EVERY, GLANCE, HangWatch
+from locallb.watch.silence import BUSY_TIMEOUT, TIMEOUT
 from tests.watch.api import becomes
 
 _LISTENS = """\

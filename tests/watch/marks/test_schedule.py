@@ -12,18 +12,7 @@ from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.watch.events import Cause, Mark
-from locallb.watch.marks.schedule import (
-    CRASHES,
-    FLOOR,
-    LONGEST,
-    OF_OTHERS,
-    QUIET,
-    REST,
-    TIMEOUT,
-    UPDATES,
-    WHOLE,
-    Schedule,
-)
+from locallb.watch.schedule import CRASHES, FLOOR, LONGEST, OF_OTHERS, QUIET, REST, TIMEOUT, UPDATES, WHOLE, Schedule
 
 IDLE = CRASHES.idle
 FIRST_RETRY = UPDATES.first

@@ -1,0 +1,474 @@
+"""The grammar of the command line: the commands of `locallb`, their help, options and arguments.
+
+Not here: how a mistake is reported (`parser`), and how a parsed command runs (`run`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from functools import partial
+from ipaddress import ip_network
+from pathlib import Path
+
+from locallb import __version__
+from locallb.cli.failures import MEANINGS
+from locallb.cli.parser import ANSWER, COMMAND, Parser
+from locallb.model.identities import IPNetwork
+from locallb.model.texts import any_of
+
+LONGEST = 7 * 24 * 3600
+"""Seconds that a fault may be ordered for."""
+_TIME = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", re.ASCII)
+_SIZES = (24 * 3600, 3600, 60, 1)
+
+
+def add_fault(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    """Add what `fault` takes."""
+    command.add_argument(
+        "services", metavar="SERVICE", nargs="*", help="which ones; without options: list their faults"
+    )
+    fates = {
+        "refuse": "is closed at once",
+        "hang": "is never answered",
+        "reset": "is closed once the client has sent something",
+    }
+    for name, fate in fates.items():
+        text = f"this share of new connections {fate}, such as 10%%"
+        command.add_argument(f"--{name}", metavar="SHARE", type=_share, default=0, help=text)
+    command.add_argument(
+        "--delay",
+        metavar="TIME[:SHARE]",
+        type=_parsed("Delay"),
+        help="delay requests to a Gateway or an Ingress, such as 200ms, or 2s:10%%",
+    )
+    command.add_argument(
+        "--status",
+        metavar="CODE[:SHARE]",
+        type=_parsed("Failure"),
+        help="answer them with this instead of a backend, such as 503, or 503:10%%",
+    )
+    command.add_argument(
+        "--for", dest="seconds", metavar="TIME", type=_time, default=_time("5m"), help="such as 90s or 1h (default: 5m)"
+    )
+    _add_backends(command, "with --down: this Node, Pod or address; may be repeated")
+    command.add_argument("--down", action="store_true", help="treat the backends as if they refused connections")
+    command.add_argument("--end", dest="ends", action="store_true", help="end it now; without SERVICE, end all faults")
+
+
+def add_drain(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    """Add what `drain` takes."""
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="which ones; without any: list what is drained")
+    _add_backends(command, "only this Node, Pod or address; may be repeated")
+    command.add_argument("--undo", action="store_true", help="allow new connections again; without SERVICE, for all")
+
+
+def _add_backends(command: argparse.ArgumentParser, text: str) -> None:
+    command.add_argument("--backend", dest="backends", metavar="NAME", action="append", default=[], help=text)
+
+
+def _share(text: str) -> int:
+    from locallb.model.faults import parse_share  # noqa: PLC0415 - most commands need none
+
+    try:
+        return parse_share(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _parsed(name: str) -> Callable[[str], object]:
+    """Return what reads an option as a class of faults does."""
+
+    def parsed(text: str) -> object:
+        from locallb.model import faults  # noqa: PLC0415 - most commands need none
+
+        try:
+            return getattr(faults, name).parse(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+
+    return parsed
+
+
+def _time(text: str) -> int:
+    """Read a time in seconds."""
+    match = _TIME.fullmatch(text)
+    seconds = sum(int(number or 0) * size for number, size in zip(match.groups(), _SIZES, strict=True)) if match else 0
+    if not 0 < seconds <= LONGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is no time such as 90s, 5m or 1h30m, and at most 7d")
+    return seconds
+
+
+def add_place(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    """Add the options of `init`."""
+    command.add_argument("place", metavar="DIR", type=Path, nargs="?", help="the project (default: here)")
+    _add_sources(command, all_of_kind=None)
+
+
+def add_own_sources(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    """Add what a command serves where there is no project."""
+    _add_sources(command.add_argument_group("what to serve, if there is no project"), all_of_kind="?")
+
+
+def _add_sources(command: argparse._ActionsContainer, *, all_of_kind: str | None) -> None:
+    """Add the options that name sources; with `all_of_kind`, `?`, `--kind` alone means each that there is."""
+    command.add_argument(
+        "--manifests",
+        metavar="PATH",
+        dest="sources",
+        action="append",
+        default=[],
+        type=lambda path: ("manifests", path),
+        help="a directory of manifests, or a file",
+    )
+    command.add_argument(
+        "--kubernetes",
+        "--context",
+        metavar="CONTEXT",
+        dest="sources",
+        action="append",
+        type=lambda context: ("kubernetes", {"name": context, "context": context}),
+        help="a running cluster, by its context in your kubeconfig",
+    )
+    command.add_argument(
+        "--kind",
+        metavar="CLUSTER",
+        dest="sources",
+        action="append",
+        nargs=all_of_kind,
+        const=("kind", "all") if all_of_kind else None,
+        type=lambda name: ("kind", "all" if name == "all" else [name]),
+        help="a kind cluster; all: every one",
+    )
+
+
+SHELLS = ("bash", "zsh", "fish")
+OVERRIDES = ("name", "connections", "requests", "failures", "bytes")
+"""What `top` sorts by."""
+FAILURES = ("rejected", "pending", "degraded")
+"""States of a Service that `up --fail-on` may name."""
+
+ACTIONS = {
+    "setup": "print what would lift this host's limits, and do it with --yes",
+    "teardown": "print what would restore what setup found, and do it with --yes",
+    "status": "show which changes are done and which are missing",
+}
+CA = {
+    "show": "show your own authority: where it is, what it may certify, and until when",
+    "create": "create the authority now; with --replace, replace an existing one",
+    "export": "print its certificate (public), or write it to a file, for containers and other programs",
+    "trust": "print what would make this host's browsers and programs trust it, and do it with --yes",
+    "untrust": "print what would remove what `ca trust` added, and do it with --yes",
+}
+INSTALL = "show which Gateway API CRDs a cluster lacks, and install them with --yes"
+LIST = "list every stack that has a configuration or a state"
+ADOPT = "move the stack to this user and state home: its proxies end there, and the next `up` starts them here"
+CHECK = "check the state against the rules that the Pulumi CLI enforces"
+RESTORE = "go back to the last good state if the current one is unusable; nothing is lost"
+
+
+def _add_yes(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("-y", "--yes", action="store_true", help="don't ask")
+
+
+def _add_doing(command: argparse.ArgumentParser, text: str) -> None:
+    """Add the option of a command that otherwise prints what it would do."""
+    command.add_argument("-y", "--yes", dest="apply", action="store_true", help=text)
+    command.add_argument("--apply", action="store_true", help=argparse.SUPPRESS)
+
+
+def _add_expectation(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("--expect-no-changes", action="store_true", help="exit with 7 if anything changes")
+
+
+def _add_engine(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    engines = ("docker", "podman")
+    command.add_argument("--runtime", choices=engines, default=engines[0], help="where to make it (default: docker)")
+
+
+def _add_targets(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "-t",
+        "--target",
+        dest="targets",
+        metavar="SERVICE",
+        action="append",
+        default=[],
+        help="only this one; repeatable",
+    )
+
+
+def _add_demands(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--fail-on",
+        metavar="STATE",
+        choices=FAILURES,
+        action="append",
+        default=[],
+        help=f"exit with 8 if a Service ends up {any_of(FAILURES)}; may be repeated",
+    )
+
+
+def _add_services(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="show these in detail")
+    command.add_argument("-w", "--watch", dest="repeat", action="store_true", help="repeat until interrupted")
+    command.add_argument("--traffic", action="store_true", help="show traffic through them, counted by their proxies")
+
+
+def _add_open(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="which one; optional if there is only one")
+    command.add_argument("--port", metavar="N", type=_port, default=0, help="which of its ports (default: the Web's)")
+    command.add_argument("--print", dest="only_print", action="store_true", help="print the URL, open nothing")
+
+
+def _port(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= len("65535") and 0 < int(text) < 2**16):
+        raise argparse.ArgumentTypeError(f"{text!r} is no port: use a number from 1 to 65535")
+    return int(text)
+
+
+def _add_top(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="only names that contain one of these")
+    command.add_argument("--once", action="store_true", help="show what was counted so far, and exit")
+    command.add_argument(
+        "--sort", choices=OVERRIDES, default=OVERRIDES[0], help=f"sort by this (default: {OVERRIDES[0]})"
+    )
+
+
+def _add_logs(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="only names that contain one of these")
+    command.add_argument("-f", "--follow", action="store_true", help="accepted, without effect")
+
+
+def _add_shells(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("action", metavar="SHELL", choices=(*SHELLS, ANSWER), help=" or ".join(SHELLS))
+    command.add_argument("services", nargs=argparse.REMAINDER, help=argparse.SUPPRESS).required = False
+
+
+def _add_topic(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("action", metavar="TOPIC", nargs="?", default="", help="such as configuration")
+
+
+def _add_list(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("list", help=LIST, description=LIST, parents=[common])
+
+
+def _add_state_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("check", help=CHECK, description=CHECK, parents=[common])
+    restore = actions.add_parser("restore", help=RESTORE, description=RESTORE, parents=[common])
+    _add_yes(restore, common)
+    adopt = actions.add_parser("adopt", help=ADOPT, description=ADOPT, parents=[common])
+    _add_yes(adopt, common)
+
+
+def _add_ending(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("--stop-watch", action="store_true", help="end a `watch` of the stack first")
+
+
+def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument(
+        "--format", choices=("tree", "markdown", "json", "html"), default="tree", help="output format (default: tree)"
+    )
+    sides = command.add_mutually_exclusive_group()
+    sides.add_argument(
+        "--against",
+        metavar="DIR|REV",
+        help="compare with another directory or Git revision instead of the stack's state",
+    )
+    sides.add_argument(
+        "--from-pulumi", metavar="FILE", type=Path, help="report on FILE, the output of `pulumi preview --json`"
+    )
+
+
+def _add_watch(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("--plain", action="store_true", help="print lines, also on a terminal (--json: JSON lines)")
+    for option, usual, what in (
+        ("--metrics", "127.0.0.1:9477", "serve Prometheus metrics and health at a loopback address"),
+        ("--page", "127.0.0.1:9478", "serve a live page at a loopback address, for browsers of this host"),
+    ):
+        command.add_argument(
+            option,
+            metavar="ADDR:PORT",
+            nargs="?",
+            const=usual,
+            type=partial(_loopback, usual),
+            help=f"{what}; a port alone is of 127.0.0.1, without one it is {usual}",
+        )
+
+
+def _loopback(usual: str, text: str) -> str:
+    """Read a place on the loopback, or its port alone."""
+    from locallb.config.loopback_socket import loopback_place  # noqa: PLC0415 - most commands need none
+
+    place = f"127.0.0.1:{text}" if text.isascii() and text.isdecimal() else text
+    try:
+        loopback_place(place, usual)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return place
+
+
+def _add_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, text in ACTIONS.items():
+        action = actions.add_parser(name, help=text, description=text, parents=[common])
+        if name != "status":
+            _add_doing(action, "do it (as root)")
+        if name != "teardown":
+            action.add_argument(
+                "--group", metavar="NAME", default="", help="group that shares the ledger (default: yours)"
+            )
+        if name == "setup":
+            action.add_argument("--persist", action="store_true", help="also after reboots (sysctl.d, systemd)")
+            for option, metavar, kind, what in (
+                ("--allow-zone", "ZONE", str, "also a zone that isn't reserved for local use"),
+                ("--allow-network", "CIDR", _network, "also addresses of this public network"),
+                ("--on-behalf-of", "USER", str, "also for a project of this other user"),
+            ):
+                action.add_argument(
+                    option, metavar=metavar, type=kind, action="append", default=[], help=f"{what}; repeatable"
+                )
+
+
+def _network(text: str) -> IPNetwork:
+    try:
+        return ip_network(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{error}: write a network such as 203.0.113.0/24") from None
+
+
+def _add_ca(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, text in CA.items():
+        action = actions.add_parser(name, help=text, description=text, parents=[common])
+        if name == "create":
+            action.add_argument("--replace", dest="replaces", action="store_true", help="replace an existing authority")
+            action.add_argument(
+                "--domain",
+                dest="domains",
+                metavar="NAME",
+                action="append",
+                help="also allow hosts below it; repeatable",
+            )
+        if name == "export":
+            action.add_argument("place", metavar="FILE", type=Path, nargs="?", help="default: standard output")
+        if name in {"trust", "untrust"}:
+            _add_doing(action, "do it")
+
+
+def _add_gateway(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    install = actions.add_parser("install-crds", help=INSTALL, description=INSTALL, parents=[common])
+    install.add_argument(
+        "--channel", choices=("standard", "experimental"), default="", help="default: the cluster's own"
+    )
+    install.add_argument("--context", metavar="CONTEXT", default="", help="the cluster (default: the current one)")
+    install.add_argument("--kubeconfig", metavar="FILE", default="", help="the kubeconfig (default: kubectl's)")
+    install.add_argument("-y", "--yes", action="store_true", help="do it")
+
+
+OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse.ArgumentParser], None]], ...] = (
+    (frozenset({"up", "destroy", "gc", "refresh", "watch"}), _add_yes),
+    (frozenset({"up", "preview", "refresh"}), _add_expectation),
+    (frozenset({"up", "preview"}), _add_targets),
+    (frozenset({"up"}), _add_demands),
+    (frozenset({"preview"}), _add_report),
+    (frozenset({"status"}), _add_services),
+    (frozenset({"open"}), _add_open),
+    (frozenset({"top"}), _add_top),
+    (frozenset({"fault"}), add_fault),
+    (frozenset({"drain"}), add_drain),
+    (frozenset({"logs"}), _add_logs),
+    (frozenset({"watch"}), _add_watch),
+    (frozenset({"host"}), _add_actions),
+    (frozenset({"state"}), _add_state_actions),
+    (frozenset({"destroy"}), _add_ending),
+    (frozenset({"stack"}), _add_list),
+    (frozenset({"ca"}), _add_ca),
+    (frozenset({"gateway"}), _add_gateway),
+    (frozenset({"init"}), add_place),
+    (frozenset({"up", "preview", "watch"}), add_own_sources),
+    (frozenset({"completion"}), _add_shells),
+    (frozenset({"help"}), _add_topic),
+    (frozenset({"image"}), _add_engine),
+)
+"""Options of each command in addition to the common options."""
+
+
+EPILOG = "exit codes:\n" + "".join(f"{code.value:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
+FIRST_STEPS = """\
+Give every Kubernetes Service of type LoadBalancer on a local cluster its own IP address on this host.
+
+first steps:
+  locallb watch      serve every kind cluster, or the current context if it
+                     is of this host; after Ctrl-C the proxies keep serving
+  locallb status     show Services with their addresses and ports
+  locallb doctor     show what this host allows, and what is in the way
+  locallb destroy    remove everything
+"""
+COMMANDS = {
+    "up": "serve the stack's Services: create, update and remove what the plan says",
+    "preview": "show what `up` would do, without changing anything",
+    "refresh": "compare the state with reality, and correct the state",
+    "destroy": "remove everything that this stack made",
+    "status": "show Services, addresses, ports and health, checked now",
+    "open": "open a Service, a Gateway or an Ingress in your browser, or print its URL",
+    "top": "show traffic through Services: connections, requests, failures, bytes and latencies",
+    "fault": "make some connections or requests fail for a while, for tests; list faults, or end them",
+    "drain": "keep new connections away from backends of a Service, or from all; list drains, or undo them",
+    "logs": "print connections and requests as they end, one line each, until interrupted",
+    "watch": "keep the stack in sync: follow its sources and proxies until stopped",
+    "gc": "list what a lost state left behind, and remove it on request",
+    "image": "make an image of the installed Envoy, for the runtimes docker and podman without a registry",
+    "doctor": "show what this host allows, what is in the way, and how to fix it",
+    "host": "show or change what this host allows: ports, proxies, pools, a shared ledger",
+    "state": "check, restore or move the stack's state",
+    "gateway": "install the Gateway API CRDs that a cluster lacks",
+    "ca": "show, create, trust and export your own authority for certificates",
+    "stack": "list the project's stacks",
+    "init": "write the configuration of a new stack, named by --stack, and a project if there is none",
+    "help": "print a page of the documentation, or list the pages",
+    "completion": "print a script that completes commands, stacks and Services in your shell",
+}
+
+
+def make_parser() -> Parser:
+    """Make the parser of the whole command line."""
+    common = Parser(add_help=False)
+    _add_common(common, suppress=True)
+    parser = Parser(
+        prog="locallb",
+        description=FIRST_STEPS,
+        epilog=EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    _add_common(parser, suppress=False)
+    commands = parser.add_subparsers(dest="command", metavar=COMMAND, required=True)
+    for name, text in COMMANDS.items():
+        command = commands.add_parser(name, help=text, description=text, parents=[common])
+        for names, add in OPTIONS:
+            if name in names:
+                add(command, common)
+    return parser
+
+
+def _add_common(parser: argparse.ArgumentParser, *, suppress: bool) -> None:
+    """Add the options that are allowed before and after the command."""
+
+    def default(value: object) -> object:
+        return argparse.SUPPRESS if suppress else value
+
+    parser.add_argument(
+        "-C",
+        dest="directory",
+        metavar="DIR",
+        type=Path,
+        default=default(None),
+        help="a directory in the project; the project's own: also if another user may change it",
+    )
+    parser.add_argument("-s", "--stack", metavar="NAME", default=default("dev"), help="the stack (default: dev)")
+    parser.add_argument("--json", action="store_true", default=default(False), help="print one JSON document")
+    parser.add_argument("--version", action="version", version=f"local-lb {__version__}")

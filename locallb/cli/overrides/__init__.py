@@ -1,1 +1,0 @@
-"""Commands that order something for Services: faults, drains."""

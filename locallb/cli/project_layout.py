@@ -1,0 +1,230 @@
+"""The files of a new project, as texts by path, and the check whether its program is still the standard one.
+
+The standard program is the first content of `__main__.py` in every project.
+
+Not here: writing the files (`new_project`).
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Mapping, Sequence
+from itertools import takewhile
+from pathlib import Path
+
+import yaml
+
+from locallb import __version__
+from locallb.guarded import reader
+
+_LARGEST = 64 << 10
+"""Bytes of a program that may be the standard one."""
+PROGRAM = '''\
+"""The program, for `locallb up` and for `pulumi up`: serve the stack's Services. Resources of your own may follow."""
+
+from locallb.program import serve
+
+reading, plan = serve()
+'''
+
+
+def is_standard(path: Path) -> bool:
+    """Return whether a program does what the standard one does and nothing else; False where it can't be read."""
+    try:
+        return _statements(reader.read(path, _LARGEST)) == _statements(PROGRAM.encode())
+    except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
+        return False
+
+
+def _statements(program: bytes) -> list[str]:
+    """Return what a program does: layout, comments and texts that do nothing don't count."""
+    return [ast.dump(statement) for statement in ast.parse(program).body if not _is_text(statement)]
+
+
+def _is_text(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+Sources = Sequence[Mapping[str, object]]
+MANIFESTS = "manifests"
+"""The directory of a project's manifests, unless its sources are named."""
+WHEEL = f"wheels/local_lb-{__version__}-py3-none-any.whl"
+"""What a project's jobs in CI install, which no index has."""
+_PROJECT = """\
+name: local-lb
+description: Addresses for Kubernetes Services of type LoadBalancer on local clusters
+runtime:
+  name: python
+  options:
+    toolchain: pip{environment}
+main: .
+stackConfigDir: stacks
+backend:
+  url: file://./.state
+options:
+  refresh: always
+plugins:
+  providers:
+    - name: locallb
+      path: ./provider
+"""
+_PLUGIN = """\
+# Read by the Pulumi CLI, which runs this directory as the plugin `locallb` (Pulumi.yaml: plugins.providers).
+runtime:
+  name: python
+  options:
+    toolchain: pip{environment}
+"""
+_PLUGIN_PROGRAM = '''\
+"""The provider as a plugin of the Pulumi CLI, which runs this directory; `locallb` itself needs none."""
+
+import sys
+from pathlib import Path
+
+from locallb.provider.plugin import main
+
+main(sys.argv[1:], Path(__file__).absolute().parents[1])
+'''
+_STACK = """\
+# A stack of local-lb; `locallb help configuration` has all keys. The Pulumi CLI adds an `encryptionsalt`; locallb
+# needs none.
+config:
+  local-lb:sources:
+{sources}
+  # local-lb:pools:                     # addresses to hand out; without it 127.77.0.0/27, which a list replaces:
+  #   - name: default                   # what has an address of it keeps that while it is listed
+  #     addresses: [127.77.0.0/27]
+  #   - name: more
+  #     addresses: [127.78.0.0/24]
+  # local-lb:pins:                      # addresses of Services that nobody may annotate
+  #   shop/web: [127.77.0.9]
+  # local-lb:namespaces: [shop]         # only these
+  # local-lb:proxies: shared            # one Envoy for all; without it one for each Service
+"""
+_COMPONENT = '''\
+"""A component of your own: `from components.hosts import Hosts` in `__main__.py`, at its end `Hosts("hosts", plan)`."""
+
+import pulumi
+
+
+class Hosts(pulumi.ComponentResource):
+    """A line for /etc/hosts for each Service and address, as an output of the stack."""
+
+    def __init__(self, name, plan):
+        super().__init__("my:index:Hosts", name)
+        lines = [
+            f"{address} {placement.owner.service.name}.{placement.owner.service.namespace}"
+            for placement in plan.placements
+            for address in placement.addresses
+        ]
+        self.register_outputs({"lines": lines})
+        pulumi.export("hosts", lines)
+'''
+_TEST = '''\
+"""Each stack's configuration can be used: `python -m pytest`, or `python tests/test_stacks.py` without pytest."""
+
+from pathlib import Path
+
+from locallb.engine.state.project import load_config, load_project
+from locallb.sources.configuration import stack_settings
+
+
+def test_every_stack_can_be_used() -> None:
+    """A mistake is told in a sentence."""
+    project = load_project(Path(__file__).resolve().parents[1])
+    assert project.stacks()
+    for stack in project.stacks():
+        assert stack_settings(load_config(project, stack)).sources
+
+
+if __name__ == "__main__":
+    test_every_stack_can_be_used()
+'''
+_IGNORED = """\
+/.venv
+/.state/*
+!/.state/.gitkeep
+__pycache__/
+"""
+_REQUIREMENTS = f"""\
+# No index has local-lb: commit its wheel here, of a release or built by `make wheel` in a checkout.
+./{WHEEL}
+"""
+_INSTALL = "python -m venv .venv && .venv/bin/pip install -r requirements.txt"
+
+
+def program_files(environment: str, plugin_environment: str) -> Mapping[str, str]:
+    """Return what `locallb` and the Pulumi CLI run; an environment is a directory, empty for the system's Python."""
+    return {
+        "Pulumi.yaml": _PROJECT.format(environment=_option(environment)),
+        "__main__.py": PROGRAM,
+        "provider/PulumiPlugin.yaml": _PLUGIN.format(environment=_option(plugin_environment)),
+        "provider/__main__.py": _PLUGIN_PROGRAM,
+    }
+
+
+def project_files(jobs: Mapping[str, str]) -> Mapping[str, str]:
+    """Return a project to be kept in Git; `jobs` are those of CI, by their paths, as a checkout runs them."""
+    return {
+        **program_files(".venv", "../.venv"),
+        ".gitignore": _IGNORED,
+        ".state/.gitkeep": "",
+        "components/hosts.py": _COMPONENT,
+        "requirements.txt": _REQUIREMENTS,
+        "tests/test_stacks.py": _TEST,
+        **{path: text.replace("make setup", _INSTALL) for path, text in jobs.items()},
+    }
+
+
+def stack_text(sources: Sources, runtime: str = "") -> str:
+    """Return the configuration of a stack; without `runtime` that is the usual one."""
+    lines = [f"    - {line}" for line in _entries(sources)]
+    chosen = f"\n  local-lb:runtime: {runtime}" if runtime else ""
+    return _STACK.format(sources="\n".join(lines) + chosen)
+
+
+def with_sources(text: str, added: Sources) -> str:
+    """Return a stack's configuration with more sources behind its own; empty where that isn't a plain list.
+
+    Everything else of the file, with its comments, stays as it is.
+    """
+    lines = text.splitlines() or [""]
+    start = next((number for number, line in enumerate(lines) if _SOURCES.fullmatch(line)), len(lines) - 1)
+    inner = tuple(f"{_indent(lines[start])}{first}" for first in " -")
+    within = (line.startswith(inner) or not line for line in lines[start + 1 :])
+    block = lines[start + 1 :][: sum(takewhile(bool, within))]
+    while block and not block[-1].strip():
+        block.pop()
+    if not block:
+        return ""
+    end = start + 1 + len(block)
+    entries = [f"{_indent(block[0])}- {entry}" for entry in _entries(added)]
+    changed = "\n".join([*lines[:end], *entries, *lines[end:], ""])
+    return changed if _is_extended(text, changed, added) else ""
+
+
+_SOURCES = re.compile(r" *local-lb:sources: *(#.*)?")
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+def _is_extended(text: str, changed: str, added: Sources) -> bool:
+    """Return whether a text differs from another in nothing but additional sources."""
+    try:
+        former, latter = yaml.safe_load(text), yaml.safe_load(changed)
+        former["config"]["local-lb:sources"] += added
+    except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):
+        return False
+    return bool(former == latter)
+
+
+def _entries(sources: Sources) -> list[str]:
+    return [f"{key}: {json.dumps(value)}" for source in sources for key, value in source.items()]
+
+
+def _option(environment: str) -> str:
+    return f"\n    virtualenv: {json.dumps(environment)}" if environment else ""

@@ -1,1 +1,0 @@
-"""Projects as the command line finds and makes them: around here, this user's own, new ones."""

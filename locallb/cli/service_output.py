@@ -1,0 +1,333 @@
+"""Links to what serves: URLs for a browser, or an address and its port where it isn't known to speak HTTP.
+
+A cluster chooses names of Services and hostnames; so whatever becomes part of a link is a number, an address that was
+parsed, or a name of letters, digits, hyphens and dots. Not here: opening them (`commands.open_address`).
+
+The final table and its JSON: every Service with its addresses, ports, state and reason.
+
+All that is known of one Service: its addresses, ports, proxy and backends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv6Address
+from pathlib import Path
+
+from msgspec import Struct
+
+from locallb.cli.console import Out
+from locallb.dns.zones import is_hostname, is_wildcard, name_fault
+from locallb.host.setup_plan import routing_files
+from locallb.host.setup_steps import HOSTS, applies_to
+from locallb.model.http_serving import HttpListener, HttpRoutes
+from locallb.model.identities import ROUTED, IPAddress, ObjectKey, Protocol, UpstreamName
+from locallb.model.objects import ServicePort
+from locallb.model.serving import Proxy, Upstream
+from locallb.model.texts import few
+from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy, Via
+from locallb.planning.status import PortRow, Row, State
+from locallb.storage import files
+from locallb.storage.proxy_directories import Proxies
+
+_USUAL = {"http": 80, "https": 443}
+_BY_PROTOCOL = {"http": "http", "kubernetes.io/ws": "http", "https": "https", "kubernetes.io/wss": "https"}
+"""Schemes by appProtocol; any other is none that a browser or curl speaks by itself."""
+_BY_NAME = {"http": "http", "web": "http", "https": "https", "websecure": "https"}
+"""Schemes by a port's name, up to its first hyphen."""
+_OTHERS = frozenset({"dns", "grpc", "mongo", "mysql", "postgres", "postgresql", "redis", "ssh"})
+"""Names of ports that speak something else, whatever their number."""
+_BY_NUMBER = {
+    **dict.fromkeys((80, 3000, 5000, 8000, 8008, *range(8080, 8091), 8888, 9090), "http"),
+    **dict.fromkeys((443, 8443, 9443), "https"),
+}
+"""Schemes by a port's number, where nothing else says it."""
+
+
+class Link(Struct, frozen=True):
+    """Where a port is found."""
+
+    key: ObjectKey
+    port: ServicePort
+    scheme: str
+    """`http` or `https`; empty where it isn't known to speak HTTP."""
+    url: str
+    """Without a scheme an address, or a name, and a port."""
+
+
+def links(row: Row, planned: tuple[PlannedPort, ...] = ()) -> tuple[Link, ...]:
+    """Return a link for each serving TCP port, HTTP ports first."""
+    if not row.addresses:
+        return ()
+    by_port = {(port.port.port, port.port.protocol): port for port in planned}
+    host = _name(row) or _host(row.addresses[0])
+    serving = [port.port for port in row.ports if port.state is State.SERVING and port.port.protocol is Protocol.TCP]
+    found = [(port, _scheme(port, by_port.get((port.port, port.protocol)))) for port in serving]
+    made = [Link(row.key, port, scheme, _url(scheme, host, port.number)) for port, scheme in found]
+    return tuple(sorted(made, key=lambda link: not link.scheme))
+
+
+def next_step(rows: Sequence[Row]) -> str:
+    """Suggest what to try: a Service that serves at all its ports and speaks HTTP, else what comes closest.
+
+    What routes answer at an address, they say themselves.
+    """
+    candidates = [(row, found[0]) for row in rows if (found := links(row))]
+    if not candidates:
+        return ""
+    row, link = min(candidates, key=lambda candidate: _distance(*candidate))
+    name = _name(row)
+    if row.key.kind in ROUTED and not (name and link.scheme):
+        return f"`locallb status {row.key}`"
+    if name or not link.scheme:
+        return link.url
+    return f"curl {'-k ' if link.scheme == 'https' else ''}{link.url}"  # no certificate has an address
+
+
+def _distance(row: Row, link: Link) -> tuple[bool, bool, bool]:
+    """Return how far something is from a Service that is worth a try: the smallest is the best."""
+    is_routed_kind = row.key.kind in ROUTED
+    return row.state is not State.SERVING, not (is_routed_kind or link.scheme), is_routed_kind
+
+
+def is_routed(name: str) -> bool:
+    """Return whether `host setup` has this host's resolver ask for a name; wildcards can't be asked for."""
+    return not is_wildcard(name) and (any(Path(path).exists() for path in routing_files(name)) or _is_in_hosts(name))
+
+
+def _is_in_hosts(name: str) -> bool:
+    """Return whether `host setup` has written a name into /etc/hosts."""
+    try:
+        return applies_to(files.read(Path(HOSTS)) or "", name)
+    except files.FilesError:
+        return False
+
+
+def _name(row: Row) -> str:
+    """Return the first name that this host's resolver knows and one host may have; empty without one."""
+    return next((name for name in row.names if not name_fault(name) and is_hostname(name) and is_routed(name)), "")
+
+
+def _host(address: IPAddress) -> str:
+    """Write an address as URLs have it, without a zone, which is any text."""
+    return f"[{IPv6Address(int(address))}]" if isinstance(address, IPv6Address) else str(address)
+
+
+def _url(scheme: str, host: str, number: int) -> str:
+    if not scheme:
+        return f"{host}:{number}"
+    return f"{scheme}://{host}/" if number == _USUAL[scheme] else f"{scheme}://{host}:{number}/"
+
+
+def _scheme(port: ServicePort, planned: PlannedPort | None) -> str:
+    """Return the scheme: by the planned listener of HTTP, else by what the Service says of the port, else its number.
+
+    The number is the Service's own, whatever port clients use.
+    """
+    chains = [
+        chain
+        for listener in (planned.listeners if planned else ())
+        if isinstance(listener, HttpListener)
+        for chain in listener.chains
+    ]
+    if chains:
+        of_http = [chain for chain in chains if isinstance(chain.serves, HttpRoutes)]
+        if any(chain.termination for chain in of_http) or any(chain.by_tls for chain in chains):
+            return "https"
+        return "http" if of_http else ""
+    if port.app_protocol:
+        return _BY_PROTOCOL.get(port.app_protocol.lower(), "")
+    for word in (port.name.partition("-")[0], str(port.target_port or "").partition("-")[0]):
+        if word in _BY_NAME or word in _OTHERS:
+            return _BY_NAME.get(word, "")
+    return _BY_NUMBER.get(port.port, "")
+
+
+MAX_SENTENCES = 20
+MAX_NAMES = 2
+_MAX_PORTS = 10
+STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yellow", State.REJECTED: "red"}
+
+
+def print_services(
+    out: Out, rows: Sequence[Row], printed: frozenset[str] = frozenset(), left_out: Sequence[str] = ()
+) -> None:
+    """Print the table, below it the sentences behind the reasons that weren't `printed`, and what to try next.
+
+    `left_out` are sentences about what isn't in the table, which are all there is to say of an empty one.
+    """
+    if rows:
+        _print_table(out, rows, printed)
+    for sentence in left_out:
+        out.line(sentence)
+    if hint := next_step(rows):
+        out.line("")
+        out.line("Try: ", (hint, "bold"))
+
+
+def _print_table(out: Out, rows: Sequence[Row], printed: frozenset[str]) -> None:
+    named = any(row.names for row in rows)
+    head = ("SERVICE", "ADDRESS", *(["NAMES"] if named else []), "PORTS", "STATE", "REASON")
+    out.table(head, [_cells(row, named=named) for row in rows])
+    sentences = list(dict.fromkeys(row.message for row in rows if row.message and printed.isdisjoint(as_reported(row))))
+    if sentences:
+        out.line("")
+    for sentence in sentences[:MAX_SENTENCES]:
+        out.line(("! ", "yellow"), sentence)
+    if len(sentences) > MAX_SENTENCES:
+        out.line(f"  and {len(sentences) - MAX_SENTENCES} more; `locallb status --json` has all")
+
+
+def as_reported(row: Row) -> frozenset[str]:
+    """Return the forms in which a Service's problem is printed: in the table, and as a warning of the program."""
+    return frozenset({row.message, f"{row.reason}: {row.message}"})
+
+
+def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
+    """Make the documented list of objects."""
+    return [
+        {
+            **row.key._asdict(),
+            "state": str(row.state),
+            "addresses": [str(address) for address in row.addresses],
+            "ports": [
+                {
+                    "port": port.port.port,
+                    "protocol": str(port.port.protocol),
+                    **({"mapped": port.port.mapped} if port.port.mapped else {}),
+                    "state": str(port.state),
+                    "via": str(port.via or ""),
+                    "reason": port.reason,
+                    "message": port.message,
+                }
+                for port in row.ports
+            ],
+            "reason": row.reason,
+            "message": row.message,
+            **({"names": list(row.names)} if row.names else {}),
+            **({"ordered": [{"reason": n.reason, "message": n.message} for n in row.ordered]} if row.ordered else {}),
+            **({"refused": list(row.refused)} if row.refused else {}),
+        }
+        for row in rows
+    ]
+
+
+def _cells(row: Row, *, named: bool) -> Sequence[str | tuple[str, str]]:
+    return (
+        str(row.key),
+        " ".join(str(address) for address in row.addresses) or "-",
+        *([few(row.names, MAX_NAMES) or "-"] if named else []),
+        _ports(row.ports),
+        (str(row.state), STYLES[row.state]),
+        " ".join(row.codes),
+    )
+
+
+def _ports(rows: Sequence[PortRow]) -> str:
+    """Format the ports, of many only the first few, with ports that don't serve first."""
+    if len(rows) > _MAX_PORTS:
+        rows = sorted(rows, key=lambda row: row.state is State.SERVING)
+    return few([_port(row) for row in rows], _MAX_PORTS, " ") or "-"
+
+
+def _port(row: PortRow) -> str:
+    if row.state is not State.SERVING:
+        return f"{row.port.label}({row.state})"
+    return f"{row.port.label}→pods" if row.via is Via.PODS else row.port.label
+
+
+_LABEL = 11
+
+
+class Detail(Struct, frozen=True):
+    """A Service's row, its proxy, and by port where its connections go; both empty for one that gets nothing."""
+
+    row: Row
+    proxy: Proxy | None = None
+    backends: Mapping[str, tuple[str, ...]] | None = None
+    routes: tuple[str, ...] = ()
+    """Of a Gateway, a line each."""
+    container: str = ""
+    """The name of the proxy's container; empty for a process."""
+
+    @property
+    def pid(self) -> int | None:
+        """The process that was started for the proxy last; None for a container, or before the first."""
+        record = Proxies.ours().recorded(self.proxy.id) if self.proxy else None
+        return record.pid if record else None
+
+    @property
+    def directory(self) -> str:
+        """The directory with the proxy's configuration and log; empty without a proxy."""
+        return str(Proxies.ours().path(self.proxy.id)) if self.proxy else ""
+
+
+def details(rows: Sequence[Row], plan: Plan) -> list[Detail]:
+    """Add to each row what the plan has of it."""
+    placements = {placement.key: placement for placement in plan.placements}
+    proxies = {planned.proxy.name: planned for planned in plan.proxies}
+    return [
+        _detail(row, placed, proxies[placed.proxy])
+        if (placed := placements.get(row.key)) and row.addresses
+        else Detail(row)
+        for row in rows
+    ]
+
+
+def _detail(row: Row, placed: Placement, planned: PlannedProxy) -> Detail:
+    return Detail(row, planned.proxy, _backends(placed, planned.proxy), placed.routes, planned.run.container)
+
+
+def detail_json(detail: Detail) -> dict[str, object]:
+    """Make the documented fields of a Service in addition to those of its row."""
+    proxy = detail.proxy
+    return {
+        "proxy": {"name": proxy.name, "id": proxy.id, "directory": detail.directory, "pid": detail.pid}
+        if proxy
+        else None,
+        "backends": [
+            {"port": port, "addresses": list(places)} for port, places in sorted((detail.backends or {}).items())
+        ],
+        **({"routes": list(detail.routes)} if detail.routes else {}),
+    }
+
+
+def print_detail(out: Out, detail: Detail) -> None:
+    """Print it, a line for each thing."""
+    row, proxy = detail.row, detail.proxy
+    out.line((str(row.key), "bold"), "  ", (str(row.state), STYLES[row.state]), f"  {row.reason}".rstrip())
+    _field(out, "addresses", " ".join(map(str, row.addresses)) or "-")
+    if row.names:
+        _field(out, "names", " ".join(row.names))
+    for port in row.ports:
+        backends = ", ".join((detail.backends or {}).get(str(port.port), ())) or "no backends"
+        way = {Via.PODS: "pods ", Via.BOTH: "pods and nodePorts "}.get(port.via, "") if port.via else ""
+        _field(out, "port", f"{port.port.label}  {port.state}  {port.reason}".rstrip(), f" → {way}{backends}")
+        if port.message and port.message != row.message:
+            _field(out, "", port.message)
+    for number, route in enumerate(detail.routes):
+        _field(out, "" if number else "routes", route)
+    if proxy:
+        running = f"pid {detail.pid}" if detail.pid else "no process of this host"
+        if detail.container:
+            running = f"container {detail.container}"
+        _field(out, "proxy", f"{proxy.name}  {running}")
+        _field(out, "files", detail.directory)
+    sentences = (row.message, *(notice.message for notice in row.notices))
+    for sentence in filter(None, dict.fromkeys(sentences)):
+        out.line(("! ", "yellow"), sentence)
+
+
+def _field(out: Out, label: str, *parts: str) -> None:
+    out.line("  ", (f"{label:<{_LABEL}}", "dim"), *parts)
+
+
+def _backends(placed: Placement, proxy: Proxy) -> Mapping[str, tuple[str, ...]]:
+    source = placed.part.part if placed.part else proxy
+    upstreams = {upstream.name: upstream for upstream in source.upstreams}
+    return {str(planned.port): _of_port(planned, upstreams) for planned in placed.ports}
+
+
+def _of_port(planned: PlannedPort, upstreams: Mapping[UpstreamName, Upstream]) -> tuple[str, ...]:
+    behind = [backend for name in planned.upstreams if name in upstreams for backend in upstreams[name].backends]
+    return tuple(dict.fromkeys(map(str, behind)))

@@ -1,1 +1,0 @@
-"""The command line's grammar: commands, options and values. Not here: parsed arguments (`arguments`)."""

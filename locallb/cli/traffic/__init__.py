@@ -1,1 +1,0 @@
-"""What flows through Services, shown: once, or again and again."""

@@ -1,0 +1,235 @@
+"""Parses the pools: names, ranges and exclusions, and rejects pools that contradict each other.
+
+Parses the key `portMapping`.
+
+Parses the keys for routes to pods: `podRoutes`, and `podCIDRs` of a source or cluster.
+
+Pure. Not here: which routes that makes (`planning.pod_routes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from ipaddress import IPv4Address, IPv6Address, ip_network
+from types import MappingProxyType
+
+from locallb.config.candidates import candidates, never
+from locallb.config.registry import RUNTIMES, Source
+from locallb.config.selectors import parse_namespaces, parse_selector
+from locallb.config.settings import IpMode, PodRouting, Pool
+from locallb.config.values import Mistakes, parse_address
+from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork
+from locallb.model.ranges import AddressRange
+from locallb.model.texts import clipped, shown
+
+DEFAULT_POOL = Pool("default", (AddressRange(IPv4Address("127.77.0.0"), IPv4Address("127.77.0.31")),))
+"""The pool of a stack without the key `pools`: 32 addresses that every Linux host has, without any right."""
+
+_KEYS = ("name", "addresses", "exclude", "priority", "namespaces", "selector")
+_RANGES = "a list such as [127.77.0.0/27, 127.78.0.10-127.78.0.20]"
+_EXAMPLE = "{name: shop, addresses: [127.77.0.0/27]}"
+
+
+def parse_pools(mistakes: Mistakes, value: object) -> tuple[Pool, ...]:
+    """Read the key `pools`. A pool with a mistake in its ranges is left out of the result."""
+    entries = list(mistakes.items("pools", value, f"a list such as [{_EXAMPLE}]"))
+    if isinstance(value, list | tuple) and not entries:
+        mistakes.add("pools", "the list is empty; name a pool, or leave the key out for the default 127.77.0.0/27")
+    pools = [pool for key, entry in entries if (pool := _pool(mistakes, key, entry))]
+    _complain_of_names(mistakes, pools)
+    _complain_of_overlaps(mistakes, pools)
+    return tuple(pools)
+
+
+def _pool(mistakes: Mistakes, key: str, value: object) -> Pool | None:
+    entry = mistakes.mapping(key, value, _EXAMPLE)
+    if not entry:
+        if isinstance(value, Mapping) and not value:
+            mistakes.add(key, f"the pool is empty; write {_EXAMPLE}")
+        return None
+    mistakes.unknown(f"{key}.", entry, _KEYS)
+    pool = Pool(
+        name=mistakes.label(f"{key}.name", entry.get("name"), "shop"),
+        ranges=_ranges(mistakes, f"{key}.addresses", entry.get("addresses")),
+        exclude=_ranges(mistakes, f"{key}.exclude", entry.get("exclude", [])),
+        priority=mistakes.number(f"{key}.priority", entry.get("priority", 0)),
+        namespaces=parse_namespaces(mistakes, f"{key}.namespaces", entry.get("namespaces", [])),
+        selector=parse_selector(mistakes, f"{key}.selector", entry.get("selector", {})),
+    )
+    _complain_of_emptiness(mistakes, key, pool, entry.get("addresses"))
+    return pool if pool.name and pool.ranges else None
+
+
+def _ranges(mistakes: Mistakes, key: str, value: object) -> tuple[AddressRange, ...]:
+    ranges = []
+    for item_key, item in mistakes.items(key, value, _RANGES):
+        text = mistakes.text(item_key, item, "127.77.0.0/27 or 127.78.0.10-127.78.0.20")
+        parsed = text and parse_range(text)
+        if isinstance(parsed, AddressRange):
+            ranges.append(parsed)
+        elif parsed:
+            mistakes.add(item_key, parsed)
+    return tuple(ranges)
+
+
+def parse_range(text: str) -> AddressRange | str:
+    """Parse a CIDR, a start-end range or a single address; return a text with the mistake for anything else."""
+    if "/" in text:
+        return _cidr(text)
+    first_text, dash, last_text = (part.strip() for part in text.partition("-"))
+    first, last = parse_address(first_text), parse_address(last_text if dash else first_text)
+    if first is None or last is None:
+        return f"{shown(text)} is neither a CIDR nor a range; write 127.77.0.0/27 or 127.78.0.10-127.78.0.20"
+    if first.version != last.version:
+        return f"{text} begins with {Family.of(first)} and ends with {Family.of(last)}; write one range for each family"
+    if int(last) < int(first):
+        return f"{text} ends before it begins; write {last}-{first}"
+    return AddressRange(first, last)
+
+
+def _cidr(text: str) -> AddressRange | str:
+    try:
+        network = ip_network(text, strict=False)
+    except ValueError:
+        return f"{shown(text)} is neither a CIDR nor a range; write 127.77.0.0/27 or 127.78.0.10-127.78.0.20"
+    written = parse_address(text.partition("/")[0])
+    if written != network.network_address:
+        return f"{text} has bits set beyond its prefix; write {network} for the network, or {written} for one address"
+    return AddressRange(network.network_address, network.broadcast_address)
+
+
+def _complain_of_emptiness(mistakes: Mistakes, key: str, pool: Pool, addresses: object) -> None:
+    if isinstance(addresses, list | tuple) and not addresses:
+        mistakes.add(f"{key}.addresses", f"the list is empty; write {_RANGES}")
+    for part in pool.ranges:
+        if not _usable([part], ()):
+            what = never(part.first)
+            mistakes.add(f"{key}.addresses", f"{part} is never handed out ({what}); choose another range")
+    if _usable(pool.ranges, ()) and not _usable(pool.ranges, pool.exclude):
+        mistakes.add(f"{key}.exclude", "nothing is left of the pool; exclude less, or remove the pool")
+    for excluded in pool.exclude:
+        if pool.ranges and not any(_common(excluded, other) for other in pool.ranges):
+            mistakes.add(f"{key}.exclude", f"{excluded} is not in the pool; remove it")
+
+
+def _usable(ranges: Iterable[AddressRange], exclude: Iterable[AddressRange]) -> bool:
+    pool = Pool("", tuple(ranges), tuple(exclude))
+    return any(candidates(pool, family).size for family in Family)
+
+
+def _complain_of_names(mistakes: Mistakes, pools: Sequence[Pool]) -> None:
+    names = [pool.name for pool in pools]
+    for name in dict.fromkeys(name for name in names if names.count(name) > 1):
+        mistakes.add("pools", f"{names.count(name)} pools are called {name}; give each a name of its own")
+
+
+def _complain_of_overlaps(mistakes: Mistakes, pools: Sequence[Pool]) -> None:
+    """Name every pair of pools that have addresses in common, and the lowest range of these."""
+    for number, pool in enumerate(pools):
+        for other in pools[:number]:
+            common = [overlap for mine in pool.ranges for theirs in other.ranges if (overlap := _common(mine, theirs))]
+            if common:
+                first = min(common, key=lambda overlap: (overlap.first.version, int(overlap.first)))
+                where = f"the pools {other.name} and {pool.name} overlap in {first}"
+                mistakes.add("pools", f"{where}; take it out of one of them")
+
+
+def _common(mine: AddressRange, other: AddressRange) -> AddressRange | None:
+    if mine.first.version != other.first.version:
+        return None
+    first, last = max(int(mine.first), int(other.first)), min(int(mine.last), int(other.last))
+    make: type[IPAddress] = IPv4Address if mine.first.version == 4 else IPv6Address  # noqa: PLR2004 - IP version 4
+    return AddressRange(make(first), make(last)) if first <= last else None
+
+
+_LOOPBACK, _OFF = "loopback", "off"
+
+
+def parse_port_mapping(mistakes: Mistakes, config: Mapping[str, object]) -> bool:
+    """Read it, and refuse what goes by addresses of Services' own."""
+    value = config.get("portMapping", _OFF)
+    if value is False or value == _OFF:  # YAML 1.1 takes `off` for false
+        return False
+    if value != _LOOPBACK:
+        mistakes.add("portMapping", f"{shown(value)} is no way to map ports; use {_LOOPBACK}, or remove the key")
+        return False
+    for key in ("pools", "pins"):
+        if key in config:
+            mistakes.add(key, "with portMapping every Service is at 127.0.0.1; remove this key, or portMapping")
+    if config.get("ipMode") == IpMode.VIP:
+        mistakes.add("ipMode", "with portMapping it would take what Nodes send to their own 127.0.0.1; use Proxy")
+    if config.get("http3") is True:
+        mistakes.add("http3", "with portMapping its ports of UDP are nobody's to keep; remove one of the two")
+    return True
+
+
+_KEY = "podCIDRs"
+_POD_RANGES = "a list such as [10.244.0.0/16]"
+_PUBLISHED = "runtime docker or podman and network publish"
+_WIDEST = {4: 8, 6: 16}
+"""Bits of the widest range of one cluster's pods, by IP version."""
+
+
+def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object], sources: Iterable[Source]) -> PodRouting:
+    """Read `podRoutes`, and refuse what can't go with the runtime, or lets others choose this host's own routes."""
+    value = config.get("podRoutes", PodRouting.OFF)
+    if value is False:  # YAML 1.1 takes `off` for it
+        return PodRouting.OFF
+    if value not in list(PodRouting):
+        mistakes.add("podRoutes", f"{shown(value)} is no place for routes; use off, host or container")
+        return PodRouting.OFF
+    routing, foreign = (
+        PodRouting(str(value)),
+        [source for source in sources if source.nodes and source.nodes.is_foreign],
+    )
+    if routing is PodRouting.HOST:
+        _refuse_foreign(mistakes, foreign)
+    elif routing is PodRouting.CONTAINER and not _is_published(config):
+        remedy = "set both, or use off" if foreign else "use host"
+        mistakes.add("podRoutes", f"container is for proxies with {_PUBLISHED}; {remedy}")
+    return routing
+
+
+def _is_published(config: Mapping[str, object]) -> bool:
+    return config.get("runtime") in RUNTIMES.having("route_helper") and config.get("network", "host") != "host"
+
+
+def _refuse_foreign(mistakes: Mistakes, sources: Iterable[Source]) -> None:
+    for source in sources:
+        mistakes.add(
+            "podRoutes",
+            f"host would let whoever writes the kubeconfig in `nodes` of {source.cluster} lead connections of this"
+            f" host elsewhere; use container, with {_PUBLISHED}, or if that kubeconfig is your own, name it in"
+            " $KUBECONFIG instead",
+        )
+
+
+def parse_pod_cidrs(mistakes: Mistakes, key: str, value: object) -> tuple[IPNetwork, ...]:
+    """Read where a cluster's pods have their addresses."""
+    ranges = [_range(mistakes, path, item) for path, item in mistakes.items(key, value, _POD_RANGES)]
+    return tuple(cidr for cidr in ranges if cidr)
+
+
+def parse_cidrs_of_clusters(mistakes: Mistakes, value: object) -> Mapping[ClusterName, tuple[IPNetwork, ...]]:
+    """Read where the pods of each cluster have their addresses, whatever source it is of."""
+    clusters = mistakes.mapping(_KEY, value, "clusters and their ranges, such as {kind: [10.42.0.0/16]}")
+    return MappingProxyType(
+        {
+            ClusterName(mistakes.label(_KEY, name, "kind")): parse_pod_cidrs(
+                mistakes, f"{_KEY}.{clipped(name)}", ranges
+            )
+            for name, ranges in clusters.items()
+        }
+    )
+
+
+def _range(mistakes: Mistakes, key: str, value: object) -> IPNetwork | None:
+    try:
+        network = ip_network(str(value))
+    except ValueError:
+        mistakes.add(key, f"{shown(value)} is no range; write {_POD_RANGES}")
+        return None
+    if network.prefixlen < _WIDEST[network.version]:
+        mistakes.add(key, f"{network} is wider than a cluster's pods ever are; write what the CNI's configuration says")
+        return None
+    return network

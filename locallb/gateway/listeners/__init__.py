@@ -1,1 +1,0 @@
-"""Listeners of a Gateway: conflicts, certificates, allowed routes, limits."""

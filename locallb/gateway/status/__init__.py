@@ -1,1 +1,0 @@
-"""Statuses of Gateway API objects and Ingresses: desired, observed, and the patch between them."""

@@ -1,1 +1,0 @@
-"""`locallb host setup`: the steps (pure), and their execution."""

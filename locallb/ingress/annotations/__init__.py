@@ -1,1 +1,0 @@
-"""Annotations of other Ingress controllers, translated if a stack enables it, and only if that is exact."""

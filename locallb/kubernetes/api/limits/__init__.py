@@ -1,1 +1,0 @@
-"""Limits of the cost and rate of requests to an API."""

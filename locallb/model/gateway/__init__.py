@@ -1,1 +1,0 @@
-"""Gateway API's objects, frozen, as sources read them and `gateway` binds them."""

@@ -1,0 +1,352 @@
+"""Gateway API's objects as far as they are used: frozen, under the API's own names.
+
+A fault of an object is kept as its `problem`, half a sentence, so that its status can report it. Not here: parsing
+(`gateway.parsing`), rules of routes (`gateway_rules`), and effects of the objects: bindings (`gateway.attachment`),
+grants (`gateway.grants`) and TLS to backends (`gateway.backend_tls`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import NamedTuple
+
+from msgspec import Struct, field
+
+from locallb.model.faults import Fault
+from locallb.model.gateway_rules import Rule
+from locallb.model.identities import IPAddress, Uid
+from locallb.model.objects import EMPTY
+
+
+class From(StrEnum):
+    """Namespaces that may attach."""
+
+    ALL = "All"
+    SAME = "Same"
+    SELECTOR = "Selector"
+    NONE = "None"
+
+
+class Requirement(Struct, frozen=True):
+    """An entry of a label selector's matchExpressions."""
+
+    key: str
+    operator: str
+    values: frozenset[str] = frozenset()
+
+
+class Selector(Struct, frozen=True):
+    """A label selector; an empty one selects all."""
+
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    requirements: tuple[Requirement, ...] = ()
+
+    def selects(self, labels: Mapping[str, str] | None) -> bool:
+        """Return whether an object with these labels is selected; where they aren't known, only by an empty one."""
+        if labels is None:
+            return not (self.labels or self.requirements)
+        same = all(labels.get(key) == value for key, value in self.labels.items())
+        return same and all(_meets(requirement, labels) for requirement in self.requirements)
+
+
+def _meets(requirement: Requirement, labels: Mapping[str, str]) -> bool:
+    """Return whether labels meet a requirement; False for an unknown operator."""
+    value = labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case _:
+            return False
+
+
+class Allowed(Struct, frozen=True):
+    """Namespaces, by name or by label, that may attach to a listener or Gateway, and kinds of routes."""
+
+    namespaces: From = From.SAME
+    selector: Selector | None = None
+    """None selects nothing."""
+    kinds: tuple[tuple[str, str], ...] = ()
+    """Groups and kinds; empty for all that the protocol has."""
+
+    def admits(self, home: str, other: str, labels: Mapping[str, str] | None) -> bool:
+        """Return whether an object of the namespace `other` may attach to one of `home`.
+
+        `labels` are those of that namespace; None where they aren't known.
+        """
+        match self.namespaces:
+            case From.ALL:
+                return True
+            case From.SAME:
+                return home == other
+            case From.SELECTOR:
+                return self.selector is not None and self.selector.selects(labels)
+            case From.NONE:
+                return False
+
+
+class ReferenceGrant(Struct, frozen=True):
+    """References into a grant's namespace that it allows."""
+
+    namespace: str
+    sources: frozenset[tuple[str, str, str]] = frozenset()
+    """Groups, kinds and namespaces of the referring objects."""
+    targets: frozenset[tuple[str, str, str]] = frozenset()
+    """Groups, kinds and names of what is referred to; an empty name for all."""
+
+
+class PolicyTarget(NamedTuple):
+    """The target of a policy in its own namespace."""
+
+    group: str
+    kind: str
+    name: str
+    section: str = ""
+    """The name of a Service's port; empty for every port."""
+
+
+class BackendTlsPolicy(Struct, frozen=True):
+    """Settings of TLS to the backends of Services."""
+
+    meta: Meta
+    targets: tuple[PolicyTarget, ...] = ()
+    hostname: str = ""
+    authorities: tuple[Reference, ...] = ()
+    is_well_known: str = ""
+    dns_names: tuple[str, ...] = ()
+    uris: tuple[str, ...] = ()
+    """Names of which a certificate must have one, in place of the hostname."""
+    unsupported: tuple[str, ...] = ()
+    """Fields that are set and that nothing is made of here."""
+    problem: str = ""
+
+    @property
+    def reference(self) -> Reference:
+        """Return what it is called."""
+        return Reference(GROUP, "BackendTLSPolicy", self.meta.key)
+
+    @property
+    def services(self) -> tuple[PolicyTarget, ...]:
+        """Return its targets that are Services: the only supported ones."""
+        return tuple(target for target in self.targets if (target.group, target.kind) == ("", "Service"))
+
+    def service(self, target: PolicyTarget) -> Named:
+        """Return the Service that a target is."""
+        return Named(self.meta.key.namespace, target.name)
+
+
+GROUP = "gateway.networking.k8s.io"
+CONTROLLER = "local-lb.dev/gateway-controller"
+"""The controllerName of our GatewayClasses."""
+
+
+class Named(NamedTuple):
+    """Name of an object of one kind; a GatewayClass has no namespace."""
+
+    namespace: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+NO_HOST = "."
+"""The hostname of a listener with an invalid one: it matches no request."""
+
+
+class RouteKind(StrEnum):
+    """The kinds of routes."""
+
+    HTTP = "HTTPRoute"
+    GRPC = "GRPCRoute"
+    TLS = "TLSRoute"
+    TCP = "TCPRoute"
+    UDP = "UDPRoute"
+
+
+class ListenerProtocol(StrEnum):
+    """The protocol of a listener."""
+
+    HTTP = "HTTP"
+    HTTPS = "HTTPS"
+    TLS = "TLS"
+    TCP = "TCP"
+    UDP = "UDP"
+
+
+class TlsMode(StrEnum):
+    """Where TLS ends."""
+
+    TERMINATE = "Terminate"
+    PASSTHROUGH = "Passthrough"
+
+
+class Meta(Struct, frozen=True):
+    """Metadata of an object."""
+
+    key: Named
+    uid: Uid = Uid("")
+    generation: int = 0
+    created: str = ""
+    """As written (RFC 3339, so it sorts); empty in manifests."""
+    deleting: bool = False
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    fault: Fault | None = None
+    """The annotation `local-lb.dev/fault`."""
+    problem: str = ""
+    """The fault of it. Nothing of the object is served then."""
+
+    @property
+    def failing(self) -> Fault | None:
+        """The fault that is injected into its requests, if one is ordered."""
+        return self.fault.of_requests if self.fault else None
+
+    @property
+    def age(self) -> tuple[str, str]:
+        """Return what conflicts are decided by: the oldest first, then by name."""
+        return self.created, str(self.key)
+
+
+class Reference(NamedTuple):
+    """A reference to an object, its namespace filled in."""
+
+    group: str
+    kind: str
+    key: Named
+
+
+class ListenerTls(Struct, frozen=True):
+    """TLS of a listener."""
+
+    mode: TlsMode = TlsMode.TERMINATE
+    certificates: tuple[Reference, ...] = ()
+    options: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
+class ValidationMode(StrEnum):
+    """Admission of clients that are asked for a certificate."""
+
+    VALID_ONLY = "AllowValidOnly"
+    INSECURE = "AllowInsecureFallback"
+
+
+class FrontendValidation(Struct, frozen=True):
+    """Validation of client certificates: signed by an authority of these objects."""
+
+    authorities: tuple[Reference, ...]
+    mode: ValidationMode = ValidationMode.VALID_ONLY
+    problem: str = ""
+
+
+class Listener(Struct, frozen=True):
+    """An entry of the listeners of a Gateway or a ListenerSet."""
+
+    name: str
+    port: int
+    protocol: str
+    """As written; what no ListenerProtocol is isn't supported."""
+    hostname: str = ""
+    """Lower-case; empty for every name."""
+    tls: ListenerTls | None = None
+    allowed: Allowed = field(default_factory=Allowed)
+    problem: str = ""
+
+
+class GatewayClass(Struct, frozen=True):
+    """A GatewayClass."""
+
+    meta: Meta
+    controller: str
+    has_parameters: bool = False
+
+
+class WantedAddress(Struct, frozen=True):
+    """An entry of spec.addresses: an address, or why it is none that we can give."""
+
+    text: str
+    type: str = "IPAddress"
+    address: IPAddress | None = None
+    """None where any address of the type will do, or where `type` is another one."""
+
+
+class Gateway(Struct, frozen=True):
+    """A Gateway."""
+
+    meta: Meta
+    class_name: str
+    listeners: tuple[Listener, ...] = ()
+    addresses: tuple[WantedAddress, ...] = ()
+    listener_sets: Allowed = field(default_factory=lambda: Allowed(From.NONE))
+    labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Of spec.infrastructure."""
+    annotations: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    """Likewise."""
+    has_parameters: bool = False
+    validations: Mapping[int, FrontendValidation | None] = field(default_factory=dict)
+    """Of spec.tls.frontend: by port, and at 0 for all other ports; None where no certificate is asked for."""
+    client_certificate: Reference | None = None
+    """Of spec.tls.backend: what backends are shown."""
+    unsupported: tuple[str, ...] = ()
+    """Fields that are set and that nothing is made of here."""
+    problem: str = ""
+
+    @property
+    def reference(self) -> Reference:
+        """Return what it is called."""
+        return Reference(GROUP, "Gateway", self.meta.key)
+
+
+class ListenerSet(Struct, frozen=True):
+    """A ListenerSet: listeners for another's Gateway."""
+
+    meta: Meta
+    parent: Reference
+    listeners: tuple[Listener, ...] = ()
+    problem: str = ""
+
+    @property
+    def reference(self) -> Reference:
+        """Return what it is called."""
+        return Reference(GROUP, "ListenerSet", self.meta.key)
+
+
+class ParentRef(Struct, frozen=True):
+    """An entry of a route's parentRefs."""
+
+    group: str
+    kind: str
+    key: Named
+    section: str = ""
+    port: int = 0
+    written: tuple[tuple[str, str | int], ...] = ()
+    """The reference as written in the route, for its status."""
+
+    @property
+    def reference(self) -> Reference:
+        """Return which object it is."""
+        return Reference(self.group, self.kind, self.key)
+
+
+class Route(Struct, frozen=True):
+    """A route of any kind; those of TCP, UDP and TLS have rules with backends only."""
+
+    kind: RouteKind
+    meta: Meta
+    parents: tuple[ParentRef, ...] = ()
+    hostnames: tuple[str, ...] | None = ()
+    """Empty for all of a listener's; None where it has some, and none of them can be a request's."""
+    rules: tuple[Rule, ...] = ()
+    problem: str = ""
+    """The reason that nothing of it is served. Its requests are answered with an error, and by no other route."""
+
+    @property
+    def reference(self) -> Reference:
+        """Return which object it is."""
+        return Reference(GROUP, self.kind.value, self.meta.key)

@@ -1,0 +1,221 @@
+"""HTTP routes: the conditions on a request, and the action for it.
+
+Each value is validated on creation and raises ValueError with a sentence. Times are milliseconds. Not here: the order
+of routes, hosts (`serving`), and options of a route (`policies`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import cached_property
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from locallb.model import http_checks as check
+from locallb.model.faults import Fault
+from locallb.model.http_checks import checked, groups, size_of
+from locallb.model.http_policies import MAX_MILLISECONDS, NO_CHANGES, Cors, HeaderChanges, Mirror, Retry, Session
+from locallb.model.identities import IPNetwork, UpstreamName
+from locallb.model.texts import shown
+
+MAX_WEIGHT = 1_000_000
+SIZE_OF_ONE = 100
+"""Instructions of expressions that take as much of a proxy's memory as a match without any."""
+OPTIONS = "OPTIONS"
+"""The method of preflights."""
+_NUMBER = re.compile(r"\\([0-9])")
+_STRAY = re.compile(r"\\(?![0-9])")
+
+
+class PathKind(StrEnum):
+    """Comparison of a path. Paths are compared as sent, with dot segments resolved: %2F and // stay unchanged."""
+
+    EXACT = "Exact"
+    PREFIX = "Prefix"
+    """By elements: /a takes /a, /a/ and /a/b, but not /ab."""
+    REGEX = "RegularExpression"
+    """RE2, the whole path."""
+
+
+class PathMatch(Struct, frozen=True):
+    """The path without the query. A prefix may end with a slash: that is the same prefix."""
+
+    kind: PathKind
+    value: str
+
+    def __post_init__(self) -> None:
+        (checked if self.kind is PathKind.REGEX else check.path)(self.value)
+
+
+class GrpcMethod(Struct, frozen=True):
+    """The path of a gRPC call; an empty part takes any."""
+
+    service: str = ""
+    method: str = ""
+    regex: bool = False
+
+    def __post_init__(self) -> None:
+        for part in (self.service, self.method):
+            if part:
+                _ = checked(part) if self.regex else check.path(f"/{part}")
+
+
+class ValueMatch(Struct, frozen=True):
+    """A header, without regard to the case of its name, or a parameter of the query, with a value."""
+
+    name: str
+    value: str
+    regex: bool = False
+    """RE2, the whole value."""
+
+    def __post_init__(self) -> None:
+        check.header_name(self.name)
+        (checked if self.regex else check.compared)(self.value)
+
+
+class Match(Struct, frozen=True, dict=True):
+    """All of these must hold; the empty one takes every request."""
+
+    path: PathMatch | GrpcMethod | None = None
+    headers: tuple[ValueMatch, ...] = ()
+    query: tuple[ValueMatch, ...] = ()
+    method: str = ""
+
+    def __post_init__(self) -> None:
+        _ = self.method and check.header_name(self.method)
+        _ = self.entries  # noted as it is read: a plan never measures
+
+    @cached_property
+    def entries(self) -> int:
+        """Return as how many it counts where matches are bounded: more with expressions that become large."""
+        return 1 + sum(map(size_of, self._expressions())) // SIZE_OF_ONE
+
+    @property
+    def preflight(self) -> Match | None:
+        """Return the match for preflights of its requests, without headers; None if it matches them itself."""
+        return replace(self, method=OPTIONS) if self.method not in {"", OPTIONS} else None
+
+    def _expressions(self) -> Iterator[str]:
+        path = self.path
+        yield from (condition.value for condition in (*self.headers, *self.query) if condition.regex)
+        if isinstance(path, GrpcMethod):
+            yield from (part for part in (path.service, path.method) if part and path.regex)
+        elif path and path.kind is PathKind.REGEX:
+            yield path.value
+
+
+class Target(Struct, frozen=True):
+    """A share of the requests: to an upstream by its name, or to none (`""`), which answers 500."""
+
+    upstream: UpstreamName
+    weight: int = 1
+    request: HeaderChanges = NO_CHANGES
+    response: HeaderChanges = NO_CHANGES
+
+    def __post_init__(self) -> None:
+        check.within(self.weight, 0, MAX_WEIGHT, "weight")
+
+
+class PathRewrite(Struct, frozen=True):
+    """Another path: the whole one, or what the route's prefix matched."""
+
+    value: str
+    prefix: bool = False
+    """Only in a route that matches by prefix. `""` and `/` take the prefix away."""
+    groups: bool = False
+    """Only in a route with a regular expression: `\\1` is the text of its first group, `\\0` all of it."""
+
+    def __post_init__(self) -> None:
+        _ = (self.prefix and not self.value) or check.path(self.value)
+        if self.groups and _STRAY.search(self.value):
+            raise ValueError(f"{shown(self.value)} has a backslash that names no group")
+
+
+class Forward(Struct, frozen=True):
+    """The request goes to one of `targets`, by weight; to none of them with a weight: 500."""
+
+    targets: tuple[Target, ...]
+    hostname: str = ""
+    """The host that backends are asked for; empty: the client's."""
+    path: PathRewrite | None = None
+    mirrors: tuple[Mirror, ...] = ()
+    timeout: int = 0
+    """Milliseconds until the whole answer must be there, 504 otherwise; 0: no limit."""
+    attempt_timeout: int = 0
+    """The same for one attempt (backendRequest)."""
+    retry: Retry | None = None
+    session: Session | None = None
+    idle: int = 0
+    """Milliseconds in which nothing comes or goes until the request is given up (504); 0: no limit."""
+
+    def __post_init__(self) -> None:
+        _ = self.hostname and check.hostname(self.hostname, wildcard=False)
+        check.within(self.idle, 0, MAX_MILLISECONDS, "timeout")
+        check.within(self.timeout, 0, MAX_MILLISECONDS, "timeout")
+        check.within(self.attempt_timeout, 0, MAX_MILLISECONDS, "timeout")
+        if sum(target.weight for target in self.targets) > 2**32 - 1:
+            raise ValueError("the weights of a route are more than 4294967295 together")
+
+
+class Redirect(Struct, frozen=True):
+    """A redirect of the client; empty parts stay as requested."""
+
+    code: int = 302
+    scheme: str = ""
+    hostname: str = ""
+    port: int = 0
+    """0: with a scheme the one that goes without saying, otherwise the listener's."""
+    path: PathRewrite | None = None
+
+    def __post_init__(self) -> None:
+        if self.code not in {301, 302, 303, 307, 308}:
+            raise ValueError(f"{self.code} isn't the status of a redirect: use 301, 302, 303, 307 or 308")
+        if self.scheme not in {"", "http", "https"}:
+            raise ValueError("the scheme of a redirect is http or https")
+        _ = self.hostname and check.hostname(self.hostname, wildcard=False)
+        check.within(self.port, 0, 65535, "port")
+
+
+class Answer(Struct, frozen=True):
+    """An answer that the proxy gives itself, without a backend."""
+
+    status: int
+    body: str = ""
+
+    def __post_init__(self) -> None:
+        check.within(self.status, 200, 599, "status")
+        check.within(len(self.body), 0, check.MAX_TEXT, "length of an answer")
+
+
+class Route(Struct, frozen=True):
+    """One match and its action. Header changes apply to every answer."""
+
+    match: Match
+    action: Forward | Redirect | Answer
+    request: HeaderChanges = NO_CHANGES
+    response: HeaderChanges = NO_CHANGES
+    cors: Cors | None = None
+    sources: tuple[IPNetwork, ...] = ()
+    """Client networks, by the address of the connection; requests from others are answered 403. None: all."""
+    fault: Fault | None = None
+    """The fault of matched requests, unless the whole listener has one."""
+
+    def __post_init__(self) -> None:
+        action, path = self.action, self.match.path
+        rewritten = action.path if isinstance(action, Forward | Redirect) else None
+        by_prefix = isinstance(path, PathMatch) and path.kind is PathKind.PREFIX
+        if rewritten and rewritten.prefix and not by_prefix:
+            raise ValueError("only a route that matches by prefix can replace that")
+        if rewritten and rewritten.groups:
+            _check_groups(path, rewritten.value)
+
+
+def _check_groups(path: PathMatch | GrpcMethod | None, value: str) -> None:
+    if not isinstance(path, PathMatch) or path.kind is not PathKind.REGEX:
+        raise ValueError("only a route that matches by an expression has groups")
+    count = groups(path.value)
+    if any(int(number) > count for number in _NUMBER.findall(value)):
+        raise ValueError(f"{shown(value)} names a group that the path doesn't have: it has {count}")

@@ -1,1 +1,0 @@
-"""This host's addresses, routes and rules as data, and ranges. Pure; not here: asking for them (`host`)."""

@@ -1,0 +1,126 @@
+"""Orphans: DNS names and Services of live clusters that have something of this stack although no state knows them.
+
+An orphaned name has a marker of this stack; names in embedded zones are removed with their proxy. A finalizer is
+certainly ours if the ledger has the Service's claim for this stack. Our finalizer has the same name as that of other
+controllers, so any other Service counts only if it waits to be deleted, this stack would serve it, and it has our
+condition of a Service with an address. A Service that `up` serves again by itself is no orphan.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
+
+from msgspec import Struct
+
+from locallb.config.settings import Settings
+from locallb.dns.owner_ids import owner_id
+from locallb.dns.rfc2136 import NameServer
+from locallb.dns.updates import Marker, removing
+from locallb.dns.zones import Rfc2136
+from locallb.kubernetes.access.servers import KubeError
+from locallb.kubernetes.api import live_service
+from locallb.kubernetes.frontend import frontend, frontends
+from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.status import NOTHING, SERVING, Live, has_finalizer, is_deleted, releasing
+from locallb.ledger.ledger import Ledger
+from locallb.leftovers import every_claim
+from locallb.model.errors import ClientError
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
+from locallb.model.objects import MalformedService, Service
+from locallb.model.reasons import WITHOUT_ADDRESS
+from locallb.model.snapshot import Access
+from locallb.planning.status import is_ours
+from locallb.storage import paths
+
+
+class OrphanedName(Struct, frozen=True, order=True):
+    """A name that no state knows."""
+
+    name: str
+    marker: Marker
+    server: NameServer
+
+    def let_go(self) -> None:
+        """Remove it, unless another owner has it by now. Raises NameServerError."""
+        if update := removing(self.name, self.marker, self.server.inspect(self.name)):
+            self.server.send(update, 0)
+
+
+def orphaned_names(home: Home, settings: Settings, root: Path, existing: Collection[str]) -> Iterator[OrphanedName]:
+    """Find them in the zones that can be read; `existing` are the names in the state of stack `home`."""
+    for zone in settings.dns.zones if settings.dns else ():
+        if isinstance(zone.server, Rfc2136):
+            key = root / Path(zone.server.tsig).expanduser() if zone.server.tsig else None
+            server = NameServer(zone.name, str(zone.server.address), zone.server.port, key)
+            try:
+                owner = zone.server.owner or owner_id(home)
+                marked = sorted(set(server.marked(owner)), key=lambda pair: pair[0])
+            except ClientError:
+                continue
+            yield from (OrphanedName(name, marker, server) for name, marker in marked if name not in existing)
+
+
+class OrphanedService(Struct, frozen=True):
+    """A Service that waits for a finalizer that no state knows."""
+
+    owner: Owner
+    access: Access
+    addresses: tuple[str, ...] = ()
+    """What the ledger has for it: entries of the status that are ours."""
+
+    def __str__(self) -> str:
+        return str(self.owner.service)
+
+    def let_go(self) -> None:
+        """Withdraw what is ours, the finalizer last. Raises KubeError, ProviderError."""
+        access, owner = self.access, self.owner
+        kind = frontend(self.owner.service.kind)
+        live_service.withdraw(access, owner, lambda live: kind.publishing(live, self.addresses, NOTHING, ""))
+        live_service.withdraw(access, owner, releasing)
+
+
+def orphaned_services(
+    home: Home, settings: Settings, clusters: Mapping[ClusterName, Access], existing: Collection[ObjectKey]
+) -> Iterator[OrphanedService]:
+    """Find them in the clusters that answer; `existing` are those in the state of stack `home`."""
+    claims = [claim for path in paths.ledgers() for claim in every_claim(Ledger(path)) if claim.owner.home == home]
+    claim_key: dict[ObjectKey, list[str]] = {}
+    for claim in claims:
+        claim_key.setdefault(claim.owner.service, []).append(str(claim.address))
+    for cluster, access in clusters.items():
+        for service in _services(access):
+            kind = frontends()[service["kind"]].kind
+            key = ObjectKey(cluster, service["metadata"]["namespace"], service["metadata"]["name"], kind)
+            if (
+                has_finalizer(service)
+                and key not in existing
+                and _is_orphaned(cluster, service, settings, claim_key=key in claim_key)
+            ):
+                uid = Uid(str(service["metadata"]["uid"]))
+                yield OrphanedService(Owner(home, key, uid), access, tuple(claim_key.get(key, ())))
+
+
+def _is_orphaned(cluster: ClusterName, service: Live, settings: Settings, *, claim_key: bool) -> bool:
+    selected = _is_selected(cluster, service, settings)
+    if is_deleted(service):
+        conditions = frontends()[service["kind"]].published(service, ()).conditions
+        served = any(each.type == SERVING and each.reason not in WITHOUT_ADDRESS for each in conditions)
+        return claim_key or (selected and served)
+    return claim_key and not selected
+
+
+def _is_selected(cluster: ClusterName, live: Live, settings: Settings) -> bool:
+    parsed = parse_objects(cluster, [live])
+    services: list[Service | MalformedService] = [*parsed.services, *parsed.malformed]
+    return any(is_ours(service, settings) for service in services)
+
+
+def _services(access: Access) -> list[Live]:
+    """List them; none where the cluster doesn't answer: what it has is not known."""
+    from locallb.kubernetes.api.client import Cluster  # noqa: PLC0415 - stacks of manifests need no client
+
+    try:
+        return [document for document in Cluster(access).objects() if document["kind"] in frontends()]
+    except KubeError:
+        return []

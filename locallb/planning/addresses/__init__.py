@@ -1,1 +1,0 @@
-"""Allocation of addresses to Services: pools, holders, allocation. Pure."""

@@ -1,0 +1,352 @@
+"""Assigns an address to each Service: sticky, exact, fair, and the same for equal inputs in any order.
+
+`allocate` is the only entrance. It knows Services, pools, pins, held addresses and the host's limits; it neither
+claims nor releases anything (`LoopbackAddress` does, when the plan is applied) and knows nothing of ports. Everything
+is interval arithmetic: an IPv6 pool of 2**64 addresses costs as much as one of 32, because nothing is ever enumerated.
+
+Not here: the objects that hold addresses (`planning.address_holders`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from functools import lru_cache
+
+from msgspec import Struct
+
+from locallb.config.candidates import Candidates, by_priority, candidates, listed, never, possible
+from locallb.config.settings import Pool, Settings
+from locallb.model.identities import Family, IPAddress, ObjectKey
+from locallb.model.objects import FamilyPolicy, Service
+from locallb.model.ranges import subtract
+from locallb.model.reasons import Problem
+from locallb.model.snapshot import HostFacts, Place, Snapshot
+from locallb.planning import address_refusals
+from locallb.planning.address_holders import ByGroup, ByService, Holdings, Pins, age, holdings, may_share
+from locallb.planning.address_refusals import RequestedAddress
+from locallb.planning.status import selects
+
+
+class Slots:
+    """Free candidates. Taking and finding are near constant time, however full or large the pool is.
+
+    Each taken number points to a later one that may be free; `first_free` follows and shortens these paths.
+    """
+
+    def __init__(self, candidates: Candidates) -> None:
+        self._candidates = candidates
+        self._later: dict[int, int] = {}
+
+    def take(self, address: IPAddress) -> bool:
+        """Take `address`; return whether it was a free candidate."""
+        number = self._candidates.number(address)
+        if number is None or number in self._later:
+            return False
+        self._later[number] = number + 1
+        return True
+
+    def first_free(self, preferred: int) -> IPAddress | None:
+        """Return the first free candidate from `preferred` (modulo size) on, going round; None if all are taken."""
+        size = self._candidates.size
+        if len(self._later) >= size:
+            return None
+        number = self._follow(preferred % size)
+        return self._candidates[number if number < size else self._follow(0)]
+
+    def _follow(self, start: int) -> int:
+        end = start
+        while end in self._later:
+            end = self._later[end]
+        while start != end:
+            self._later[start], start = end, self._later[start]
+        return end
+
+
+_FIRST_USER, _APART = 1000, 11
+"""The usual number of a host's first user, and the distance between the first addresses of adjacent users."""
+
+
+def _start_of(user: int) -> int:
+    """Return how far from a Service's preferred address a user begins, so that two users get different ones.
+
+    It is nothing for root and a host's first user.
+    """
+    return (user - _FIRST_USER) * _APART if user else 0
+
+
+def allows(pool: Pool, service: Service) -> bool:
+    """Return whether the pool's namespaces and selector let `service` use it."""
+    return selects(service, pool.namespaces, pool.selector)
+
+
+class Request(Struct, frozen=True):
+    """Addresses that one Service may get and requests."""
+
+    service: Service
+    families: tuple[Family, ...]
+    requested: tuple[RequestedAddress, ...]
+    preferred: int
+    """The number of its preferred candidate, modulo the size of the pool."""
+
+
+class _FamilyPool:
+    """Addresses of one family in one pool, and the free ones among them."""
+
+    def __init__(self, pool: Pool, candidates: Candidates, here: Candidates) -> None:
+        self.pool = pool
+        self.candidates = candidates
+        self.here = here
+        """Addresses of this host."""
+        self.free = Slots(here)
+
+    def next_free(self, preferred: int) -> IPAddress | None:
+        """Return the free address next to the preferred one, which is the same on every host."""
+        if self.here.size == self.candidates.size:
+            return self.free.first_free(preferred)
+        start = self.candidates[preferred % self.candidates.size]
+        return self.free.first_free(self.here.following(start))
+
+    def elsewhere(self, held: Collection[IPAddress]) -> IPAddress | None:
+        """Find an address that isn't held and isn't this host's."""
+        if self.here.size == self.candidates.size:
+            return None
+        missing = subtract(self.candidates.spans, self.here.spans)
+        numbers = (number for first, last in missing for number in range(first, last + 1))
+        return next((address for number in numbers if (address := self.candidates.address(number)) not in held), None)
+
+    def open(self, claimed: Iterable[IPAddress]) -> None:
+        """Start again with `claimed` taken."""
+        self.free = Slots(self.here)
+        for address in claimed:
+            self.free.take(address)
+
+
+class AddressPools:
+    """All pools of a stack; an address of one Service is free only for Services that can share it."""
+
+    def __init__(self, pools: Iterable[Pool], held: Holdings, host: HostFacts) -> None:
+        self._pools = by_priority(pools)
+        self._parts = [
+            _FamilyPool(pool, usable, possible(pool, family, host))
+            for pool in self._pools
+            for family in Family
+            if (usable := candidates(pool, family)).size
+        ]
+        self._held = held
+        self._host = host
+        self._given: dict[IPAddress, list[Service]] = defaultdict(list)
+        self._shared: dict[str, dict[IPAddress, None]] = defaultdict(dict)
+        """By sharing key the addresses that may be shared, in the order in which they are tried."""
+        for address, holder in sorted(held.holders.items(), key=lambda item: (item[0].version, int(item[0]))):
+            if isinstance(holder, ByGroup):
+                self._shared[holder.sharing_key][address] = None
+        self._mine: dict[ObjectKey, tuple[IPAddress, ...]] = {}
+        self._start = _start_of(host.user)
+        self._in_foreign_use: dict[IPAddress, set[Place]] = defaultdict(set)
+        """Ports that another user's processes have at addresses where nothing of this stack serves."""
+        for socket in host.sockets:
+            if socket.foreign and socket.alone:
+                self._in_foreign_use[socket.address].add((socket.port, socket.protocol))
+
+    def open(self, reserved: AbstractSet[IPAddress]) -> None:
+        """Begin a round in which addresses in `reserved` go only to Services that request them."""
+        claimed = {*self._held.holders, *self._given, *reserved}
+        for part in self._parts:
+            part.open(claimed)
+
+    def take(self, service: Service, addresses: Iterable[IPAddress]) -> None:
+        """Assign `addresses` to the Service."""
+        self._mine[service.key] = tuple(addresses)
+        for address in self._mine[service.key]:
+            if service not in self._given[address]:
+                self._given[address].append(service)
+            if service.sharing_key:
+                self._shared[service.sharing_key].setdefault(address)
+            for part in self._parts:
+                part.free.take(address)
+
+    def keeps(self, service: Service, addresses: Iterable[IPAddress]) -> bool:
+        """Return whether the Service holds one of `addresses` already."""
+        held = self._held.held.get(service.key, ())
+        return any(address in held for address in addresses)
+
+    def refusal(self, request: Request, requested: RequestedAddress) -> Problem | None:
+        """Return the reason that the Service can't have the requested address; None if it can."""
+        service, address = request.service, requested.address
+        if Family.of(address) not in request.families:
+            return address_refusals.family_mismatch(service, requested)
+        if what := never(address):
+            return address_refusals.never_given(service, requested, what)
+        having = [part.pool for part in self._parts if address in part.candidates]
+        if not having:
+            pool = next((pool for pool in self._pools if listed(pool, address)), None)
+            if pool:
+                return address_refusals.excluded(service, requested, pool)
+            return address_refusals.out_of_pool(service, requested, self._pools)
+        if not any(allows(pool, service) for pool in having):
+            return address_refusals.selector_mismatch(service, requested, having[0])
+        return self._occupied(service, requested)
+
+    def _occupied(self, service: Service, requested: RequestedAddress) -> Problem | None:
+        holder = self._held.holders.get(requested.address)
+        if holder and not holder.admits(service):
+            return address_refusals.in_use(service, requested, holder)
+        if rival := self._rival(service, requested.address):
+            return address_refusals.in_use(service, requested, ByService(rival.key))
+        here = any(requested.address in part.here for part in self._parts if allows(part.pool, service))
+        return None if here else address_refusals.not_on_host(service, requested, self._host)
+
+    def _rival(self, service: Service, address: IPAddress) -> Service | None:
+        """Find an earlier or stronger holder of the address that can't share it with `service`."""
+        holder = self._held.holders.get(address)
+        stronger = holder.stronger(service) if isinstance(holder, ByGroup) else ()
+        others = (*self._given.get(address, ()), *stronger)
+        return next((other for other in others if other.key != service.key and not may_share(other, service)), None)
+
+    def find(self, request: Request, family: Family) -> IPAddress | Problem:
+        """Find the address of `family` that the Service keeps or, failing that, the free one next to its preferred.
+
+        It gives up an address if another user occupies one of its ports there, as long as another one is free.
+        """
+        of_family = [part for part in self._parts if part.candidates.family is family]
+        parts = [part for part in of_family if allows(part.pool, request.service)]
+        if not parts:
+            return address_refusals.no_pool(request.service, family, [part.pool for part in of_family])
+        mine = [*self._mine.get(request.service.key, ()), *self._held.held.get(request.service.key, ())]
+        addresses = (*mine, *self._joinable(request.service))
+        fitting = (address for address in addresses if self._fits(request.service, address, parts))
+        had = next(fitting, None)
+        if had and not self._is_lost(request.service, had):
+            return had
+        retained = next((address for address in fitting if not self._is_lost(request.service, address)), None)
+        start = request.preferred + self._start
+        given = retained or next((address for part in parts if (address := part.next_free(start))), None)
+        return given or had or self._shortage(request.service, family, parts)
+
+    def _is_lost(self, service: Service, address: IPAddress) -> bool:
+        """Return whether another user's process has a port there of the Service, or of one that shares the address."""
+        ports = self._in_foreign_use.get(address)
+        if not ports:
+            return False
+        holder = self._held.holders.get(address)
+        sharing = holder.members if isinstance(holder, ByGroup) else ()
+        return any((port.number, port.protocol) in ports for user in (service, *sharing) for port in user.ports)
+
+    def _joinable(self, service: Service) -> Iterator[IPAddress]:
+        """Return the addresses of other Services of its sharing key that admit it."""
+        for address in tuple(self._shared.get(service.sharing_key, ())) if service.sharing_key else ():
+            holder = self._held.holders.get(address)
+            if holder is None or holder.admits(service):
+                yield address
+
+    def _fits(self, service: Service, address: IPAddress, parts: Sequence[_FamilyPool]) -> bool:
+        return any(address in part.here for part in parts) and self._rival(service, address) is None
+
+    def _shortage(self, service: Service, family: Family, parts: Sequence[_FamilyPool]) -> Problem:
+        pools = [part.pool for part in parts]
+        existing = self._host.addresses
+        passed_over = {*self._held.holders, *(own for own, _ in (existing.own if existing else ()))}
+        for part in parts:
+            missing = part.elsewhere(passed_over) or (None if part.here.size else part.elsewhere(self._held.holders))
+            if missing:
+                return address_refusals.none_on_host(service, family, pools, missing, self._host)
+        return address_refusals.exhausted(service, family, pools)
+
+
+Answer = tuple[IPAddress, ...] | Problem
+
+
+def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings) -> Mapping[ObjectKey, Answer]:
+    """Return the addresses of each of `services`, in the order of its families, or the reason that it gets none.
+
+    `services` are the well-formed Services of `snapshot` that are ours and not being deleted. Rules, strongest first:
+
+    - A held address goes to no Service but its holder (see `holders`). That includes a claim of ours for a removed
+      Service: it is free only once it is released, because until then its data plane may stand.
+    - A pinned or requested address is granted exactly or the Service is refused; a pin stands for the request of its
+      family and keeps its address free for its Service. The older of two that request one gets it.
+    - A Service keeps its address in a pool that it may use, unless it requests another, the host can't bind it, or
+      another user's process has one of its ports there while nothing of this stack serves at the address, and another
+      address is free.
+    - Services of one sharing key may have one address as long as they have no port in common and the same traffic
+      policy; a later one joins an address of its key that it fits, and where two no longer fit the younger moves.
+    - The remaining ones, oldest first, get the free address next to their preferred one: a hash of their key, offset
+      by the number of the user.
+    - SingleStack gets one family, RequireDualStack all or nothing, PreferDualStack every available one of its families.
+      A served Service keeps its addresses when it requests an unavailable family.
+    """
+    pins = Pins(settings.pins)
+    requests = [
+        request_of(service, pins.addresses.get(pins.of(service.key), ())) for service in sorted(services, key=age)
+    ]
+    asking = [request for request in requests if request.requested]
+    pools = AddressPools(settings.pools, holdings(snapshot, services, pins), snapshot.host)
+    # Who asks comes first, and leaves what others ask for alone as long as there is another address.
+    pools.open(reserved={requested.address for request in asking for requested in request.requested})
+    early = {request.service.key: serve(request, pools) for request in asking}
+    pools.open(reserved=frozenset())
+    waiting = [request for request in asking if not is_complete(request, early[request.service.key])]
+    late = {
+        request.service.key: serve(request, pools) for request in [*waiting, *(w for w in requests if not w.requested)]
+    }
+    answers = early | late
+    return {request.service.key: _in_the_end(request, answers[request.service.key], pools) for request in requests}
+
+
+def request_of(service: Service, pinned: Iterable[IPAddress] = ()) -> Request:
+    """Return what a Service may and wants to get; `pinned` are addresses of its own by the configuration."""
+    requested = {Family.of(address): RequestedAddress(address) for address in service.requested}
+    requested |= {Family.of(address): RequestedAddress(address, pinned=True) for address in pinned}
+    single = service.family_policy is FamilyPolicy.SINGLE
+    families = tuple(dict.fromkeys(service.families))[: 1 if single else None]
+    return Request(service, families, tuple(requested.values()), _preferred(service.key))
+
+
+@lru_cache(maxsize=8192)  # all are asked for when one Service comes or goes
+def _preferred(key: ObjectKey) -> int:
+    return int.from_bytes(hashlib.sha256(str(key).encode()).digest(), "big")
+
+
+def is_complete(request: Request, answer: Answer) -> bool:
+    """Return whether the Service has an address of each family that it wants."""
+    return not isinstance(answer, Problem) and len(answer) == len(request.families)
+
+
+def _in_the_end(request: Request, answer: Answer, pools: AddressPools) -> Answer:
+    """Explain refusals by the obstacles after the whole allocation, as every later plan will."""
+    if not isinstance(answer, Problem):
+        return answer
+    retry = _choose(request, pools)
+    return retry if isinstance(retry, Problem) else answer
+
+
+def serve(request: Request, pools: AddressPools) -> Answer:
+    """Choose all addresses of one Service and take them, or take none."""
+    chosen = _choose(request, pools)
+    if not isinstance(chosen, Problem):
+        pools.take(request.service, chosen)
+    return chosen
+
+
+def _choose(request: Request, pools: AddressPools) -> Answer:
+    chosen: dict[Family, IPAddress] = {}
+    for requested in request.requested:
+        if problem := pools.refusal(request, requested):
+            return problem
+        chosen[Family.of(requested.address)] = requested.address
+    missing: list[Problem] = []
+    for family in (family for family in request.families if family not in chosen):
+        answer = pools.find(request, family)
+        if isinstance(answer, Problem):
+            missing.append(answer)
+        else:
+            chosen[family] = answer
+    may_lack = request.service.family_policy is FamilyPolicy.PREFER_DUAL or pools.keeps(
+        request.service, chosen.values()
+    )
+    if missing and not (chosen and may_lack):
+        return missing[0]
+    return tuple(chosen[family] for family in request.families if family in chosen)

@@ -1,1 +1,0 @@
-"""Backends of a port: Nodes and endpoints. Pure."""

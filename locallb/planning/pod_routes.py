@@ -1,0 +1,286 @@
+"""The routes to the pods of each cluster: the wanted ones, and those of them that this stack may add.
+
+A Node's pods are in its spec.podCIDRs and are reached by its InternalIP; where the CNI has ranges of its own the source
+names them, and the first Node forwards packets for pods of other Nodes. Service CIDRs are no destinations. Data of a
+cluster isn't trusted: its pods must be in private networks, and no route of another owner is overridden.
+
+Not here: making routes (`runtimes.pod_routes`), and the Services that use them (`backends`).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from ipaddress import ip_network
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from locallb.config.settings import PodRouting, Settings
+from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey
+from locallb.model.objects import BackendChoice, Node
+from locallb.model.ranges import span_of
+from locallb.model.routes import LOOPBACK, POD_PROTOCOL, Diversion, PodRoute, Route
+from locallb.model.snapshot import Snapshot
+from locallb.model.texts import counted, metric_of
+from locallb.planning.planned import Plan, Via
+
+_WIDEST = {Family.IPV4: 8, Family.IPV6: 16}
+_SPECIAL = (
+    *LOOPBACK,
+    *map(ip_network, ("0.0.0.0/8", "169.254.0.0/16", "224.0.0.0/3", "::/8", "fe80::/10", "ff00::/8")),
+)
+
+
+class Claimed:
+    """Destinations that have routes, with their owners; networks contain each other or are disjoint."""
+
+    def __init__(self, routes: Iterable[Route], diversions: Iterable[Diversion] = ()) -> None:
+        self._by: dict[tuple[int, int, int], list[tuple[IPAddress | None, str]]] = {}
+        self._firsts: dict[int, list[tuple[int, int]]] = {4: [], 6: []}
+        for route in routes:
+            self._note(route.destination, route.gateway, f"{route.destination} is {route.owner}")
+        for diversion in diversions:
+            self._note(diversion.network, None, f"{diversion.network} is led elsewhere: {diversion.owner}")
+        self._settle()
+
+    def add(self, cluster: ClusterName, routes: Iterable[PodRoute]) -> None:
+        """Note what a cluster of this stack gets."""
+        for route in routes:
+            self._note(route.destination, route.gateway, f"cluster {cluster} has pods in {route.destination} as well")
+        self._settle()
+
+    def against(self, route: PodRoute) -> str:
+        """Return the conflicts with `route`; empty without any, or if the existing route has the same gateway."""
+        network, version = route.destination, route.destination.version
+        first, last = span_of(network)
+        for bits in range(network.prefixlen + 1):
+            start = first >> (network.max_prefixlen - bits) << (network.max_prefixlen - bits)
+            for gateway, what in self._by.get((version, start, bits), ()):
+                if bits < network.prefixlen or gateway != route.gateway:
+                    return what
+        inner = self._firsts[version]
+        for start, bits in inner[bisect_left(inner, (first, network.prefixlen + 1)) :]:
+            if start > last:
+                break
+            if bits > network.prefixlen:
+                return self._by[version, start, bits][0][1]
+        return ""
+
+    def _note(self, network: IPNetwork, gateway: IPAddress | None, what: str) -> None:
+        key = network.version, int(network[0]), network.prefixlen
+        if key not in self._by:
+            self._firsts[network.version].append(key[1:])
+        self._by.setdefault(key, []).append((gateway, what))
+
+    def _settle(self) -> None:
+        for firsts in self._firsts.values():
+            firsts.sort()
+
+
+class Refusals(Struct, frozen=True):
+    """Reasons that prevent a route."""
+
+    others: Claimed
+    near: Sequence[IPNetwork] | None
+    """Networks with possible gateways; None if no host is known."""
+    named: Mapping[ClusterName, tuple[IPNetwork, ...]]
+
+    def why(self, cluster: ClusterName, route: PodRoute) -> str:
+        """Return why `route` isn't made; empty if it is."""
+        network = route.destination
+        if network.prefixlen < _WIDEST[Family.of(network)] or any(_meet(network, special) for special in _SPECIAL):
+            return f"{network} is no network of pods"
+        if network.is_global and network not in self.named.get(cluster, ()):
+            return f"{network} is public; name it in the source's podCIDRs if pods are there all the same"
+        if what := self.others.against(route):
+            return what
+        if self.near is not None and not any(route.gateway in network for network in self.near):
+            return f"{route.gateway} is in no network that this host or its proxies are members of"
+        return ""
+
+
+def _meet(network: IPNetwork, other: IPNetwork) -> bool:
+    return network.version == other.version and network.overlaps(other)
+
+
+def reported(cluster: ClusterName, refused: Mapping[PodRoute, str], remedy: str) -> Iterator[str]:
+    """Explain which routes of one cluster aren't made, and why."""
+    for route, why in [*refused.items()][:1]:
+        more = f", nor {counted(len(refused) - 1, 'other')} of its routes" if len(refused) > 1 else ""
+        yield f"{cluster}: the route {route} to its pods isn't made{more}: {why}; remove what is in the way{remedy}"
+
+
+class RoutePlan(Struct, frozen=True):
+    """The routes of each cluster that may be made, and a sentence for each cluster of which some may not."""
+
+    routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
+
+
+def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
+    """Return the routes to make in this host's table; of two clusters the one that has some keeps them."""
+    wanted = wanted_routes(snapshot, settings)
+    host = snapshot.host.addresses
+    existing = host.routes if host else ()
+    metric = metric_of(snapshot.home)
+    mine = {_way(route) for route in existing if _is_of(route, metric)}
+    claimed = (*existing, *(route for route in snapshot.host.routes if route.is_dead_end))
+    diverted = [diversion for diversion in snapshot.host.diversions if not diversion.yields]
+    others = Claimed([route for route in claimed if not _is_of(route, metric) and not route.is_default], diverted)
+    near = [route.destination for route in existing if route.is_connected]
+    refuse = Refusals(others, near if host else None, _named(settings))
+    wanted = _without(wanted, {address for address, _ in host.own}, near) if host else wanted
+    made: dict[ClusterName, tuple[PodRoute, ...]] = {}
+    notices: list[str] = []
+    if wanted and not snapshot.host.may_route:
+        return RoutePlan(notices=(_NO_RIGHT,))
+    for cluster in sorted(wanted, key=lambda name: (not mine.intersection(map(_parts, wanted[name])), name)):
+        refused = {route: why for route in wanted[cluster] if (why := refuse.why(cluster, route))}
+        made[cluster] = tuple(route for route in wanted[cluster] if route not in refused)
+        refuse.others.add(cluster, made[cluster])
+        notices += reported(cluster, refused, _CONTAINER)
+    return RoutePlan({name: routes for name, routes in sorted(made.items()) if routes}, tuple(notices))
+
+
+_CONTAINER = ", or use local-lb:podRoutes container, with which each proxy has routes of its own"
+_NO_RIGHT = (
+    "local-lb:podRoutes host: this user may change no routes, and Docker, which could, doesn't answer; run as root, let"
+    " this user use Docker, or remove the key"
+)
+
+
+def lost_routes(plan: Plan, snapshot: Snapshot) -> set[ObjectKey]:
+    """Return the clusters of which routes are missing in this host's table: not made yet, or removed by others."""
+    if not plan.routes or snapshot.host.addresses is None:
+        return set()
+    metric = metric_of(snapshot.home)
+    present = {_way(route) for route in snapshot.host.addresses.routes if _is_of(route, metric)}
+    return {planned.key for planned in plan.routes if not present.issuperset(map(_parts, planned.routes))}
+
+
+def routes_to_gain(
+    plan: Plan, snapshot: Snapshot, settings: Settings, find: Callable[[Snapshot, Settings], RoutePlan]
+) -> Iterator[str]:
+    """Return a sentence for each cluster that would gain from routes which aren't made, where they could be.
+
+    `find` is `routes_of`, or knows its answers.
+    """
+    if settings.pod_routes is not PodRouting.OFF or snapshot.host.addresses is None:
+        return
+    by_nodes = set[ClusterName]()
+    for placement in plan.placements:  # of a cluster that one is enough of the others aren't asked
+        cluster = placement.key.cluster
+        if cluster not in by_nodes and any(port.via not in {None, Via.PODS} for port in placement.ports):
+            by_nodes.add(cluster)
+    far = by_nodes & snapshot.node_routes.keys()
+    if settings.backends is BackendChoice.NODE_PORTS:
+        by_nodes = far
+    if not by_nodes:
+        return
+    word = PodRouting.CONTAINER if settings.publishes else PodRouting.HOST
+    could = find(snapshot, replace(settings, pod_routes=word)).routes
+    present = set() if settings.publishes else {_way(route) for route in snapshot.host.routes}
+    foreign = {source.cluster for source in settings.sources if source.nodes and source.nodes.is_foreign}
+    for cluster in sorted(by_nodes):
+        if not present.issuperset(map(_parts, could.get(cluster, ()))):
+            why = _FAR if cluster in far else _SLOW
+            key = _OWN if cluster in foreign and not settings.publishes else f"local-lb:podRoutes {word}"
+            yield f"{cluster}: {why.format(key=key)} (as root, or through Docker)"
+
+
+_OWN = "local-lb:podRoutes container, with local-lb:network publish,"
+_FAR = "its Nodes are pods of another cluster, to which this host has no routes; {key} makes them"
+_SLOW = (
+    "connections go by NodePorts, which kube-proxy opens about a second later than pods answer; {key} makes routes"
+    " straight to the pods"
+)
+
+
+def container_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
+    """Return the routes to make in the namespaces of proxies on a Docker network: each has those of one cluster."""
+    near = [subnet.network for subnet in snapshot.host.subnets]
+    refuse = Refusals(
+        Claimed([Route(network, "unicast", "its Docker network") for network in near]), near, _named(settings)
+    )
+    made: dict[ClusterName, tuple[PodRoute, ...]] = {}
+    notices: list[str] = []
+    for cluster, routes in sorted(_without(wanted_routes(snapshot, settings), (), near).items()):
+        refused = {route: why for route in routes if (why := refuse.why(cluster, route))}
+        made[cluster] = tuple(route for route in routes if route not in refused)
+        notices += reported(cluster, refused, "")
+    return RoutePlan({name: routes for name, routes in made.items() if routes}, tuple(notices))
+
+
+def routes_of(snapshot: Snapshot, settings: Settings) -> RoutePlan:
+    """Return the routes that the configuration asks for."""
+    plans: Mapping[PodRouting, Callable[[Snapshot, Settings], RoutePlan]] = {
+        PodRouting.HOST: host_routes,
+        PodRouting.CONTAINER: container_routes,
+    }
+    make = plans.get(settings.pod_routes)
+    return make(snapshot, settings) if make else RoutePlan()
+
+
+def wanted_routes(snapshot: Snapshot, settings: Settings) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
+    """Return the routes of each cluster, in order, regardless of conflicts: to pods, or as its source defines."""
+    named, given = _named(settings), snapshot.node_routes
+    by_cluster: dict[ClusterName, list[Node]] = {}
+    for node in sorted(snapshot.nodes, key=lambda node: (node.cluster, node.name)):
+        by_cluster.setdefault(node.cluster, []).append(node)
+    return {
+        cluster: tuple(sorted(routes, key=lambda route: route.order))
+        for cluster, nodes in by_cluster.items()
+        if cluster not in given
+        if (routes := [*(_by_first(nodes, named[cluster]) if cluster in named else _by_each(nodes))])
+    } | {cluster: routes for cluster, routes in given.items() if routes}
+
+
+def _without(
+    wanted: Mapping[ClusterName, tuple[PodRoute, ...]], own: Collection[IPAddress], near: Sequence[IPNetwork]
+) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
+    """Leave out the pods of a Node that is this host, which has them already, and a family that isn't spoken here."""
+    versions = {network.version for network in near}
+    return {
+        name: tuple(route for route in routes if route.gateway not in own and route.gateway.version in versions)
+        for name, routes in wanted.items()
+    }
+
+
+def _named(settings: Settings) -> Mapping[ClusterName, tuple[IPNetwork, ...]]:
+    by_sources = {source.cluster: source.pod_cidrs for source in settings.sources if source.pod_cidrs}
+    return {**settings.pod_cidrs, **by_sources}
+
+
+def _by_each(nodes: Sequence[Node]) -> Iterator[PodRoute]:
+    """Return the route to the pods of each Node by that Node; a range of two Nodes belongs to the first one."""
+    observed = set()
+    for node in nodes:
+        for network in node.pod_cidrs:
+            gateway = _address(node, Family.of(network))
+            if gateway and network not in observed:
+                observed.add(network)
+                yield PodRoute(network, gateway)
+
+
+def _by_first(nodes: Sequence[Node], ranges: Sequence[IPNetwork]) -> Iterator[PodRoute]:
+    for network in dict.fromkeys(ranges):
+        gateways = (address for node in nodes if (address := _address(node, Family.of(network))))
+        if gateway := next(gateways, None):
+            yield PodRoute(network, gateway)
+
+
+def _address(node: Node, family: Family) -> IPAddress | None:
+    return next((address for address in node.addresses if Family.of(address) is family), None)
+
+
+def _is_of(route: Route, metric: int) -> bool:
+    return (route.protocol, route.metric) == (POD_PROTOCOL, metric)
+
+
+def _way(route: Route) -> tuple[IPNetwork, IPAddress | None]:
+    return route.destination, route.gateway
+
+
+def _parts(route: PodRoute) -> tuple[IPNetwork, IPAddress | None]:
+    return route.destination, route.gateway

@@ -1,1 +1,0 @@
-"""Assignment of Services to proxies, own, shared or spare, within the host's capacity. Not here: addresses."""

@@ -1,0 +1,323 @@
+"""The deployed side of a comparison, read back from its resources and from Envoy's configuration files in them.
+
+The files are in the state and in the output of `pulumi preview --json`, so listeners, allowed clients and backends are
+read from there and nothing is stored twice. Reading is lenient, because resources and files may be of another version,
+or written by anyone: whatever isn't as local-lb writes it is not known.
+
+Not here: where the resources come from, and the planned side (`sides`).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
+from ipaddress import ip_address, ip_network
+from types import MappingProxyType
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from locallb.envoy.fragments import as_files
+from locallb.model import desired
+from locallb.model.fields import at, object_of, objects_of, text_of, texts_of
+from locallb.model.identities import IPAddress, IPNetwork, ObjectKey, Protocol
+from locallb.model.texts import owner_from
+from locallb.planning.planned import run_planner, run_types
+from locallb.report.sides import Balancer, Port, Side, fingerprint, sorted_networks
+
+_PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
+"""A listener's name, as `serving.Listener.name` makes it."""
+
+
+class Listener(Struct, frozen=True):
+    """A listener as clients meet it."""
+
+    address: IPAddress
+    port: int
+    protocol: Protocol
+    upstreams: tuple[str, ...]
+    sources: tuple[IPNetwork, ...]
+    affinity: bool
+
+
+def listed_listeners(files: Mapping[str, str]) -> Iterator[Listener]:
+    """Read Envoy's listeners by their names: where ports are published, it binds other ones."""
+    for raw in _resources(files, "lds.json"):
+        place = _PLACE.fullmatch(text_of(raw.get("name")))
+        if place is None or (address := as_address(place["four"] or place["six"])) is None:
+            continue
+        everything = list(_walk(raw))
+        upstreams = [
+            text_of(part["cluster"]) for part in [*everything, *_routes(files, everything)] if "cluster" in part
+        ]
+        ranges = [part for part in everything if "address_prefix" in part]
+        yield Listener(
+            address=address,
+            port=int(place["port"]),
+            protocol=Protocol(place["protocol"]),
+            upstreams=tuple(dict.fromkeys(upstreams)),
+            sources=sorted_networks(tuple(network for span in ranges if (network := _network(span)) is not None)),
+            affinity=any("hash_policy" in part or "hash_policies" in part for part in everything),
+        )
+
+
+def _routes(files: Mapping[str, str], listener: Iterable[Mapping[str, object]]) -> Iterator[Mapping[str, object]]:
+    """Return every object of the routes to which a listener refers."""
+    names = (text_of(part["route_config_name"]) for part in listener if "route_config_name" in part)
+    return (part for name in names for resource in _resources(files, f"{name}.json") for part in _walk(resource))
+
+
+class Entrance(Struct, frozen=True):
+    """What of requests, or of connections by name, a port takes."""
+
+    port: str
+    """As `sides.Port.label` has it."""
+    hostnames: tuple[str, ...]
+    """`*` for every hostname."""
+    clear: bool
+    """Requests are taken without TLS, and not only to be sent elsewhere by https."""
+
+
+def listed_entrances(files: Mapping[str, str]) -> Iterator[Entrance]:
+    """Read what listeners of HTTP and TLS accept, one entrance per chain, without what Envoy answers itself."""
+    for raw in _resources(files, "lds.json"):
+        place = _PLACE.fullmatch(text_of(raw.get("name")))
+        for chain in objects_of(raw.get("filter_chains")) if place else ():
+            hosts = [host for part in _tables(files, chain) for host in objects_of(part.get("virtual_hosts"))]
+            claimed = [
+                host for host in hosts if any("direct_response" not in part for part in objects_of(host.get("routes")))
+            ]
+            secure = "transport_socket" in chain
+            names = texts_of(at(chain, "filter_chain_match", "server_names"))
+            if not any("http_filters" in part for part in _walk(chain)):  # bytes
+                hostnames = names or (["*"] if secure else [])
+            else:
+                hostnames = [name for host in claimed for name in texts_of(host.get("domains"))]
+            clear = not secure and any(_is_served(part) for host in claimed for part in objects_of(host.get("routes")))
+            if place and hostnames:
+                label = f"{place['port']}/{place['protocol']}"
+                yield Entrance(label, tuple(dict.fromkeys(hostnames)), clear)
+
+
+def _tables(files: Mapping[str, str], chain: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
+    """Return the tables of routes of a chain, its own ones or those to which it refers."""
+    parts = [*_walk(chain)]
+    return (part for part in [*parts, *_routes(files, parts)] if "virtual_hosts" in part)
+
+
+def _is_served(route: Mapping[str, object]) -> bool:
+    sent = at(route, "redirect", "scheme_redirect") == "https"
+    return not sent and "direct_response" not in route
+
+
+def listed_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
+    """Read the backends of each upstream: from its own file, or from the clusters."""
+    assignments = [resource for name in files if name.startswith("eds-") for resource in _resources(files, name)]
+    assignments += [object_of(resource.get("load_assignment")) for resource in _resources(files, "cds.json")]
+    backends = {}
+    for assignment in assignments:
+        if "cluster_name" in assignment:
+            first = [endpoint for endpoint in objects_of(assignment.get("endpoints")) if not endpoint.get("priority")]
+            # Not every address: that of a health check is none where traffic goes.
+            addresses = [
+                object_of(at(part, "endpoint", "address"))
+                for part in _walk(first)
+                if "endpoint" in part and part.get("health_status") != "DEGRADED"
+            ]
+            sockets = [object_of(address["socket_address"]) for address in addresses if "socket_address" in address]
+            backends[text_of(assignment["cluster_name"])] = tuple(_endpoint(socket) for socket in sockets)
+    return backends
+
+
+def _endpoint(socket: Mapping[str, object]) -> str:
+    address, port = text_of(socket.get("address")), socket.get("port_value")
+    number = port if isinstance(port, int) else 0
+    return f"[{address}]:{number}" if ":" in address else f"{address}:{number}"
+
+
+def _resources(files: Mapping[str, str], name: str) -> list[Mapping[str, object]]:
+    try:
+        document = json.loads(files.get(name, "{}"))
+    except (ValueError, RecursionError):
+        return []
+    return objects_of(at(document, "resources"))
+
+
+def _walk(value: object) -> Iterator[Mapping[str, object]]:
+    """Return every object within `value`, outer ones first; however deep it is."""
+    remaining = [value]
+    while remaining:
+        part = remaining.pop()
+        if isinstance(part, dict):
+            yield part
+            remaining.extend(reversed(list(part.values())))
+        elif isinstance(part, list):
+            remaining.extend(reversed(part))
+
+
+def _network(prefix: Mapping[str, object]) -> IPNetwork | None:
+    try:
+        return ip_network(f"{text_of(prefix.get('address_prefix'))}/{prefix.get('prefix_len')}")
+    except ValueError:
+        return None
+
+
+def as_address(value: object) -> IPAddress | None:
+    """Read an address; None where it is none."""
+    try:
+        return ip_address(text_of(value))
+    except ValueError:
+        return None
+
+
+_READ = {desired.ADDRESS, desired.PORTS, desired.CONFIG, desired.SERVICE}
+_LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?:=(\d{1,5}))?(?: (\w+))?")
+
+
+class Resource(Struct, frozen=True):
+    """A resource with the properties that it is declared with (JSON-like values, from any source)."""
+
+    type: str
+    name: str
+    inputs: Mapping[str, object]
+
+
+class _Parts(Struct):
+    """The resources of one Service."""
+
+    addresses: list[IPAddress] = field(default_factory=list)
+    order: list[str] = field(default_factory=list)
+    labels: list[str] = field(default_factory=list)
+    owner: Mapping[str, str] = field(default_factory=dict)
+    proxy: str = ""
+    proxy_name: str = ""
+    serves: str = ""
+    """Owner of the whole, for a proxy of the stack."""
+    files: Mapping[str, str] = field(default_factory=dict)
+    envoy: str = ""
+    container: tuple[str, ...] = ()
+
+
+def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
+    """Return the side of the deployed resources. Never raises."""
+    parts: dict[ObjectKey, _Parts] = defaultdict(_Parts)
+    by_name: dict[str, Resource] = {}
+    of_stack: dict[str, _Parts] = defaultdict(_Parts)
+    for resource in resources:
+        if resource.type == desired.BALANCER:
+            by_name[resource.name] = resource
+        elif (key := _key(resource)) is not None:
+            _take(parts[key] if key.cluster else of_stack[key.name], resource)
+    for claimed in of_stack.values():
+        if claimed.serves:
+            mine = parts[ObjectKey.parse(claimed.serves)]
+            mine.proxy, mine.files = claimed.proxy, claimed.files
+    by_id = {balancer.proxy: balancer for balancer in of_stack.values()}
+    for key, balancer in parts.items():
+        if host := by_id.get(balancer.proxy):
+            balancer.proxy_name, balancer.envoy, balancer.container = host.proxy_name, host.envoy, host.container
+        if str(key) in by_name:
+            balancer.order = texts_of(by_name[str(key)].inputs.get("addresses"))
+            balancer.labels = texts_of(by_name[str(key)].inputs.get("ports"))
+    return Side(label, MappingProxyType({key: _balancer(key, parts[key]) for key in sorted(parts)}))
+
+
+def _key(resource: Resource) -> ObjectKey | None:
+    """Return the Service that a resource belongs to; None for resources that don't matter here."""
+    if runtime := run_types().get(resource.type):
+        return run_planner(runtime).owner(resource.inputs)
+    if resource.type not in _READ:
+        return None
+    try:
+        return owner_from(_strings(resource.inputs.get("owner"))).service
+    except KeyError:
+        return None
+
+
+def _take(parts: _Parts, resource: Resource) -> None:
+    inputs = resource.inputs
+    match resource.type:
+        case desired.ADDRESS | desired.PORTS:
+            if (address := as_address(inputs.get("address"))) is not None:
+                parts.addresses.append(address)
+                parts.owner = parts.owner or _strings(inputs.get("owner"))
+        case desired.CONFIG:
+            parts.owner, parts.files = _strings(inputs.get("owner")), _strings(inputs.get("files"))
+            parts.proxy, parts.proxy_name = text_of(inputs.get("proxy")), text_of(inputs.get("name"))
+            parts.serves = text_of(inputs.get("serves"))
+        case desired.SERVICE:
+            parts.owner, parts.proxy = _strings(inputs.get("owner")), text_of(inputs.get("proxy"))
+            parts.files = as_files(_strings(inputs.get("listeners")), _strings(inputs.get("clusters")))
+        case _:
+            parts.envoy, parts.container = run_planner(run_types()[resource.type]).reported(inputs)
+
+
+def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
+    rank = {text: number for number, text in enumerate(parts.order)}
+    addresses = tuple(sorted(parts.addresses, key=lambda a: (rank.get(str(a), len(rank)), a.version, int(a))))
+    return Balancer(
+        key=key,
+        addresses=addresses,
+        ports=_ports(parts, addresses),
+        proxy=parts.proxy_name,
+        uid=parts.owner.get("uid", ""),
+        envoy=parts.envoy,
+        container=parts.container,
+        files=parts.files,
+        fingerprint=fingerprint(
+            (parts.order, parts.labels),
+            parts.proxy,
+            parts.owner,
+            parts.files,
+            "\n".join((parts.envoy, *parts.container)),
+        ),
+    )
+
+
+def _ports(parts: _Parts, addresses: tuple[IPAddress, ...]) -> tuple[Port, ...]:
+    """Return the ports already shown, in their order, then other listening ones."""
+    by_port: dict[tuple[int, Protocol], list[Listener]] = defaultdict(list)
+    for listener in listed_listeners(parts.files):
+        by_port[listener.port, listener.protocol].append(listener)
+    backends = listed_backends(parts.files)
+    shown = [match.groups() for text in parts.labels if (match := _LABEL.fullmatch(text))]
+    wanted = {
+        (int(mapped or number), Protocol(protocol)): (int(number), problem or "")
+        for number, protocol, mapped, problem in shown
+    }
+    wanted |= {key: (key[0], "") for key in by_port if key not in wanted}
+    rank = {address: number for number, address in enumerate(addresses)}
+    return tuple(
+        replace(
+            _port(number, protocol, problem, by_port.get((mapped, protocol), []), backends, rank),
+            mapped=mapped if mapped != number else 0,
+        )
+        for (mapped, protocol), (number, problem) in wanted.items()
+    )
+
+
+def _port(  # noqa: PLR0913, PLR0917 - private, one caller
+    number: int,
+    protocol: Protocol,
+    problem: str,
+    listeners: list[Listener],
+    backends: Mapping[str, tuple[str, ...]],
+    rank: Mapping[IPAddress, int],
+) -> Port:
+    ordered = sorted(listeners, key=lambda listener: (rank.get(listener.address, len(rank)), listener.address.version))
+    upstreams = sorted({name for listener in listeners for name in listener.upstreams})
+    return Port(
+        number=number,
+        protocol=protocol,
+        listens=tuple(address.address for address in ordered),
+        sources=ordered[0].sources if ordered else None,
+        backends=tuple(backend for name in upstreams for backend in backends.get(name, ())),
+        affinity=ordered[0].affinity if ordered else None,
+        problem=problem,
+    )
+
+
+def _strings(value: object) -> Mapping[str, str]:
+    return {key: item for key, item in object_of(value).items() if isinstance(item, str)}

@@ -1,1 +1,0 @@
-"""Informers: a cluster's objects followed by watches, by kind or by name."""

@@ -1,1 +1,0 @@
-"""Supervised threads, and counters that any thread may use."""

@@ -1,4 +1,0 @@
-"""Damage although the plan is the same: outages of proxies, files and objects that others changed.
-
-Not here: how it is repaired (`watch.converging`).
-"""
