@@ -1,13 +1,18 @@
 """Updates of some root resources: what they touch, what they leave, what they refuse."""
 
+import asyncio
+import threading
+
 import pulumi
 import pytest
 
+from locallb.engine.core import decisions
 from locallb.engine.core.declared import only
 from locallb.engine.core.events import Op
 from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import root_urn
 from tests.engine.balancers import ALPHA, BOTH, declare, roots
+from tests.engine.interrupting import SECONDS
 from tests.engine.support import Bench, Thing, messages, output, short
 
 
@@ -77,6 +82,51 @@ def test_a_replacement_that_would_delete_outside_the_scope_first_is_refused(benc
     result = engine.up(lambda: program("127.77.0.9"), scope=scope)
     assert "must be deleted before it is created again" in messages(result)[0]
     assert bench.world.called("delete") == []
+
+
+def test_what_is_made_as_a_scoped_update_is_refused_is_in_the_state(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nothing is left under way for the next run to find out."""
+    begun, refused = threading.Event(), threading.Event()
+
+    class Noted(FullScopeNeeded):
+        def __init__(self, text: str) -> None:
+            super().__init__(text)
+            refused.set()
+
+    def last() -> None:
+        begun.set()
+        assert refused.wait(SECONDS)
+
+    async def known() -> str:
+        await asyncio.to_thread(begun.wait, SECONDS)
+        return "x"
+
+    def program(*names: str) -> None:
+        made: list[Thing] = []
+        for name in names:
+            options = pulumi.ResourceOptions(depends_on=made[-1:])
+            made.append(Thing("Reachable", name, {"address": pulumi.Output.from_input(known())}, options))
+
+    def turned() -> None:
+        Thing("LoopbackAddress", "slow", {"address": "127.77.0.1"})
+        program("b", "a")
+
+    begun.set()
+    engine = bench.engine()
+    assert engine.up(lambda: program("a", "b")).ok
+    begun.clear()
+    monkeypatch.setattr(decisions, "FullScopeNeeded", Noted)
+    bench.world.control = {"meanwhile": {"LoopbackAddress::slow": last}}
+    kinds = {"a": "Reachable", "slow": "LoopbackAddress"}
+    scope = only(root_urn("local-lb", "dev", f"locallb:index:{kind}", name) for name, kind in kinds.items())
+    with pytest.raises(FullScopeNeeded, match="update everything"):
+        engine.up(turned, scope=scope)
+    assert bench.checkpoint().pending == ()
+    assert {short(item.urn) for item in bench.checkpoint().resources} >= {"LoopbackAddress::slow"}
+    assert engine.up(turned).ok
+    assert bench.world.called("create").count(("create", "LoopbackAddress::slow")) == 1
 
 
 def test_a_changed_provider_needs_the_full_scope(bench: Bench) -> None:

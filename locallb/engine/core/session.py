@@ -20,7 +20,7 @@ from locallb.engine.core.provider_resources import ProviderResources
 from locallb.engine.core.reporting import Reporter
 from locallb.engine.core.wanted import Wanted
 from locallb.engine.providers.registry import Providers
-from locallb.engine.state.errors import Cancelled
+from locallb.engine.state.errors import Cancelled, FullScopeNeeded
 
 if TYPE_CHECKING:
     from locallb.engine.providers.registry import ProviderSource
@@ -100,10 +100,16 @@ def core_of(
         remaining=remaining,
     )
     core = Core(decider, Lanes(parties.shape_of), executor, terms)
+    refused: FullScopeNeeded | None = None
     try:
-        yield core
+        try:
+            yield core
+        except FullScopeNeeded as error:  # how ends what runs is noted all the same
+            refused = error
         core.stop()
         core.run(lambda: core.is_stopped, LAST_WAIT)
     except Exception:
         core.drain(LAST_WAIT)
         raise
+    if refused:
+        raise refused
