@@ -25,11 +25,10 @@ class Once(Struct, frozen=True):
 
     def destroy(self) -> None:
         """Delete everything that the stack has. Raises Cancelled."""
-        wanted = self._wanted(Declared(()))
-        with self._core(wanted) as (core, _executor):
+        with self._core(self._wanted(Declared(()))) as (core, _executor):
             core.desire_nothing()
             core.run(lambda: core.is_at_rest)
-            self._conclude(core, wanted)
+            self._conclude(core)
 
     def bring(self, declared: Declared) -> None:
         """Bring the stack, as far as the scope goes, to what is declared: at first what is desired, then the rest.
@@ -66,7 +65,7 @@ class Once(Struct, frozen=True):
                 core.complete()
                 self._remove(core, goals)
             else:
-                self._conclude(core, goals)
+                self._conclude(core)
 
     def _wanted(self, declared: Declared) -> Wanted:
         run = self.run
@@ -83,7 +82,7 @@ class Once(Struct, frozen=True):
         self.run.reporter.broken |= broken
         core.spare(lambda resource: self._remains(resource, broken, core))
         core.run(lambda: core.is_at_rest)
-        self._conclude(core, wanted)
+        self._conclude(core)
 
     @contextmanager
     def _core(self, wanted: Wanted) -> Iterator[tuple[Core, ThreadExecutor]]:
@@ -108,12 +107,11 @@ class Once(Struct, frozen=True):
         root = core.snapshot.root_of_any(resource)
         return root in broken or not self.run.scope.covers(root)
 
-    def _conclude(self, core: Core, wanted: Wanted) -> None:
+    def _conclude(self, core: Core) -> None:
         """Report why the stack differs from the desired one, if no operation reported it. Raises Cancelled."""
         reporter, snapshot = self.run.reporter, core.snapshot
-        reporter.broken |= {
-            wanted.root_of(urn) if core.is_wanted(urn) else snapshot.root_of(urn) for urn in core.failures
-        }
+        there = (urn for urn in core.failures if urn in snapshot.live or not core.is_wanted(urn))
+        reporter.broken |= {snapshot.root_of(urn) for urn in there}
         remaining = [*core.unsettled]
         if remaining:
             self.run.go_on()
