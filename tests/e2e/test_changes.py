@@ -143,22 +143,22 @@ def test_a_udp_port_that_a_service_of_udp_alone_gives_up_is_free_at_once(play: S
     assert not set(pids.values()) & set(play.pids().values())
 
 
-@pytest.mark.parametrize("stays", ["TCP", "UDP"])
-def test_a_udp_port_moves_to_another_service_in_one_update(play: Stage, backend: Backends, stays: str) -> None:
-    """From a proxy that has streams or datagrams besides; what stays there is refused to no client."""
+@pytest.mark.parametrize(("moves", "stays"), [("UDP", "TCP"), ("UDP", "UDP"), ("TCP", "UDP"), ("TCP", "TCP")])
+def test_a_port_moves_to_another_service_in_one_update(play: Stage, backend: Backends, moves: str, stays: str) -> None:
+    """From a proxy that goes on with another port, which is refused to no client."""
     one, key = backend("one"), {"local-lb.dev/sharing-key": "dns"}
-    moving, staying = port(5353, one.port, "UDP"), port(5354, one.port, stays)
+    moving, staying = port(5353, one.port, moves), port(5354, one.port, stays)
     play.write("nodes.yaml", node())
     play.write("a.yaml", service("a", moving, staying, annotations=key))
     play.up()
     address = play.addresses()["n/a"]
-    assert ask(address, 5353, "UDP") == "one: hello"
+    assert ask(address, 5353, moves) == "one: hello"
     play.write("a.yaml", service("a", staying, annotations=key), service("b", moving, annotations=key))
     with Client(address, 5354) if stays == "TCP" else nullcontext() as client:
         play.up()
     assert client is None or not client.failures
     assert play.addresses() == {"n/a": address, "n/b": address}
-    assert [ask(address, number, kind) for number, kind in ((5353, "UDP"), (5354, stays))] == ["one: hello"] * 2
+    assert [ask(address, number, kind) for number, kind in ((5353, moves), (5354, stays))] == ["one: hello"] * 2
     assert "Nothing changed." in play.up().out
 
 

@@ -309,13 +309,15 @@ def test_clients_of_an_envoy_that_cannot_be_taken_over_from_are_drained(
     assert ask_tcp(wanted.address, 8080) == "a"
 
 
+@pytest.mark.parametrize("more", [{"version": "1.40.1"}, {"released": "127.0.0.1:53"}])
 def test_a_run_that_is_interrupted_in_the_midst_leaves_one_that_answers(
-    driver: Driver, wanted: Wanted, install: Installer, monkeypatch: pytest.MonkeyPatch
+    driver: Driver, wanted: Wanted, install: Installer, monkeypatch: pytest.MonkeyPatch, more: dict[str, str]
 ) -> None:
     """By Ctrl-C, while the former's connections have their time: the next run takes the new one as it is."""
     config, process, _ = driver.up(wanted)
-    directory, changed = directory_of(config), {**wanted.process, "version": "1.40.1"}
-    install("1.40.1")
+    directory, changed = directory_of(config), {**wanted.process, **more}
+    install(str(changed["version"]))
+    monkeypatch.setattr(envoy_process, "can_release", lambda *_: True)
 
     def interrupted(*_: Process) -> bool:
         raise KeyboardInterrupt

@@ -224,6 +224,8 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
     def _renew(self, old: EnvoyProcessState, new: EnvoyProcessInputs) -> EnvoyProcessState | None:
         """Start a process that takes over, to free sockets of UDP; None if that is impossible or not needed."""
         directory, former, released = _own_directory(new), Process(old.pid, old.started), {*new.released.split()}
+        if handover.successor_of(former, running(directory)):  # of a run that was interrupted
+            return self.create(new)[1]
         if not runs_in(directory, former) or not can_release(directory, former, released, IDLE_TIMEOUT):
             return None
         renewed = self._take_over(new, former)
@@ -315,7 +317,8 @@ def _adopt(directory: Path, present: Sequence[Process], mark: Mapping[str, str])
     """Take the process that is just what is wanted; stop all others of this proxy, and one that doesn't answer."""
     adopted: Process | None = None
     for process in present:
-        fits = runs_in(directory, process) and mark.items() <= processes.mark_of(process).items()
+        serves = runs_in(directory, process) and not handover.successor_of(process, tuple(present))
+        fits = serves and mark.items() <= processes.mark_of(process).items()
         if adopted is None and fits and comes_to_answer(directory, ADOPTION_TIMEOUT):
             adopted = process
         else:
