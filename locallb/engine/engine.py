@@ -76,10 +76,6 @@ class Engine:
         """Ask to finish what is begun and start nothing more, in this run and any later one; from any thread."""
         self._stop.ask()
 
-    def is_cancelled(self) -> bool:
-        """Return whether that was requested."""
-        return self._stop.is_requested()
-
     def resources(self) -> tuple[ResourceState, ...]:
         """Return the stack's resources as the state has them; empty without a state."""
         return self._store.peek().in_order()

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from locallb.engine.backend.store import Recorder, Store
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import Drop, Free, Put, Snapshot, Supersede
+from locallb.engine.state.snapshot import Drop, End, Free, Put, Snapshot, Supersede
 from locallb.engine.state.urns import STACK_TYPE
 
 URN = "urn:pulumi:dev::p::"
@@ -58,13 +58,13 @@ def do(recorder: Recorder, action: str, which: int) -> None:
         case "begin":
             recorder.begin(Pending("creating", resource(name)))
         case "end" if numbers:
-            recorder.end(numbers[which % len(numbers)])
+            recorder.apply(End(numbers[which % len(numbers)]))
         case "free" if numbers:
             recorder.apply(Free(numbers[which % len(numbers)]))
         case "put":
             recorder.apply(Put(resource(name, next(IDS))))
         case "supersede" if resource(name).urn in snapshot.live:
-            recorder.apply(Supersede(resource(name, next(IDS)), recorder.number()))
+            recorder.apply(Supersede(resource(name, next(IDS)), snapshot.take_number()))
         case "drop" if resource(name).urn in snapshot.live:
             recorder.apply(Drop(resource(name).urn))
 

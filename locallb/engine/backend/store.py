@@ -24,7 +24,7 @@ from locallb.engine.state.errors import StateBroken, StateUnwritable, unreadable
 from locallb.engine.state.files import Files
 from locallb.engine.state.journal import Journal, read_journal, replay, salvaged, seal_leftover
 from locallb.engine.state.resource import Pending
-from locallb.engine.state.snapshot import Begin, End, Mutation, Snapshot
+from locallb.engine.state.snapshot import Begin, Mutation, Snapshot
 from locallb.guarded.reader import unfit
 
 Notice = Callable[[str], None]
@@ -55,24 +55,15 @@ class Recorder:
 
     def begin(self, operation: Pending) -> int:
         """Note that an operation begins; give its number."""
-        number = self.number()
+        number = self.snapshot.take_number()
         self.apply(Begin(number, operation))
         return number
-
-    def end(self, number: int, *mutations: Mutation) -> None:
-        """Note that an operation ended, with what it changed."""
-        self.apply(End(number), *mutations)
 
     def save(self) -> None:
         """Write the state file now, what is under way included; its operations and old instances get other numbers."""
         with self._lock:
             if self._journal and self._save:
                 self._journal = self._save(self._journal)
-
-    def number(self) -> int:
-        """Return an unused number."""
-        with self._lock:
-            return self.snapshot.take_number()
 
 
 class Store:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from locallb.cli.session import Session
 from locallb.engine.backend.store import Store
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import Put
+from locallb.engine.state.snapshot import End, Put
 from locallb.engine.state.values import Properties
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers import Leftover, leftovers
@@ -138,7 +138,7 @@ def test_gc_keeps_a_claim_handed_over_by_an_interrupted_update(remaining: Stage)
     after = replace(before, id="", inputs={**inputs, "owner": dict(owner_fields(claim.owner))})
     store = Store(session.project.backend, session.project.name, "dev")
     with suppress(KeyboardInterrupt), store.session(print) as recorder:
-        recorder.end(recorder.begin(Pending("creating", before)), Put(provider), Put(before))
+        recorder.apply(End(recorder.begin(Pending("creating", before))), Put(provider), Put(before))
         recorder.begin(Pending("updating", after))
         raise KeyboardInterrupt
     session.settle()
