@@ -20,7 +20,7 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused
 from locallb.cli.run_output import Progress, complain, ending
-from locallb.cli.session import Session, once_free
+from locallb.cli.session import Session
 from locallb.cli.targets import matching, scope_of
 from locallb.engine.core.events import Result
 from locallb.gateway.routes import Bound
@@ -189,7 +189,7 @@ def bring_about(session: Session, keys: Iterable[ObjectKey], args: Arguments, ou
         return Exit.OK
     session.require_runtime(planned=True)
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
-        result = once_free(lambda: _updated(session, present, progress))
+        result = session.once_free(lambda: _updated(session, present, progress))
     if not result.ok:
         complain(out, result)
     return Exit(ending(result))

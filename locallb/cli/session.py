@@ -57,18 +57,6 @@ _TOGETHER = 64
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
 
 
-def once_free(attempt: Callable[[], _Result], timeout: float = TIMEOUT) -> _Result:
-    """Return the result of `attempt` as soon as the stack's lock is free. Raises LockHeld if it stays held."""
-    deadline = time.monotonic() + timeout
-    while True:
-        try:
-            return attempt()
-        except LockHeld:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(PAUSE)
-
-
 class Session(Struct, frozen=True, dict=True):
     """A project's stack, opened. Making one reads `Pulumi.yaml` only."""
 
@@ -156,11 +144,30 @@ class Session(Struct, frozen=True, dict=True):
         """Its state, and what is kept of it."""
         return Store(self.project.backend, self.project.name, self.stack)
 
+    def once_free(self, attempt: Callable[[], _Result], timeout: float = TIMEOUT) -> _Result:
+        """Return the result of `attempt` as soon as the stack's lock is free. Raises LockHeld if it stays held.
+
+        A `watch` begins nothing more meanwhile.
+        """
+        deadline = time.monotonic() + timeout
+        with ExitStack() as stack:
+            is_waiting = False
+            while True:
+                try:
+                    return attempt()
+                except LockHeld:
+                    if time.monotonic() > deadline:
+                        raise
+                    if not is_waiting:
+                        stack.enter_context(self.store.waiting())
+                        is_waiting = True
+                    time.sleep(PAUSE)
+
     @contextmanager
     def alone(self, notice: Callable[[str], None], timeout: float = TIMEOUT) -> Iterator[None]:
         """Keep others from changing the stack, after an update in progress has ended. Raises LockHeld."""
         with ExitStack() as stack:
-            once_free(lambda: stack.enter_context(self.store.alone(notice)), timeout)
+            self.once_free(lambda: stack.enter_context(self.store.alone(notice)), timeout)
             yield
 
     def engine(self, listen: Callable[[Event], None]) -> Engine:

@@ -30,9 +30,9 @@ def claimed(descriptor: int, *, shared: bool = False) -> bool:
     return True
 
 
-def wait(descriptor: int) -> None:
-    """Lock `descriptor` exclusively, waiting for other holders. Raises OSError if locking is impossible."""
-    fcntl.flock(descriptor, fcntl.LOCK_EX)
+def wait(descriptor: int, *, shared: bool = False) -> None:
+    """Lock `descriptor`, exclusively or shared, waiting for other holders. Raises OSError if locking is impossible."""
+    fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
 
 
 def give_back(descriptor: int) -> None:

@@ -277,6 +277,7 @@ class Converger(Struct):
 
         What takes longer than `is_enough` stays under way. Raises EngineError if it can't begin, or keep its outcome.
         """
+        self.engine.give_way()
         requested, in_order, began = frozenset(batch.keys), frozenset[ObjectKey](), time.monotonic()
         retry = self._claimed.released_spares(requested, wanted)
         refresh = batch.refresh or bool(retry)

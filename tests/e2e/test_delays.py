@@ -45,3 +45,21 @@ def test_cluster_whose_writes_hang_is_named_with_what_waits_for_it(
             watch.process.kill()
             watch.process.wait()
             assert "no answer" not in play.run("status").err
+
+
+def test_a_command_gets_its_turn_next_to_a_watch_of_a_cluster_whose_writes_hang(
+    play: Stage, backend: Callable[..., Backend], tmp_path: Path
+) -> None:
+    """What the watch has begun ends before, and nothing more begins; afterwards it goes on."""
+    web = backend("web")
+    with served(tmp_path) as (api, access):
+        play.configure(sources=[source(access)])
+        api.nodes = [versioned(node())]
+        api.services = [versioned(service(f"web{number}", port(8080, web.port))) for number in range(4)]
+        api.is_writing.clear()
+        with watching(play) as watch:
+            becomes(lambda: "cluster c: no answer for " in play.run("status").err, watch)
+            done = play.run("refresh", "--yes")
+            assert done.code == 0, done.out + done.err
+            api.is_writing.set()
+            becomes(lambda: all("status" in each for each in api.services), watch)

@@ -8,7 +8,7 @@ Not here: the preview (`cli.commands.preview`), and the command `watch` (`cli.co
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -26,6 +26,7 @@ from locallb.cli.run_output import (
     report_outcome,
     what_was_planned,
 )
+from locallb.cli.session import TIMEOUT as UPDATE_TIMEOUT
 from locallb.cli.session import Session
 from locallb.cli.targets import scope_of
 from locallb.engine.core.events import Result
@@ -52,6 +53,11 @@ def warn_if_watching(session: Session, out: Out) -> None:
     """Report that a `watch` keeps the stack as it is configured, whatever this command does."""
     if process := holder(session.watch_lock):
         out.warning(f"`watch` (pid {process.pid}) keeps stack {session.stack} converged, too; this is done beside it")
+
+
+def _next_to_watch(session: Session, attempt: Callable[[], Result]) -> Result:
+    """Return the result of an update; a `watch` may end what it has begun first. Raises LockHeld."""
+    return session.once_free(attempt, UPDATE_TIMEOUT if holder(session.watch_lock) else 0.0)
 
 
 @contextmanager
@@ -108,7 +114,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     program = session.program(plan, lambda: session.stamp() == as_of)
     session.sign_in()
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
-        result = program.update(session.engine(progress.listen), scope)
+        result = _next_to_watch(session, lambda: program.update(session.engine(progress.listen), scope))
         while not result.ok and _finds_refusals(session, program, result):
             program = session.program()
             result = program.update(session.engine(progress.listen), scope)
@@ -153,7 +159,7 @@ def refresh(session: Session, args: Arguments, out: Out) -> int:
         return Exit.FAILED
     session.sign_in()
     with Progress(out, f"Refreshing ({session.stack})", silent=args.json) as progress:
-        result = session.engine(progress.listen).refresh()
+        result = _next_to_watch(session, session.engine(progress.listen).refresh)
     return report_outcome(session, args, out, "refresh", result, session.plan()[1])
 
 

@@ -148,6 +148,28 @@ def locked(folder: Path, guard: Path, files: Files, notice: Callable[[str], None
             _held.discard(own)
 
 
+@contextmanager
+def waiting(path: Path, files: Files) -> Iterator[None]:
+    """Show that this process waits for the stack's lock, by a lock of the operating system that several may share."""
+    descriptor = files.open_new(path)
+    try:
+        locks.wait(descriptor, shared=True)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def is_waited_for(path: Path) -> bool:
+    """Return whether a process waits for the stack's lock."""
+    with suppress(OSError):
+        descriptor = locks.opened(path, make=False)
+        try:
+            return not locks.claimed(descriptor)
+        finally:
+            os.close(descriptor)
+    return False
+
+
 def _describe() -> str:
     names = {"username": _username(), "hostname": socket.gethostname()}
     return compact({"pid": os.getpid(), **names, "timestamp": timestamp(), "kernel": _kernel()})

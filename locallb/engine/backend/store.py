@@ -5,14 +5,14 @@ Kept in memory between runs and read again when somebody else wrote the file. A 
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from threading import Lock
 from time import time_ns
 
 from locallb.engine.backend.backups import Backups, journal_complaint, restore, state_complaint
 from locallb.engine.backend.layout import Layout
-from locallb.engine.backend.stack_lock import locked
+from locallb.engine.backend.stack_lock import is_waited_for, locked, waiting
 from locallb.engine.state.checkpoint import (
     Checkpoint,
     check_state,
@@ -108,6 +108,14 @@ class Store:
         """Hold the lock, so that no other process changes the stack meanwhile. Raises LockHeld."""
         with locked(self._layout.locks, self._layout.guard, self._files, notice):
             yield
+
+    def waiting(self) -> AbstractContextManager[None]:
+        """Show that this process waits for the lock: who takes it again and again lets this one have it."""
+        return waiting(self._layout.guard.with_suffix(".waiting"), self._files)
+
+    def is_waited_for(self) -> bool:
+        """Return whether a process waits for the lock."""
+        return is_waited_for(self._layout.guard.with_suffix(".waiting"))
 
     def complaints(self) -> tuple[str, ...]:
         """Return a sentence for each rule that the state breaks, and for each fault of the journal."""

@@ -45,6 +45,9 @@ class Recording:
     parts: frozenset[Hashable] = frozenset()
     outputs: Mapping[str, object] = field(default_factory=dict)
 
+    def give_way(self) -> None:
+        """Nobody else wants the stack."""
+
     def updates(self, *_: object) -> Recording:
         """Play what updates."""
         return self
