@@ -91,7 +91,8 @@ class SilentPort(Struct, frozen=True):
 def published_silence(placement: Placement, condition: Condition) -> frozenset[SilentPort]:
     """Return the ports of a Service that a condition in its cluster calls silent; all that may be where it names none.
 
-    What was published stands until the proxy reports otherwise, whatever has been restarted.
+    What was published stands until the proxy reports otherwise, whatever has been restarted. A Service is unreachable
+    for want of a route as well, which is over once it has one.
     """
     silence = {
         SilentPort(placement.key, port.port, name): problem
@@ -101,7 +102,7 @@ def published_silence(placement: Placement, condition: Condition) -> frozenset[S
     if condition.status != "False" or condition.reason not in SILENCES:
         return frozenset()
     named = frozenset(port for port, problem in silence.items() if problem.message in condition.message)
-    return named or frozenset(silence)
+    return named or (frozenset(silence) if condition.reason == Reason.BACKENDS_DOWN else frozenset())
 
 
 def is_answered(placement: Placement, observed: Observation | None) -> bool:

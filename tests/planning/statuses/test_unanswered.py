@@ -91,6 +91,7 @@ def test_what_was_published_is_read_as_what_was_silent(ports: set[SilentPort]) -
         (replace(SERVED, status="Unknown", reason="Waiting"), False),
         (replace(SERVED, status="False", reason="NoBackends", message="none"), False),
         (replace(SERVED, status="False", reason="BackendsDown", message="c/n/other: in other words"), True),
+        (replace(SERVED, status="False", reason="Unreachable", message="c/n/other: no route to its pods"), False),
     ],
 )
 def test_a_condition_that_names_no_port_stands_for_all_if_it_is_about_backends(
