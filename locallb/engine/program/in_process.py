@@ -24,8 +24,8 @@ from locallb.engine.state.errors import HostRefused
 from locallb.model.errors import has_remedy
 
 Program = Callable[[], object]
-_REGISTRATIONS = 64
-"""Registrations that may wait for an answer at a time."""
+_REGISTRATIONS = 256
+"""Registrations that may wait for an answer at a time, each in a thread: those that wait mustn't hold up others."""
 
 
 class Setting(Struct, frozen=True):

@@ -31,7 +31,6 @@ from tests.engine.support import Bench, Thing, World, WorldProvider, messages, s
 from tests.engine.test_circles import resource
 
 MODEST = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
-NUMBER = 8
 PROVIDER = "urn:pulumi:dev::local-lb::pulumi:providers:locallb::default"
 
 
@@ -156,29 +155,29 @@ def test_no_more_operations_run_at_a_time_than_an_engine_is_told(
     assert max(observed) == parallel
 
 
-@pytest.mark.parametrize("parallel", [1, 4])
+@pytest.mark.parametrize(("parallel", "number"), [(1, 8), (4, 8), (4, 100)])
 def test_a_party_that_hangs_keeps_no_other_from_being_updated(
-    parallel: int, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    parallel: int, number: int, bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Here it answers once all others have what they need; each load balancer is a party."""
     create, made = WorldProvider.create, set[str]()
 
     async def hang(provider: WorldProvider, request: CreateRequest) -> CreateResponse:
         deadline = time.monotonic() + SECONDS
-        while request.name.startswith("hung") and len(made) < NUMBER:
+        while request.name.startswith("hung") and len(made) < number:
             assert time.monotonic() < deadline, "the others wait for it"
             await asyncio.sleep(0.01)
         made.add(request.name)
         return await create(provider, request)
 
     def program() -> None:
-        for number in range(2 * NUMBER):
-            Thing("Reachable", f"{'hung' if number < NUMBER else 'r'}{number}", {"address": "x"})
+        for each in range(2 * number):
+            Thing("Reachable", f"{'hung' if each < number else 'r'}{each}", {"address": "x"})
 
     monkeypatch.setattr(WorldProvider, "create", hang)
     parties = Parties(lambda one: one.name.rstrip("0123456789"))
     assert bench.engine(parallel=parallel, parties=parties).up(program).ok
-    assert len(bench.world.called("create")) == 2 * NUMBER
+    assert len(bench.world.called("create")) == 2 * number
 
 
 def test_a_signal_lets_a_destruction_end_what_runs_and_begin_nothing(
