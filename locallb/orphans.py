@@ -85,9 +85,9 @@ def orphaned_services(
 ) -> Iterator[OrphanedService]:
     """Find them in the clusters that answer; `existing` are those in the state of stack `home`."""
     claims = [claim for path in paths.ledgers() for claim in every_claim(Ledger(path)) if claim.owner.home == home]
-    claim_key: dict[ObjectKey, list[str]] = {}
+    claimed: dict[ObjectKey, list[str]] = {}
     for claim in claims:
-        claim_key.setdefault(claim.owner.service, []).append(str(claim.address))
+        claimed.setdefault(claim.owner.service, []).append(str(claim.address))
     for cluster, access in clusters.items():
         for service in _services(access):
             kind = frontends()[service["kind"]].kind
@@ -95,19 +95,19 @@ def orphaned_services(
             if (
                 has_finalizer(service)
                 and key not in existing
-                and _is_orphaned(cluster, service, settings, claim_key=key in claim_key)
+                and _is_orphaned(cluster, service, settings, is_claimed=key in claimed)
             ):
                 uid = Uid(str(service["metadata"]["uid"]))
-                yield OrphanedService(Owner(home, key, uid), access, tuple(claim_key.get(key, ())))
+                yield OrphanedService(Owner(home, key, uid), access, tuple(claimed.get(key, ())))
 
 
-def _is_orphaned(cluster: ClusterName, service: Live, settings: Settings, *, claim_key: bool) -> bool:
+def _is_orphaned(cluster: ClusterName, service: Live, settings: Settings, *, is_claimed: bool) -> bool:
     selected = _is_selected(cluster, service, settings)
     if is_deleted(service):
         conditions = frontends()[service["kind"]].published(service, ()).conditions
         served = any(each.type == SERVING and each.reason not in WITHOUT_ADDRESS for each in conditions)
-        return claim_key or (selected and served)
-    return claim_key and not selected
+        return is_claimed or (selected and served)
+    return is_claimed and not selected
 
 
 def _is_selected(cluster: ClusterName, live: Live, settings: Settings) -> bool:

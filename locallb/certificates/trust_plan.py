@@ -2,7 +2,7 @@
 
 Our entries are identified by their names, with the user's number and the beginning of the certificate's fingerprint. So
 they are found and distinguished from all others, also after another authority was made or all files of it were lost.
-Not here: how stores are read and changed (`stores`).
+Not here: how stores are read and changed (`trust_stores`).
 """
 
 from __future__ import annotations

@@ -73,7 +73,7 @@ class Source(Entry, Protocol):
     def node_routes(self) -> tuple[PodRoute, ...] | None:
         """The routes to its Nodes, if they are pods of another cluster; None if the source doesn't define them."""
 
-    def with_node_routes(self, pod_paths: tuple[PodRoute, ...]) -> Source:
+    def with_node_routes(self, node_routes: tuple[PodRoute, ...]) -> Source:
         """Return the same with these ways to its Nodes, where they are pods of another cluster."""
 
     @property

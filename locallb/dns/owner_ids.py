@@ -1,7 +1,7 @@
 """The owner id in a stack's DNS markers: made at its first deployment and kept with its project.
 
 A stack that was deployed before such ids existed keeps the one of its project, name and directory, although another
-host may have the same: the owner of a marker with it is then ambiguous. Not here: markers (`markers`).
+host may have the same: the owner of a marker with it is then ambiguous. Not here: markers (`updates`).
 """
 
 from __future__ import annotations

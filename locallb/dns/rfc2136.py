@@ -1,6 +1,6 @@
 """The client of a name server that takes updates (RFC 2136): reads a name, and sends one message for each change.
 
-The only module that talks to one. Not here: the content of a message (`updates`), and a name's owner (`markers`).
+The only module that talks to one. Not here: the content of a message, and a name's owner (`updates`).
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ TIMEOUT = 3.0
 
 def inspect(name: str, zone: Zone) -> ObservedName:
     """Resolve a name by this host's own resolver, as every program here does, and by the zone's server."""
-    return ObservedName(name, str(zone.server), requested_at(name, zone), queried_here(name))
+    return ObservedName(name, str(zone.server), addresses_at_server(name, zone), queried_here(name))
 
 
 def queried_here(name: str) -> frozenset[str]:
@@ -46,7 +46,7 @@ def queried_here(name: str) -> frozenset[str]:
     return frozenset(addresses_of(name, TIMEOUT))
 
 
-def requested_at(name: str, zone: Zone) -> frozenset[str] | None:
+def addresses_at_server(name: str, zone: Zone) -> frozenset[str] | None:
     """Return the addresses that the zone's server knows; None where it doesn't answer."""
     from locallb.dns.rfc2136 import NameServer, NameServerError  # noqa: PLC0415 - for stacks with zones only
 
@@ -57,7 +57,7 @@ def requested_at(name: str, zone: Zone) -> frozenset[str] | None:
     return frozenset(observed)
 
 
-_INSPECT_INTERVAL = "this host can't be looked at"
+_UNREADABLE = "this host can't be looked at"
 _STATUS = "/proc/self/status"
 _PORT_START = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
 _INSTANCES = "/proc/sys/fs/inotify/max_user_instances"
@@ -147,7 +147,7 @@ def _status() -> dict[str, str]:
     try:
         lines = Path(_STATUS).read_text().splitlines()
     except OSError as error:
-        refuse_scarcity(error, _INSPECT_INTERVAL, HostError)
+        refuse_scarcity(error, _UNREADABLE, HostError)
         remedy = NO_MACOS if is_macos() else "use Linux, with /proc mounted"
         raise HostError(f"{_STATUS} can't be read ({error.strerror}): {remedy}") from error
     return {name: value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -158,7 +158,7 @@ def _reported(path: str) -> str:
     try:
         return Path(path).read_text(encoding="ascii")
     except OSError as error:
-        refuse_scarcity(error, _INSPECT_INTERVAL, HostError)
+        refuse_scarcity(error, _UNREADABLE, HostError)
         return ""
 
 
@@ -246,7 +246,7 @@ def _bind_error(protocol: Protocol, address: str, port: int) -> int:
     try:
         bind(address, port, protocol)
     except OSError as error:
-        refuse_scarcity(error, _INSPECT_INTERVAL, HostError)
+        refuse_scarcity(error, _UNREADABLE, HostError)
         return error.errno or errno.EIO
     return 0
 

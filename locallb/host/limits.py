@@ -164,7 +164,7 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-_INSPECT_INTERVAL = "what processes of this host hold can't be told"
+_UNREADABLE = "what processes of this host hold can't be told"
 _SOCKET = "socket:["
 _INOTIFY = "anon_inode:inotify"
 _MARK = f"{PROXY_MARK}=".encode()
@@ -204,7 +204,7 @@ def socket_owners(inodes: Collection[str], our_pids: Collection[int]) -> SocketO
                 else:
                     _note(totals, pid, links, inodes)
     except OSError as error:
-        raise DescriptorsError(f"{_INSPECT_INTERVAL}: {reported(error)}") from error
+        raise DescriptorsError(f"{_UNREADABLE}: {reported(error)}") from error
     return totals
 
 
@@ -225,7 +225,7 @@ def _hidden_or_absent() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        refuse_scarcity(error, _INSPECT_INTERVAL, DescriptorsError)
+        refuse_scarcity(error, _UNREADABLE, DescriptorsError)
 
 
 def _note(totals: SocketOwners, pid: int, links: list[str], inodes: Collection[str]) -> None:

@@ -264,8 +264,8 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
 
     `services` are the well-formed Services of `snapshot` that are ours and not being deleted. Rules, strongest first:
 
-    - A held address goes to no Service but its holder (see `holders`). That includes a claim of ours for a removed
-      Service: it is free only once it is released, because until then its data plane may stand.
+    - A held address goes to no Service but its holder (see `address_holders`). That includes a claim of ours for a
+      removed Service: it is free only once it is released, because until then its data plane may stand.
     - A pinned or requested address is granted exactly or the Service is refused; a pin stands for the request of its
       family and keeps its address free for its Service. The older of two that request one gets it.
     - A Service keeps its address in a pool that it may use, unless it requests another, the host can't bind it, or

@@ -4,7 +4,7 @@ Refusal follows desired state: no eligible Node, or no usable endpoint although 
 backend and, later, no listener. Missing EndpointSlices of a Service mean nothing, except in a running cluster with
 pods that this host reaches: each Service gets some in a moment there, so they are waited for. Behind endpoints the
 NodePorts are on standby, for a network that doesn't let this host in. Not here: which Nodes are eligible (`nodes`),
-which endpoints are usable (`usable_endpoints`) and reached (`reach`), whether one answers (the proxy's health check).
+which endpoints are usable and reached (`endpoints`), whether one answers (the proxy's health check).
 """
 
 from __future__ import annotations

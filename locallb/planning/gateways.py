@@ -298,8 +298,8 @@ def _certificates(chain: Chain) -> tuple[AnyCertificate, ...]:
 
 
 def _via(entries: Iterable[PortBackends]) -> Via | None:
-    pod_paths = {Via.PODS if entry.straight else Via.NODE_PORTS for entry in entries if entry.backends}
-    return Via.BOTH if len(pod_paths) > 1 else next(iter(pod_paths), None)
+    paths = {Via.PODS if entry.straight else Via.NODE_PORTS for entry in entries if entry.backends}
+    return Via.BOTH if len(paths) > 1 else next(iter(paths), None)
 
 
 class Gateways(NamedTuple):

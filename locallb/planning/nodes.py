@@ -146,7 +146,7 @@ class BackendIndex(Struct, frozen=True):
     routed: Sequence[IPNetwork] | None = None
     reaches: Mapping[ClusterName, Reach] = field(default_factory=dict)
     """Reachable pod addresses of each cluster."""
-    requested_at: Mapping[ClusterName, Mapping[NodeName, tuple[IPAddress, ...]]] = field(default_factory=dict)
+    node_addresses: Mapping[ClusterName, Mapping[NodeName, tuple[IPAddress, ...]]] = field(default_factory=dict)
     """The addresses of all Nodes, whether they may be backends or not."""
     choice: BackendChoice = BackendChoice.AUTO
     """The stack's default for Services without a choice."""
@@ -215,7 +215,7 @@ class BackendIndex(Struct, frozen=True):
             {cluster: self.health_ports.get(cluster, frozenset())},
             self.routed,
             {cluster: self.reaches.get(cluster, Reach())},
-            {cluster: self.requested_at.get(cluster, {})},
+            {cluster: self.node_addresses.get(cluster, {})},
             self.choice,
             {cluster: self.routes_to_pods.get(cluster, ())},
             awaiting={cluster: self.awaiting.get(cluster, frozenset())},
@@ -232,7 +232,7 @@ class BackendIndex(Struct, frozen=True):
 
     def health_port(self, cluster: ClusterName, node: NodeName | None) -> IPAddress | None:
         """Return where kube-proxy of a Node answers; None where that is unknown."""
-        addresses = self.requested_at.get(cluster, {}).get(node, ()) if node else ()
+        addresses = self.node_addresses.get(cluster, {}).get(node, ()) if node else ()
         families = self.health_ports.get(cluster, frozenset())
         return next((address for address in addresses if Family.of(address) in families), None)
 

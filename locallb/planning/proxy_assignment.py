@@ -61,11 +61,11 @@ def share_out(needs: Sequence[Need], budget: int) -> Mapping[ObjectKey, Discover
     remaining = budget
     in_order = sorted(needs, key=lambda need: need.held is None)
     for need in in_order:
-        pod_paths = (need.held, Discovery.STATIC) if need.held else (Discovery.STATIC,)
-        way = next((way for way in pod_paths if way and need.cost(way) <= remaining), None)
-        if way:
-            admitted[need.service] = way
-            remaining -= need.cost(way)
+        methods = (need.held, Discovery.STATIC) if need.held else (Discovery.STATIC,)
+        method = next((method for method in methods if method and need.cost(method) <= remaining), None)
+        if method:
+            admitted[need.service] = method
+            remaining -= need.cost(method)
     for need in in_order:
         more = need.cost(Discovery.EDS) - need.cost(Discovery.STATIC)
         if need.held is None and need.service in admitted and more <= remaining:
@@ -348,12 +348,12 @@ def _per_service(
         proxy.service: (proxy.patient, proxy.may_fail, proxy.heap, proxy.udp_only, proxy.datagrams)
         for proxy in snapshot.proxies
     }
-    pod_paths = share_out(needs, budget - per_proxy * spares)
+    methods = share_out(needs, budget - per_proxy * spares)
     own = {
         key: ProxyAssignment(
-            way, proxy, *retained.get(key, (None, None, snapshot.heaps.get(proxy))), whole=key in whole
+            method, proxy, *retained.get(key, (None, None, snapshot.heaps.get(proxy))), whole=key in whole
         )
-        for key, way in pod_paths.items()
+        for key, method in methods.items()
         for proxy in [whole.get(key, ProxyName(""))]
     }
     others = tuple(name for name in given.proxies if name not in whole.values())
@@ -369,8 +369,8 @@ def _room_for_spares(needs: Sequence[Need], budget: int, per_proxy: int, waiting
     A waiting spare is ended only for a Service that would get no proxy at all: it is stopped after newcomers are
     started, which couldn't have its inotify instances for their files yet.
     """
-    pod_paths = share_out(needs, budget)
-    served = sum(need.cost(pod_paths[need.service]) for need in needs if need.service in pod_paths)
+    methods = share_out(needs, budget)
+    served = sum(need.cost(methods[need.service]) for need in needs if need.service in methods)
     least = sum(need.cost(need.held or Discovery.STATIC) for need in needs)
     new, old = (max(0, budget - claimed) // per_proxy for claimed in (served, least))
     return max(new, min(waiting, old))

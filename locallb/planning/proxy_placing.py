@@ -78,18 +78,18 @@ def planned_port(  # noqa: PLR0913, PLR0917 - what a port is made from
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])
     mine = {entry.family: entry for entry in backends if entry.port == port}
-    listeners, problem, pod_paths, silence = [], None, set[Via](), dict[UpstreamName, Problem]()
+    listeners, problem, paths, silence = [], None, set[Via](), dict[UpstreamName, Problem]()
     tried = dict[UpstreamName, tuple[str, ...]]()
     for address in where.addresses:
         entry, claimed = mine[Family.of(address)], where.claimed.get((port, address))
         problem = problem or claimed or entry.problem
         if entry.backends and not claimed:
             listeners.append(listen(port, address))
-            pod_paths.add(Via.PODS if entry.straight else Via.NODE_PORTS)
+            paths.add(Via.PODS if entry.straight else Via.NODE_PORTS)
             silence[listeners[-1].upstream] = _silence(key, port, entry.backends, has_route)
             if isinstance(entry.health, HttpCheck) and port.protocol is Protocol.TCP:
                 tried[listeners[-1].upstream] = tuple(str(backend) for backend in entry.backends[:MAX_TRIED])
-    via = Via.BOTH if len(pod_paths) > 1 else next(iter(pod_paths), None)
+    via = Via.BOTH if len(paths) > 1 else next(iter(paths), None)
     return PlannedPort(port, tuple(listeners), problem, via, silence, tried)
 
 

@@ -40,10 +40,10 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
     for cluster in removed if keep else ():
         ReadCache(stack_directory(home)).drop(cluster)
     retained = (existing for _, finding in reversed(findings) for existing in finding.node_routes.items())
-    elsewhere = {name: pod_paths for name, pod_paths in retained if pod_paths}
+    elsewhere = {name: routes for name, routes in retained if routes}
     listed = tuple(_routed(source, elsewhere) for source in sources)
-    pod_paths = routes_to_nodes(listed)
-    reads = [_reported(finding, pod_paths, repeated) for (_, finding), repeated in zip(findings, twice, strict=True)]
+    routes = routes_to_nodes(listed)
+    reads = [_reported(finding, routes, repeated) for (_, finding), repeated in zip(findings, twice, strict=True)]
     if settings.pod_routes is not PodRouting.OFF:
         listed = tuple(source.with_pod_ranges() for source in listed)
     return listed, tuple(reads)
@@ -118,9 +118,9 @@ def _routed(source: Source, elsewhere: Mapping[ClusterName, tuple[PodRoute, ...]
 
 
 def _reported(
-    finding: Found[Source], pod_paths: Mapping[ClusterName, tuple[PodRoute, ...]], repeated: tuple[str, ...]
+    finding: Found[Source], routes: Mapping[ClusterName, tuple[PodRoute, ...]], repeated: tuple[str, ...]
 ) -> SourceRead:
     named = dict.fromkeys((*(source.cluster for source in finding.sources), *finding.node_routes))
-    mine = {cluster: pod_paths[cluster] for cluster in named if cluster in pod_paths}
+    mine = {cluster: routes[cluster] for cluster in named if cluster in routes}
     read = SourceResult(Parsed(notices=(*finding.notices, *repeated)), finding.complaints)
     return SourceRead(read, unready=finding.unready, node_routes=mine)

@@ -154,8 +154,8 @@ class SnapshotCache(Struct):
             if self._sources is None:
                 raise
             unready = any(finder.unready for finder in self._found)
-            reported, pod_paths = SourceResult(Parsed(), (str(error),)), routes_to_nodes(self._sources)
-            self._found = (SourceRead(reported, unready=unready, node_routes=pod_paths),)
+            reported, routes = SourceResult(Parsed(), (str(error),)), routes_to_nodes(self._sources)
+            self._found = (SourceRead(reported, unready=unready, node_routes=routes),)
         if not any(finder.unready for finder in self._found):
             self._unready = None
         elif self._unready is None or changes.maker:

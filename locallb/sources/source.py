@@ -70,7 +70,7 @@ class Followed(Protocol[Source_contra]):
 
         Args:
             source: which one.
-            known: Services that hold something.
+            existing: Services that hold something.
             everything: this is a look at everything; nothing that is remembered counts.
             moved: it may be reached in another way now.
 
@@ -93,7 +93,7 @@ class SourceType(ABC, Generic[S]):
         Args:
             source: which one.
             home: of which stack.
-            known: Services that hold something: with one of this cluster among them, it can't be passed over.
+            existing: Services that hold something: with one of this cluster among them, it can't be passed over.
             keep: remember what it has, for a time when it can't be read.
 
         Raises:

@@ -1,6 +1,6 @@
 """Traffic figures of a stack's proxies, read from Envoy's own counters on demand.
 
-`figures` are counts and how they add up, `answers` parses them from Envoy's responses, `table` assigns them to
-Services, and `ask` sends the queries. Without a reader nothing is queried, kept or added up. Not here: whether a
+`reading` sends the queries and takes the logs; `figures` parses Envoy's responses, adds counts up, and assigns them to
+Services. Without a reader nothing is queried, kept or added up. Not here: whether a
 Service serves (`planning.status`).
 """

@@ -67,7 +67,7 @@ _PACKAGES = tuple(Path(package.__path__[0]) for package in (locallb, components)
 
 @dataclass(slots=True)
 class Checks:
-    """Of one stack, for one thread."""
+    """Load balancers that this loop hasn't verified yet, and those that need only a refresh. For one thread."""
 
     unchecked: set[ObjectKey] = field(default_factory=set)
     """Not looked at since the start."""

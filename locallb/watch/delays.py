@@ -1,6 +1,6 @@
 """Which outside parties don't answer or are slow, since when, and which load balancers wait for them.
 
-Pure. Not here: what an operation in a lane is (`engine.core`), and when a proxy hangs (`marks.hangs`).
+Pure. Not here: what an operation in a lane is (`engine.core`), and when a proxy hangs (`watch.hangs`).
 """
 
 from __future__ import annotations

@@ -152,7 +152,7 @@ def _of_frontend(planned: Placement | Rejection, stated: ObservedStatus) -> tupl
 
 
 class Wanted(Struct):
-    """Knows that of the last plan, so that another one costs what is different. For one thread."""
+    """The desired state of the last plan, so that the next plan costs only its differences. For one thread."""
 
     spare: frozenset[ObjectKey] = frozenset()
     """Spare proxies."""

@@ -33,6 +33,17 @@ def play() -> Iterator[tuple[Stage, Backend]]:
         yield made, backend
 
 
+OF_STATUS_ALONE = {"proxy", "backends", "routes", "leader", "waits"}
+
+
+def test_services_are_described_alike_for_status_and_for_runs() -> None:
+    """A run prints rows as `status` does, but for what is known of a named Service or asked of the proxies."""
+    described = schema("status")["$defs"]["service"], schema("run")["$defs"]["service"]
+    one, other = ({key: value for key, value in each.items() if key != "description"} for each in described)
+    assert {key: one["properties"][key] for key in {*one["properties"]} - OF_STATUS_ALONE} == other.pop("properties")
+    assert {key: value for key, value in one.items() if key != "properties"} == other
+
+
 def schema(name: str) -> dict[str, Any]:
     """Read a schema."""
     read: dict[str, Any] = json.loads((DOCS / "schemas" / f"{name}.schema.json").read_text())

@@ -16,6 +16,8 @@ _ROOM = "|".join(sorted(path.name for path in ROOMS.iterdir() if (path / "__init
 _NAMED = re.compile(rf"`(?:locallb[./])?((?:{_ROOM})(?:[./]\w+)+)`")
 OF_OTHERS = re.compile(r"kubernetes\.(io/.+|leaderelection)|envoy\.(log|stats_matcher|transport_sockets)\b.*")
 """What begins as a room does, and is somebody else's."""
+_FILE = re.compile(r"`([\w/.-]+\.py)`")
+CODE = ("locallb", "components", "tests", "benchmarks", "examples")
 ENOUGH = 100
 """Fewer would mean that none is found."""
 TEXTS = [*sorted((CHECKOUT / "docs").rglob("*.md")), *sorted(ROOMS.rglob("*.py"))]
@@ -39,6 +41,18 @@ def _text(parts: list[str]) -> str | None:
     place = ROOMS.joinpath(*parts)
     files = (path for path in (place.with_name(f"{place.name}.py"), place / "__init__.py") if path.exists())
     return next((path.read_text(encoding="utf-8") for path in files), None)
+
+
+def test_every_file_of_code_that_a_page_names_is_there() -> None:
+    """By the end of its path at least, and a cell of a table names none twice."""
+    files = [*CHECKOUT.glob("*.py"), *(path for top in CODE for path in (CHECKOUT / top).rglob("*.py"))]
+    found = {path.relative_to(CHECKOUT).parts for path in files}
+    ends = {"/".join(parts[start:]) for parts in found for start in range(len(parts))}
+    for page in sorted((CHECKOUT / "docs").rglob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        assert [name for name in _FILE.findall(text) if name not in ends] == [], page
+        cells = [_FILE.findall(cell) for line in text.splitlines() if line.startswith("|") for cell in line.split("|")]
+        assert [names for names in cells if len(names) != len({*names})] == [], page
 
 
 def test_every_module_that_a_text_names_is_there() -> None:

@@ -1,6 +1,6 @@
 """A live page of the stack, served by `watch` on the loopback to browsers of this host.
 
-`guard` controls access, `document` is the page itself, `lanes` and `rates` make its content, `feed` keeps the content
-and each reader's pending updates, and `live` combines them in threads of its own. Nothing of this is loaded unless the
+`drawing` makes its content. `server` controls access, keeps the content and each reader's pending updates, and serves
+both in threads of its own. Nothing of this is loaded unless the
 configuration or an option names an address for the page, and nothing is drawn or queried without readers.
 """

@@ -317,4 +317,4 @@ def _single(cluster: Section, user: Section, access: Access) -> SingleConfig:
     return single
 
 
-_single({}, {}, Access("", ContextName("none")))  # uses structs before threads do, as `api.object_types` tells
+_single({}, {}, Access("", ContextName("none")))  # uses structs before threads do, as `api.client.prepared` tells

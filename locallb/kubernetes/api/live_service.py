@@ -173,8 +173,8 @@ def _patched(access: Access, owner: Owner, patch: Mapping[str, object]) -> tuple
 def report_to(access: Access, owner: Owner, event: Event, not_before: float | None = None) -> None:
     """Send an event if possible: nothing waits for it or for its turn, and nothing fails without it.
 
-    A Warning that may pass is held back (`held_warnings`) if this process keeps running and can see the problem end,
-    until `not_before` (monotonic) if given.
+    A Warning that may pass is held back (`writes.HeldWarnings`) if this process keeps running and can see the problem
+    end, until `not_before` (monotonic) if given.
     """
     if event.type == WARNING and may_pass(event) and QUOTAS.are_put(access):
         HELD_WARNINGS.hold(owner, event, lambda: _publish_now(access, owner, event), not_before)

@@ -76,7 +76,7 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
         server, marker, wanted = self._server(new), _marker(new), records_of(new.records)
         classic = bool(new.takes)
         observed = server.inspect(new.name, classic=classic)
-        for takes, is_marked in _pod_paths(new.takes):
+        for takes, is_marked in _attempts(new.takes):
             existing = observed if is_marked else replace(observed, markers={})
             update = putting(new.name, wanted, marker, existing, Former(before, takes))
             claimed, observed = server.send(update, new.ttl), server.inspect(new.name, classic=classic)
@@ -110,7 +110,7 @@ def records_of(texts: tuple[str, ...]) -> Mapping[str, tuple[str, ...]]:
     return {kind: tuple(values) for kind, values in by_kind.items()}
 
 
-def _pod_paths(takes: OwnerId) -> Iterator[tuple[OwnerId, bool]]:
+def _attempts(takes: OwnerId) -> Iterator[tuple[OwnerId, bool]]:
     """Yield for each attempt the owner with records to take over, and whether markers next to the name count.
 
     Markers to take over may be the answer of a wildcard, all of them or those next to the name: the server knows.

@@ -2,7 +2,7 @@
 
 A shoot's access is kept, for this user only, in a kubeconfig under a stable path: published data can be removed after
 the shoot is gone. A seed that doesn't answer isn't one without shoots: the last found ones count. Not here: what a
-seed's objects mean (`shoots`), and when it is read.
+seed's objects mean (`seed`), and when it is read.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def find_shoots(finder: GardenerSource, root: Path, directory: Path, *, keep: bo
         return Found(_sources(finder, existing, directory, None), complaints=(elsewhere,), node_routes=routes)
     removed = sorted(existing.keys() - inspect.present)
     _keep(inspect, directory, existing, removed, keep=keep)
-    existing |= {name: directory / f"{name}{SUFFIX}" for name, way in inspect.pod_paths.items() if way.text}
+    existing |= {name: directory / f"{name}{SUFFIX}" for name, access in inspect.accesses.items() if access.text}
     return Found(
         _sources(
             finder, {name: path for name, path in existing.items() if name in inspect.present}, directory, inspect
@@ -72,15 +72,15 @@ def _keep(
 ) -> None:
     """Write the kubeconfigs and routes of shoots, and empty the files of removed shoots. Raises SourceError."""
     write = partial(put, "gardener", keep=keep)
-    usable = {name: way.text for name, way in inspect.pod_paths.items() if way.text}
+    usable = {name: access.text for name, access in inspect.accesses.items() if access.text}
     for name, text in usable.items():
         write(directory / f"{name}{SUFFIX}", text)
     if keep:
         for name in removed:
             write(existing[name], forgotten())
             write(_routes_file(directory, name), "")
-        for name, pod_paths in _changed_routes(directory, inspect).items():
-            write(_routes_file(directory, name), printed(pod_paths))
+        for name, routes in _changed_routes(directory, inspect).items():
+            write(_routes_file(directory, name), printed(routes))
         if usable:
             write(_seed(directory), inspect.identity)
 
@@ -111,7 +111,7 @@ def _route_files(directory: Path) -> dict[ClusterName, Path]:
 
 def _by_shoot(machines: Mapping[str, tuple[PodRoute, ...]]) -> dict[ClusterName, tuple[PodRoute, ...]]:
     """Return the routes of shoots with a valid cluster name."""
-    return {ClusterName(name): pod_paths for name, pod_paths in machines.items() if LABEL.fullmatch(name)}
+    return {ClusterName(name): routes for name, routes in machines.items() if LABEL.fullmatch(name)}
 
 
 def _sources(
@@ -195,7 +195,7 @@ def _without_routes(finder: GardenerSource, inspect: SeedContents) -> tuple[str,
 
 def _unreached(finder: GardenerSource, existing: Collection[str], inspect: SeedContents) -> tuple[str, ...]:
     """Report shoots that aren't up yet, and kubeconfigs with entries that local-lb refuses."""
-    intended = {name: inspect.pod_paths[name] for name in sorted(inspect.pod_paths) if is_selected(finder, name)}
+    intended = {name: inspect.accesses[name] for name in sorted(inspect.accesses) if is_selected(finder, name)}
     young = (
         f"the shoot {name} isn't up yet" for name, way in intended.items() if name not in existing and not way.refused
     )

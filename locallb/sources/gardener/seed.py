@@ -158,7 +158,7 @@ class SeedContents(Struct, frozen=True):
     present: frozenset[str]
     """Technical IDs of shoots of which it has anything."""
     shoots: Mapping[str, Shoot]
-    pod_paths: Mapping[str, GeneratedAccess]
+    accesses: Mapping[str, GeneratedAccess]
     """Access to the requested shoots."""
     machines: Mapping[str, tuple[PodRoute, ...]] | None = None
     """The ways to their Nodes; None where they may not be read."""
@@ -178,11 +178,11 @@ class Seed(MachinesApi):
             str(shoot.name): shoot for shoot in map(parse_shoot, clusters) if shoot and shoot.name in control_planes
         }
         records = read_records(self._records())
-        pod_paths = {
+        accesses = {
             name: self._way(shoot, records.get(name, {})) for name, shoot in parsed.items() if is_requested(name)
         }
         present = control_planes | {str(document["metadata"]["name"]) for document in clusters}
-        return SeedContents(identity, frozenset(present), parsed, pod_paths, self._node_routes())
+        return SeedContents(identity, frozenset(present), parsed, accesses, self._node_routes())
 
     def _identity(self) -> str:
         """Return the uid of kube-system, which stays as long as a cluster does. Raises KubeError."""

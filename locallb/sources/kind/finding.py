@@ -93,7 +93,7 @@ class _Inspection(Struct, frozen=True):
 
     present: frozenset[str]
     running: frozenset[str]
-    pod_paths: Mapping[str, GeneratedAccess]
+    accesses: Mapping[str, GeneratedAccess]
     removed: tuple[str, ...]
     """Clusters that were found before and have no container."""
 
@@ -112,7 +112,7 @@ def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found[K
     except ContainersError as error:
         return _as_last_found({name: path for name, path in existing.items() if _is_selected(source, name)}, error)
     elsewhere = _elsewhere(containers.engine, containers.host, directory, inspect.removed)
-    usable = {name: way.text for name, way in inspect.pod_paths.items() if way.text}
+    usable = {name: access.text for name, access in inspect.accesses.items() if access.text}
     for name, text in usable.items():
         put("kind", directory / f"{name}{SUFFIX}", text, keep=keep)
     if keep and not elsewhere:
@@ -136,9 +136,9 @@ def _inspect(containers: Containers, source: KindSource, existing: Collection[st
     ids = {name: ContainerId(str(node["Id"])) for name, node in nodes.items()}
     observed = {name: containers.inspect(ids[name]) for name in nodes if name in present or name in existing}
     running = {name: inspected for name, inspected in observed.items() if inspected and inspected["State"]["Running"]}
-    pod_paths = {name: _way(name, containers, ids[name], inspected) for name, inspected in running.items()}
+    accesses = {name: _way(name, containers, ids[name], inspected) for name, inspected in running.items()}
     removed = (name for name in sorted(existing) if name not in nodes)
-    return _Inspection(frozenset(present), frozenset(running), pod_paths, tuple(removed))
+    return _Inspection(frozenset(present), frozenset(running), accesses, tuple(removed))
 
 
 def _found(
@@ -152,9 +152,9 @@ def _found(
         f"kind has no cluster {name}; make it, or take it out of local-lb:sources"
         for name in sorted(source.names - present)
     ]
-    refused = {name for name in present if name in inspect.pod_paths and inspect.pod_paths[name].refused}
+    refused = {name for name in present if name in inspect.accesses and inspect.accesses[name].refused}
     young = sorted(name for name in present - refused if name not in existing)
-    refusals = [_refusal(name, inspect.pod_paths[name], existing) for name in sorted(refused)]
+    refusals = [_refusal(name, inspect.accesses[name], existing) for name in sorted(refused)]
     return Found(
         tuple(_source(name, existing[name]) for name in sorted(present) if name in existing),
         complaints=(elsewhere,) if elsewhere else (),
@@ -184,8 +184,8 @@ def _is_selected(source: KindSource, name: str) -> bool:
     return not source.names or name in source.names
 
 
-def _refusal(name: str, way: GeneratedAccess, existing: Collection[str]) -> str:
-    sentence = f"the kubeconfig in the container of the cluster {name} of kind has {few(way.refused)}"
+def _refusal(name: str, access: GeneratedAccess, existing: Collection[str]) -> str:
+    sentence = f"the kubeconfig in the container of the cluster {name} of kind has {few(access.refused)}"
     so = "that is passed over" if name in existing else "so the cluster isn't read"
     return f"{sentence}; local-lb takes certificates and a token from there and nothing else, {so}"
 

@@ -37,12 +37,12 @@ def node_routes(pods: Iterable[JsonObject]) -> Mapping[str, tuple[PodRoute, ...]
     """
     by_shoot: dict[str, dict[IPNetwork, PodRoute]] = {}
     for pod in sorted(filter(_may_exist, pods), key=_presence, reverse=True):
-        pod_paths = by_shoot.setdefault(text_of(at(pod, "metadata", "namespace")).removeprefix(INFRA), {})
-        for way in _pod_paths(pod):
-            pod_paths.setdefault(way.destination, way)
+        routes = by_shoot.setdefault(text_of(at(pod, "metadata", "namespace")).removeprefix(INFRA), {})
+        for route in _routes_to(pod):
+            routes.setdefault(route.destination, route)
     return {
-        shoot: tuple(sorted(pod_paths.values(), key=lambda way: way.order))
-        for shoot, pod_paths in sorted(by_shoot.items())
+        shoot: tuple(sorted(routes.values(), key=lambda route: route.order))
+        for shoot, routes in sorted(by_shoot.items())
     }
 
 
@@ -60,8 +60,8 @@ def _presence(pod: JsonObject) -> tuple[bool, bool, str, str]:
     return not leaves, runs, text_of(at(metadata, "creationTimestamp")), text_of(at(metadata, "name"))
 
 
-def _pod_paths(pod: JsonObject) -> Iterator[PodRoute]:
-    """Return a way a family; none for a pod that has no address or no Node yet."""
+def _routes_to(pod: JsonObject) -> Iterator[PodRoute]:
+    """Return a route a family; none for a pod that has no address or no Node yet."""
     gateways = {Family.of(address): address for address in reversed([*_addresses(pod, "hostIPs")])}
     for address in _addresses(pod, "podIPs"):
         if gateway := gateways.get(Family.of(address)):
@@ -156,9 +156,9 @@ class KubernetesSource(Struct, frozen=True):
         """Return the same source, with the CNI's pod ranges read too, unless they make no difference."""
         return self if self.pod_cidrs or self.node_routes is not None else replace(self, reads_pod_ranges=True)
 
-    def with_node_routes(self, pod_paths: tuple[PodRoute, ...]) -> KubernetesSource:
+    def with_node_routes(self, routes: tuple[PodRoute, ...]) -> KubernetesSource:
         """Return this source with these routes to its Nodes."""
-        return replace(self, node_routes=pod_paths)
+        return replace(self, node_routes=routes)
 
     @property
     def place(self) -> str:

@@ -199,7 +199,7 @@ REFUSED = 60.0
 
 
 class FollowedCluster:
-    """Calls `changed` from its threads whenever something relevant is different."""
+    """A running cluster, followed by informers; calls `changed` from their threads whenever its snapshot differs."""
 
     def __init__(  # noqa: PLR0913 - what is followed, and how
         self,

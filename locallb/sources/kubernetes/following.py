@@ -67,7 +67,7 @@ class Following(Struct):
 
         Args:
             source: which one.
-            known: Services that hold something.
+            existing: Services that hold something.
             everything: this is a full pass: wait for the first answer, and read what events don't report.
             moved: the kubeconfig may say something else.
 

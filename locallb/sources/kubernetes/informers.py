@@ -135,7 +135,7 @@ class Follow(Struct, frozen=True):
 
 
 class FollowedKinds:
-    """Calls `changed` from its threads whenever something relevant is different."""
+    """Informers of several kinds of one cluster; calls `changed` from their threads when something relevant differs."""
 
     def __init__(self, how: Follow) -> None:
         self.how = how

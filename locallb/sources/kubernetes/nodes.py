@@ -110,7 +110,7 @@ class ForeignMachinesApi(MachinesApi):
 class Pass(Struct, frozen=True):
     """Result of one poll."""
 
-    pod_paths: tuple[PodRoute, ...] = ()
+    routes: tuple[PodRoute, ...] = ()
     failure: str = ""
     """The reason that nothing is known; empty if there is a result."""
 
@@ -184,8 +184,8 @@ def find_nodes(finder: MachinesSource, root: Path, directory: Path, *, keep: boo
     inspect = inspect if followed else _read_nodes(finder, root, Memo())
     if inspect and not inspect.failure:
         if keep:
-            put(finder.type, path, f"{name}\n{printed(inspect.pod_paths)}", keep=keep)
-        return Found(node_routes={finder.cluster: inspect.pod_paths})
+            put(finder.type, path, f"{name}\n{printed(inspect.routes)}", keep=keep)
+        return Found(node_routes={finder.cluster: inspect.routes})
     complaints = (_complaint(finder, inspect.failure, len(last)),) if inspect else ()
     return Found(complaints=complaints, node_routes={finder.cluster: last})
 
@@ -205,8 +205,8 @@ def _requested(finder: MachinesSource, root: Path) -> str:
 
 def _retained(path: Path, name: str) -> tuple[PodRoute, ...]:
     """Return the stored routes of the current source."""
-    before, _, pod_paths = (files.read(path) or "").partition("\n")
-    return parsed(pod_paths) if before == name else ()
+    before, _, routes = (files.read(path) or "").partition("\n")
+    return parsed(routes) if before == name else ()
 
 
 class NodePolls:
@@ -230,7 +230,7 @@ def _noted(reading: Reading, apis: Memo[MachinesApi]) -> tuple[PodRoute, ...]:
     LAST_READINGS.note(reading, inspect)
     if inspect.failure:
         raise UnreachableError(inspect.failure)
-    return inspect.pod_paths
+    return inspect.routes
 
 
 def _read_nodes(finder: MachinesSource, root: Path, apis: Memo[MachinesApi]) -> Pass:
@@ -245,8 +245,8 @@ def _ask(finder: MachinesSource, root: Path, apis: Memo[MachinesApi]) -> tuple[P
     client = ForeignMachinesApi if finder.kubeconfig else MachinesApi
     api = apis.of(None, client, allowed(finder, root, key="nodes"))
     pods = api.existing_machines(finder.namespace)
-    pod_paths = node_routes(pods[: MAX_POD_ROUTES + 1]).get(finder.namespace.removeprefix(INFRA), ())
-    if max(len(pods), len(pod_paths)) > MAX_POD_ROUTES:
-        sentence = f"{finder.namespace} has {len(pods)} pods with {len(pod_paths)} ways or more to them"
+    routes = node_routes(pods[: MAX_POD_ROUTES + 1]).get(finder.namespace.removeprefix(INFRA), ())
+    if max(len(pods), len(routes)) > MAX_POD_ROUTES:
+        sentence = f"{finder.namespace} has {len(pods)} pods with {len(routes)} ways or more to them"
         raise UnreachableError(f"{sentence}; {MAX_POD_ROUTES} are taken over at most")
-    return pod_paths
+    return routes

@@ -32,7 +32,7 @@ class ManifestsSource(Struct, frozen=True):
         """Return this source unchanged: its pod ranges are read anyway."""
         return self
 
-    def with_node_routes(self, _pod_paths: tuple[PodRoute, ...]) -> ManifestsSource:
+    def with_node_routes(self, _node_routes: tuple[PodRoute, ...]) -> ManifestsSource:
         """Return the same: no Node of it is a pod of another cluster."""
         return self
 

@@ -28,8 +28,8 @@ BUDGETS = st.integers(0, 150)
 
 def spent(wanted: list[Need], budget: int) -> int:
     """Return what the answer costs."""
-    pod_paths = share_out(wanted, budget)
-    return sum(need.cost(pod_paths[need.service]) for need in wanted if need.service in pod_paths)
+    methods = share_out(wanted, budget)
+    return sum(need.cost(methods[need.service]) for need in wanted if need.service in methods)
 
 
 def test_forty_single_port_services_fit_the_default_limit_with_eds() -> None:
@@ -39,9 +39,9 @@ def test_forty_single_port_services_fit_the_default_limit_with_eds() -> None:
 
 def test_beyond_that_the_later_ones_take_the_cheaper_way() -> None:
     """60 Services fit as well: what EDS would cost too much is static."""
-    pod_paths = share_out(needs(60), 128)
-    assert len(pod_paths) == 60
-    assert [pod_paths[key(n)] for n in range(60)] == [Discovery.EDS] * 8 + [Discovery.STATIC] * 52
+    methods = share_out(needs(60), 128)
+    assert len(methods) == 60
+    assert [methods[key(n)] for n in range(60)] == [Discovery.EDS] * 8 + [Discovery.STATIC] * 52
 
 
 def test_service_beyond_the_inotify_budget_gets_no_share() -> None:
@@ -72,12 +72,12 @@ def test_new_service_changes_no_running_proxy(wanted: list[Need], budget: int) -
 @given(NEEDS, BUDGETS)
 def test_proxy_is_left_out_only_if_not_even_the_cheapest_way_fits(wanted: list[Need], budget: int) -> None:
     """Beside those that run."""
-    pod_paths = share_out(wanted, budget)
+    methods = share_out(wanted, budget)
     fixed = sum(
-        n.cost(n.held or Discovery.STATIC) for n in wanted if n.service in pod_paths and pod_paths[n.service] == n.held
+        n.cost(n.held or Discovery.STATIC) for n in wanted if n.service in methods and methods[n.service] == n.held
     )
     cheapest = fixed + sum(
-        n.cost(Discovery.STATIC) for n in wanted if n.service in pod_paths and pod_paths[n.service] != n.held
+        n.cost(Discovery.STATIC) for n in wanted if n.service in methods and methods[n.service] != n.held
     )
-    left_out = [n for n in wanted if n.service not in pod_paths]
+    left_out = [n for n in wanted if n.service not in methods]
     assert all(cheapest + n.cost(Discovery.STATIC) > budget for n in left_out)

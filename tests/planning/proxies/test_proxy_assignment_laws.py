@@ -312,14 +312,14 @@ def test_gateways_and_spares_stay_within_the_budget_too(names: set[str], setting
 @given(st.sets(st.sampled_from(NAMES + GATEWAYS)), st.integers(1, 3), st.integers(0, 60))
 def test_started_spares_take_no_files_from_services(names: set[str], spares: int, watches: int) -> None:
     """Whatever number of instances there is, all are served just as without spares."""
-    pod_paths = [
+    methods = [
         {
             key: assignment.discovery
             for key, assignment in World(settings, watches).run(sorted(names)).assignments.items()
         }
         for settings in (ProxySettings(), ProxySettings(spares=spares))
     ]
-    assert pod_paths[0] == pod_paths[1]
+    assert methods[0] == methods[1]
 
 
 @given(st.sampled_from(GATEWAYS), st.integers(0, 12))
