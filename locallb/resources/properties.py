@@ -380,7 +380,7 @@ class GatewayStatusState(GatewayStatusInputs, frozen=True):
     """What is known of one `GatewayStatus`: its inputs and its outputs."""
 
 
-class ServiceEventsInputs(Struct, frozen=True):
+class ServiceEventsInputs(Struct, frozen=True, kw_only=True):
     """What a program says of its `ServiceEvents`."""
 
     access: Access
@@ -389,9 +389,11 @@ class ServiceEventsInputs(Struct, frozen=True):
     """The Service, including its uid: the same name with another uid is another Service."""
     events: tuple[Event, ...]
     """Events for the current situation."""
+    waiting: str = ""
+    """Why it isn't known yet that it serves, which is no news until it is; optional."""
 
 
-class ServiceEventsState(ServiceEventsInputs, frozen=True):
+class ServiceEventsState(ServiceEventsInputs, frozen=True, kw_only=True):
     """What is known of one `ServiceEvents`: its inputs and its outputs."""
 
     tokens: int

@@ -183,8 +183,10 @@ def test_nothing_is_said_to_serve_before_a_backend_takes_a_connection(
         play.up()
         with watching(play) as watch:
             becomes(lambda: "converged" in watch.reported(), watch)
+            assert not any(event["type"] == "Normal" for event in api.reported)
             backend("web", at, PORT)
             becomes(lambda: len(written(api)) > 2, watch)
+            becomes(lambda: any(event["note"].startswith("serves 8080/TCP") for event in api.reported), watch)
         assert written(api)[2:] == ["True Serves"]
         assert answers(address, 8080, "web")
 

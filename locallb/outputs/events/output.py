@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from locallb.kubernetes.events import ingress_events, placement_events, rejection_events
+from locallb.kubernetes.events import ENSURED, ingress_events, placement_events, rejection_events
 from locallb.kubernetes.frontend import published_in
-from locallb.model.desired import SERVICE_EVENTS, ResourceKey
+from locallb.model.desired import REACHABLE, SERVICE_EVENTS, OptionalRef, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import ObjectKey, Owner
 from locallb.model.reasons import Event
@@ -33,6 +33,7 @@ class Events(Output):
                     "access": encode(access),
                     "owner": owner_fields(owner) if owner else {},
                     "events": value(events),
+                    **_waiting(planned, events),
                 },
                 place.parent,
                 after,
@@ -52,6 +53,15 @@ def _events(planned: Planned) -> Iterator[tuple[ObjectKey, Owner | None, Access,
     elif access := published_in(planned):
         events = placement_events(planned) if isinstance(planned, Placement) else rejection_events(planned)
         yield planned.key, planned.owner, access, events
+
+
+def _waiting(planned: Planned, events: Sequence[Event]) -> Mapping[str, object]:
+    """Return the reference to what is waited for where it is news that all of a Service serves."""
+    if planned.news or not isinstance(planned, Placement) or any(port.unanswered for port in planned.ports):
+        return {}
+    if not any(event.reason == ENSURED for event in events):
+        return {}
+    return {"waiting": OptionalRef(ResourceKey(REACHABLE, str(planned.key)), ("waiting",))}
 
 
 OUTPUT = Events()

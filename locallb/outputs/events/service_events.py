@@ -21,7 +21,7 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
 
     def create(self, new: ServiceEventsInputs) -> tuple[str, ServiceEventsState]:
         """Send all."""
-        return str(new.owner.service), _send(new, new.events, Allowance(), {})
+        return str(new.owner.service), _send(new, _current(new), Allowance(), {})
 
     def read(self, state: ServiceEventsState) -> ServiceEventsState:
         """Return the state unchanged: sent events can't be read back."""
@@ -34,16 +34,23 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
 
     def update(self, old: ServiceEventsState, new: ServiceEventsInputs) -> ServiceEventsState:
         """Send what is new, all for another Service of the same name; a Warning that ended in time is never sent."""
-        sent, current = (old.events, new.events) if old.owner == new.owner else ((), ())
+        sent, current = (_current(old), _current(new)) if old.owner == new.owner else ((), ())
         withdrawn = HELD_WARNINGS.withdraw(old.owner, current)
         allowance = Allowance(min(BURST, old.tokens + len(withdrawn)), old.since)
-        return _send(new, news(sent, new.events), allowance, withdrawn if old.owner == new.owner else {})
+        return _send(new, news(sent, _current(new)), allowance, withdrawn if old.owner == new.owner else {})
 
     def delete(self, state: ServiceEventsState) -> None:
         """Report the end of service, if it ever served; a copy of another project's resource reports nothing."""
         HELD_WARNINGS.withdraw(state.owner, ())
-        if not self.belongs_to_copied_project(state.owner) and any(event.reason == ENSURED for event in state.events):
+        if not self.belongs_to_copied_project(state.owner) and any(
+            event.reason == ENSURED for event in _current(state)
+        ):
             live_service.report_to(state.access, state.owner, Event(NORMAL, DELETING, "is served no longer"))
+
+
+def _current(inputs: ServiceEventsInputs) -> tuple[Event, ...]:
+    """Return the events of the situation: that it serves is none as long as that isn't known."""
+    return tuple(event for event in inputs.events if not (inputs.waiting and event.reason == ENSURED))
 
 
 def _send(
