@@ -1,18 +1,10 @@
-"""Runs the tools that keep stores, and reads certificates out of what they print.
+"""Finds, reads and changes this host's trust stores: the system's, those of Chromium and Firefox, and a Mac's keychain.
 
-Reads and changes a database of NSS, Mozilla's library, by `certutil`: the stores of Chromium and of Firefox.
+Each kind of store has its own tool. `certutil` works on databases of NSS, Mozilla's library, which Chromium and Firefox
+use. A command of the distribution gathers the system's certificates from a directory. `security` works on the keychain,
+and has never been tried on a Mac. Inspecting a store needs no right; some changes need root.
 
-NSS lists certificates of one subject under the name of one of them, so a name may have several fingerprints. Not here:
-where databases are (`stores`).
-
-Reads and changes the system's store: certificates in a directory, which a command of the distribution gathers.
-
-If that command fails the file is restored, so that the directory shows what the system trusts. And the keychain of a
-Mac, by `security`: never tried on one.
-
-Finds the trust stores of this host, reads and changes them.
-
-No right is needed to look. Not here: what is to be changed (`plan`).
+Not here: the choice of changes (`trust_plan`).
 """
 
 from __future__ import annotations
@@ -76,7 +68,10 @@ _BELIEVED = "C"
 
 
 def entries(place: str) -> tuple[StoreEntry, ...]:
-    """Return what could be of local-lb in a database. Raises TrustError."""
+    """Return what could be of local-lb in a database of NSS. Raises TrustError.
+
+    NSS lists certificates of one subject under the name of one of them, so a name may have several fingerprints.
+    """
     listed = (_LINE.fullmatch(line) for line in _certutil(place, "-L").splitlines())
     return tuple(_entry(place, match[1], match[2]) for match in listed if match)
 
@@ -133,7 +128,10 @@ def system_entries(place: Path) -> tuple[StoreEntry, ...]:
 
 
 def change_system(step: TrustStep) -> None:
-    """Carry out a step. Raises TrustError."""
+    """Carry out a step. Raises TrustError.
+
+    If the command that gathers fails the file is restored, so that the directory shows what the system trusts.
+    """
     path = Path(system_file(step))
     try:
         before = _text(path)

@@ -1,13 +1,11 @@
-"""A new project, written into an empty directory or one that Git has just made; nothing is ever overwritten.
+"""Chooses the project of a command, and writes new projects with the sources that their stacks begin with.
 
-The sources where no configuration has any: as the options name them, otherwise as found on this host.
+A command is about the project around the current directory, or about this user's own where there is none. The user's
+own is `$XDG_DATA_HOME/local-lb`, made when it is first needed, with the files that the Pulumi CLI needs as well. Its
+programs are written again after another installation wrote them; the files of its stacks are the user's from then on,
+and change only where options add sources. Sources are those that options name, and otherwise those found on this host.
 
-This user's own project, for commands where there is none: `$XDG_DATA_HOME/local-lb`, made when it is first needed.
-
-It has what the Pulumi CLI needs as well. Its programs are written again where another installation wrote them; the
-files of its stacks are the user's from then on.
-
-Which project a command is about: the one around here, or this user's own where there is none.
+Not here: the texts of the files (`project_layout`), and the search for a project (`project_finding`).
 """
 
 from __future__ import annotations
@@ -57,7 +55,10 @@ _MAY_EXIST = (".", "README", "LICENSE")
 
 
 def begin(directory: Path, sources: Sources) -> None:
-    """Write a project around its `sources`. Raises Refused where other files exist."""
+    """Write a project around its `sources`. Raises Refused where other files exist.
+
+    The directory is empty, or Git has just made it, or it has only manifests; nothing is ever overwritten.
+    """
     try:
         _write(directory, _names_in_use(sources))
     except (FileExistsError, NotADirectoryError) as error:

@@ -1,9 +1,11 @@
-"""Finds the project's directory: the named one, or the nearest above it, as Git finds its repository.
+"""Finds the project's directory, and refuses a project that other users control.
 
-Whether a project may be used: only trusted users control its code and settings, or the caller named it.
+The directory is the named one, or the nearest above it, as Git finds its repository. A project may be used if only
+trusted users control its code and settings, or if the caller named it by `-C`. This decides for everything in a
+project: its file, program, components, stacks and state. Modules that the program imports, and kubeconfigs with a
+command, are checked where they are used.
 
-This decides for everything in a project: its file, program, components, stacks and state. Modules that the program
-imports, and kubeconfigs with a command, are checked where they are used. Not here: what trust is (`owners`).
+Not here: the rules of trust (`guarded.reader`), and the choice between this project and the user's own (`new_project`).
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ def nearest_project(directory: Path) -> Path:
     """Return the project that `directory` lies in; `directory` where there is none.
 
     A project is a program that is run: above `directory` only one that no other user can change counts. In `directory`
-    itself any counts, to be refused (`trust`) rather than passed over.
+    itself any counts, to be refused (`require_trusted`) rather than passed over.
 
     Raises:
         Refused: if the current directory is gone.

@@ -1,8 +1,9 @@
-"""A run's steps as a tree, like Pulumi's own: what happens to each resource, and which of its properties change.
+"""The output of a run: its steps as a tree, live progress, and the end with its exit code.
 
-Live progress: on a terminal one line that moves, above it finished steps; elsewhere a plain line for each step.
+The tree resembles Pulumi's own: the operation on each resource, and those of its properties that change. At the end of
+a run come the tree or the counts, the table of Services and the complaints, or the documented JSON object.
 
-How a run ended: the tree or the counts, the table, the complaints, and the exit code. Not here: the run.
+Not here: the run itself (`commands.deployments`), and the table (`service_output`).
 """
 
 from __future__ import annotations
@@ -181,7 +182,10 @@ DOING = {
 
 
 class Progress:
-    """Listens to the engine. Use it as a context manager and pass `listen` to the engine."""
+    """Shows live progress: on a terminal one line that moves, above it finished steps; elsewhere a line for each step.
+
+    Use it as a context manager and pass `listen` to the engine.
+    """
 
     def __init__(self, out: Out, title: str, *, silent: bool = False) -> None:
         self._out = out

@@ -1,11 +1,11 @@
-"""Links to what serves: URLs for a browser, or an address and its port where it isn't known to speak HTTP.
+"""The output about Services: the table and its JSON, the details of one Service, and links to its ports.
 
-A cluster chooses names of Services and hostnames; so whatever becomes part of a link is a number, an address that was
-parsed, or a name of letters, digits, hyphens and dots. Not here: opening them (`commands.open_address`).
+The table has every Service with its addresses, ports, state and reason; the details add its proxy and backends. A link
+is a URL for a browser, or an address and its port where the port isn't known to speak HTTP. A cluster chooses names of
+Services and hostnames; so each part of a link that it decides is a number, an address that was parsed, or a name of
+letters, digits, hyphens and dots.
 
-The final table and its JSON: every Service with its addresses, ports, state and reason.
-
-All that is known of one Service: its addresses, ports, proxy and backends.
+Not here: opening links (`commands.status`).
 """
 
 from __future__ import annotations

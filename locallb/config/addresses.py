@@ -1,10 +1,9 @@
-"""Parses the pools: names, ranges and exclusions, and rejects pools that contradict each other.
+"""Parses the configuration keys for addresses: `pools`, `portMapping`, `podRoutes` and `podCIDRs`. Pure.
 
-Parses the key `portMapping`.
+A pool has a name, ranges and exclusions; pools that contradict each other are rejected. `podCIDRs` are the ranges of
+pods, of a source or by cluster.
 
-Parses the keys for routes to pods: `podRoutes`, and `podCIDRs` of a source or cluster.
-
-Pure. Not here: which routes that makes (`planning.pod_routes`).
+Not here: the addresses that a pool may hand out (`candidates`), and the routes that result (`planning.pod_routes`).
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
-"""Parses the key `leaderElection`.
-
-Parses the key `ingress`.
-
-Parses the decoded values of the stack configuration (namespace `local-lb`) into `Settings`, or all mistakes.
+"""Parses the decoded values of the stack configuration (namespace `local-lb`) into `Settings`, or reports all mistakes.
 
 A mistake never hides another one: everything is read, then one error lists all. Keys that this version doesn't know
-are refused by name, never ignored. Not here: how the stack file is found and decoded.
+are refused by name, never ignored. The keys `leaderElection` and `ingress` are parsed here, too.
+
+Not here: reading the stack file (`engine.state.project`), decoding its values (`sources.configuration`), and the keys
+of sources and outputs (`entries`).
 """
 
 from __future__ import annotations

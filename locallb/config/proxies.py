@@ -1,8 +1,9 @@
-"""Parses the keys for containers: `network`, `image`, `limits` and `compat`.
+"""Parses the keys for proxies: `proxies`, and for their containers `network`, `image`, `limits` and `compat`.
 
-They belong to runtimes that make containers and are refused with another one. Not here: the content of a container.
+`proxies` decides whether each Service has a proxy of its own or all share a few, and how many. The keys for containers
+belong to runtimes that make containers, and are refused with any other runtime.
 
-Parses the key `proxies`.
+Not here: the content of a container (`provider.docker.spec`).
 """
 
 from __future__ import annotations

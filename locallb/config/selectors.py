@@ -1,6 +1,7 @@
-"""Parses the keys `classes`, `gatewayClasses`, `namespaces` and `selector`; a pool has the last two as well.
+"""Parses the keys that select Services, and `policies`, the conditions under which a preview fails.
 
-Parses the key `policies`: what a preview refuses, so that a pull request fails.
+Services are selected by `classes`, `gatewayClasses`, `namespaces` and `selector`; a pool has the last two as well. A
+preview that violates a policy is refused, so that a pull request fails.
 """
 
 from __future__ import annotations

@@ -1,17 +1,14 @@
-"""Names of the files of an HTTP proxy: hashes, so that no name from a cluster becomes a path.
+"""Envoy configuration of HTTP and TLS listeners: a filter chain for each chain, found by SNI, with its TLS and secrets.
 
-A file's name, without its ending, is what Envoy calls the resource in it as well.
+Routes, certificates and authorities are in files of their own that the listener refers to (`Discovery.EDS`), or inline.
+A change of a file is no change of the listener. File names are hashes, so that no name from a cluster becomes a path;
+without its ending, a file's name is also Envoy's name for the resource in it. Keys are only named here: `tls-*.key` and
+`tls-*.crt` are in the same directory, written by the process that may read the Secret.
 
-Envoy configuration of TLS, downstream and upstream, and its secrets, in files of their own (SDS) or inline.
+Requests and answers pass as they are. Envoy adds no headers except those that describe the client to a backend
+(x-forwarded-for, x-forwarded-proto), and obeys no command in a client's headers.
 
-Keys are named and never here: `tls-*.key` and `tls-*.crt` are in the same directory, written by the process that may
-read the Secret.
-
-Envoy configuration of HTTP and TLS listeners: a filter chain for each chain, found by SNI.
-
-Routes, certificates and authorities are referred to (`Discovery.EDS`) or inline: referred to, none of their changes is
-a change of the listener. Requests and answers pass as they are: no header of Envoy's is added but those by which a
-backend hears of the client (x-forwarded-for, x-forwarded-proto), none of its commands is taken from a client.
+Not here: routes (`http_routes`), and other listeners (`listeners`).
 """
 
 from __future__ import annotations

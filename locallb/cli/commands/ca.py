@@ -1,8 +1,10 @@
-"""The commands `ca trust | untrust`: list how this host would trust your own authority; --yes does it.
+"""The command `ca`: this user's own authority for certificates, and the trust of this host in it.
 
-The commands `ca show | create | export`: your own authority for certificates, of which only the key is a secret.
+`ca show | create | export` are about the authority, of which only the key is a secret. `ca trust | untrust` list the
+changes to this host's trust stores, and make them only with --yes.
 
-`ca trust | untrust` are in `trusting`.
+Not here: the files of the authority (`certificates.store`), the choice of changes (`certificates.trust_plan`), and the
+trust stores (`certificates.trust_stores`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Looks at everything that the doctor speaks about. What can't be looked at becomes a finding, never an exception.
+"""The command `doctor`: examines this host and this stack, and prints the findings on one screen.
 
-The command `doctor`: one screen about this host and this stack; its exit code is 1 where something doesn't work.
+The exit code is 1 where something doesn't work. A fact that can't be determined becomes a finding, never an exception.
+
+Not here: the findings that follow from the facts, and their remedies (`host.doctor`).
 """
 
 from __future__ import annotations
