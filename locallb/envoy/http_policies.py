@@ -1,10 +1,9 @@
-"""Fault injection for requests: a filter that is disabled by default, enabled by routes until the fault's end.
+"""Envoy configuration of a route's options: faults, CORS, source ranges, session persistence, retries and mirrors.
 
-Listeners have the filter, disabled. Routes enable and configure it, so that a fault comes and goes with them: no
-listener changes, and requests on open connections meet it. Each request's time is compared with the end, so that the
-fault ends without an update. Envoy draws the shares at random. Not here: the override itself.
+A fault comes and goes with the routes alone: each HTTP listener has the fault filter, disabled, and routes enable and
+configure it. So no listener changes, and requests on open connections meet the fault.
 
-Envoy configuration of a route's options: CORS, session persistence, retries and mirrors.
+Not here: the options as data (`model/http_policies`), faults as data (`model/faults`), and the routes (`http_routes`).
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ def longest_delay(routes: str) -> float:
 
 
 def dormant() -> Message:
-    """Make the filter of a listener."""
+    """Make the filter of a listener: disabled, until a route enables it."""
     composite: Message = {
         "name": "envoy.filters.http.composite",
         "typed_config": typed(f"{_FILTERS}.composite.v3.Composite"),
@@ -48,7 +47,11 @@ def dormant() -> Message:
 
 
 def awake(fault: Fault) -> Message:
-    """Make the field of a route table that switches the filter on, for requests before the end."""
+    """Make the field of a route table that switches the filter on, for requests before the end.
+
+    Each request's time is compared with the end, so that the fault ends without an update. Envoy draws the shares at
+    random.
+    """
     acted = typed(f"{_FILTERS}.composite.v3.ExecuteFilterAction", typed_config=_injection(fault))
     matcher: Message = {
         "predicate": {"single_predicate": _before(fault.until)},

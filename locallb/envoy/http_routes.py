@@ -1,14 +1,11 @@
-"""Request headers that no client may send, as Envoy or a route decides them; the one by which a route commands Envoy.
+"""Envoy configuration of HTTP routes: virtual hosts, matches, actions and changes of headers.
 
-Many backends read `-` and `_` in a header's name as one (CGI, WSGI, Rack): a client's `x_user` would pass along with
-the `x-user` that a route sets or removes. Such doubles are removed, and no other header with `_`: those are names of
-applications, usual in gRPC's metadata.
+An action forwards, redirects or responds directly. Request headers that Envoy or a route decides are removed where a
+client sends them, in any spelling that a backend may read as the same name, and so are Envoy's own commands
+(`x-envoy-`).
 
-Envoy configuration of a route's action: forward, redirect or direct response.
-
-Envoy configuration of routes: virtual hosts, matches and header changes.
-
-Not here: what becomes of a request (`actions`).
+Not here: options of a route (`http_policies`), chains and listeners (`http_chains`), and routes as data
+(`model/http_routes`).
 """
 
 from __future__ import annotations
@@ -59,7 +56,10 @@ def clients_headers() -> Message:
 
 
 def of_route(decided: Iterable[str], attempt_timeout: int = 0) -> Mapping[str, Message]:
-    """Make the filter's settings of a route that decides headers and bounds attempts (milliseconds, or 0)."""
+    """Make the filter's settings of a route that decides headers and bounds attempts (milliseconds, or 0).
+
+    The bound is a header, by which a route commands Envoy.
+    """
     mutations = list(_removals(sorted({name.lower() for name in decided})))
     if attempt_timeout:
         mutations.append(_bounded(attempt_timeout))
@@ -81,8 +81,10 @@ def _bounded(attempt_timeout: int) -> Message:
 def _removals(names: Iterable[str]) -> Iterator[Message]:
     """Yield what removes every double of each name: one expression for each separator that differs.
 
-    Of a name with more than `MAX_SEPARATORS` one expression removes its own spelling as well: otherwise all together
-    would grow with the square of its length.
+    Many backends read `-` and `_` in a header's name as one (CGI, WSGI, Rack): a client's `x_user` would pass along
+    with the `x-user` that a route sets or removes. Other headers with `_` stay: they are names of applications, usual
+    in gRPC's metadata. Of a name with more than `MAX_SEPARATORS` one expression removes its own spelling as well:
+    otherwise all together would grow with the square of its length.
     """
     for name in names:
         separators, parts = _SEPARATOR.findall(name), [re.escape(part) for part in _SEPARATOR.split(name)]

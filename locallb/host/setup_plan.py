@@ -1,17 +1,15 @@
-"""Plans the configuration files by which this host's resolver, whichever it is, asks the servers of a stack's zones.
+"""Plans `locallb host setup` and `teardown`: steps as data, from the host's present state and the record. Pure.
 
-Pure. Those for macOS are as its manual has them (resolver(5)), and nobody has tried them. Not here: writing them
-(`changes`), and glibc alone, which knows neither zones nor ports (`hosts_file`).
+Each step has its subject, the present and the wanted value, the reason, and the command that a person would type. Setup
+lifts limits, makes the ledger, gives this host the addresses of pools, and has its resolver ask the servers of a
+stack's zones; teardown restores the former state.
 
-What host setup does only if its caller names it: changes for another user, public names, public addresses. Pure.
+A project's configuration and state decide which routes, zones and names root makes. Private networks, and domains that
+are reserved for local use, hide nothing of the internet; any other may. So public names and public addresses,
+and likewise changes for another user, are made only if the caller names them (`Consent`).
 
-A project's configuration and state decide which routes, zones and names root would make. Those of private networks and
-of domains that are reserved for local use hide nothing of the internet; any other may.
-
-Plans `locallb host setup` and `teardown`: steps as data, from the host's present state and the record.
-
-Pure. Each step says what it is, what is there now, what shall be, why, and the command that a person would type. Not
-here: how a step is carried out (`changes`), and what a route may not break (`pool_routes`).
+Not here: how a step is carried out (`setup_changes`), the types of steps and the text of /etc/hosts (`setup_steps`),
+and the routes that a pool may not break (`planning/pool_routes`).
 """
 
 from __future__ import annotations
@@ -72,7 +70,10 @@ def takes_zones(resolvers: Collection[str]) -> bool:
 
 
 def resolver_files(zones: Sequence[Zone], resolvers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the files that this host's resolver needs, for the first one that takes zones."""
+    """Return the files that this host's resolver needs, for the first one that takes zones.
+
+    The files for macOS follow its manual, resolver(5), and are untested.
+    """
     if RESOLVED in resolvers:
         return dict(_files(zones, RESOLVED_DIRECTORY))
     if MACOS in resolvers:
@@ -94,7 +95,7 @@ def resolver_steps(observed: ObservedHost) -> Iterator[Step]:
 
 
 def _hosts(observed: ObservedHost) -> Iterator[Step]:
-    """Have /etc/hosts tell the names of today, as the last resort."""
+    """Have /etc/hosts list the names of today, as the last resort: glibc alone knows neither zones nor ports."""
     for zone in observed.zones:
         present, wanted = block_in(observed.texts.get(HOSTS, ""), zone.name), wanted_block(zone.name, observed.names)
         removing = [removing_command(zone.name)] if present else []

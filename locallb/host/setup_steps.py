@@ -1,11 +1,9 @@
-"""The text of a block in /etc/hosts for each zone, for hosts whose resolver takes no zones.
+"""The types of host setup: a step, its former value, the host's present state; and how steps are written. Pure.
 
-Pure. It has the names of the moment when it was written, and none that stands for many. Not here: blocks in texts
-(`dns.stubs`), and writing the file (`changes`).
+Commands are printed as a person would type them. For a host with a resolver that takes no zones, there is the text of a
+block in /etc/hosts for each zone.
 
-The types of host setup: a step, what was found before it, the host's present state. Pure, and no decisions.
-
-Not here: which steps there are (`plan`, `resolver_plan`).
+Not here: which steps there are (`setup_plan`), their execution (`setup_changes`), and blocks in texts (`dns/stubs`).
 """
 
 from __future__ import annotations
@@ -34,7 +32,10 @@ def read_names(shown: Iterable[str]) -> Table:
 
 
 def wanted_block(zone: str, names: Table) -> str:
-    """Return the block of a zone; empty where it has no names."""
+    """Return the block of a zone; empty where it has no names.
+
+    It has the names of the moment when it is written, and no wildcards.
+    """
     own = sorted((address, name) for name in names if is_within(name, zone) for address in map(str, names[name]))
     lines = [f"{address} {name}" for address, name in own]
     return block(zone, lines)
@@ -128,7 +129,7 @@ class ObservedHost(Struct, frozen=True):
     ledger: str
     """Mode and group of the ledger's directory as `describe_ledger` writes them, empty where there is none."""
     texts: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Contents of files, targets of links, THERE for directories; missing where there is none."""
+    """Contents of files, targets of links, PRESENT for directories; missing where there is none."""
     group: int = 0
     """Group of the shared ledger."""
     ip_command: str = ""

@@ -1,9 +1,10 @@
-"""Ingresses and their classes (networking.k8s.io/v1), frozen, as sources read them and `ingress` binds them.
+"""Gateway API objects and Ingresses of one cluster, with the used parts of the objects that they refer to.
 
-A fault of a rule, a path or a backend is kept as its `problem`, so that the others are served. Not here: parsing
-(`ingress.parsing`), and selection by class (`ingress.classes`).
+Ingresses and their classes (networking.k8s.io/v1), Services, Secrets and ConfigMaps are defined here, all frozen. A
+fault of a rule, a path or a backend is kept as its `problem`, so that the others are served.
 
-Gateway API objects and Ingresses of one cluster, with the parts that are used of the objects they refer to.
+Not here: the kinds of Gateway API (`gateway_objects`), parsing (`gateway/parsing`, `ingress/parsing`), and the
+selection of Ingresses by class (`ingress/classes`).
 """
 
 from __future__ import annotations

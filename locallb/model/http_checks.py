@@ -1,14 +1,9 @@
-r"""Validation of texts in an HTTP configuration: header names and values, hostnames, paths, statuses; all bounded.
+"""Validation of all texts in an HTTP configuration: headers, hostnames, paths, certificates, regular expressions.
 
-Each function returns its text or raises ValueError with one sentence that names it; every value of `http` is validated
-here, so that nothing from a cluster reaches a proxy unvalidated. Not here: regular expressions (`regexes`).
+Each check returns its value or raises ValueError with one sentence that names it. Every value of an HTTP
+configuration is validated here, so that nothing from a cluster reaches a proxy unvalidated; all sizes are bounded.
 
-Validation of regular expressions: RE2 decides, which is what Envoy uses, within limits of ours.
-
-RE2 takes time in proportion to a text's length whatever the expression, and memory in proportion to the expression's
-compiled size, which repetition makes large: so that is bounded. Refused as well are Unicode classes, of which a hundred
-take seconds to compile if capitals don't matter; \Q, which would swallow what is added to an expression; and anything
-but printable ASCII.
+Not here: the values themselves (`http_serving`, `http_routes`, `http_policies`).
 """
 
 from __future__ import annotations
@@ -129,7 +124,13 @@ _PIECE = re.compile(rf"\\.|{_SET}|\{{(\d{{1,9}})(?:,(\d{{0,9}}))?\}}|(\(\?<?[=!]
 
 
 def checked(pattern: str) -> str:
-    """Return an expression that RE2 compiles within our limits. Raises ValueError with its fault."""
+    r"""Return an expression that RE2, which Envoy uses, compiles within our limits. Raises ValueError with its fault.
+
+    RE2 takes time in proportion to a text's length whatever the expression, and memory in proportion to the
+    expression's compiled size, which repetition makes large: so that is bounded. Refused as well are Unicode classes,
+    of which a hundred take seconds to compile if capitals don't matter; \Q, which would swallow what is added to an
+    expression; and anything but printable ASCII.
+    """
     _ = _measured(pattern)
     return pattern
 

@@ -1,10 +1,11 @@
-"""The HTTP version and the TLS settings with which a proxy connects to backends. Not here: the backends themselves.
-
-HTTP and TLS as a proxy serves them: listeners, certificates, hosts and upstreams, independent of Envoy.
+"""HTTP and TLS as a proxy serves them: listeners, certificates, hosts and backends, independent of Envoy.
 
 Each value is validated on creation: an unservable one raises ValueError with a sentence, so that every existing value
-can be served. Routes are in `routes`. Not here: the order of routes (decided by the creator of the lists), L4
-(`model.serving`), and keys: a certificate is a reference, and its key is read when it is written for Envoy.
+can be served. A certificate is a reference; its key is read when it is written for Envoy. The creator of a list of
+routes decides their order.
+
+Not here: routes (`http_routes`), options of a route (`http_policies`), and upstreams, backends and L4 listeners
+(`serving`).
 """
 
 from __future__ import annotations
@@ -61,7 +62,10 @@ class BackendTls(Struct, frozen=True):
 
 
 class HttpBackends(Struct, frozen=True):
-    """Settings of HTTP backends (`serving.Upstream.http`), in contrast to plain bytes."""
+    """The HTTP version and the TLS settings with which a proxy connects to backends (`serving.Upstream.http`).
+
+    An upstream without them takes plain bytes.
+    """
 
     speaks: Speaks = Speaks.HTTP1
     tls: BackendTls | None = None

@@ -1,8 +1,8 @@
-"""Interval arithmetic on sets of numbers: addresses and networks cost the same whether they are 1 or 2**128.
+"""Ranges of addresses, and the arithmetic of networks and ranges as spans of numbers. Pure.
 
-Pure. Not here: the meaning of the numbers.
+A span is its first and its last number, so that a set of addresses costs the same with one member or with 2**128.
 
-Ranges of addresses and networks, and the same as spans of numbers.
+Not here: the meaning of addresses (`host_addresses`).
 """
 
 from __future__ import annotations

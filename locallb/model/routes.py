@@ -1,17 +1,10 @@
-"""Network interfaces of this host, and networks that never leave it: between it and its containers and VMs.
+"""Routes, policy routing rules and network interfaces of this host, as the kernel lists them. Pure.
 
-A network that exists on this host only can't have another machine's API server in it. A private range proves nothing:
-10.0.0.0/8 may be the company's. Not here: reading interfaces and routes.
+Properties are those of one route alone. Policy routing rules (`ip rule`) that lead to other tables are compared with
+the routes, for the packets of this host that they divert. Interfaces show which networks never leave this host.
 
-Routes of the host, as the kernel lists them, and properties of each route alone.
-
-Pure: routes are an argument. Not here: reading, adding and removing routes, and the meaning of all routes together.
-
-Policy routing rules (`ip rule`) that lead to other tables, and the packets of this host that they catch.
-
-VPNs have such: WireGuard leads packets without its own mark to a table of its own, unless the main table has a
-better route than the default route; Tailscale has table 52. Pure: rules and routes are arguments. An unknown condition
-of a rule counts as matched. Not here: reading rules.
+Not here: reading, adding and removing routes, rules and interfaces (`host/netlink`), and the meaning of all routes
+together for pools (`planning/pool_routes`) and for pods (`planning/endpoints`).
 """
 
 from __future__ import annotations
@@ -58,7 +51,11 @@ def networks_of_host(interfaces: Iterable[Interface]) -> frozenset[str]:
 
 
 def is_host_only(route: Route | None, networks: frozenset[str]) -> bool:
-    """Return whether packets that take `route` reach this host itself, or a neighbour in one of `networks`."""
+    """Return whether packets that take `route` reach this host itself, or a neighbour in one of `networks`.
+
+    A network that exists on this host only can't have another machine's API server in it. A private range proves
+    nothing: 10.0.0.0/8 may be the company's.
+    """
     if route is None:
         return False
     return route.kind == "local" or (route.kind == "unicast" and route.gateway is None and route.device in networks)
@@ -216,7 +213,10 @@ class Rule(Struct, frozen=True):
     """Routes with no more bits than these don't count."""
 
     def catches(self, own: Iterable[IPAddress]) -> bool:
-        """Return whether it may match unmarked packets that this host sends from one of its `own` addresses."""
+        """Return whether it may match unmarked packets that this host sends from one of its `own` addresses.
+
+        An unknown condition of a rule counts as matched.
+        """
         source = self.source
         misses = self.device or bool(self.mark & self.mask) or (source and not any(map(source.__contains__, own)))
         return misses or self._requires if self.inverted else not misses
@@ -236,7 +236,11 @@ class Diversion(Struct, frozen=True):
 
 
 def diversions(rules: Iterable[Rule], routes: Sequence[Route]) -> tuple[Diversion, ...]:
-    """Return what is led elsewhere before the main table is asked for good; sorted, each once."""
+    """Return what is led elsewhere before the main table decides for good; sorted, each once.
+
+    VPNs make such rules: WireGuard leads packets without its own mark to a table of its own, unless the main table has
+    a better route than the default route; Tailscale has table 52.
+    """
     own = [route.destination[0] for route in routes if route.is_own]
     caught = sorted((rule for rule in rules if rule.catches(own)), key=lambda rule: rule.priority)
     diverted = {diversion for version in _EVERYTHING for diversion in _of_family(version, caught, routes)}

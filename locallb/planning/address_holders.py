@@ -1,16 +1,12 @@
-"""Kinds of holders of an address: a Service of this stack, several that share it, a pin, or a foreign holder.
+"""The current holder of each address: by the ledger, this stack's own state, the status of Services, a pin or the host.
 
-Each decides which Services it admits, and explains refusals. Not here: the holder of each address (`holders`).
+A holder is a Service of this stack, several Services that share the address, a pin of the configuration, or a foreign
+one. Each decides which Services it admits, and explains refusals. An address has at most one holder, and only its
+holder may get it in this plan. So a holder never loses an address to another request, and the address of a removed
+Service is reused only after its release: its data plane may still stand.
 
-Pins of the configuration: a fixed address for one Service by its name, or for any that matches a pattern.
-
-Not here: the syntax of pins (`config.parsing`), and which of several candidates gets the address (`allocation`).
-
-Current holders of addresses: by the ledger, this stack's own state, the status of Services, and the host itself.
-
-An address has at most one holder, and only its holder may get it in this plan. So a holder never loses an address to
-another request, and the address of a removed Service is reused only after its release: its data plane may still
-stand. Whether a holder keeps its address (a pool may have changed) is decided in `allocation`.
+Not here: whether a holder keeps its address, because a pool may have changed, and which of several candidates gets it
+(`allocation`); the syntax of pins (`config/parsing`).
 """
 
 from __future__ import annotations
@@ -120,7 +116,10 @@ ANY = "*"
 
 
 class Pins:
-    """All pins by name: `<namespace>/<name>`, either with `*`."""
+    """All pins of the configuration by name: `<namespace>/<name>`, either with `*`.
+
+    A pin is a fixed address for one Service by its name, or for any Service that matches the pattern.
+    """
 
     def __init__(self, addresses: Mapping[str, Iterable[IPAddress]]) -> None:
         self.addresses = addresses

@@ -1,19 +1,10 @@
-"""Draining: the Nodes and endpoints that remain when some get no new connections; open connections stay.
+"""Endpoints of a Service that take connections, by the rules of kube-proxy, and pod addresses that this host reaches.
 
-Not here: which of them become backends (`backends`), and the orders themselves.
+Drained Nodes and endpoints are left out: they get no new connections, and open connections stay. A pod address counts
+as reached only if the routes of this host and the cluster's Nodes prove it (`reach_of`). Whether a pod accepts this
+host is found out by the proxy.
 
-Selects the endpoints of a Service's EndpointSlices that take connections, by the rules of kube-proxy.
-
-Ready ones; if none is ready, terminating ones that still serve (KEP-1669), so that the last pod of a Service drains.
-Not here: how they are reached.
-
-Pod addresses that this host certainly reaches, by its routes and by the cluster's Nodes.
-
-A route names the next hop, not the owner of the destination: a VPN's 10.0.0.0/8, Docker's bridge and another cluster's
-Node all lead away from pods with such addresses here. So only these count, unless a longer prefix leads elsewhere:
-a route by one of the cluster's own Nodes, a network of the Nodes themselves except the pod ranges behind each
-(spec.podCIDRs), and any route but the default one if this host is one of the Nodes. Destinations of a rule
-(`ip rule`) never count. Not here: whether a pod accepts this host, which the proxy finds out.
+Not here: which of the endpoints and Nodes become backends (`backends`), and drains as data (`model/faults`).
 """
 
 from __future__ import annotations
@@ -75,7 +66,11 @@ class Usable(Struct, frozen=True):
 def usable(
     port: ServicePort, family: Family, slices: Sequence[EndpointSlice], ports: Sequence[ServicePort]
 ) -> tuple[Usable, ...]:
-    """Return the usable endpoints of one of a Service's `ports`, which slices' ports match by name and protocol."""
+    """Return the usable endpoints of one of a Service's `ports`, which slices' ports match by name and protocol.
+
+    Usable are the ready ones; if none is ready, terminating ones that still serve (KEP-1669), so that the last pod of a
+    Service drains.
+    """
     here = [endpoint_slice for endpoint_slice in slices if endpoint_slice.family is family]
     match_of = _matching(port, here, ports)
     matching = [
@@ -170,7 +165,14 @@ class Reach(Struct, frozen=True):
 
 
 def reach_of(nodes: Sequence[Node], routes: Iterable[Route], diversions: tuple[Diversion, ...] = ()) -> Reach:
-    """Return the reach of the cluster that has `nodes`: the identical object if nothing has changed."""
+    """Return the reach of the cluster that has `nodes`: the identical object if nothing has changed.
+
+    A route names the next hop, not the owner of the destination: a VPN's 10.0.0.0/8, Docker's bridge and another
+    cluster's Node all lead away from pods with such addresses here. So only these count, unless a longer prefix leads
+    elsewhere: a route by one of the cluster's own Nodes, a network of the Nodes themselves except the pod ranges behind
+    each (spec.podCIDRs), and any route but the default one if this host is one of the Nodes. Destinations of a rule
+    (`ip rule`) never count.
+    """
     addresses = frozenset(address for node in nodes for address in node.addresses)
     behind = frozenset(network for node in nodes for network in node.pod_cidrs)
     return _reach(addresses, behind, tuple(routes), diversions)

@@ -1,19 +1,10 @@
-"""Selects Nodes that may be backends, by the rules of Kubernetes' own service controller.
+"""Nodes as backends: the eligible ones, by the rules of Kubernetes' own service controller, and their health checks.
 
-NotReady Nodes stay in: the proxy's health check decides. Not here: whether a Node answers, or has an endpoint.
+Health checks use kube-proxy's health ports or, without any, the NodePort itself (`Health`). The Nodes, EndpointSlices
+and routes of a snapshot are indexed by cluster and Service, once for all Services (`BackendIndex`).
 
-Health checks of Nodes as backends: kube-proxy's health ports or, without any, the NodePort itself.
-
-kube-proxy answers on port 10256 if it works, and on a Service's healthCheckNodePort if it works and has an endpoint
-there (externalTrafficPolicy Local). Such a check costs the application no connection and works for UDP as well.
-Clusters that have replaced it may answer on neither; there a TCP connection to the NodePort must do. The choice holds
-for a whole cluster, because Envoy has one kind of check for all backends of an upstream. Pods can only be checked by a
-connection, so NodePorts on standby for pods are checked by connections too: to kube-proxy's port, or under policy
-Local to the NodePort, which answers only where an endpoint is. Not here: the checks (by Envoy and the source).
-
-Nodes, EndpointSlices and routes of a snapshot, indexed by cluster and Service: made once for all Services.
-
-Not here: which of them become backends (`backends`).
+Not here: which Nodes and endpoints become backends (`backends`), whether a Node has a usable endpoint (`endpoints`),
+and the checks: Envoy checks Nodes, and the source finds which health ports answer (`kubernetes/api/health_ports`).
 """
 
 from __future__ import annotations
@@ -40,7 +31,10 @@ _FALSE = frozenset({"0", "f", "F", "false", "False", "FALSE"})
 
 
 def eligible(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], Mapping[ClusterName, str]]:
-    """Return the Nodes of every cluster that may be backends, sorted, and a notice where only excluded are left."""
+    """Return the Nodes of every cluster that may be backends, sorted, and a notice where only excluded are left.
+
+    NotReady Nodes stay in: the proxy's health check decides.
+    """
     staying = sorted((node for node in nodes if _remains(node)), key=lambda node: (node.cluster, node.name))
     retained: list[Node] = []
     notices: dict[ClusterName, str] = {}
@@ -111,7 +105,15 @@ class NodePorts(Struct, frozen=True):
 
 
 class Health(Struct, frozen=True):
-    """A cluster's health ports: the families in which port 10256 answers; empty where it answers in none."""
+    """A cluster's health ports: the families in which port 10256 answers; empty where it answers in none.
+
+    kube-proxy answers on port 10256 if it works, and on a Service's healthCheckNodePort if it works and has an endpoint
+    there (externalTrafficPolicy Local). Such a check costs the application no connection and works for UDP as well.
+    Clusters that have replaced it may answer on neither; there a TCP connection to the NodePort must do. The choice
+    holds for a whole cluster, because Envoy has one kind of check for all backends of an upstream. Pods can only be
+    checked by a connection, so NodePorts on standby for pods are checked by connections too: to kube-proxy's port, or
+    under policy Local to the NodePort, which answers only where an endpoint is.
+    """
 
     families: frozenset[Family]
 

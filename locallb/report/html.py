@@ -1,10 +1,13 @@
-"""The report as one HTML page that needs nothing else: a searchable table, a diagram in SVG, light and dark.
+"""The report as one self-contained HTML page: a searchable table and a diagram in SVG, light and dark.
 
 On a narrow screen each Service is a card instead of a row, and the diagram, which would be too small to read, is left
-out: its content is in each Service's details. Nothing is cut, and only the diagram scrolls by itself.
+out: its content is in each Service's details. Nothing is cut but texts in the diagram, and only the diagram scrolls by
+itself.
 
 The page's only script is this package's own, named by its digest in the page's Content-Security-Policy: nothing from a
 manifest can run, load or call anything. The script only filters: everything is present without it.
+
+Not here: the content of the report (`changes`, `alerts`), its words (`wording`), and Markdown (`markdown`).
 """
 
 from __future__ import annotations
