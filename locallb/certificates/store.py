@@ -1,7 +1,7 @@
 """Stores this user's own authority: `ca.crt`, readable by all users, and `ca.key`, readable only by its owner.
 
 Any other content is reported in one sentence and left alone. The certificate is written last, so that an authority
-without a key was never made. Not here: its certificates (`signing`), and its trust stores (`trust`).
+without a key was never made. Not here: its certificates (`signing`), and its trust stores (`trust_stores`).
 """
 
 from __future__ import annotations

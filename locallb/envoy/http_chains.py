@@ -289,7 +289,7 @@ _TRANSPARENT: Message = {
     "use_remote_address": True,
     # No client may command Envoy by its `x-envoy-` headers. Without a range, loopback and private addresses might.
     "internal_address_config": {"unix_sockets": False, "cidr_ranges": [_NO_CLIENT]},
-    # Of a loopback client Envoy would name an address of this host instead: the routes name it (`http.routes`).
+    # Of a loopback client Envoy would name an address of this host instead: the routes name it (`http_routes`).
     "skip_xff_append": True,
     "generate_request_id": False,
     "server_header_transformation": "PASS_THROUGH",

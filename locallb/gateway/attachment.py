@@ -1,7 +1,7 @@
 """Attachment of routes to listeners, and the verdict of each parent on a route.
 
-Not here: listeners themselves (`gateway.listeners`), backends of rules (`backends`), and how it becomes
-a status (`gateway.status`).
+Not here: listeners themselves (`gateway.listeners`), backends of rules (`gateway.routes`), and how it
+becomes a status (`gateway.statuses`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Texts about Gateways for the user: one line for each served route, one sentence for each unserved part.
 
-Not here: statuses, which report the same to the cluster (`status`).
+Not here: statuses, which report the same to the cluster (`gateway.statuses`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """HTTP routes: the conditions on a request, and the action for it.
 
 Each value is validated on creation and raises ValueError with a sentence. Times are milliseconds. Not here: the order
-of routes, hosts (`serving`), and options of a route (`policies`).
+of routes, hosts (`http_serving`), and options of a route (`http_policies`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Kubernetes objects as frozen types, which every source produces and the planner takes.
 
 Only what local-lb uses of the Kubernetes API is here, under the API's own names. Other inputs of a plan are in
-`snapshot`, the planner's decisions in `planned`, Envoy's configuration in `envoy`, texts for the user in `status`:
-these types never mix.
+`model.snapshot`, the planner's decisions in `planning.planned`, Envoy's configuration in `envoy`, texts for the user in
+`planning.status`: these types never mix.
 """
 
 from __future__ import annotations

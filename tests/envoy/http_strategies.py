@@ -1,4 +1,4 @@
-"""Whatever can be served by HTTP: every value of `model.http`, for properties."""
+"""Whatever can be served by HTTP: every value of `model.http_serving`, for properties."""
 
 from __future__ import annotations
 
