@@ -191,11 +191,14 @@ def _matches(route: Route) -> int:
 
 
 def _entries(rule: Rule) -> int:
-    """Count the matches of a rule, each of which has all header changes in the proxy: preflights have none."""
+    """Count the matches of a rule: each has all header changes in the proxy, and CORS, which preflights have too."""
     filters = rule.filters
+    rights = filters.cors.size // SIZE_OF_ONE if filters.cors else 0
     changes = (filters.request, filters.response, *(each for to in rule.backends for each in (to.request, to.response)))
     for_each = sum(change.size for change in changes) // SIZE_OF_ONE
-    return sum(for_each + match.entries * (2 if filters.cors and match.preflight else 1) for match in rule.matches)
+    return sum(
+        for_each + (match.entries + rights) * (2 if filters.cors and match.preflight else 1) for match in rule.matches
+    )
 
 
 def invalid(route: Route) -> Failure | None:

@@ -214,6 +214,18 @@ def test_authorities_of_backends_have_one_bound_in_a_proxy() -> None:
     assert f"{one.key}: {one.without_room[0]}" in set(sentences(objects(gateway_class(), gateway(), *documents), [one]))
 
 
+def test_origins_that_become_expressions_need_room_for_each_match() -> None:
+    """By their length: without it 64 origins of 253 letters would count as nothing at every match."""
+    origin = f"https://*.{'a' * 60}.test"
+    sizes = []
+    for origins in (["*"], [f"https://{number}.test" for number in range(64)], [origin], [origin] * 64):
+        cors = [{"type": "CORS", "cors": {"allowOrigins": origins}}]
+        one = only(gateway(), route({"matches": [{}, {"method": "GET"}], "filters": cors}))
+        sizes.append(attachment._matches(one.attachment.verdicts[0].route))
+    assert sizes[:3] == [3, 3, 3]
+    assert sizes[3] > 100
+
+
 def test_preflights_of_a_method_need_room_too() -> None:
     """The proxy has a further entry for them, but for none where the match takes them by itself."""
     cors = [{"type": "CORS", "cors": {"allowOrigins": ["*"]}}]
