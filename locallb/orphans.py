@@ -20,9 +20,17 @@ from locallb.dns.updates import Marker, removing
 from locallb.dns.zones import Rfc2136
 from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.frontend import frontend, frontends
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.kubernetes.status import NOTHING, SERVING, Live, has_finalizer, is_deleted, releasing
+from locallb.kubernetes.status import (
+    NOTHING,
+    SERVING,
+    Live,
+    has_finalizer,
+    is_deleted,
+    published,
+    publishing,
+    releasing,
+)
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers import every_claim
 from locallb.model.errors import ClientError
@@ -75,8 +83,7 @@ class OrphanedService(Struct, frozen=True):
     def let_go(self) -> None:
         """Withdraw what is ours, the finalizer last. Raises KubeError, ProviderError."""
         access, owner = self.access, self.owner
-        kind = frontend(self.owner.service.kind)
-        live_service.withdraw(access, owner, lambda live: kind.publishing(live, self.addresses, NOTHING, ""))
+        live_service.withdraw(access, owner, lambda live: publishing(live, self.addresses, NOTHING, ""))
         live_service.withdraw(access, owner, releasing)
 
 
@@ -90,8 +97,7 @@ def orphaned_services(
         claimed.setdefault(claim.owner.service, []).append(str(claim.address))
     for cluster, access in clusters.items():
         for service in _services(access):
-            kind = frontends()[service["kind"]].kind
-            key = ObjectKey(cluster, service["metadata"]["namespace"], service["metadata"]["name"], kind)
+            key = ObjectKey(cluster, service["metadata"]["namespace"], service["metadata"]["name"])
             if (
                 has_finalizer(service)
                 and key not in existing
@@ -104,7 +110,7 @@ def orphaned_services(
 def _is_orphaned(cluster: ClusterName, service: Live, settings: Settings, *, is_claimed: bool) -> bool:
     selected = _is_selected(cluster, service, settings)
     if is_deleted(service):
-        conditions = frontends()[service["kind"]].published(service, ()).conditions
+        conditions = published(service, ()).conditions
         served = any(each.type == SERVING and each.reason not in WITHOUT_ADDRESS for each in conditions)
         return is_claimed or (selected and served)
     return is_claimed and not selected
@@ -121,6 +127,6 @@ def _services(access: Access) -> list[Live]:
     from locallb.kubernetes.api.client import Cluster  # noqa: PLC0415 - stacks of manifests need no client
 
     try:
-        return [document for document in Cluster(access).objects() if document["kind"] in frontends()]
+        return [document for document in Cluster(access).objects() if document["kind"] == "Service"]
     except KubeError:
         return []

@@ -4,7 +4,7 @@ Packages are loaded on demand, so a stack loads only used ones, and a lower room
 planning imports nothing that has effects.
 
 Not here: the interfaces of implementations (`config.entries`, `planning.planned`, `runtimes.runtime`, `sources.source`,
-`kubernetes.frontend`, `outputs.output`).
+`outputs.output`).
 """
 
 from __future__ import annotations
@@ -127,9 +127,3 @@ OUTPUTS = Registry(
     }
 )
 """Publishers of addresses, in order: an `output` each, and an `entry` if a key of the stack turns it on."""
-FRONTENDS = Registry(
-    {
-        "services": "locallb.frontends.services",
-    }
-)
-"""Kinds of objects that get addresses, as `ObjectKind` names them; a `frontend` each."""

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 
 from msgspec import Struct
 
-from locallb.kubernetes.frontend import published_in
+from locallb.kubernetes.status import published_in
 from locallb.model.desired import (
     ADDRESS,
     BALANCER,

@@ -17,7 +17,6 @@ from locallb.gateway.conditions import INCOMPATIBLE_FILTERS, INVALID_ROUTE_KINDS
 from locallb.gateway.kinds import CLUSTER_SCOPED
 from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.kubernetes import pod_ranges
-from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.status import DOMAIN
 from locallb.model.fields import object_of, text_of
 from locallb.model.identities import ObjectKind, Owner
@@ -183,8 +182,7 @@ def namespace_of(owner: Owner) -> str:
 
 def _kind(kind: ObjectKind) -> tuple[str, str]:
     """Return the apiVersion and the name of a kind."""
-    existing = next((routed_kind for routed_kind in ROUTED_KINDS.values() if routed_kind.plural == kind.value), None)
-    if existing:
-        return f"{existing.group}/{existing.versions[0]}", existing.name
-    table = frontend(kind)
-    return table.api_version, table.name
+    if kind is ObjectKind.SERVICE:
+        return "v1", "Service"
+    existing = next(routed_kind for routed_kind in ROUTED_KINDS.values() if routed_kind.plural == kind.value)
+    return f"{existing.group}/{existing.versions[0]}", existing.name

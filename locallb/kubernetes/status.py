@@ -22,9 +22,10 @@ from msgspec.structs import asdict, replace
 from locallb.config.settings import StatusOrder
 from locallb.gateway.fault_annotation import FAULT_ANNOTATION, annotation_problem
 from locallb.model.fields import FieldError, JsonObject, at, object_of, objects_of
-from locallb.model.identities import Family, IPAddress, Uid, place
+from locallb.model.identities import Family, IPAddress, ObjectKind, Uid, place
 from locallb.model.objects import ADDRESSES_ANNOTATION, PORTS_ANNOTATION
 from locallb.model.reasons import Condition, EntryName, Ingress, IngressPort, Problem, Reason
+from locallb.model.snapshot import Access
 from locallb.model.texts import any_of, clipped, shown
 from locallb.planning.notices import ordered_of
 from locallb.planning.planned import Placement, PlannedPort, Rejection
@@ -88,6 +89,11 @@ LONGEST_MESSAGE = 1024
 """Characters of a condition's message."""
 CONDITION_NOT_AN_ERROR = frozenset({Reason.NO_BACKENDS})
 """A port without backends is reported by condition and event; the port itself has no error."""
+
+
+def published_in(planned: Placement | Rejection) -> Access | None:
+    """Return the cluster of a Service with a status to publish; None where there is none, and for other kinds."""
+    return planned.access if planned.key.kind is ObjectKind.SERVICE else None
 
 
 def publication(planned: Placement | Rejection) -> Published:

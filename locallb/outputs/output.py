@@ -1,7 +1,7 @@
 """The interface of an output: which load balancers it publishes, and the resources that do.
 
-Not here: whether the load balancer serves (`provider.resources.reachable`), and how a kind of object is written
-(`frontends`).
+Not here: whether the load balancer serves (`provider.resources.reachable`), and how a status is written
+(`kubernetes.status`).
 """
 
 from __future__ import annotations

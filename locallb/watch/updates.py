@@ -19,17 +19,15 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from locallb.config.registry import FRONTENDS
 from locallb.desired.groups import Desired as GroupDesired
 from locallb.desired.groups import desired
 from locallb.engine.core.events import Op, Result
 from locallb.engine.state.resource import ResourceState
 from locallb.gateway.status_patch import ObservedRouteStatus
-from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing.objects import AnyStatus
-from locallb.kubernetes.status import WAITING, ObservedStatus, awaiting, differences
+from locallb.kubernetes.status import WAITING, ObservedStatus, awaiting, differences, publication
 from locallb.model.desired import CONFIG
-from locallb.model.identities import ObjectKey, ProxyName
+from locallb.model.identities import ObjectKey, ObjectKind, ProxyName
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.texts import named_after
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
@@ -130,9 +128,9 @@ def differences_of(planned: Desired, stated: AnyStatus | None) -> tuple[str, ...
     """Name what isn't as planned; nothing where it is unknown what an object of Gateway API says."""
     if isinstance(planned, PlannedStatus):
         return _of_status(planned, stated)
-    if planned.key.kind.value not in FRONTENDS:
+    if planned.key.kind is not ObjectKind.SERVICE:
         return _of_status(planned.status, stated) if planned.status else ()
-    return _of_frontend(planned, stated if isinstance(stated, ObservedStatus) else _SILENT)
+    return _of_service(planned, stated if isinstance(stated, ObservedStatus) else _SILENT)
 
 
 def _of_status(planned: PlannedStatus, stated: AnyStatus | None) -> tuple[str, ...]:
@@ -141,8 +139,8 @@ def _of_status(planned: PlannedStatus, stated: AnyStatus | None) -> tuple[str, .
     return stated.differences(json.loads(planned.status), planned.generation)
 
 
-def _of_frontend(planned: Placement | Rejection, stated: ObservedStatus) -> tuple[str, ...]:
-    wanted = frontend(planned.key.kind).publication(planned)
+def _of_service(planned: Placement | Rejection, stated: ObservedStatus) -> tuple[str, ...]:
+    wanted = publication(planned)
     if isinstance(planned, Rejection):
         return differences(stated, (), wanted)
     if stated.serving and stated.serving.reason == WAITING:  # the proof decides when that ends

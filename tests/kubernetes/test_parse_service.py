@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 import pytest
 
+from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.parsing.service import malformed, read_service
 from locallb.model.identities import Family, ObjectKey, Protocol
 from locallb.model.objects import (
     BackendChoice,
@@ -271,3 +275,12 @@ def test_a_service_without_metadata_is_reported_as_well(metadata: object) -> Non
 def test_names_of_both_rfcs_are_good(name: str) -> None:
     """Kubernetes 1.34 relaxed Service names from RFC 1035 to RFC 1123."""
     assert only(service(name)).key.name == name
+
+
+@pytest.mark.parametrize("spec", [None, True, 7, "x", [], {}, [None], {"a": {}}, {"type": "LoadBalancer"}])
+def test_a_service_is_read_by_itself_as_among_others(spec: object) -> None:
+    """Never an exception, whatever its spec is; a refusal has the same key."""
+    document: Mapping[Any, Any] = {**service(), "spec": spec}
+    read, among = read_service(DEMO, document), parse_objects(DEMO, [document])
+    assert [*among.services, *among.malformed] == [each for each in (read.wanted, read.malformed) if each]
+    assert malformed(DEMO, document, "why").key == ObjectKey(DEMO, "shop", "web")

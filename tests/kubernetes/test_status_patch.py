@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Any, cast
 
 import pytest
@@ -21,13 +22,16 @@ from locallb.kubernetes.status import (
     is_deleted,
     is_it,
     observed_status,
+    publication,
     published,
     publishing,
     releasing,
 )
-from locallb.model.identities import Uid
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, ProxyName, Uid
 from locallb.model.objects import PORTS_ANNOTATION
-from locallb.model.reasons import Condition, EntryName, Ingress, IngressPort
+from locallb.model.reasons import Condition, EntryName, Ingress, IngressPort, Problem, Reason
+from locallb.model.snapshot import Access
+from locallb.planning.planned import Placement, Rejection
 
 NOW, THEN = "2026-11-21T05:00:00Z", "2026-11-01T00:00:00Z"
 ENTRY = {"ip": "127.77.0.5", "ipMode": "Proxy", "ports": [{"port": 80, "protocol": "TCP"}]}
@@ -260,3 +264,30 @@ def test_where_ports_are_found_is_said_by_an_annotation_as_well() -> None:
     back: Any = publishing(stated, ["127.77.0.5"], NOTHING, NOW)
     assert back["metadata"]["annotations"] == {PORTS_ANNOTATION: None}
     assert "annotations" not in cast("Any", publishing(live(ingress=[ENTRY]), (), TOLD, NOW))["metadata"]
+
+
+_OWNER = Owner(Home("shop", "dev", "/srv/shop"), ObjectKey(ClusterName("demo"), "shop", "web"), Uid("u1"))
+_ACCESS = Access("/k", ContextName("c"))
+
+
+@pytest.mark.parametrize(
+    "planned",
+    [
+        Placement(_OWNER, (ip_address("127.77.0.5"),), (), ProxyName("p"), access=_ACCESS),
+        Rejection(_OWNER.service, Problem(Reason.NO_BACKENDS, "why"), _OWNER, _ACCESS),
+    ],
+)
+def test_a_planned_status_is_read_back_unchanged_and_withdrawn_completely(planned: Placement | Rejection) -> None:
+    """After its own patch there is nothing to write; after withdrawing there is nothing of ours."""
+    wanted = publication(planned)
+    patch = publishing(live(), (), wanted, THEN)
+    assert patch is not None
+    assert patch["metadata"] == {"resourceVersion": "7"}
+    reported = {**live(), "status": patch["status"]}
+    assert differences(observed_status(reported), (), wanted) == ()
+    assert publishing(reported, (), wanted, NOW) is None
+    ours = [entry.ip for entry in wanted.ingress]
+    assert published(reported, ours) == wanted
+    withdrawn = publishing(reported, ours, NOTHING, NOW)
+    assert withdrawn is not None
+    assert published({**live(), "status": withdrawn["status"]}, ours) == NOTHING

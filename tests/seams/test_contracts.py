@@ -1,4 +1,4 @@
-"""What every registered implementation of a seam keeps, whichever it is: sources, frontends, runtimes, outputs.
+"""What every registered implementation of a seam keeps, whichever it is: sources, runtimes, outputs.
 
 A new one is tested here by its line in the registry alone.
 """
@@ -13,30 +13,24 @@ from msgspec.structs import replace
 
 from locallb.config.entries import output_entry, source_entry
 from locallb.config.parsing import parse_settings
-from locallb.config.registry import FRONTENDS, OUTPUTS, RUNTIMES, SOURCES, Registry
+from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES, Registry
 from locallb.config.settings import SettingsError
 from locallb.config.values import Mistakes
 from locallb.desired.groups import proxy_group
-from locallb.kubernetes.events import event_body
-from locallb.kubernetes.frontend import frontend, frontends
-from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.kubernetes.status import NOTHING, differences
 from locallb.model.desired import BALANCER, REACHABLE, ResourceKey
 from locallb.model.identities import (
     ClusterName,
     ContextName,
     Home,
     ObjectKey,
-    ObjectKind,
     Owner,
     ProxyName,
     RunIdentity,
     Uid,
 )
-from locallb.model.reasons import Event, Problem, Reason
 from locallb.model.snapshot import Access, HostFacts
 from locallb.outputs.output import Place, output
-from locallb.planning.planned import Placement, Rejection, run_planner, run_types
+from locallb.planning.planned import Placement, run_planner, run_types
 from locallb.planning.proxy_placing import PlanContext, proxy_of_stack
 from locallb.provider import KINDS
 from locallb.runtimes.runtime import Runtime, runtime
@@ -47,7 +41,7 @@ ODD: tuple[object, ...] = (None, True, 7, "x", [], {}, [None], {"a": {}})
 """Values that anybody may write."""
 
 
-@pytest.mark.parametrize("seam", [SOURCES, FRONTENDS, RUNTIMES, OUTPUTS])
+@pytest.mark.parametrize("seam", [SOURCES, RUNTIMES, OUTPUTS])
 def test_each_extension_package_has_one_registered_word(seam: Registry) -> None:
     """And the package is there: a line that leads nowhere is found here and not by a user."""
     assert len(set(seam.packages.values())) == len(list(seam))
@@ -84,56 +78,6 @@ def test_follower_starts_no_thread_before_it_reads_and_may_be_stopped_twice(word
     followed.stop()
     followed.stop()
     assert threading.active_count() == threads
-
-
-@pytest.mark.parametrize("word", tuple(FRONTENDS))
-def test_frontend_names_its_kind_and_api_path(word: str) -> None:
-    """Its kind, how the API lists it, and how an event names it."""
-    kind = frontend(ObjectKind(word))
-    assert (kind.kind, frontends()[kind.name]) == (word, kind)
-    assert kind.path.endswith(f"/{kind.api_version}/{kind.plural}")
-    body = event_body(Event("Normal", "Told", "x"), owner(kind.kind), 1, "now")
-    assert body["regarding"] == {
-        "apiVersion": kind.api_version,
-        "kind": kind.name,
-        "namespace": "shop",
-        "name": "web",
-        "uid": "u1",
-    }
-
-
-@pytest.mark.parametrize("word", tuple(FRONTENDS))
-@pytest.mark.parametrize("spec", ODD)
-def test_an_object_of_a_frontend_is_read_whatever_stands_in_it(word: str, spec: object) -> None:
-    """Never an exception; keys name the kind, and the parsing of a whole source comes to the same."""
-    kind = frontend(ObjectKind(word))
-    document = {"apiVersion": kind.api_version, "kind": kind.name, "metadata": {"name": "web"}, "spec": spec}
-    read = kind.read(ClusterName("demo"), document)
-    found = [service for service in (read.wanted, read.malformed) if service]
-    assert {service.key.kind for service in found} <= {kind.kind}
-    parsed = parse_objects(ClusterName("demo"), [document])
-    assert [*parsed.services, *parsed.malformed] == found
-    assert kind.refused(ClusterName("demo"), document, "why").key.kind is kind.kind
-
-
-@pytest.mark.parametrize("word", tuple(FRONTENDS))
-@pytest.mark.parametrize("planned", ["placement", "rejection"])
-def test_frontend_status_is_read_back_unchanged_and_withdrawn_completely(word: str, planned: str) -> None:
-    """After its own patch there is nothing to write; after withdrawing there is nothing of ours."""
-    kind = frontend(ObjectKind(word))
-    wanted = kind.publication(placement(kind.kind) if planned == "placement" else rejection(kind.kind))
-    live = {"metadata": {"name": "web", "namespace": "shop", "uid": "u1", "resourceVersion": "1"}}
-    patch = kind.publishing(live, (), wanted, "now")
-    assert patch is not None
-    assert patch["metadata"] == {"resourceVersion": "1"}
-    reported = {**live, "status": patch["status"]}
-    assert differences(kind.observed_status(reported), (), wanted) == ()
-    assert kind.publishing(reported, (), wanted, "later") is None
-    ours = [entry.ip for entry in wanted.ingress]
-    assert kind.published(reported, ours) == wanted
-    withdrawn = kind.publishing(reported, ours, NOTHING, "later")
-    assert withdrawn is not None
-    assert kind.published({**live, "status": withdrawn["status"]}, ours) == NOTHING
 
 
 @pytest.mark.parametrize("word", tuple(RUNTIMES))
@@ -186,7 +130,7 @@ def test_a_runtime_keeps_the_contract_and_tells_where_to_look(word: str) -> None
 def test_output_publishes_by_resources_of_the_provider(word: str, live: bool) -> None:  # noqa: FBT001 - a parameter
     """By its own types, below the load balancer and once that is proven; nothing of what no cluster has."""
     publishing = output(word)
-    placed = placement(ObjectKind.SERVICE) if live else replace(placement(ObjectKind.SERVICE), access=None)
+    placed = placement() if live else replace(placement(), access=None)
     root, proof = ResourceKey(BALANCER, str(placed.key)), ResourceKey(REACHABLE, str(placed.key))
     resources = publishing.resources(placed, Place(root, (proof,)))
     assert set(publishing.resource_types) <= set(KINDS)
@@ -208,22 +152,10 @@ def test_the_key_of_an_output_is_understood_or_refused(word: str, value: object)
     assert output_entry(word).parse(mistakes, word, value) is not None or mistakes.sentences
 
 
-def owner(kind: ObjectKind) -> Owner:
-    """Name an object."""
-    return Owner(HOME, ObjectKey(ClusterName("demo"), "shop", "web", kind), Uid("u1"))
-
-
-def placement(kind: ObjectKind) -> Placement:
-    """Place an object of a live cluster."""
-    return Placement(
-        owner(kind), (ip_address("127.77.0.5"),), (), ProxyName("p"), access=Access("/k", ContextName("c"))
-    )
-
-
-def rejection(kind: ObjectKind) -> Rejection:
-    """Reject it."""
-    owned_by = owner(kind)
-    return Rejection(owned_by.service, Problem(Reason.NO_BACKENDS, "why"), owned_by, Access("/k", ContextName("c")))
+def placement() -> Placement:
+    """Place a Service of a live cluster."""
+    owner = Owner(HOME, ObjectKey(ClusterName("demo"), "shop", "web"), Uid("u1"))
+    return Placement(owner, (ip_address("127.77.0.5"),), (), ProxyName("p"), access=Access("/k", ContextName("c")))
 
 
 def replace_host(frame: PlanContext) -> PlanContext:

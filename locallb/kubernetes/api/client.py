@@ -24,7 +24,6 @@ from lightkube.generic_resource import GenericNamespacedResource, create_global_
 from lightkube.models.meta_v1 import ObjectMeta, Status
 from lightkube.types import PatchType
 
-from locallb.config.registry import FRONTENDS
 from locallb.gateway.kinds import ApiKind
 from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.kubernetes.access.kubeconfig import stamp
@@ -33,7 +32,6 @@ from locallb.kubernetes.answers import AnswerError, Object, listed
 from locallb.kubernetes.api import refusals
 from locallb.kubernetes.api.connected import Connected
 from locallb.kubernetes.api.limits import Allowance
-from locallb.kubernetes.frontend import Frontend, frontend, frontends
 from locallb.model.fields import JsonObject
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
@@ -55,6 +53,7 @@ def prepared(kind: _Type) -> _Type:
 
 ObjectMeta.from_dict({})
 Status.from_dict({})  # likewise structs, which threads use
+SERVICE = prepared(create_namespaced_resource("", "v1", "Service", "services"))
 SLICE = prepared(create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"))
 EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
 LEASE = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
@@ -66,21 +65,13 @@ POD = prepared(create_namespaced_resource("", "v1", "Pod", "pods"))
 
 
 @cache
-def namespaced(kind: ObjectKind) -> type[GenericNamespacedResource]:
-    """Return the client's type of a frontend."""
-    table = frontend(kind)
-    group, _, version = table.api_version.rpartition("/")
-    return prepared(create_namespaced_resource(group, version, table.name, table.plural))
-
-
-@cache
 def written_types(kind: ObjectKind) -> tuple[type[GenericNamespacedResource], ...]:
     """Return the client's types of a kind, the preferred version first.
 
     The client takes a namespace for those without any, too, and leaves it out.
     """
-    if kind.value in FRONTENDS:
-        return (namespaced(kind),)
+    if kind is ObjectKind.SERVICE:
+        return (SERVICE,)
     existing = _routed(kind)
     create = create_namespaced_resource if existing.namespaced else create_global_resource
     made = tuple(create(existing.group, version, existing.name, existing.plural) for version in existing.versions)
@@ -89,7 +80,7 @@ def written_types(kind: ObjectKind) -> tuple[type[GenericNamespacedResource], ..
 
 def object_name(kind: ObjectKind, namespace: str, name: str) -> str:
     """Return how an object is called in a sentence."""
-    shown = frontend(kind).name if kind.value in FRONTENDS else _routed(kind).name
+    shown = "Service" if kind is ObjectKind.SERVICE else _routed(kind).name
     return f"{shown} {namespace}/{name}" if namespace else f"{shown} {name}"
 
 
@@ -105,7 +96,6 @@ _RETAINED = 600.0
 """Seconds without a call after which a connection is let go."""
 
 _LEASES = "coordination.k8s.io/v1"
-SERVICE = namespaced(ObjectKind.SERVICE)
 WRITES = Tally()
 """Requests of this process that write, whatever became of them: `status`, `event` and `config map`."""
 
@@ -133,7 +123,7 @@ class Cluster:
     def objects(self) -> list[Object]:
         """List every Service and Node. Raises KubeError."""
         return [
-            *(item for table in frontends().values() for item in self._list_frontends(table)),
+            *self._list("v1", "Service", lambda client: client.list(SERVICE, namespace="*", chunk_size=_PAGE)),
             *self._list("v1", "Node", lambda client: client.list(NODE, chunk_size=_PAGE)),
         ]
 
@@ -144,12 +134,6 @@ class Cluster:
             "EndpointSlice",
             lambda client: client.list(SLICE, namespace="*", chunk_size=_PAGE),
         )
-
-    def _list_frontends(self, kind: Frontend) -> list[Object]:
-        def ask(client: Client) -> ListIterable[Any]:
-            return client.list(namespaced(kind.kind), namespace="*", chunk_size=_PAGE)
-
-        return self._list(kind.api_version, kind.name, ask)
 
     def service(self, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
         """Return a Service, or an object of another kind; None if there is none. Raises KubeError."""

@@ -29,14 +29,13 @@ from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, li
 from locallb.kubernetes.api.limits import LARGEST
 from locallb.kubernetes.api.refusals import excerpt
 from locallb.kubernetes.api.writes import QUOTAS
-from locallb.kubernetes.frontend import frontends
 from locallb.model.fields import JsonObject
 from locallb.model.snapshot import Access
 
 Place: TypeAlias = tuple[str, str]
 """apiVersion, and where all of a kind are listed."""
 PATHS: Mapping[str, Place] = {
-    **{table.name: (table.api_version, table.path) for table in frontends().values()},
+    "Service": ("v1", "/api/v1/services"),
     "Node": ("v1", "/api/v1/nodes"),
     "EndpointSlice": ("discovery.k8s.io/v1", "/apis/discovery.k8s.io/v1/endpointslices"),
 }

@@ -29,9 +29,9 @@ from locallb.config.registry import LOOPBACK_BACKENDS
 from locallb.gateway.status_patch import ObservedRouteStatus
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.frontend import Frontend, FrontendRead, frontends
 from locallb.kubernetes.parsing.gateway_api import Definitions, held_against, of_use, parse_gateway_api
 from locallb.kubernetes.parsing.relevant import Document, relevant
+from locallb.kubernetes.parsing.service import ServiceRead, malformed, read_service
 from locallb.kubernetes.pod_ranges import read_cidrs
 from locallb.kubernetes.status import ObservedStatus
 from locallb.model.fields import FieldError, Fields, as_address, as_text, text_of
@@ -193,7 +193,7 @@ def _address(path: str, item: object, family: Family) -> IPAddress:
 
 
 AnyStatus: TypeAlias = ObservedStatus | ObservedRouteStatus
-"""An object's observed status, as far as it is ours: of a frontend, or of Gateway API."""
+"""An object's observed status, as far as it is ours: of a Service, or of Gateway API."""
 _Other: TypeAlias = Node | EndpointSlice | PodRanges
 _SILENT = ObservedStatus()
 
@@ -223,8 +223,7 @@ class ParsedObject(Struct, frozen=True):
 
     document: Document
     identity: Identity
-    frontend: Frontend | None = None
-    read: FrontendRead = field(default_factory=FrontendRead)
+    read: ServiceRead | None = None
     other: _Other | None = None
     gateway_api: tuple[ObjectOfCluster, ...] = ()
     notices: tuple[str, ...] = ()
@@ -301,7 +300,9 @@ def _service_alone(row: tuple[ParsedObject, ...], parsed: Parsed) -> Service | N
     if len(row) != 1 or row[0].notices or parsed.gateway_api or of_use(row[0].gateway_api):
         return None
     read = row[0].read
-    return None if read.external_ips or read.malformed or read.observed_status != _SILENT else read.wanted
+    if read is None or read.external_ips or read.malformed or read.observed_status != _SILENT:
+        return None
+    return read.wanted
 
 
 def _understood(cluster: ClusterName, definitions: Definitions | None, given: object) -> tuple[ParsedObject, ...]:
@@ -320,10 +321,10 @@ def _intended(cluster: ClusterName, document: Document, definitions: Definitions
         checked, refusal = held_against(definitions, cluster, document, understood.gateway_api)
         refused = (_left_out(cluster, identity, refusal),) if refusal else ()
         understood = replace(understood, gateway_api=checked, notices=refused)
-    if kind in frontends():
-        read = frontends()[kind].read(cluster, document)
+    if kind == "Service":
+        read = read_service(cluster, document)
         notices = (*read.notices, *([_left_out(cluster, identity, read.left_out)] if read.left_out else []))
-        return replace(understood, frontend=frontends()[kind], read=read, notices=notices)
+        return replace(understood, read=read, notices=notices)
     if fault := fault_of(document):
         reported = any(getattr(read.object, "problem", "") for read in understood.gateway_api)
         return understood if reported else replace(understood, notices=(_left_out(cluster, identity, fault),))
@@ -367,12 +368,12 @@ class _Gathering(Struct):
             self.notices.extend(understood.notices)
         if understood.gateway_api:
             self.gateway_api.extend(understood.gateway_api)
-        if understood.frontend:
-            self._take_frontend(understood.frontend, understood.read, understood.document)
+        if understood.read:
+            self._take_service(understood.read, understood.document)
         elif understood.other:
             self._take_other(understood.identity, understood.other)
 
-    def _take_frontend(self, kind: Frontend, read: FrontendRead, document: Document) -> None:
+    def _take_service(self, read: ServiceRead, document: Document) -> None:
         self.external_ips |= read.external_ips
         claimed = read.wanted or read.malformed
         if claimed is not None and read.observed_status != _SILENT:
@@ -380,8 +381,8 @@ class _Gathering(Struct):
         if read.malformed:
             self.malformed.append(read.malformed)
         elif read.wanted and read.wanted.key in self.services:
-            why = f"this source has another {kind.name} of that name, which counts; remove or rename one"
-            self.malformed.append(kind.refused(self.cluster, document, why))
+            why = "this source has another Service of that name, which counts; remove or rename one"
+            self.malformed.append(malformed(self.cluster, document, why))
         elif read.wanted:
             self.services[read.wanted.key] = read.wanted
 

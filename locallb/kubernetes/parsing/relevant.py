@@ -11,7 +11,6 @@ from typing import TypeAlias
 
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.frontend import frontends
 from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
 from locallb.kubernetes.parsing.service import LOAD_BALANCER
 from locallb.model.fields import at, text_of
@@ -20,7 +19,7 @@ from locallb.model.texts import clipped, shown
 Document: TypeAlias = Mapping[object, object]
 
 VERSIONS = {
-    **{table.name: table.api_version for table in frontends().values()},
+    "Service": "v1",
     "Node": "v1",
     "EndpointSlice": "discovery.k8s.io/v1",
     **pod_ranges.VERSIONS,

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from enum import StrEnum
 from ipaddress import get_mixed_type_key, ip_network
 
+from msgspec import Struct
+
 from locallb.gateway.fault_annotation import fault_in
 from locallb.kubernetes.status import (
     BACKENDS_ANNOTATION,
@@ -19,8 +21,11 @@ from locallb.kubernetes.status import (
     SERVING,
     SHARING_ANNOTATION,
     Decision,
+    ObservedStatus,
     annotation_path,
     chosen,
+    observed_status,
+    unread_annotations,
 )
 from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text, at, object_of, objects_of, text_of
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, SharingKey, Uid
@@ -44,11 +49,45 @@ LOAD_BALANCER = "LoadBalancer"
 DEFAULT_NAMESPACE = "default"
 NAMELESS = "(no name)"
 _LARGEST_PORT = 65535
+_TYPES = frozenset({"ClusterIP", "NodePort", LOAD_BALANCER, "ExternalName"})
 
 
 class _Affinity(StrEnum):
     NONE = "None"
     CLIENT_IP = "ClientIP"
+
+
+class ServiceRead(Struct, frozen=True):
+    """Parse result of one Service. Neither `wanted` nor `malformed`: it gets nothing, which is no error."""
+
+    wanted: Service | None = None
+    malformed: MalformedService | None = None
+    observed_status: ObservedStatus = ObservedStatus()
+    """Its status, as far as it is ours to write."""
+    notices: tuple[str, ...] = ()
+    external_ips: frozenset[IPAddress] = frozenset()
+    """Addresses of other hosts that it claims for itself."""
+    left_out: str = ""
+    """The reason that it is ignored, if its user must be notified."""
+
+
+def read_service(cluster: ClusterName, document: Mapping[object, object]) -> ServiceRead:
+    """Read a Service of any type; of other types than LoadBalancer only the external IPs count. Never raises."""
+    spec = document.get("spec")
+    theirs = _external_ips(spec)
+    kind = at(spec, "type")
+    if spec is not None and not isinstance(spec, Mapping):
+        why = f"spec is {shown(spec)}; give an object such as {{type: {LOAD_BALANCER}}}"
+        return ServiceRead(external_ips=theirs, left_out=why)
+    if kind != LOAD_BALANCER:
+        odd = kind and not (isinstance(kind, str) and kind in _TYPES)
+        why = f"spec.type is {shown(kind)}; write LoadBalancer to give it an address" if odd else ""
+        return ServiceRead(external_ips=theirs, left_out=why)
+    service, stated = parse_service(cluster, document), observed_status(document)
+    notices = tuple(f"{service.key}: {field}" for field in unread_annotations(document))
+    if isinstance(service, MalformedService):
+        return ServiceRead(None, service, stated, notices, theirs)
+    return ServiceRead(service, None, stated, notices, theirs)
 
 
 def parse_service(cluster: ClusterName, data: Mapping[object, object]) -> Service | MalformedService:
@@ -246,7 +285,7 @@ def _was_served(status: object) -> bool:
     return serving is not None and text_of(serving.get("reason")) not in WITHOUT_ADDRESS
 
 
-def external_ips(spec: object) -> frozenset[IPAddress]:
+def _external_ips(spec: object) -> frozenset[IPAddress]:
     """Read spec.externalIPs of a Service of any type. What makes no sense is left out: they aren't ours to judge."""
     listed = at(spec, "externalIPs")
     if not isinstance(listed, list | tuple):

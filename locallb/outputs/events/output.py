@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from locallb.kubernetes.events import ENSURED, ingress_events, placement_events, rejection_events
-from locallb.kubernetes.frontend import published_in
+from locallb.kubernetes.status import published_in
 from locallb.model.desired import REACHABLE, SERVICE_EVENTS, OptionalRef, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import ObjectKey, Owner

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from locallb.kubernetes.frontend import frontend, published_in
-from locallb.kubernetes.status import SERVED
+from locallb.kubernetes.status import SERVED, publication, published_in
 from locallb.model.desired import GATEWAY_STATUS, REACHABLE, SERVICE_STATUS, OptionalRef, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.texts import owner_fields
@@ -29,7 +28,7 @@ class Status(Output):
         access = published_in(planned)
         if access is None:
             return ()
-        published = frontend(planned.key.kind).publication(planned)
+        published = publication(planned)
         inputs = {
             "access": encode(access),
             "owner": owner_fields(planned.owner) if planned.owner else {},

@@ -7,8 +7,16 @@ from collections.abc import Callable, Collection, Mapping
 from msgspec.structs import replace
 
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.frontend import Frontend, frontend
-from locallb.kubernetes.status import NOTHING, Live, Published, awaiting, differences
+from locallb.kubernetes.status import (
+    NOTHING,
+    Live,
+    Published,
+    awaiting,
+    differences,
+    observed_status,
+    published,
+    publishing,
+)
 from locallb.resources.properties import ServiceStatusInputs, ServiceStatusState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown
 
@@ -46,7 +54,7 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
 
     def _publish(self, new: ServiceStatusInputs, ours: Collection[str]) -> ServiceStatusState:
         def publish(live: Live) -> Mapping[str, object] | None:
-            return _kind(new).publishing(live, ours, _stated(new), live_service.now(), alone=new.alone)
+            return publishing(live, ours, _stated(new), live_service.now(), alone=new.alone)
 
         if live_service.write(new.access, new.owner, publish) is None:
             raise ProviderError(f"{new.owner.service} was deleted meanwhile; run again")
@@ -55,31 +63,27 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
 
 def _contains(live: Live, state: ServiceStatusState) -> bool:
     """Return whether a Service says what was published."""
-    return not differences(_kind(state).observed_status(live), _addresses(state), _stated(state), alone=state.alone)
+    return not differences(observed_status(live), _addresses(state), _stated(state), alone=state.alone)
 
 
 def _observed(live: Live, state: ServiceStatusState) -> ServiceStatusState:
-    observed = _kind(state).published(live, None if state.alone else _addresses(state))
+    observed = published(live, None if state.alone else _addresses(state))
     return replace(state, ingress=observed.ingress, conditions=observed.conditions)
 
 
 def _has_ours(live: Live, state: ServiceStatusState) -> bool:
-    ours = _kind(state).published(live, _addresses(state))
+    ours = published(live, _addresses(state))
     return bool(ours.ingress or ours.conditions)
 
 
 def _withdrawing(state: ServiceStatusState) -> Callable[[Live], Mapping[str, object] | None]:
     ours = _addresses(state)
-    return lambda live: _kind(state).publishing(live, ours, NOTHING, live_service.now())
-
-
-def _kind(existing: ServiceStatusInputs | ServiceStatusState) -> Frontend:
-    return frontend(existing.owner.service.kind)
+    return lambda live: publishing(live, ours, NOTHING, live_service.now())
 
 
 def _stated(inputs: ServiceStatusInputs | ServiceStatusState) -> Published:
-    published = Published(inputs.ingress, inputs.conditions)
-    return awaiting(published, inputs.waiting) if inputs.waiting else published
+    stated = Published(inputs.ingress, inputs.conditions)
+    return awaiting(stated, inputs.waiting) if inputs.waiting else stated
 
 
 def _addresses(state: ServiceStatusState) -> list[str]:

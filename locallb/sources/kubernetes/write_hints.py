@@ -16,7 +16,6 @@ from locallb.gateway.status_patch import reported_kind
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.writes import QUOTAS
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.frontend import frontends
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway_objects import Gateway, ListenerSet, Route
@@ -118,5 +117,6 @@ class WriteHints:
 
     def _reported(self, kind: str) -> ObjectKind | None:
         """Return the kind of objects that are written to; None where nothing is written to them."""
-        existing = frontends().get(kind)
-        return None if self._is_over else existing.kind if existing else reported_kind(kind)
+        if self._is_over:
+            return None
+        return ObjectKind.SERVICE if kind == "Service" else reported_kind(kind)

@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from msgspec.structs import replace
 
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.frontend import frontend
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.identities import ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes import write_hints
 from locallb.sources.kubernetes.write_hints import WriteHints
 from tests.watch.api import NAME
 
@@ -23,10 +20,8 @@ KINDS = {SERVICE: ObjectKind.SERVICE, GATEWAY: ObjectKind.GATEWAY}
 
 
 @pytest.fixture
-def access(monkeypatch: pytest.MonkeyPatch) -> Iterator[Access]:
-    """Return a cluster with two kinds of frontends, and forget afterwards what was told of it."""
-    existing = {name: replace(frontend(ObjectKind.SERVICE), kind=kind, name=name) for name, kind in KINDS.items()}
-    monkeypatch.setattr(write_hints, "frontends", lambda: existing)
+def access() -> Iterator[Access]:
+    """Return a cluster, and forget afterwards what was told of it."""
     yield Access("k", ContextName("told"))
     RECENT.forget(Access("k", ContextName("told")))
 
@@ -43,7 +38,7 @@ def is_reported(access: Access, kind: str, name: str = "web") -> bool:
 
 
 @pytest.mark.parametrize(("kind", "other"), [(SERVICE, GATEWAY), (GATEWAY, SERVICE)])
-def test_writers_learn_of_each_kind_of_frontend_from_its_own_watch(access: Access, kind: str, other: str) -> None:
+def test_writers_learn_of_each_kind_from_its_own_watch(access: Access, kind: str, other: str) -> None:
     """Two of one name are two: no list, deletion or end of a watch of one kind says anything of the other."""
     writers = WriteHints(access)
     for name in (kind, other):

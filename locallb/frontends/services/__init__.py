@@ -1,1 +1,0 @@
-"""The frontend `Service` of type LoadBalancer (core/v1)."""
