@@ -181,6 +181,7 @@ def test_an_event_loop_without_a_descriptor_for_a_part_of_it_leaves_nothing(
     spare: int, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Neither a descriptor nor a complaint, also where another thread took the last one meanwhile."""
+    gc.collect()
     before = len([*Path("/proc/self/fd").iterdir()])
     made = False
     with few_files(spare), suppress(OSError):

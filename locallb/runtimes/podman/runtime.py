@@ -1,18 +1,11 @@
-"""The runtime `podman`: Docker's, with another engine, another resource, and Podman's containers to change routes.
-
-Not here: how a short-lived container changes routes, in a proxy's network or this host's
-(`runtimes.docker.route_helper`).
-"""
+"""The runtime `podman`: Docker's, but for the engine and the declaration."""
 
 from __future__ import annotations
 
 from locallb.model.desired import PODMAN_CONTAINER
 from locallb.runtimes.docker.daemon import TIMEOUT
-from locallb.runtimes.docker.route_helper import ContainerRoutes
 from locallb.runtimes.docker.runtime import Docker
 from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
-
-ROUTE_HELPER = ContainerRoutes(PodmanContainers)
 
 
 class Podman(Docker):
