@@ -52,10 +52,10 @@ _DROPPING: Message = {
 _AND = "+dropping"
 
 
-def udp_sockets(listeners: str) -> frozenset[UdpSocket]:
-    """Return where the listeners of a file take datagrams of no connection: all of UDP but HTTP/3."""
+def udp_sockets(listeners: str, *, http3: bool = False) -> frozenset[UdpSocket]:
+    """Return where the listeners of a file take datagrams of no connection: all of UDP; with `http3` also that."""
     resources = objects_of(document(listeners).get("resources"))
-    return frozenset(socket for resource in resources if (socket := _socket(resource)))
+    return frozenset(socket for resource in resources if (socket := _socket(resource, http3=http3)))
 
 
 def dropping(listeners: str, sockets: Collection[UdpSocket]) -> str:
@@ -73,9 +73,9 @@ def dropping(listeners: str, sockets: Collection[UdpSocket]) -> str:
     return text({**response, "version_info": f"{response.get('version_info', '')}{_AND}", "resources": resources})
 
 
-def _socket(listener: JsonObject) -> UdpSocket | None:
+def _socket(listener: JsonObject, *, http3: bool = False) -> UdpSocket | None:
     place = object_of(object_of(listener.get("address")).get("socket_address"))
-    if place.get("protocol") != "UDP" or "filter_chains" in listener:
+    if place.get("protocol") != "UDP" or ("filter_chains" in listener and not http3):
         return None
     return ip_address(str(place.get("address"))), int(str(place.get("port_value")))
 

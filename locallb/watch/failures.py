@@ -18,7 +18,7 @@ from msgspec.structs import replace
 
 from locallb.kubernetes.parsing.objects import AnyStatus
 from locallb.kubernetes.status import WAITING, ObservedStatus
-from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
+from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Protocol
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.reasons import OF_THE_HOST
 from locallb.model.serving import Proxy
@@ -347,6 +347,10 @@ class Failures(Struct):
 def _in_the_way(plan: Plan, converger: Converger) -> set[ObjectKey]:
     """Find proxies that gave up UDP ports and keep them, where failed load balancers need these."""
     released = {planned.root: planned.proxy.released for planned in plan.proxies if planned.proxy.released}
-    failed = [each for each in plan.placements if converger.applied.get(each.key) == ""] if released else ()
-    needed = {listener.place for each in failed for port in each.ports for listener in port.listeners}
+    if not released:
+        return set()
+    going_on = converger.going_on
+    failed = [each for each in plan.placements if converger.applied.get(each.key) == "" and each.key not in going_on]
+    ports = [port for each in failed for port in each.ports if port.port.protocol is Protocol.UDP]
+    needed = {listener.place for port in ports for listener in port.listeners}
     return {root for root, places in released.items() if needed.intersection(places)}

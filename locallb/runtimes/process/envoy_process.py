@@ -205,7 +205,8 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         logs.cut(directory)
         if not runs_in(directory, process) or not EnvoyAdmin(directory).answers():
             return None
-        held_up = state.released and can_release(directory, process, {*state.released.split()})
+        may_renew = state.released and handover.after(directory, process)
+        held_up = may_renew and can_release(directory, process, {*state.released.split()})
         return replace(state, released="") if held_up else state
 
     def leaves_nothing(self, state: EnvoyProcessState) -> bool:
@@ -246,13 +247,17 @@ class EnvoyProcess(ResourceType[EnvoyProcessInputs, EnvoyProcessState]):
         epoch = handover.after(directory, former)
         if epoch is None:
             return None
+        has_listeners = False
         with handover.admin_aside(directory, former), suppress(InotifyError):  # not enough for two of them at once
             process = _start(directory, binary, new, epoch)
             with suppress(ProviderError):
                 _await_answer(directory, process)
+                has_listeners = True
                 if handover.await_end(former, process):
                     return self._running(new, binary, process)
             processes.stop(process, STOP_TIMEOUT)
+        if has_listeners and runs_in(directory, former):
+            stop_process(directory, former)  # it stopped listening, and would serve nobody
         return None
 
     def delete(self, state: EnvoyProcessState) -> None:

@@ -13,7 +13,7 @@ from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.push import udp_sockets
 from locallb.host.limits import socket_owners
-from locallb.host.sockets import connections, rows
+from locallb.host.sockets import rows
 from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol, place
 from locallb.runtimes.process.processes import Process
@@ -21,6 +21,8 @@ from locallb.runtimes.process.processes import Process
 IDLE_TIMEOUT = 1.0
 """Seconds that clients get to end short connections."""
 _PAUSE = 0.01
+_OPEN = frozenset({"01", "04", "05", "08"})
+"""States of TCP in which a side may still send: established, or closed by one side alone (FIN_WAIT, CLOSE_WAIT)."""
 
 
 def can_release(directory: Path, process: Process, released: AbstractSet[str], timeout: float = 0) -> bool:
@@ -31,9 +33,11 @@ def can_release(directory: Path, process: Process, released: AbstractSet[str], t
     """
     deadline = time.monotonic() + timeout
     try:
-        served = {place(*socket) for socket in udp_sockets(push.texts(directory).get(rollout.LISTENERS, "{}"))}
-        while (sockets := _udp_places(process)) & (released - served):
-            if sockets <= served | released and not _has_streams(directory, process):
+        listeners = push.texts(directory).get(rollout.LISTENERS, "{}")
+        served = {place(*socket) for socket in udp_sockets(listeners)}
+        given_up = released - {place(*socket) for socket in udp_sockets(listeners, http3=True)}
+        while (sockets := _udp_places(process)) & given_up:
+            if sockets <= served | given_up and not _has_streams(directory, process):
                 return True
             if time.monotonic() >= deadline:
                 return False
@@ -53,4 +57,9 @@ def _has_streams(directory: Path, process: Process) -> bool:
     """Return whether a client has a TCP connection, also to a listener that is gone. Raises ClientError."""
     admin = EnvoyAdmin(directory)
     listening = {(address, port) for address, port, _ in admin.places() | admin.draining()}
-    return bool(connections(listening, process.pid))
+    everywhere = {port for address, port in listening if address.is_unspecified}
+    own = socket_owners((), (process.pid,)).ours
+    return any(
+        row.state in _OPEN and row.inode in own and ((row.address, row.port) in listening or row.port in everywhere)
+        for row in rows(Protocol.TCP, process=process.pid)
+    )
