@@ -8,7 +8,7 @@ import pytest
 
 from locallb.engine.core.events import Op, Severity, StepFailed
 from tests.engine.balancers import BOTH, ONE, declare, spec
-from tests.engine.support import Bench, Thing, short
+from tests.engine.support import Bench, Thing, output, short
 
 
 def test_a_failure_skips_dependents_and_spares_the_others(bench: Bench) -> None:
@@ -147,8 +147,8 @@ def test_a_deletion_that_fails_keeps_what_the_resource_refers_to(bench: Bench) -
     assert engine.up(lambda: declare(inputs)).changes == {Op.DELETE: 4, Op.SAME: 8}
 
 
-def test_a_failure_keeps_what_its_root_no_longer_declares(bench: Bench) -> None:
-    """What the failed part would have declared or still uses can't be told from what is unwanted."""
+def test_a_failure_keeps_what_a_program_no_longer_declares(bench: Bench) -> None:
+    """What the failed part would have declared or still uses can't be told from what is unwanted, in any root."""
 
     def program(*names: str) -> None:
         root = pulumi.ComponentResource("locallb:index:Proxy", "root")
@@ -160,8 +160,10 @@ def test_a_failure_keeps_what_its_root_no_longer_declares(bench: Bench) -> None:
     engine.up(lambda: program("a", "b"))
     bench.world.control = {"fail": {"Reachable::c": "no"}}
     result = engine.up(lambda: program("a", "c"))
-    assert result.changes == {Op.SAME: 3, Op.DELETE: 1}
-    assert bench.world.called("delete") == [("delete", "Reachable::apart")]
+    assert result.changes == {Op.SAME: 3}
+    assert bench.world.called("delete") == []
+    bench.world.control = {}
+    assert engine.up(lambda: program("a", "c")).changes == {Op.SAME: 3, Op.CREATE: 1, Op.DELETE: 2}
 
 
 def test_a_failed_dependent_keeps_the_old_instance_that_it_uses(bench: Bench) -> None:
@@ -208,3 +210,43 @@ def test_resources_of_a_provider_that_is_not_there_are_left_by_destroy(bench: Be
     assert bench.world.things == {}
     retained = {short(r.urn) for r in engine.resources()}
     assert retained == {"Stack::local-lb-dev", "LoadBalancer::beta", "other::default", "LoopbackAddress::lost"}
+
+
+def _dependent(version: str) -> None:
+    """Declare a resource, and one that is only known once an output of it is."""
+    config = Thing("ProxyConfig", "first", {"name": version})
+    output(config, "version").apply(lambda _: Thing("ProxyConfig", "second", {"name": "same"}))
+
+
+def test_a_failure_keeps_what_the_program_would_have_registered_once_it_knew_an_output(bench: Bench) -> None:
+    """It isn't registered then, and not unwanted: whatever a program left out may be such."""
+    assert bench.engine().up(lambda: _dependent("one")).ok
+    bench.world.control = {"fail_update": {"ProxyConfig::first": "disk full"}}
+    assert not bench.engine().up(lambda: _dependent("two")).ok
+    kept = {short(resource.urn) for resource in bench.checkpoint().resources}
+    assert {"ProxyConfig::first", "ProxyConfig::second"} <= kept
+    assert bench.world.called("delete") == []
+    bench.world.control = {}
+    assert bench.engine().up(lambda: _dependent("two")).ok
+    assert bench.engine().up(lambda: None).ok
+    assert {short(resource.urn) for resource in bench.checkpoint().resources}.isdisjoint(kept - {"Stack::local-lb-dev"})
+
+
+def test_outputs_that_a_program_breaks_off_before_stay(bench: Bench) -> None:
+    """Only a program that came to its end says that one is gone."""
+
+    def program(*, breaks: bool) -> None:
+        pulumi.export("first", 2 if breaks else 1)
+        if breaks:
+            raise ValueError("no such thing")
+        pulumi.export("second", 1)
+
+    def outputs() -> dict[str, object]:
+        (stack,) = [each for each in bench.raw()["resources"] if each["type"] == "pulumi:pulumi:Stack"]
+        return dict(stack.get("outputs", {}))
+
+    assert bench.engine().up(lambda: program(breaks=False)).ok
+    assert not bench.engine().up(lambda: program(breaks=True)).ok
+    assert outputs() == {"first": 2, "second": 1}
+    assert bench.engine().up(lambda: pulumi.export("second", 3)).ok
+    assert outputs() == {"second": 3}

@@ -63,7 +63,8 @@ class Once(Struct, frozen=True):
                 run.reporter.broken |= self._broken(core, goals)
             if run.reporter.is_whole:
                 core.complete()
-                self._remove(core, goals)
+                # What a program registers only once it knows an output is missing where that failed.
+                self._remove(core, goals, is_doubtful=any(map(core.is_wanted, core.failures)))
             else:
                 self._conclude(core)
 
@@ -76,11 +77,15 @@ class Once(Struct, frozen=True):
         """Return the roots below which something that is desired failed, or waits for what failed."""
         return {wanted.root_of(urn) for urn in core.unsettled if core.is_wanted(urn)}
 
-    def _remove(self, core: Core, wanted: Wanted) -> None:
-        """Delete what isn't desired, and report what stays."""
-        broken = self._broken(core, wanted)
+    def _remove(self, core: Core, wanted: Wanted, *, is_doubtful: bool = False) -> None:
+        """Delete what isn't desired, and report what stays; where that is doubtful, only old instances are deleted."""
+        broken, live = self._broken(core, wanted), core.snapshot.live
         self.run.reporter.broken |= broken
-        core.spare(lambda resource: self._remains(resource, broken, core))
+        core.spare(
+            lambda resource: (
+                self._remains(resource, broken, core) or (is_doubtful and live.get(resource.urn) is resource)
+            )
+        )
         core.run(lambda: core.is_at_rest)
         self._conclude(core)
 

@@ -39,6 +39,7 @@ class Registrar:
         self._core = core
         self._goals = goals
         self._post = post
+        self._stack_outputs: Properties | None = None
         self._waiting: dict[Future[Reply], str] = {}
         """Registrations without an answer, each with its URN once the core has it."""
         self._is_closed = False
@@ -92,11 +93,18 @@ class Registrar:
     def _set_outputs(self, urn: str, outputs: Properties) -> str:
         if urn == self._goals.root:
             self.outputs = without_unknown(outputs)
-            self._core.enter_stack(_resolved_outputs(self._core.snapshot.live[urn], outputs))
+            self._stack_outputs = outputs
         elif self._core.is_as_desired(urn):
             self._goals.set_outputs(urn, without_unknown(outputs))
             self._core.include(urn)
         return urn
+
+    def enter_outputs(self, *, is_whole: bool) -> None:
+        """Let the state have the Stack's outputs; of a program that broke off it keeps the others."""
+        if self._stack_outputs is not None:
+            stack = self._core.snapshot.live[self._goals.root]
+            former = {} if is_whole else stack.outputs
+            self._core.enter_stack({**former, **_resolved_outputs(stack, self._stack_outputs)})
 
     def answer(self) -> None:
         """Answer what has settled, or can't for now."""

@@ -8,6 +8,7 @@ from locallb.engine.core.core import Core
 from locallb.engine.core.events import Severity
 from locallb.engine.core.executor import ThreadExecutor
 from locallb.engine.core.reporting import Reporter
+from locallb.engine.core.session import LAST_WAIT
 from locallb.engine.core.wanted import Goals
 from locallb.engine.program.in_process import Failure, Program, Setting, run_program
 from locallb.engine.program.monitor import EngineService, Monitor
@@ -55,12 +56,14 @@ class Update:
             core.run(is_over)
         except Exception:
             registrar.close()
-            thread.join()
+            thread.join(LAST_WAIT)
             raise
         finally:
             registrar.close()
             self.outputs = registrar.outputs
-        return self._report(ended.result(), monitor)
+        is_whole = self._report(ended.result(), monitor)
+        registrar.enter_outputs(is_whole=is_whole)
+        return is_whole
 
     def _report(self, failure: Failure | None, monitor: Monitor) -> bool:
         for error in monitor.errors:
