@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING
 
 from locallb.cli.arguments import Arguments
@@ -114,15 +115,19 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     program = session.program(plan, lambda: session.stamp() == as_of)
     session.sign_in()
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
-        result = _next_to_watch(session, lambda: program.update(session.engine(progress.listen), scope))
+
+        def update(program: Program) -> Result:
+            return program.update(session.engine(progress.listen), scope)
+
+        result = _next_to_watch(session, partial(update, program))
         while not result.ok and _finds_refusals(session, program, result):
             program = session.program()
-            result = program.update(session.engine(progress.listen), scope)
+            result = _next_to_watch(session, partial(update, program))
         for _ in range(MAX_MOVES):
             if result.ok or (moved := _moved(session, program, result)) is None:
                 break
             program = session.program(moved)
-            result = program.update(session.engine(progress.listen), scope)
+            result = _next_to_watch(session, partial(update, program))
     return report_outcome(session, args, out, "up", result, what_was_planned(session, program)[1], printed=printed)
 
 
