@@ -125,6 +125,7 @@ def test_a_gateway_of_a_cluster_serves_changes_and_goes_by_itself(
         becomes(
             lambda: status_of(owner, "TCPRoute", "r")["parents"][0]["conditions"][0]["observedGeneration"] == 2, watch
         )
+        becomes(lambda: status_of(owner, "Gateway", "web").get("addresses"), watch)
         assert [each["value"] for each in status_of(owner, "Gateway", "web")["addresses"]] == [at]
         clear(owner, "Gateway", "web", "addresses")
         becomes(lambda: status_of(owner, "Gateway", "web")["addresses"], watch)
@@ -166,7 +167,7 @@ def clear(owner: Client, kind: str, name: str, field: str) -> None:
 
 def status_of(owner: Client, kind: str, name: str) -> JsonObject:
     """Return what an object is told."""
-    return dict(owner.get(resource(kind), name, namespace="n")["status"])
+    return dict(owner.get(resource(kind), name, namespace="n").get("status") or {})
 
 
 def serve(owner: Client, watch: Watch) -> None:

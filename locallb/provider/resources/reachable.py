@@ -97,6 +97,8 @@ def _release(resource: Resource) -> None:
 PROBE_TIMEOUT = 2.0
 TRIAL_TIMEOUT = 0.05
 """Seconds for all trials of backends: longer, no client is to wait for one of them either."""
+ANSWER_TIMEOUT, _ANSWER_PAUSE = 1.0, 0.1
+"""Seconds that backends of another port get to be opened by kube-proxy, where the Service was published as serving."""
 MOVE_TIMEOUT = 6.0
 """Seconds that a port gets to come from another proxy of the stack: a handover takes half of that."""
 _MOVE_PAUSE = 0.02
@@ -179,8 +181,14 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
         existing = old.listeners if old.process == new.process else ()
         arriving = tuple(name for name in new.listeners if name not in existing)
         proven = self._prove(new, tuple(place for place in new.probes if place not in old.probes), arriving)
-        served_before = not old.waiting and set(old.listeners).issuperset(new.listeners)
-        return replace(proven, waiting="") if served_before else proven
+        if old.waiting or not proven.waiting:
+            return proven
+        if set(old.listeners).issuperset(new.listeners):
+            return replace(proven, waiting="")
+        until = time.monotonic() + ANSWER_TIMEOUT
+        while (waiting := _waiting(_directory(new), new)) and time.monotonic() < until:
+            time.sleep(_ANSWER_PAUSE)
+        return replace(proven, waiting=waiting)
 
     def delete(self, state: ReachableState) -> None:
         """Forget the proof. An Envoy that ends is drained here: before what leads to its backends goes as well."""
