@@ -43,6 +43,7 @@ def _text(parts: list[str]) -> str | None:
     return next((path.read_text(encoding="utf-8") for path in files), None)
 
 
+@pytest.mark.checkout
 def test_every_file_of_code_that_a_page_names_is_there() -> None:
     """By the end of its path at least, and a cell of a table names none twice."""
     files = [*CHECKOUT.glob("*.py"), *(path for top in CODE for path in (CHECKOUT / top).rglob("*.py"))]

@@ -33,6 +33,10 @@ class Executor(Protocol):
         """Send a message, from any thread or a signal's handler."""
 
 
+_IDLE = 4
+"""Threads that wait for work: more of them end."""
+
+
 class _Done(Struct, frozen=True):
     """What a thread's work came to, or raised."""
 
@@ -88,6 +92,9 @@ class ThreadExecutor:
         if not isinstance(message, _Done):
             return message
         self._busy -= 1
+        if self._threads - self._busy > _IDLE:
+            self._threads -= 1
+            self._work.put(None)
         if isinstance(message.result, BaseException):
             raise message.result
         return message.result

@@ -1,6 +1,7 @@
 """Threads of the core: one that hangs holds up neither others nor the end, and mistakes aren't lost."""
 
 import threading
+import time
 from collections.abc import Callable
 from typing import Any, cast
 
@@ -83,3 +84,31 @@ def test_a_message_from_another_thread_ends_the_waiting(executor: ThreadExecutor
     message()
     assert heard == [1]
     executor.close()
+
+
+def test_threads_of_a_burst_end_but_for_a_few() -> None:
+    """So that a loop doesn't keep as many as it once needed at a time; those that stay work on."""
+    before, executor, go_on = threading.active_count(), ThreadExecutor(), threading.Event()
+
+    def work() -> Outcome | Callable[[], None]:
+        assert go_on.wait(20)
+        return _nothing
+
+    for _ in range(20):
+        executor.call(work)
+    assert threading.active_count() == before + 20
+    go_on.set()
+    for _ in range(20):
+        assert executor.receive(time.monotonic() + 20) is _nothing
+    until = time.monotonic() + 20
+    while threading.active_count() > before + 4:
+        assert time.monotonic() < until
+        time.sleep(0.01)
+    for _ in range(6):
+        executor.call(work)
+    assert [executor.receive(time.monotonic() + 20) for _ in range(6)] == [_nothing] * 6
+    executor.close()
+
+
+def _nothing() -> None:
+    """Ask the core for nothing."""
