@@ -150,7 +150,7 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
 
     def create(self, new: ReachableInputs) -> tuple[str, ReachableState]:
         """Prove it, and connect once to each probe."""
-        return new.proxy, self._prove(new, new.probes, new.listeners)
+        return new.proxy, self._prove(new, new.probes, new.listeners, 0.0)
 
     def read(self, state: ReachableState) -> ReachableState | None:
         """Check that the proof still holds, and whether what was waited for has come."""
@@ -180,15 +180,9 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
         """Prove it again, and connect to places that are published for the first time."""
         existing = old.listeners if old.process == new.process else ()
         arriving = tuple(name for name in new.listeners if name not in existing)
-        proven = self._prove(new, tuple(place for place in new.probes if place not in old.probes), arriving)
-        if old.waiting or not proven.waiting:
-            return proven
-        if set(old.listeners).issuperset(new.listeners):
-            return replace(proven, waiting="")
-        until = time.monotonic() + ANSWER_TIMEOUT
-        while (waiting := _waiting(_directory(new), new)) and time.monotonic() < until:
-            time.sleep(_ANSWER_PAUSE)
-        return replace(proven, waiting=waiting)
+        served_before = not old.waiting and set(old.listeners).issuperset(new.listeners)
+        timeout = None if served_before else 0.0 if old.waiting else ANSWER_TIMEOUT
+        return self._prove(new, tuple(place for place in new.probes if place not in old.probes), arriving, timeout)
 
     def delete(self, state: ReachableState) -> None:
         """Forget the proof. An Envoy that ends is drained here: before what leads to its backends goes as well."""
@@ -197,8 +191,13 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
             run = RunIdentity.parse(state.process)
             runtime(run.runtime).drain(run)
 
-    def _prove(self, new: ReachableInputs, probes: tuple[str, ...], arriving: tuple[str, ...]) -> ReachableState:
-        """Prove it; connect to `probes`, or to `arriving` where the ports are published."""
+    def _prove(
+        self, new: ReachableInputs, probes: tuple[str, ...], arriving: tuple[str, ...], timeout: float | None
+    ) -> ReachableState:
+        """Prove it; connect to `probes`, or to `arriving` where the ports are published.
+
+        Backends get `timeout` seconds to take a connection; None: it is known that they do.
+        """
         run = RunIdentity.parse(new.process)
         try:
             runtime(run.runtime).await_start(run, _directory(new))
@@ -207,7 +206,7 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
                 published_ports.prove(new.listeners, EnvoyAdmin(_directory(new)), arriving)
             for place in () if new.published else probes:
                 _probe(place)
-            waiting = _waiting(_directory(new), new)
+            waiting = "" if timeout is None else _waiting(_directory(new), new, timeout)
         except EnvoyAdminError as error:
             raise ProviderError(runtime(run.runtime).unanswered(run, str(error))) from error
         ports = tuple(ListenerState(listener, SERVING, "") for listener in new.listeners)
@@ -238,8 +237,18 @@ def _await(directory: Path, new: ReachableInputs) -> None:
         time.sleep(next(pause))
 
 
-def _waiting(directory: Path, new: ReachableInputs) -> str:
-    """Return what is waited for; empty if a backend of each upstream takes connections, as far as that can be seen.
+def _waiting(directory: Path, new: ReachableInputs, timeout: float = 0.0) -> str:
+    """Return what is waited for; empty if a backend of each upstream takes connections within that time."""
+    until = time.monotonic() + timeout
+    while not _all_answer(directory, new):
+        if time.monotonic() >= until:
+            return WAITING
+        time.sleep(_ANSWER_PAUSE)
+    return ""
+
+
+def _all_answer(directory: Path, new: ReachableInputs) -> bool:
+    """Return whether a backend of each upstream takes connections, as far as that can be seen.
 
     Clusters are only used once each backend has been checked. A container's network leads elsewhere than this host's.
     """
@@ -248,8 +257,8 @@ def _waiting(directory: Path, new: ReachableInputs) -> str:
     for name, *places in map(str.split, new.upstreams):
         tried = () if new.published else places
         if not healthy.get(name, True) or (tried and not _takes_any(tried, until)):
-            return WAITING
-    return ""
+            return False
+    return True
 
 
 def _takes_any(places: Iterable[str], until: float) -> bool:
