@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import socket
 import struct
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 from ipaddress import IPv4Address, IPv6Address, ip_address
 from pathlib import Path
@@ -58,6 +58,8 @@ def _own(data: bytes) -> tuple[IPAddress, int]:
 
 
 LISTEN = "0A"
+OPEN = frozenset({"01", "04", "05", "08"})
+"""States of TCP in which a side may still send: established, or closed by one side alone (FIN_WAIT, CLOSE_WAIT)."""
 _SOCKET_ESTABLISHED = "01"
 _TABLES = {Protocol.TCP: ("tcp", "tcp6"), Protocol.UDP: ("udp", "udp6")}
 
@@ -121,8 +123,25 @@ def _covers(wildcard: IPAddress, address: IPAddress) -> bool:
 
 def connections(places: Collection[tuple[IPAddress, int]], process: int = 0) -> int:
     """Count the established TCP connections to any of `places`, in the network of a process (0: in our own)."""
+    return sum(_among(places, _established(places, process)))
+
+
+def has_streams(places: Collection[tuple[IPAddress, int]], process: int) -> bool:
+    """Return whether a process has a TCP connection at any of `places`, half-closed ones too. Raises ClientError."""
+    own = [(row.address, row.port) for row in own_rows(Protocol.TCP, process) if row.state in OPEN]
+    return any(_among(places, own))
+
+
+def own_rows(protocol: Protocol, process: int) -> Iterator[Row]:
+    """Return the rows of a process's own sockets. Raises ClientError."""
+    own = socket_owners((), (process,)).ours
+    return (row for row in rows(protocol, process=process) if row.inode in own)
+
+
+def _among(places: Collection[tuple[IPAddress, int]], ends: Iterable[tuple[IPAddress, int]]) -> Iterator[bool]:
+    """Return of each own end of a connection whether it is one of `places`, of which some are every address."""
     everywhere = {port for address, port in places if address.is_unspecified}
-    return sum(1 for place in _established(places, process) if place in places or place[1] in everywhere)
+    return (end in places or end[1] in everywhere for end in ends)
 
 
 def _established(places: Collection[tuple[IPAddress, int]], process: int) -> list[tuple[IPAddress, int]]:

@@ -12,8 +12,7 @@ from pathlib import Path
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.push import udp_sockets
-from locallb.host.limits import socket_owners
-from locallb.host.sockets import rows
+from locallb.host.sockets import has_streams, own_rows
 from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol, place
 from locallb.runtimes.process.processes import Process
@@ -21,8 +20,6 @@ from locallb.runtimes.process.processes import Process
 IDLE_TIMEOUT = 1.0
 """Seconds that clients get to end short connections."""
 _PAUSE = 0.01
-_OPEN = frozenset({"01", "04", "05", "08"})
-"""States of TCP in which a side may still send: established, or closed by one side alone (FIN_WAIT, CLOSE_WAIT)."""
 
 
 def can_release(directory: Path, process: Process, released: AbstractSet[str], timeout: float = 0) -> bool:
@@ -49,17 +46,11 @@ def can_release(directory: Path, process: Process, released: AbstractSet[str], t
 
 def _udp_places(process: Process) -> set[str]:
     """Return where a process has sockets of UDP. Raises ClientError."""
-    own = socket_owners((), (process.pid,)).ours
-    return {place(row.address, row.port) for row in rows(Protocol.UDP, process=process.pid) if row.inode in own}
+    return {place(row.address, row.port) for row in own_rows(Protocol.UDP, process.pid)}
 
 
 def _has_streams(directory: Path, process: Process) -> bool:
     """Return whether a client has a TCP connection, also to a listener that is gone. Raises ClientError."""
     admin = EnvoyAdmin(directory)
     listening = {(address, port) for address, port, _ in admin.places() | admin.draining()}
-    everywhere = {port for address, port in listening if address.is_unspecified}
-    own = socket_owners((), (process.pid,)).ours
-    return any(
-        row.state in _OPEN and row.inode in own and ((row.address, row.port) in listening or row.port in everywhere)
-        for row in rows(Protocol.TCP, process=process.pid)
-    )
+    return has_streams(listening, process.pid)
