@@ -11,6 +11,7 @@ from threading import Condition
 
 from msgspec.structs import replace
 
+from locallb.model.pacing import Pace
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Placement
 from locallb.planning.status import Observation, silent
@@ -22,8 +23,8 @@ PACE = 2.0
 """Seconds between two proxies in turn."""
 ROUND = 30.0
 """Seconds that a round takes at least."""
-FIRST_RETRY, RETRY_DELAY, RETRY_EACH = 0.2, 3.0, 0.1
-"""Seconds after which one that doesn't serve as it should is asked again, each time twice as long; more where many."""
+RETRY_PACE, RETRY_EACH = Pace(first=0.2, longest=3.0), 0.1
+"""When one that doesn't serve as it should is asked again, and the seconds that each other such one adds."""
 
 Ask = Callable[[Proxy], Observation | None]
 
@@ -47,7 +48,7 @@ class Health:
         self._due: dict[str, float] = {}
         """When to ask next, by the proxy's name and the monotonic clock."""
         self._retries: dict[str, int] = {}
-        """How often each was asked again since it was changed, as far as that makes a difference."""
+        """How often each that doesn't serve as it should has been asked since it was changed."""
         self._observed: dict[str, Observation | None] = {}
         self._silent: dict[str, frozenset[SilentPort]] = {}
         """Ports of which each proxy reported last that no backend takes connections."""
@@ -176,10 +177,8 @@ class Health:
             return self._note_silent(proxy.name, answer) or new
 
     def _retry_delay(self, name: str) -> float:
-        retries = self._retries.get(name, 0)
-        delay = min(RETRY_DELAY, FIRST_RETRY * 2.0**retries)
-        self._retries[name] = retries + (delay < RETRY_DELAY)
-        return delay + len(self._due) * RETRY_EACH
+        self._retries[name] = self._retries.get(name, 0) + 1
+        return RETRY_PACE.delay(self._retries[name]) + len(self._due) * RETRY_EACH
 
     def _note_silent(self, name: str, answer: Observation | None) -> bool:
         """Note which ports of a proxy that answered are silent; return whether these are others than before."""
