@@ -15,8 +15,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.config.registry import OUTPUTS
+from locallb.model.desired import REACHABLE, OptionalRef, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
-from locallb.model.desired import ResourceKey
 from locallb.planning.planned import Placement, Plan, Rejection
 from locallb.resources.resource_type import ResourceType
 
@@ -31,6 +31,11 @@ class Place(Struct, frozen=True):
     """Resources that must exist before anything is published."""
     published: Mapping[str, ResourceKey] = field(default_factory=dict)
     """The last resource of each output that publishes before, by its word."""
+
+
+def waiting_for(planned: Planned) -> OptionalRef:
+    """Refer to what the proof of a load balancer waits for before it is known to serve; empty once it is."""
+    return OptionalRef(ResourceKey(REACHABLE, str(planned.key)), ("waiting",))
 
 
 class Output(ABC):

@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from locallb.kubernetes.events import ENSURED, ingress_events, placement_events, rejection_events
 from locallb.kubernetes.status import published_in
-from locallb.model.desired import REACHABLE, SERVICE_EVENTS, OptionalRef, ResourceKey
+from locallb.model.desired import SERVICE_EVENTS, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import ObjectKey, Owner
 from locallb.model.reasons import Event
 from locallb.model.snapshot import Access
 from locallb.model.texts import owner_fields
 from locallb.outputs.events.service_events import ServiceEvents
-from locallb.outputs.output import Output, Place, Planned
+from locallb.outputs.output import Output, Place, Planned, waiting_for
 from locallb.planning.planned import Placement
 from locallb.resources.codec import encode, value
 
@@ -61,7 +61,7 @@ def _waiting(planned: Planned, events: Sequence[Event]) -> Mapping[str, object]:
         return {}
     if not any(event.reason == ENSURED for event in events):
         return {}
-    return {"waiting": OptionalRef(ResourceKey(REACHABLE, str(planned.key)), ("waiting",))}
+    return {"waiting": waiting_for(planned)}
 
 
 OUTPUT = Events()

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from locallb.kubernetes.status import SERVED, publication, published_in
-from locallb.model.desired import GATEWAY_STATUS, REACHABLE, SERVICE_STATUS, OptionalRef, ResourceKey
+from locallb.model.desired import GATEWAY_STATUS, SERVICE_STATUS, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.texts import owner_fields
-from locallb.outputs.output import Output, Place, Planned
+from locallb.outputs.output import Output, Place, Planned, waiting_for
 from locallb.outputs.status.gateway_status import GatewayStatus
 from locallb.outputs.status.service_status import ServiceStatus
 from locallb.planning.planned import Placement, PlannedStatus
@@ -37,7 +37,7 @@ class Status(Output):
             "alone": isinstance(planned, Placement) and planned.take_over,
         }
         if SERVED in published.conditions:
-            inputs["waiting"] = OptionalRef(ResourceKey(REACHABLE, str(planned.key)), ("waiting",))
+            inputs["waiting"] = waiting_for(planned)
         return (Resource(ResourceKey(SERVICE_STATUS, str(planned.key)), inputs, place.parent, place.ready),)
 
 
