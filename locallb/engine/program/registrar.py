@@ -34,8 +34,6 @@ class Registrar:
     ) -> None:
         self.project = project
         self.stack = stack
-        self.outputs: Properties = {}
-        """The Stack's, as far as they are known."""
         self._core = core
         self._goals = goals
         self._post = post
@@ -44,6 +42,11 @@ class Registrar:
         """Registrations without an answer, each with its URN once the core has it."""
         self._is_closed = False
         self._lock = Lock()
+
+    @property
+    def outputs(self) -> Properties:
+        """The Stack's, as far as they are registered and known."""
+        return without_unknown(self._stack_outputs or {})
 
     @property
     def is_preview(self) -> bool:
@@ -92,7 +95,6 @@ class Registrar:
 
     def _set_outputs(self, urn: str, outputs: Properties) -> str:
         if urn == self._goals.root:
-            self.outputs = without_unknown(outputs)
             self._stack_outputs = outputs
         elif self._core.is_as_desired(urn):
             self._goals.set_outputs(urn, without_unknown(outputs))
