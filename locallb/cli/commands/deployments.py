@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING
 
 from locallb.cli.arguments import Arguments
@@ -117,17 +116,17 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
 
         def update(program: Program) -> Result:
-            return program.update(session.engine(progress.listen), scope)
+            return _next_to_watch(session, lambda: program.update(session.engine(progress.listen), scope))
 
-        result = _next_to_watch(session, partial(update, program))
+        result = update(program)
         while not result.ok and _finds_refusals(session, program, result):
             program = session.program()
-            result = _next_to_watch(session, partial(update, program))
+            result = update(program)
         for _ in range(MAX_MOVES):
             if result.ok or (moved := _moved(session, program, result)) is None:
                 break
             program = session.program(moved)
-            result = _next_to_watch(session, partial(update, program))
+            result = update(program)
     return report_outcome(session, args, out, "up", result, what_was_planned(session, program)[1], printed=printed)
 
 
