@@ -6,8 +6,6 @@ import os
 import time
 from bisect import bisect
 from collections import Counter, defaultdict
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -18,6 +16,8 @@ SLACK = 0.5
 """Seconds by which the loop hears of a change, and the API of a request, later than they are told and sent."""
 IDLE = 0.05
 """Part of a core that a loop may use while nothing can be done."""
+LONGEST = 30.0
+"""Seconds for which a loop is measured that used more than that at first."""
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -33,13 +33,19 @@ class Figures:
     requested: dict[str, int] = field(default_factory=dict)
     """Requests to the API in the busiest second, from the fault's beginning until all was as wanted again."""
 
-    @contextmanager
-    def nothing_done(self, kind: str, pid: int) -> Iterator[None]:
-        """Measure the loop while nobody changes anything."""
+    def nothing_done(self, kind: str, pid: int, seconds: float) -> float:
+        """Measure the loop for `seconds` while nobody changes anything, and return the part of a core that it used.
+
+        A pass over everything, or a retry, may take more than `IDLE` of a few seconds. So the time is as long as is
+        needed, at most `LONGEST`, to tell that from a loop that never rests.
+        """
         before, begun = spent(pid), time.monotonic()
-        yield
-        self.busy[kind] += spent(pid) - before
-        self.quiet[kind] += time.monotonic() - begun
+        time.sleep(seconds)
+        while (used := spent(pid) - before) >= IDLE * (took := time.monotonic() - begun) and took < LONGEST:
+            time.sleep(1)
+        self.busy[kind] += used
+        self.quiet[kind] += took
+        return used / took
 
     def converged(self, kind: str, seconds: float, requested: int) -> None:
         """Note how long it took after a fault, and how much was asked meanwhile."""
