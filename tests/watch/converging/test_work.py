@@ -62,12 +62,19 @@ def test_few_statuses_join_an_update_and_many_come_after_all_that_serves(
 
 
 def test_route_and_its_new_gateway_are_one_update() -> None:
-    """Changes of what exists go before what is new, as always."""
+    """With a Service that changes, which goes first."""
     web, route, other = (ObjectKey(ClusterName("c"), "n", name) for name in ("web", "route", "other"))
     assert Work(new=(web,), reported=(route,)).first().keys == (web, route)
-    remaining = Work(changed=(other,), new=(web,), reported=(route,))
-    assert remaining.first().keys == (other, route)
-    assert remaining.without(remaining.first().keys).first().keys == (web,)
+    assert Work(changed=(other,), new=(web,), reported=(route,)).first().keys == (other, web, route)
+
+
+@given(works())
+def test_few_new_ones_join_changes_so_that_one_that_changes_all_the_time_delays_none(work: Work) -> None:
+    """Where many change, new ones wait until they are overdue."""
+    kinds = [key.namespace for key in replace(work, broken=()).first().keys] if work.differing else []
+    present = len(work.removed) + len(work.changed)
+    if present:
+        assert kinds.count("new") == min(len(work.new), max(0, FEW - present))
 
 
 @given(works(), st.data())
