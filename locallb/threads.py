@@ -12,6 +12,7 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from contextlib import suppress
 from enum import StrEnum
 from queue import Empty, SimpleQueue
@@ -194,6 +195,8 @@ class Task(StrEnum):
     LOOP = "loop"
     PAGE = "page"
     """Figures of traffic for the live page."""
+    OPENING = "opening"
+    """The first read of a cluster."""
     PLUGIN = "plugin"
     """A credential that is renewed while the old one is good."""
     RESOLVER = "resolver"
@@ -341,6 +344,20 @@ def do_once(task: Task, name: str, work: Callable[[], None]) -> None:
             THREADS.escaped(task, name, error)
 
     threading.Thread(target=run, name=name, daemon=True).start()
+
+
+def in_background(task: Task, name: str, work: Callable[[], Answer]) -> Future[Answer]:
+    """Run `work` once in its own thread; return what gives its result, or raises what it raised."""
+    ending: Future[Answer] = Future()
+
+    def run() -> None:
+        try:
+            ending.set_result(work())
+        except Exception as error:  # noqa: BLE001 - whoever asks for the result gets it
+            ending.set_exception(error)
+
+    do_once(task, name, run)
+    return ending
 
 
 def _described(error: BaseException) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import yaml
 
 from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
 from tests.e2e.test_changes import Client
@@ -312,3 +313,26 @@ def test_a_new_spare_starts_by_itself_behind_whatever_changes(play: Stage, backe
         becomes(partial(_runs, play, "/spare-2"), watch)
         becomes(lambda: "updated spare-2" in watch.reported(), watch)
         assert watch.reported().index("updated c/n/web") < watch.reported().index("updated spare-2")
+
+
+def test_a_cluster_that_never_answers_holds_up_no_other(play: Stage, backend: Backends) -> None:
+    """Whose plugin sleeps, from the start on: others are served meanwhile, and an error names it."""
+    web = backend("web")
+    play.write("base.yaml", node(), service("web", port(8080, web.port)))
+    plugin = {"apiVersion": "client.authentication.k8s.io/v1", "command": "sleep", "args": ["1000"]}
+    kubeconfig = {
+        "kind": "Config",
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"exec": {**plugin, "interactiveMode": "Never"}}}],
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+    }
+    path = play.root / "asleep.kubeconfig"
+    path.write_text(yaml.safe_dump(kubeconfig))
+    asleep = {"kubernetes": {"name": "asleep", "kubeconfig": str(path), "context": "here"}}
+    play.configure(sources=[asleep, {"manifests": "manifests", "name": "c"}])
+    with watching(play) as watch:
+        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        assert "plugin sleep gives no token" not in watch.reported()  # nothing waited for its end
+        assert "error: source asleep: the cluster can't be read: it hasn't answered within 2 s" in watch.reported()
+        becomes(lambda: "plugin sleep gives no token: it was ended after 10 s" in watch.reported(), watch)
+        assert answers(play.addresses()["n/web"], 8080, "web")

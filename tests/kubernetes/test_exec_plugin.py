@@ -16,7 +16,7 @@ import pytest
 
 from locallb.kubernetes.access import exec_plugin
 from locallb.kubernetes.access.exec_plugin import Plugin, token
-from locallb.kubernetes.access.kubeconfig import sign_in
+from locallb.kubernetes.access.kubeconfig import EXEC_VERSIONS, connection, sign_in
 from locallb.kubernetes.access.servers import KubeconfigError, KubeError, RefusedError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
@@ -169,6 +169,17 @@ def test_a_command_with_a_slash_is_beside_the_kubeconfig(tmp_path: Path) -> None
     (tmp_path / "login").chmod(0o755)
     section = {"apiVersion": BETA, "command": "./login", "env": [{"name": "SAY", "value": f"echo '{answer('t')}'"}]}
     assert token(Plugin.of(section, Access(str(tmp_path / "config"), ContextName("here")))) == "t"
+
+
+@pytest.mark.parametrize("version", EXEC_VERSIONS)
+def test_a_plugin_learns_the_version_that_its_kubeconfig_names(tmp_path: Path, version: str) -> None:
+    """And may answer with that one alone, by which kubectl's own plugins decide."""
+    document = json.dumps({"apiVersion": version, "kind": "ExecCredential", "status": {"token": "t"}})
+    script = f"echo \"$KUBERNETES_EXEC_INFO\" | grep -qF '\"{version}\"' && echo '{document}'"
+    user = {"exec": {"apiVersion": version, "command": "sh", "args": ["-c", script], "interactiveMode": "Never"}}
+    plugin_of_file = connection(written(tmp_path / "config", user=user)).plugin
+    assert plugin_of_file
+    assert token(plugin_of_file) == "t"
 
 
 @pytest.mark.parametrize(

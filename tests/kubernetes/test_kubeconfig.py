@@ -128,8 +128,8 @@ def test_invalid_kubeconfig_is_reported_by_file(
         ({"proxy-url": "carrier://pigeon"}, None, "its proxy-url is carrier://pigeon; write a URL"),
         (
             {},
-            {"exec": {"apiVersion": "client.authentication.k8s.io/v1", "command": "login"}},
-            "its user comes from login with client.authentication.k8s.io/v1; let it give",
+            {"exec": {"apiVersion": "client.authentication.k8s.io/v2", "command": "login"}},
+            "its user comes from login with client.authentication.k8s.io/v2; let it give",
         ),
         ({}, {"auth-provider": {"name": "gcp"}}, "its user has an auth-provider"),
         ({}, {"token": "t", "as": "admin"}, "its user impersonates another one"),

@@ -35,7 +35,7 @@ FILE = "repair that file, or name another one by `kubeconfig`"
 def test_unreadable_cluster_is_reported_with_a_remedy(
     text: str | None, context: str, why: str, remedy: str, tmp_path: Path
 ) -> None:
-    """As an error where nothing is known of it, otherwise with the last reading."""
+    """Everything stops only where it holds something of which nothing is known; otherwise its last reading counts."""
     path = tmp_path / "config"
     if text is not None:
         path.write_text(text)
@@ -43,9 +43,12 @@ def test_unreadable_cluster_is_reported_with_a_remedy(
         KubernetesSource(LIVE, "config", ContextName(context)),
         f"source live: the cluster can't be read: {why}",
     )
+    unread = f"{reported.format(path=path)}; {remedy}, or correct local-lb:sources"
     with pytest.raises(SourceError) as caught:
         read_kubernetes(source, tmp_path, tmp_path)
-    assert str(caught.value) == f"{reported.format(path=path)}; {remedy}, or correct local-lb:sources"
+    assert str(caught.value) == unread
+    nothing = read_kubernetes(source, tmp_path, tmp_path, held=False)
+    assert (nothing.reading.stale, nothing.reading.parsed.services, nothing.unready) == ((unread,), (), False)
     ReadCache(tmp_path).keep(LIVE, {"kind-shop": ({"kind": "Service"},)})
     (stale,) = read_kubernetes(source, tmp_path, tmp_path).reading.stale
     so = "so its Services count as last read"

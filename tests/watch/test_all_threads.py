@@ -287,6 +287,7 @@ CASES: dict[Task, Callable[[Case], None]] = {
 }
 ELSEWHERE = {
     Task.LOOP: "tests/watch/test_loop_goes_on.py",
+    Task.OPENING: "whoever asks for its result gets the error",
     Task.PLUGIN: "it is done once; below",
     Task.RESOLVER: "likewise",
     Task.EVENT: "likewise",

@@ -52,8 +52,8 @@ from locallb.model.texts import clipped, few
 if TYPE_CHECKING:
     import httpx2
 
-EXEC_VERSIONS = ("client.authentication.k8s.io/v1beta1", "client.authentication.k8s.io/v1alpha1")
-"""Versions of exec credentials that the client speaks."""
+EXEC_VERSIONS = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))
+"""Versions of exec credentials that are understood."""
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
 _WAY = (
     "server",

@@ -8,35 +8,40 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
+from concurrent.futures import Future
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.kubernetes.access.kubeconfig import Meaning, kubeconfig_path
-from locallb.kubernetes.access.servers import KubeError, UnconfirmedError
+from locallb.kubernetes.access.servers import KubeError, UnconfirmedError, UnreachableError
 from locallb.kubernetes.answers import WatchPace
 from locallb.kubernetes.events import Identity
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access
+from locallb.sources import SourceError
 from locallb.sources.consents import allowed_meaning, note_served
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.gateway_listing import of_gateways, word_of
 from locallb.sources.kubernetes.informers import NO_OWNER
 from locallb.sources.kubernetes.pod_ranges import of_ranges
-from locallb.sources.kubernetes.reading import health_ports, not_up_yet, read_cluster
+from locallb.sources.kubernetes.reading import health_ports, is_held, last_reading, not_up_yet, read_cluster
 from locallb.sources.kubernetes.write_hints import hold_back
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import SourceRead, SourceResult, with_stale
 from locallb.storage.paths import stack_directory
+from locallb.threads import Task, in_background
 
 KEEP_EVERY = 30.0
 """Seconds between two times that a followed cluster's last good reading is written."""
 
 OPENING = 2.0
-"""Seconds that a cluster may take from its first read until it is followed; afterwards its Services are read one by
-one.
+"""Seconds that a cluster may take for its first read, and from there until it is followed; then others go on without it
+or, if it was read, its Services are read one by one.
 """
 
 
@@ -48,6 +53,8 @@ class _Live(Struct):
     """Meaning of the kubeconfig when following began; None if it couldn't be used."""
     followed: FollowedCluster
     read: SourceRead
+    late: Future[SourceRead] | None
+    """The first read, where it takes long."""
     fault: str = ""
     """The reason that the kubeconfig can't be used now."""
     keep_at: float = 0.0
@@ -108,7 +115,7 @@ class Following(Struct):
     def _begun(self, source: KubernetesSource, existing: Collection[ObjectKey], *, wait: bool) -> _Live:
         """Begin to follow a cluster. Before everything is listed, it is read once as `up` does.
 
-        One that was just found may take seconds to answer, and nothing waits for it but its own Services.
+        One that was just found may take seconds to answer, and any may hang: nothing waits for it but its own Services.
         """
         intended, refused = None, False
         try:
@@ -119,18 +126,40 @@ class Following(Struct):
             refused = True
         except KubeError:  # reading it tells what is wrong
             pass
-        held = any(key.cluster == source.cluster for key in existing)
-        if intended and source.found and not held and not wait:
-            read = _unready(source, intended.access)
+        if intended and source.found and not is_held(source, existing) and not wait:
+            read, late = _unready(source, intended.access), None
         else:
-            read = read_cluster(source, self.home, existing, keep=True)
+            read, late = self._first_read(source, existing)
         access = (
             _nowhere(source, self.home) if refused else intended.access if intended else read.access[source.cluster]
         )
         followed = self._follow(source, access)
         if not (read.unready or read.reading.stale or source.silent):
             followed.await_answer(OPENING)
-        return _Live(source, intended, followed, read)
+        return _Live(source, intended, followed, read, late)
+
+    def _first_read(
+        self, source: KubernetesSource, existing: Collection[ObjectKey]
+    ) -> tuple[SourceRead, Future[SourceRead] | None]:
+        """Read a cluster as `up` does; one that doesn't answer soon counts as last read, and is still being read.
+
+        Raises SourceError.
+        """
+        reading = in_background(
+            Task.OPENING,
+            f"first read of {source.cluster}",
+            partial(read_cluster, source, self.home, existing, keep=True),
+        )
+        try:
+            return reading.result(OPENING), None
+        except TimeoutError:
+            why = UnreachableError(f"it hasn't answered within {OPENING:g} s")
+        try:
+            last = last_reading(source, self.home, existing, why)
+        except SourceError:  # nothing may be planned without it
+            return reading.result(), None
+        reading.add_done_callback(lambda _: self.changed(source.cluster))
+        return last, reading
 
     def _find(self, live: _Live) -> None:
         """Read the kubeconfig, and follow the cluster it means now."""
@@ -162,6 +191,10 @@ class Following(Struct):
 
     def _refresh(self, live: _Live, *, everything: bool) -> None:
         """Take over what is known by now."""
+        if live.late and live.late.done():
+            with suppress(SourceError):
+                live.read = live.late.result()
+            live.late = None
         cluster, why = live.source.cluster, live.followed.stale()
         sentence = f"source {cluster}: {why}; its Services count as last read until it answers"
         stale = (sentence,) if why and not live.source.silent else ()

@@ -73,8 +73,7 @@ def read_kubernetes(
         held: Services of it hold something.
 
     Raises:
-        SourceError: if it can't be read and there is no last good reading; not for one that was only found and of
-            which nothing is held: others needn't wait until it is up. If it doesn't answer, that is no error at all.
+        SourceError: if it can't be read, there is no last good reading, and it holds something.
 
     """
     readings = ReadCache(readings_dir)
@@ -83,8 +82,7 @@ def read_kubernetes(
         access = intended.access
         listed, unread = list_objects(Cluster(access))
     except KubeError as error:
-        may_be_empty = source.found or isinstance(error, UnconfirmedError)
-        return _from_copy(source, root, readings, error, needed=held or not may_be_empty)
+        return _from_copy(source, root, readings, error, needed=held)
     last = _last_of(readings, source)
     gateways = of_gateways(last)
     listings = [(routed, list_routed(routed, source.cluster, access, gateways)) for routed in (GATEWAYS, INGRESSES)]
@@ -109,8 +107,22 @@ def read_kubernetes(
 
 def read_cluster(source: KubernetesSource, home: Home, existing: Collection[ObjectKey], *, keep: bool) -> SourceRead:
     """Read a running cluster of a stack; `existing` are the Services that hold something. Raises SourceError."""
-    held = any(key.cluster == source.cluster for key in existing)
-    read = read_kubernetes(source, Path(home.root), stack_directory(home), keep=keep, held=held)
+    held = is_held(source, existing)
+    return _source_read(source, read_kubernetes(source, Path(home.root), stack_directory(home), keep=keep, held=held))
+
+
+def last_reading(source: KubernetesSource, home: Home, existing: Collection[ObjectKey], why: KubeError) -> SourceRead:
+    """Return what counts of a cluster that can't be read. Raises SourceError if it holds something that isn't known."""
+    readings, held = ReadCache(stack_directory(home)), is_held(source, existing)
+    return _source_read(source, _from_copy(source, Path(home.root), readings, why, needed=held))
+
+
+def is_held(source: KubernetesSource, existing: Collection[ObjectKey]) -> bool:
+    """Return whether the stack has something of this cluster; `existing` are the Services that hold something."""
+    return any(key.cluster == source.cluster for key in existing)
+
+
+def _source_read(source: KubernetesSource, read: ClusterResult) -> SourceRead:
     ports = {source.cluster: read.health_ports}
     access = {} if read.refused else {source.cluster: read.access}
     return SourceRead(read.reading, access, ports, read.unready)
@@ -139,15 +151,16 @@ def _from_copy(
 ) -> ClusterResult:
     last = readings.load(source.cluster)
     sentence = f"source {source.cluster}: the cluster can't be read: {why}"
+    remedied = f"{sentence}; {_REMEDIES.get(type(why), 'repair that')}, or correct local-lb:sources"
     if not last and needed:
-        raise SourceError(f"{sentence}; {_REMEDIES.get(type(why), 'repair that')}, or correct local-lb:sources")
+        raise SourceError(remedied)
     if not last:
         access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context)
         if isinstance(why, UnconfirmedError):
             return ClusterResult(SourceResult(Parsed(), (f"source {source.cluster}: {why}",)), access, refused=True)
-        if source.silent or isinstance(why, UnreachableError):
+        if source.silent or (source.found and isinstance(why, UnreachableError)):
             return not_up_yet(source, access, str(why))
-        return ClusterResult(SourceResult(Parsed(), (sentence,)), access)
+        return ClusterResult(SourceResult(Parsed(), (sentence if source.found else remedied,)), access)
     remedy = _REMEDIES.get(type(why), "repair that")
     stale = f"{sentence}; so its Services count as last read: {remedy}, or take it out of local-lb:sources"
     context = ContextName(min(last))
