@@ -16,7 +16,7 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import IO
@@ -36,6 +36,8 @@ _TERMS = 300
 """Maximum characters of its last output in messages."""
 _PART = 2**16
 _PAUSE = 0.005
+_GLANCE = 0.2
+"""Seconds between two questions whether a program is to end."""
 _BURIAL = 1.0
 """Seconds for one that was ended to be gone; another user's can't be ended."""
 
@@ -82,6 +84,10 @@ class Program(Struct, frozen=True):
     """What it reads as its standard input."""
     heard: bool = True
     """Whether its complaints are kept; if not, what it leaves running may go on writing there."""
+    cancelled: Callable[[], bool] = lambda: False
+    """Asked now and again whether it is to end."""
+    stop_timeout: float = 0.0
+    """Seconds that it has after SIGTERM before its group is ended."""
 
     def run(self) -> Ended:
         """Run it, whatever its exit code. Raises ProgramError."""
@@ -99,7 +105,15 @@ class Program(Struct, frozen=True):
             except subprocess.TimeoutExpired:
                 raise self._late() from None
             finally:
+                self._stop(process)
                 _end(process)
+
+    def _stop(self, process: subprocess.Popen[bytes]) -> None:
+        """Let it finish what it has begun, where it has time for that."""
+        if self.stop_timeout and process.returncode is None:
+            with suppress(ProcessLookupError):
+                os.kill(process.pid, signal.SIGTERM)
+            _let_end(process, self.stop_timeout)
 
     def output(self) -> str:
         """Run it and return what it prints. Raises ProgramError, also with what it says when it fails."""
@@ -146,8 +160,10 @@ class Program(Struct, frozen=True):
                     selector.register(pipe, selectors.EVENT_READ, read)
             while selector.get_map():
                 remaining = ends - time.monotonic()
-                ready = selector.select(remaining) if remaining > 0 else []
-                if not ready:
+                ready = selector.select(min(remaining, _GLANCE)) if remaining > 0 else []
+                if self.cancelled():
+                    raise ProgramError(self.terms[0], "was ended on request")
+                if not ready and remaining <= _GLANCE:
                     raise self._late()
                 for key, _ in ready:
                     key.data.extend(part := os.read(key.fd, _PART))
@@ -195,7 +211,7 @@ def alongside(terms: Sequence[str], directory: Path) -> Iterator[None]:
     finally:
         if process.stdin:
             process.stdin.close()
-        _let_end(process)
+        _let_end(process, _BURIAL)
         _end(process)
 
 
@@ -223,11 +239,11 @@ def _popen(
         raise ProgramError(name, f"can't be run ({why})") from None
 
 
-def _let_end(process: subprocess.Popen[bytes]) -> None:
-    """Wait a moment for it to end by itself; it isn't reaped, so its group keeps its number until `_end` ends that."""
+def _let_end(process: subprocess.Popen[bytes], seconds: float) -> None:
+    """Wait so long for it to end by itself; it isn't reaped, so its group keeps its number until `_end` ends that."""
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         return
-    deadline, how = time.monotonic() + _BURIAL, os.WEXITED | os.WNOHANG | os.WNOWAIT
+    deadline, how = time.monotonic() + seconds, os.WEXITED | os.WNOHANG | os.WNOWAIT
     with suppress(ChildProcessError):  # where SIGCHLD is ignored nobody has to reap it
         while not os.waitid(os.P_PID, process.pid, how) and time.monotonic() < deadline:
             time.sleep(_PAUSE)

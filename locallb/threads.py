@@ -199,6 +199,8 @@ class Task(StrEnum):
     """The first read of a cluster."""
     PLUGIN = "plugin"
     """A credential that is renewed while the old one is good."""
+    PROGRAM = "program"
+    """A program that says more than `serve()`."""
     RESOLVER = "resolver"
     """This host's resolver, as the doctor asks it."""
     ROUTES = "routes"

@@ -141,5 +141,16 @@ class Delayed(Struct, frozen=True):
     delays: tuple[Delay, ...]
 
 
-LoopEvent: TypeAlias = Planned | Updated | Failed | Converged | Leading | Broken | Delayed | Stopped
+class ProgramRan(Struct, frozen=True):
+    """The stack's program, which says more than `serve()`, was run beside the loop."""
+
+    program: str
+    seconds: float
+    changes: Mapping[str, int] = field(default_factory=dict)
+    """Resources by operation."""
+    fault: str = ""
+    """Why not all of it was done; empty if all was."""
+
+
+LoopEvent: TypeAlias = Planned | Updated | Failed | Converged | Leading | Broken | Delayed | ProgramRan | Stopped
 Listener: TypeAlias = Callable[[LoopEvent], None]

@@ -45,7 +45,7 @@ def test_code_that_cannot_be_loaded_is_damaged_or_lacks_memory(error: Exception)
     assert "more memory, or install local-lb again" in reported
 
 
-OF_PROJECTS = {"components.hosts"}
+OF_PROJECTS = {"components.note", "components.hosts"}
 """What `init` writes into a project."""
 
 

@@ -17,11 +17,13 @@ import pytest
 
 from locallb import threads as supervised
 from locallb.cli.page import server as live
+from locallb.cli.watching import program_runs
 from locallb.cli.watching import supervision as signals_module
 from locallb.cli.watching.health import Health
 from locallb.cli.watching.http_server import HttpServer, Page
 from locallb.cli.watching.log import plain
 from locallb.cli.watching.metrics import Metrics
+from locallb.cli.watching.program_runs import ProgramRuns
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, Lines
 from locallb.cli.watching.supervision import Signals
@@ -37,7 +39,7 @@ from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.informers import FollowedKinds
 from locallb.storage.folder_watch import FileWatch, FolderWatch
 from locallb.threads import THREADS, Escape, SupervisedThread, Task, do_once
-from locallb.watch.events import Converged, Stopped
+from locallb.watch.events import Converged, LoopEvent, Stopped
 from locallb.watch.hangs import HangWatch
 from tests.cli.watching.watch_story import planned, snapshot_of
 from tests.watch.api import becomes, served
@@ -270,6 +272,20 @@ def signals(case: Case) -> None:
         os.close(descriptor)
 
 
+def program(case: Case) -> None:
+    """Run it at its next change."""
+    case.trap.set(program_runs, "is_standard")
+    case.trap.monkeypatch.setattr(program_runs, "INSPECT", 0.01)
+    path, told = case.directory / "__main__.py", list[LoopEvent]()
+    path.write_text("x = 1\n")
+    runs = ProgramRuns(["false"], case.directory, told.append, lambda: True)
+    runs.start()
+    case.stack.callback(runs.stop)
+    becomes(lambda: case.trap.sprung)
+    path.write_text("x = 22\n")
+    becomes(lambda: told)
+
+
 CASES: dict[Task, Callable[[Case], None]] = {
     Task.FOLLOWER: a_follower,
     Task.FOLDER: a_folder,
@@ -281,6 +297,7 @@ CASES: dict[Task, Callable[[Case], None]] = {
     Task.HTTP: http,
     Task.TELLER: teller,
     Task.HANGS: hangs,
+    Task.PROGRAM: program,
     Task.HEALTH: health,
     Task.PAGE: page,
     Task.SIGNALS: signals,

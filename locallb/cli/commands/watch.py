@@ -20,6 +20,7 @@ from locallb.cli.watching.health import Health
 from locallb.cli.watching.http_server import HttpServer
 from locallb.cli.watching.log import as_json, is_journal, journal, plain, started
 from locallb.cli.watching.metrics import Metrics
+from locallb.cli.watching.program_runs import ProgramRuns, command
 from locallb.cli.watching.published_delays import DelaysFile
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, EventSink, Lines, OnScreen
@@ -89,6 +90,8 @@ class _Watch:
             leads=self._leads,
             observe=observe,
         )
+        terms = command(session.project.root if args.named else None, session.stack)
+        self._program = ProgramRuns(terms, session.project.main, self._listen, self._leads)
         self._face = _face(out, session.stack, args)
         self._teller = EventReporter(self._relay, self._face, self._health.observed, self._is_unattended)
         self._fault = ""
@@ -122,9 +125,11 @@ class _Watch:
             if self._page:
                 self._page.start(first)
             self._thread.start()
+            self._program.start()
             if not self._leads():
                 self._supervised.stand_by()
             self._wait(signals)
+            self._program.join()
         if not self._teller.join(LAST_OUTPUT):  # the reader of our output delays our end
             signals.leave(Exit.FAILED)
         if self._page:
@@ -178,6 +183,7 @@ class _Watch:
         self._end()
 
     def _end(self) -> None:
+        self._program.stop()
         self._thread.stop()
         self._loop.stop()
 

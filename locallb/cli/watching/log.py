@@ -23,7 +23,18 @@ from locallb.model.texts import counted, few
 from locallb.planning.planned import Plan, placements_of
 from locallb.planning.status import State
 from locallb.report.wording import visible
-from locallb.watch.events import Broken, Cause, Converged, Failed, Leading, LoopEvent, Planned, Stopped, Updated
+from locallb.watch.events import (
+    Broken,
+    Cause,
+    Converged,
+    Failed,
+    Leading,
+    LoopEvent,
+    Planned,
+    ProgramRan,
+    Stopped,
+    Updated,
+)
 
 
 class Level(StrEnum):
@@ -174,6 +185,8 @@ class Narrator(Struct):
                 yield LogRecord(
                     at, Level.ERROR, "thread", event.sentence, {"thread": event.task, "message": event.sentence}
                 )
+            case ProgramRan():
+                yield _program(at, event)
             case Stopped():
                 yield LogRecord(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
 
@@ -313,6 +326,14 @@ def _update(at: float, updated: Updated, services: Sequence[ObjectKey], places: 
         "failed": failed,
     }
     return LogRecord(at, Level.ERROR if failed else Level.INFO, "updated", sentence, fields)
+
+
+def _program(at: float, ran: ProgramRan) -> LogRecord:
+    sentence = f"ran the program {ran.program} in {_ms(ran.seconds)}"
+    if ran.fault:
+        sentence = f"{sentence}, and not all was done, so what was declared before stays: {ran.fault}"
+    fields = {"seconds": _seconds(ran.seconds), "changes": dict(ran.changes), "message": ran.fault}
+    return LogRecord(at, Level.ERROR if ran.fault else Level.INFO, "program", sentence, fields)
 
 
 def _check(at: float, updated: Updated) -> LogRecord:
