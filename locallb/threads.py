@@ -207,6 +207,8 @@ class Task(StrEnum):
     """Routes of this host."""
     SIGNALS = "signals"
     """The end of patience after a signal."""
+    STAMP = "stamp"
+    """The question to an outside party whether anything of ours changed there."""
     TELLER = "teller"
 
 

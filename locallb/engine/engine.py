@@ -149,10 +149,12 @@ class Engine:
         scope: Scope = EVERYTHING,
         *,
         longest: float = inf,
+        without: Collection[str] = (),
     ) -> frozenset[str]:
         """Return the roots (URNs) below which a resource isn't, or may not be, what the state says.
 
-        What can't be read for `longest` seconds may not be, and isn't waited for once nothing else is.
+        What can't be read for `longest` seconds may not be, and isn't waited for once nothing else is. Nothing is asked
+        of the parties of the lanes in `without`.
         Of these types, or of any; in the scope also one whose operation was broken off, or that is to be deleted, and
         those that refer to any of them: a refresh takes a reference away with what is gone.
         Changes neither the world nor the state. Raises EngineError when the state can't be read.
@@ -162,7 +164,11 @@ class Engine:
         def work(run: Run) -> Mapping[str, Value]:
             snapshot = run.recorder.snapshot
             members = snapshot.in_order_live() if scope.roots is None else snapshot.members_of(scope.roots)
-            inspected = [resource for resource in members if types is None or resource.type in types]
+            inspected = [
+                resource
+                for resource in members
+                if (types is None or resource.type in types) and self._parties.lane_of(resource) not in without
+            ]
             drifted = [*Reader(run, self._parties, longest).differing(inspected)]
             roots.update(snapshot.root_of(resource.urn) for resource in drifted)
             remaining = [*snapshot.condemned.values(), *(operation.resource for operation in snapshot.pending.values())]

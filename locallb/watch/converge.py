@@ -14,6 +14,7 @@ import hashlib
 import json
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
@@ -42,6 +43,7 @@ from locallb.provider.resources.fragments import gathering
 from locallb.storage import files, paths
 from locallb.storage import files as stamps
 from locallb.storage.paths import stack_directory
+from locallb.threads import Task, in_background
 from locallb.watch.updates import (
     CHECKS,
     FEW,
@@ -135,6 +137,8 @@ def _code() -> str:
 
 POLLED = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.polled for output in outputs().values()))
 """Types of resources that are polled, because no event reports their change: files."""
+STAMP_TIMEOUT = 0.1
+"""Seconds that a pass over everything waits for outside parties to tell whether anything of theirs changed."""
 SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
 
@@ -152,6 +156,23 @@ class _Begun(Struct, frozen=True):
 def _versions() -> Mapping[str, str]:
     """Return the versions of packages that have one, as resources of them are declared."""
     return {name: requested for name in ("docker",) if (requested := provider_version(name))}
+
+
+class OutputStamps(Struct):
+    """The stamps of outputs, which outside parties give: each is requested in a thread of its own. For one thread."""
+
+    _requested: dict[str, Future[object]] = field_msgspec(default_factory=dict)
+    _last: dict[str, object] = field_msgspec(default_factory=dict)
+
+    def of(self, plan: Plan) -> tuple[object, ...]:
+        """Return the stamps of all outputs; of one that takes longer than `STAMP_TIMEOUT` the last one that came."""
+        for word, output in outputs().items():
+            if word not in self._requested:
+                self._requested[word] = in_background(Task.STAMP, f"stamp of {word}", partial(output.stamp, plan))
+        wait(self._requested.values(), STAMP_TIMEOUT)
+        for word in [word for word, ending in self._requested.items() if ending.done()]:
+            self._last[word] = self._requested.pop(word).result()
+        return tuple(map(self._last.get, outputs()))
 
 
 class Converger(Struct):
@@ -174,6 +195,7 @@ class Converger(Struct):
     _wanted: Wanted = field_msgspec(default_factory=Wanted)
     _in_order: tuple[object, ...] | None = None
     """State and files that agreed when they were compared last."""
+    _stamps: OutputStamps = field_msgspec(default_factory=OutputStamps)
     _checks: Checks = field_msgspec(default_factory=Checks)
     _readings: int = 0
     """How often the state had been read when it was learned."""
@@ -236,12 +258,13 @@ class Converger(Struct):
 
     def drifted(self, plan: Plan) -> set[ObjectKey]:
         """Find load balancers and proxies of which others changed or removed something. Raises EngineError."""
-        reported = (output.stamp(plan) for output in outputs().values())
+        reported = self._stamps.of(plan)
         observed = self.engine.state_stamp(), *map(stamps.stamps, (paths.proxies_root(), *paths.ledgers())), *reported
         if observed == self._in_order:
             return set()
-        roots = self.engine.drifted(POLLED, longest=DEADLINE)
-        self._in_order = None if roots else observed
+        late = frozenset(lane.lane for lane in self.late_lanes())
+        roots = self.engine.drifted(POLLED, longest=DEADLINE, without=late)
+        self._in_order = None if roots or late else observed
         return self._keys_of(roots)
 
     def _keys_of(self, roots: Collection[str]) -> set[ObjectKey]:

@@ -209,6 +209,16 @@ def test_unreadable_resources_count_as_changed(bench: Bench, monkeypatch: pytest
     assert set(map(short, engine.drifted(FILES))) == {"Proxy::alpha"}
 
 
+def test_parties_that_are_known_not_to_answer_are_not_asked(bench: Bench) -> None:
+    """So that nothing waits for them; each resource is a party of its own here."""
+    engine = bench.engine()
+    engine.up(lambda: declare(BOTH))
+    state = {short(item.urn): item.urn for item in engine.resources()}
+    bench.world.control = {"read": {"ProxyConfig::alpha": "gone", "ProxyConfig::beta": "gone"}}
+    assert set(map(short, engine.drifted(FILES, without={state["ProxyConfig::alpha"]}))) == {"Proxy::beta"}
+    assert "ProxyConfig::alpha" not in {name for _, name in bench.world.called("read")}
+
+
 def test_events_come_as_they_happen_and_messages_too(bench: Bench) -> None:
     """A display can follow."""
 

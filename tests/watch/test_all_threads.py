@@ -305,6 +305,7 @@ CASES: dict[Task, Callable[[Case], None]] = {
 ELSEWHERE = {
     Task.LOOP: "tests/watch/test_loop_goes_on.py",
     Task.OPENING: "whoever asks for its result gets the error",
+    Task.STAMP: "likewise",
     Task.PLUGIN: "it is done once; below",
     Task.RESOLVER: "likewise",
     Task.EVENT: "likewise",

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -14,15 +16,18 @@ from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.kubernetes.status import FINALIZER, ObservedStatus, Published, observed_status, publication
+from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind
 from locallb.model.memory import AnyMemo
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.watch.converge import Converger
+from locallb.watch import converge
+from locallb.watch.converge import Converger, OutputStamps
 from locallb.watch.updates import Differences, Wanted
 from tests.planning import strategies
 from tests.planning.objects import DEMO, node, parsed, service
+from tests.provider.waiting import becomes
 
 HOME = Home("p", "s", "/p")
 CONFIGURED: Mapping[str, object] = {
@@ -221,3 +226,39 @@ def test_an_address_whose_claim_was_removed_leads_to_its_service(namespace: str)
     converger = Converger(HOME, cast("Engine", Drifting(f"{key}/127.77.0.1")))
     converger.applied = {key: "digest"}
     assert converger.drifted(Plan()) == {key}
+
+
+def test_an_output_whose_party_does_not_answer_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It counts as it was last, is asked once at a time, and its answer counts whenever it comes."""
+    released, requested = threading.Event(), list[int]()
+
+    def slow(_plan: Plan) -> object:
+        requested.append(len(requested))
+        released.wait()
+        return len(requested)
+
+    made = {"slow": SimpleNamespace(stamp=slow), "quick": SimpleNamespace(stamp=lambda _plan: "quick")}
+    monkeypatch.setattr(converge, "outputs", lambda: made)
+    stamps = OutputStamps()
+    becomes(lambda: stamps.of(Plan()) == (None, "quick"))
+    assert [stamps.of(Plan()) for _ in range(3)] == [(None, "quick")] * 3
+    assert requested == [0]
+    released.set()
+    becomes(lambda: stamps.of(Plan())[0] is not None)
+
+
+def test_an_output_that_fails_fails_the_pass_and_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever kept it from telling may be over by then."""
+    requested: list[Plan] = []
+
+    def failing(plan: Plan) -> object:
+        requested.append(plan)
+        raise ClientError("it has no stamp")
+
+    monkeypatch.setattr(converge, "outputs", lambda: {"failing": SimpleNamespace(stamp=failing)})
+    monkeypatch.setattr(converge, "STAMP_TIMEOUT", 60.0)
+    stamps = OutputStamps()
+    for number in (1, 2):
+        with pytest.raises(ClientError, match="it has no stamp"):
+            stamps.of(Plan())
+        assert len(requested) == number
