@@ -33,6 +33,8 @@ SERVICE_EVENTS = "locallb:index:ServiceEvents"
 GATEWAY_STATUS = "locallb:index:GatewayStatus"
 DNS_NAME = "locallb:index:DnsName"
 STUB_ZONES = "locallb:index:StubZones"
+ELSEWHERE = frozenset({CLAIM, SERVICE_STATUS, SERVICE_EVENTS, GATEWAY_STATUS, DNS_NAME, STUB_ZONES})
+"""Types of what is in clusters and name servers: a failure tells nothing of this host."""
 BALANCER = "locallb:index:LoadBalancer"
 PROXY = "locallb:index:Proxy"
 CLUSTER_ROUTES = "locallb:index:ClusterRoutes"

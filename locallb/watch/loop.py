@@ -23,7 +23,7 @@ from locallb.engine.core.lanes import DEADLINE
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import EngineError
 from locallb.envoy import binary
-from locallb.model.desired import REACHABLE
+from locallb.model.desired import ELSEWHERE, REACHABLE
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.serving import Proxy
@@ -403,10 +403,12 @@ class Loop:
         began = outcome.since or ended
         hanging = self._hangs.hanging
         if outcome.failed:
-            self._planner.invalidate_host_facts()
+            types = outcome.result.failed_types
+            if not types or types - ELSEWHERE:
+                self._planner.invalidate_host_facts()
             names = proxies_of(plan, outcome.failed)
             suspects = [key for key in outcome.failed if names.get(key) not in hanging]
-            if suspects and outcome.result.has_failed(REACHABLE) and self._planner.find_refusals(plan, suspects):
+            if suspects and REACHABLE in types and self._planner.find_refusals(plan, suspects):
                 self._take(Mark(Cause.RETRY))
         repaired = self._failures.repaired(ended, keys, outcome)
         done = [key for key in keys if key not in outcome.failed]

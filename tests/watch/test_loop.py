@@ -13,7 +13,7 @@ import pytest
 from locallb.config.settings import Settings
 from locallb.engine.core.events import Op, Result, StepRecord, Subject
 from locallb.kubernetes.api.unreachable import UNREACHABLE
-from locallb.model.desired import GATEWAY_STATUS, PROCESS, REACHABLE
+from locallb.model.desired import ADDRESS, DNS_NAME, GATEWAY_STATUS, PROCESS, REACHABLE, SERVICE_STATUS
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.planned import Plan
@@ -157,7 +157,7 @@ def test_only_a_proxy_that_did_not_take_its_configuration_is_searched_for_what_e
 def test_failures_of_a_silent_cluster_are_retried_once_it_answers_and_rarely_before(loop: Loop, world: World) -> None:
     """Looking at this host again wouldn't help; failures of other clusters may be this host's fault."""
     keys = of_away, of_demo = ObjectKey(AWAY, "n", "web"), ObjectKey(DEMO, "n", "web")
-    result: Any = SimpleNamespace(changes={}, has_failed=lambda _type: False)
+    result: Any = SimpleNamespace(changes={}, failed_types=frozenset())
     outcome = Outcome(result, dict.fromkeys(keys, "it can't be written"), ended=frozenset(keys))
     loop._converger = played(lambda *_: outcome)
     world.old = {AWAY: "source away: it doesn't answer"}
@@ -171,13 +171,30 @@ def test_failures_of_a_silent_cluster_are_retried_once_it_answers_and_rarely_bef
     UNREACHABLE.put({})
 
 
+@pytest.mark.parametrize(
+    ("types", "invalidated"), [((), 1), ((REACHABLE,), 1), ((DNS_NAME, SERVICE_STATUS), 0), ((DNS_NAME, ADDRESS), 1)]
+)
+def test_the_host_is_looked_at_again_where_a_failure_may_be_its_fault(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch, types: tuple[str, ...], invalidated: int
+) -> None:
+    """Not where only a name server or a cluster failed; an update that broke off may have failed for any reason."""
+    key, count = ObjectKey(DEMO, "n", "web"), list[int]()
+    result: Any = SimpleNamespace(changes={}, failed_types=frozenset(types))
+    loop._converger = played(lambda *_: Outcome(result, {key: "it fails"}, ended=frozenset({key})))
+    monkeypatch.setattr(Planner, "find_refusals", lambda *_: False)
+    loop._read(frozenset(), 0.0)
+    monkeypatch.setattr(Planner, "invalidate_host_facts", lambda _self: count.append(1))
+    loop._update(Plan(), {}, Work(changed=(key,)), 0.0)
+    assert len(count) == invalidated
+
+
 @pytest.mark.parametrize("ends", ["all is done", "it is stopped", "something else came"])
 def test_converged_is_reported_only_after_all_of_the_plan_is_done(
     ends: str, loop: Loop, reported: list[LoopEvent], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not by a loop that was stopped in between, nor by one that looks again before it goes on."""
     keys = tuple(ObjectKey(DEMO, "n", f"s{number}") for number in range(2 * MAX))
-    result: Any = SimpleNamespace(changes={}, has_failed=lambda _type: False)
+    result: Any = SimpleNamespace(changes={}, failed_types=frozenset())
     batches = list[int]()
 
     def update(_plan: Plan, _wanted: object, batch: Batch, _is_enough: object) -> Outcome:
@@ -207,7 +224,7 @@ def test_what_is_new_is_served_although_something_changes_all_the_time(
     def update(_plan: Plan, _wanted: object, batch: Batch, _is_enough: object) -> Outcome:
         done.extend(batch.keys)
         loop.mark(Mark(Cause.SOURCE, "demo"))
-        result: Any = SimpleNamespace(changes={}, has_failed=lambda _type: False)
+        result: Any = SimpleNamespace(changes={}, failed_types=frozenset())
         return Outcome(result, ended=frozenset(batch.keys))
 
     def work(*_: object) -> Work:

@@ -132,7 +132,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
 
 def _finds_refusals(session: Session, program: Program, result: Result) -> bool:
     """Return whether Envoy refused objects that weren't known to be: the rest is served without them."""
-    if program.outcome is None or result.interrupted or not result.has_failed(REACHABLE):
+    if program.outcome is None or result.interrupted or REACHABLE not in result.failed_types:
         return False
     _, plan = program.outcome
     broken = set(map(name_of, result.broken))
@@ -142,7 +142,7 @@ def _finds_refusals(session: Session, program: Program, result: Result) -> bool:
 
 def _moved(session: Session, program: Program, result: Result) -> Planned | None:
     """Plan again where others took addresses or ports after the last plan; None where that moves nothing."""
-    if program.outcome is None or result.interrupted or not any(map(result.has_failed, (*CLAIMS, REACHABLE))):
+    if program.outcome is None or result.interrupted or result.failed_types.isdisjoint({*CLAIMS, REACHABLE}):
         return None
     planned = session.plan()
     return None if _places(planned[1]) == _places(program.outcome[1]) else planned

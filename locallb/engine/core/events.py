@@ -129,9 +129,10 @@ class Result(Struct, frozen=True):
     is_whole: bool = True
     """Whether the run came to its end."""
 
-    def has_failed(self, type_: str) -> bool:
-        """Return whether a resource of a type failed."""
-        return any(step.failed and step.subject.type == type_ for step in self.steps)
+    @property
+    def failed_types(self) -> frozenset[str]:
+        """The types of resources that failed."""
+        return frozenset(step.subject.type for step in self.steps if step.failed)
 
     @property
     def unchanged(self) -> bool:

@@ -43,15 +43,15 @@ def outcome(executor: ThreadExecutor) -> Outcome:
 
 def test_operations_that_hang_hold_up_nobody(executor: ThreadExecutor) -> None:
     """Others run beside them, in any number, and later ones in threads that are idle again."""
-    release = threading.Event()
+    release, before = threading.Event(), frozenset(threading.enumerate())
     hanging = [doing(lambda: release.wait(TIMEOUT)) for _ in range(20)]
     for operation in hanging:
         executor.start(operation)
     for number in range(50):
         executor.start(doing(lambda number=number: number))  # type: ignore[misc]  # the default is the loop's value
         assert outcome(executor).answer == number
-    threads = [one for one in threading.enumerate() if one.name.startswith("core-")]
-    assert len(threads) < 40
+    threads = [one for one in threading.enumerate() if one.name.startswith("core-") and one not in before]
+    assert 20 < len(threads) < 40
     assert all(one.daemon for one in threads), "none keeps the process from ending"
     release.set()
     assert {id(outcome(executor).operation) for _ in hanging} == {*map(id, hanging)}

@@ -168,7 +168,7 @@ def test_a_failure_is_told_with_its_sentence_and_tried_again_when_it_is_asked_fo
     ended = updates.take()
     assert ended.failed == {"a": "no room"}
     assert ended.parts == set(NAMES)
-    assert ended.result.has_failed(CONFIG)
+    assert ended.result.failed_types == {CONFIG}
     bench.world.control = {}
     begin(updates, groups(a="1", b="1"), "a")
     updates.wait(NAMES)
