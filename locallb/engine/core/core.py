@@ -358,11 +358,6 @@ class Core:
         self._recorder.save()
         self._unsaved_since = None
 
-    def save_changes(self) -> None:
-        """Write the state file if there is something new."""
-        if self._unsaved_since is not None:
-            self.save()
-
     def drain(self, longest: float) -> None:
         """Wait until what runs has ended, for a time; how isn't noted, because nothing can be kept any more."""
         end = self._executor.now() + longest

@@ -201,8 +201,6 @@ class Updates:
                 core.run(is_over, GLANCE)
             if core.is_at_rest:
                 self._close()
-            else:
-                core.save_changes()
         self._rings = self._core is not None
         if self._rings and self._executor.has_news:
             self._bell()
