@@ -183,7 +183,7 @@ class Following(Struct):
         self._end(live)
         self._remember(live.source, intended)
         live.intended, live.followed = intended, self._follow(live.source, intended.access, live.followed.tempos())
-        live.read, live.keep_at = with_stale(live.read), 0.0
+        live.read, live.late, live.keep_at = with_stale(live.read), None, 0.0
 
     def _remember(self, source: KubernetesSource, intended: Meaning) -> None:
         """Write down that this source is served. Raises SourceError."""

@@ -1,0 +1,99 @@
+"""The first read of a cluster that takes long: others don't wait, and it counts only for the cluster that it is of."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from locallb.kubernetes.parsing.objects import Parsed
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
+from locallb.sources import SourceError
+from locallb.sources.kubernetes import following as module
+from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.kubernetes.following import Following
+from locallb.sources.source import SourceRead, SourceResult
+from tests.watch.api import becomes, kubeconfig
+
+NAME = ClusterName("demo")
+LATE = SourceRead(SourceResult(Parsed(), ("the late one",)))
+UNREAD = "source demo: the cluster can't be read: it hasn't answered within 0.05 s"
+
+
+@dataclass
+class Case:
+    """A cluster whose first read ends when the test says so."""
+
+    root: Path
+    ending: threading.Event = field(default_factory=threading.Event)
+    outcome: SourceRead | SourceError = LATE
+    changes: list[ClusterName] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """Follow nothing yet."""
+        kubeconfig(self.root / "kubeconfig", 1, "credential")
+        self.following = Following(Home("p", "s", str(self.root)), self.changes.append)
+
+    def read_late(self, *_: object, **__: object) -> SourceRead:
+        """Stand in for the read of a cluster."""
+        assert self.ending.wait(60)
+        if isinstance(self.outcome, SourceError):
+            raise self.outcome
+        return self.outcome
+
+    def read(self, existing: tuple[ObjectKey, ...] = (), *, moved: bool = False) -> tuple[str, ...]:
+        """Return why what is known may be old."""
+        source = KubernetesSource(NAME, str(self.root / "kubeconfig"), ContextName("here"))
+        return self.following.read(source, existing, everything=False, moved=moved).reading.stale
+
+
+@pytest.fixture
+def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
+    """Read by the test's word."""
+    made = Case(tmp_path)
+    monkeypatch.setattr(module, "read_cluster", made.read_late)
+    monkeypatch.setattr(module, "OPENING", 0.05)
+    yield made
+    made.ending.set()
+    made.following.stop()
+
+
+def _has_ended() -> bool:
+    return not any(thread.name == f"first read of {NAME}" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("outcome", [LATE, SourceError("no")])
+def test_others_go_on_without_a_cluster_and_its_late_answer_counts(
+    case: Case, outcome: SourceRead | SourceError
+) -> None:
+    """Where it fails, the sentence stays."""
+    case.outcome = outcome
+    (sentence,) = case.read()
+    assert sentence.startswith(UNREAD)
+    case.changes.clear()
+    case.ending.set()
+    becomes(_has_ended)
+    becomes(lambda: NAME in case.changes)
+    assert case.read() == (("the late one",) if outcome is LATE else (sentence,))
+
+
+def test_a_late_answer_of_a_cluster_that_is_reached_otherwise_now_counts_no_more(case: Case) -> None:
+    """The kubeconfig names another one since."""
+    (sentence,) = case.read()
+    kubeconfig(case.root / "kubeconfig", 2, "another credential")
+    assert case.read(moved=True) != (sentence,)
+    case.ending.set()
+    becomes(_has_ended)
+    assert "the late one" not in case.read()
+
+
+def test_nothing_is_planned_without_a_cluster_that_holds_something_and_has_no_reading(case: Case) -> None:
+    """Its load balancers would be removed otherwise."""
+    held = (ObjectKey(NAME, "n", "web"),)
+    waiting = threading.Timer(0.5, case.ending.set)
+    waiting.start()
+    assert case.read(held) == ("the late one",)
+    waiting.join()
