@@ -41,7 +41,7 @@ from locallb.model.identities import ClusterName, ContextName, Digest, ObjectKey
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.snapshot import Access
 from locallb.model.texts import address_name, owner_fields
-from locallb.outputs.output import Place, published
+from locallb.outputs.output import OutputContext, published
 from locallb.outputs.status.output import status_resource
 from locallb.planning.planned import (
     DesiredRun,
@@ -224,7 +224,7 @@ def balancer_group(placement: Placement, proxy: ServingProxy, routes: ObjectKey 
         *_claims(placement, claims, root),
         *([_fragment(placement, placement.part, proxy, claims)] if placement.part else ()),
         proof,
-        *published(placement, Place(root, claims if placement.withdrawn else (proof.key,))),
+        *published(placement, OutputContext(root, claims if placement.withdrawn else (proof.key,))),
     ]
     addresses = [str(address) for address in placement.addresses]
     shown = {
@@ -246,7 +246,7 @@ def rejection_group(rejection: Rejection) -> Group:
     root = ResourceKey(BALANCER, str(rejection.key))
     uid = rejection.owner.uid if rejection.owner else ""
     shown = Resource(root, {"addresses": [], "ports": [], "uid": uid}, outputs={})
-    return group_of(shown, tuple(published(rejection, Place(root))))
+    return group_of(shown, tuple(published(rejection, OutputContext(root))))
 
 
 def _claims(placement: Placement, claims: tuple[ResourceKey, ...], root: ResourceKey) -> Iterator[Resource]:
@@ -328,7 +328,7 @@ def object_group(planned: PlannedStatus) -> Group:
     """Return the status of an object next to its Gateways, after the proof of the one it waits for."""
     root = Resource(ResourceKey(GATEWAY_OBJECT, str(planned.key)), {"uid": planned.owner.uid}, outputs={})
     ready = (ResourceKey(REACHABLE, str(planned.gateway)),) if planned.gateway else ()
-    return group_of(root, [status_resource(planned, Place(root.key, ready))])
+    return group_of(root, [status_resource(planned, OutputContext(root.key, ready))])
 
 
 class Desired(Struct, frozen=True):

@@ -79,7 +79,7 @@ class StubError(Exception):
     """Zones can't be put there: one sentence."""
 
 
-class Place(Struct, frozen=True):
+class BlockLocation(Struct, frozen=True):
     """Where the block of a stack is."""
 
     config_map: str
@@ -112,31 +112,31 @@ def _stub(zone: ZoneName, server: str, port: str) -> Iterator[str]:
     yield from ("    }", "}")
 
 
-def place_of(owner: OwnerId, main: ConfigMap | None, custom: ConfigMap | None) -> Place:
+def place_of(owner: OwnerId, main: ConfigMap | None, custom: ConfigMap | None) -> BlockLocation:
     """Return where a stack's block belongs. Raises StubError."""
     if main is None or not isinstance(_data(main).get(COREFILE), str):
         raise StubError(f"there is no ConfigMap {NAMESPACE}/{MAIN} with a {COREFILE}: only CoreDNS takes stub zones")
     if not _IMPORT.search(_data(main)[COREFILE]):
-        return Place(MAIN, COREFILE)
+        return BlockLocation(MAIN, COREFILE)
     if custom is None:
         make = f"`kubectl create configmap {CUSTOM} -n {NAMESPACE}`"
         raise StubError(f"the {COREFILE} imports what is in ConfigMap {NAMESPACE}/{CUSTOM}, which isn't there: {make}")
-    return Place(CUSTOM, f"{owner}{_SERVERS}")
+    return BlockLocation(CUSTOM, f"{owner}{_SERVERS}")
 
 
-def text_at(place: Place, main: ConfigMap | None, custom: ConfigMap | None) -> str:
+def text_at(place: BlockLocation, main: ConfigMap | None, custom: ConfigMap | None) -> str:
     """Return what stands at a place; empty where nothing does."""
     return text_of(_data({MAIN: main, CUSTOM: custom}[place.config_map]).get(place.key))
 
 
-def changed_data(place: Place, text: str, owner: OwnerId, wanted: str) -> Mapping[str, str | None]:
+def changed_data(place: BlockLocation, text: str, owner: OwnerId, wanted: str) -> Mapping[str, str | None]:
     """Return what of a ConfigMap's data becomes what; a key of ours goes with its block."""
     after = with_block(text, owner, wanted)
     return {place.key: after if after or place.key == COREFILE else None}
 
 
 def refusal(
-    place: Place, owner: OwnerId, zones: Iterable[str], main: ConfigMap | None, custom: ConfigMap | None
+    place: BlockLocation, owner: OwnerId, zones: Iterable[str], main: ConfigMap | None, custom: ConfigMap | None
 ) -> str:
     """Return why zones can't be put at a place, where nothing of ours is; empty if they can."""
     if place.config_map == MAIN and main and (manager := _manager(main)):

@@ -15,7 +15,7 @@ from collections.abc import Iterable
 
 from locallb.envoy import http_chains, overload
 from locallb.envoy.document import KEEPALIVE, Message, socket_address, subscription, typed
-from locallb.envoy.http_policies import seconds
+from locallb.envoy.http_policies import duration
 from locallb.model.http_serving import HttpBackends, Speaks
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
@@ -235,7 +235,7 @@ def _checks(upstream: Upstream) -> Message:
 
 def _times(upstream: Upstream) -> Message:
     """Return when backends are checked, and what counts; one that failed twice as often, unless there are too many."""
-    interval = seconds(upstream.check_every)
+    interval = duration(upstream.check_every)
     retry = "0.250s" if upstream.check_every == CHECK_INTERVAL else interval
     return {
         "timeout": CHECK_TIMEOUT,

@@ -67,7 +67,7 @@ def awake(fault: Fault) -> Message:
 def _injection(fault: Fault) -> Message:
     done: dict[str, Json] = {}
     if fault.delay:
-        done["delay"] = {"fixed_delay": seconds(fault.delay.milliseconds), "percentage": _share(fault.delay.share)}
+        done["delay"] = {"fixed_delay": duration(fault.delay.milliseconds), "percentage": _share(fault.delay.share)}
     if fault.status:
         done["abort"] = {"http_status": fault.status.status, "percentage": _share(fault.status.share)}
     return {"name": "envoy.filters.http.fault", "typed_config": typed(f"{_FILTERS}.fault.v3.HTTPFault", **done)}
@@ -127,11 +127,11 @@ def retries(retry: Retry | None, attempt_timeout: int) -> Message:
             more["retriable_status_codes"] = list(retry.codes)
         if retry.backoff:
             more["retry_back_off"] = {
-                "base_interval": seconds(retry.backoff),
-                "max_interval": seconds(retry.backoff * 10),
+                "base_interval": duration(retry.backoff),
+                "max_interval": duration(retry.backoff * 10),
             }
     if attempt_timeout:
-        more["per_try_timeout"] = seconds(attempt_timeout)
+        more["per_try_timeout"] = duration(attempt_timeout)
     return {
         "retry_on": conditions,
         "num_retries": attempts,
@@ -159,7 +159,7 @@ def mirror(copies: Mirror) -> Message:
     }
 
 
-def seconds(milliseconds: int) -> str:
+def duration(milliseconds: int) -> str:
     """Write a Duration."""
     return f"{milliseconds // 1000}.{milliseconds % 1000:03d}s"
 
@@ -195,7 +195,7 @@ def _session(session: Session) -> Message:
         state = typed(f"{_STATES}.header.v3.HeaderBasedSessionState", name=session.name)
     else:
         cookie: Message = {"name": session.name, "path": session.path or "/"}
-        retained: Message = {"ttl": seconds(session.lifetime)} if session.lifetime else {}
+        retained: Message = {"ttl": duration(session.lifetime)} if session.lifetime else {}
         state = typed(f"{_STATES}.cookie.v3.CookieBasedSessionState", cookie={**cookie, **retained})
     named: Message = {"name": f"envoy.http.stateful_session.{session.kind.lower()}", "typed_config": state}
     return typed(

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from locallb.envoy import overload
 from locallb.envoy.document import Json, Message, typed
-from locallb.envoy.http_policies import awake, mirror, per_filter, retries, seconds
+from locallb.envoy.http_policies import awake, duration, mirror, per_filter, retries
 from locallb.model.faults import Fault
 from locallb.model.http_policies import MAX_SEPARATORS, HeaderChanges
 from locallb.model.http_routes import (
@@ -179,8 +179,8 @@ def _forward(forward: Forward, matched: str) -> Message:
     return {
         **targets(forward.targets),
         "cluster_not_found_response_code": "INTERNAL_SERVER_ERROR",
-        "timeout": seconds(forward.timeout),
-        "idle_timeout": seconds(forward.idle) if forward.idle else overload.NEVER_STALLED,
+        "timeout": duration(forward.timeout),
+        "idle_timeout": duration(forward.idle) if forward.idle else overload.NEVER_STALLED,
         "retry_policy": retries(forward.retry, forward.attempt_timeout),
         **({"host_rewrite_literal": forward.hostname} if forward.hostname else {}),
         **_rewritten(forward.path, matched, "regex_rewrite"),

@@ -51,8 +51,9 @@ from locallb.model.gateway_objects import (
     ValidationMode,
 )
 from locallb.model.gateway_of_cluster import GatewayObjects
-from locallb.model.identities import IPAddress, Protocol
+from locallb.model.identities import IPAddress
 from locallb.model.reasons import Condition
+from locallb.model.snapshot import PortKey
 
 FEATURES = (
     "BackendTLSPolicy",
@@ -107,7 +108,6 @@ FEATURES = (
 
 
 Status = JsonObject
-Place = tuple[int, Protocol]
 
 
 class ApiStatus(NamedTuple):
@@ -120,19 +120,19 @@ class ApiStatus(NamedTuple):
     """The Gateway that must be proven to serve before the status may be programmed; None if it waits for none."""
 
 
-class Outcome(Struct, frozen=True):
+class GatewayResult(Struct, frozen=True):
     """Result of a Gateway on this host."""
 
     addresses: tuple[IPAddress, ...] = ()
     failure: Failure | None = None
     """The reason that it has no address, or isn't served at it."""
-    ports: Mapping[Place, Failure] = field(default_factory=dict)
+    ports: Mapping[PortKey, Failure] = field(default_factory=dict)
     """Reasons that its ports can't be bound."""
     ordered: tuple[Condition, ...] = ()
     """The fault that was ordered for it."""
     hostname: str = ""
     """The name that its status has next to the addresses; empty for none."""
-    places: Mapping[Place, str] = field(default_factory=dict)
+    places: Mapping[PortKey, str] = field(default_factory=dict)
     """Where clients find ports that are mapped."""
 
 
@@ -144,7 +144,7 @@ def class_status(gateway_class: GatewayClass) -> ApiStatus:
     return ApiStatus(Reference(GROUP, "GatewayClass", gateway_class.meta.key), gateway_class.meta, status)
 
 
-def gateway_status(bound: BoundGateway, outcome: Outcome) -> ApiStatus:
+def gateway_status(bound: BoundGateway, outcome: GatewayResult) -> ApiStatus:
     """Return the status of a Gateway."""
     mine = [(number, listener) for number, listener in enumerate(bound.listeners) if listener.owner.kind == "Gateway"]
     listeners = [_listener(number, listener, bound, outcome) for number, listener in mine]
@@ -158,13 +158,15 @@ def gateway_status(bound: BoundGateway, outcome: Outcome) -> ApiStatus:
     return ApiStatus(bound.gateway.reference, bound.gateway.meta, status)
 
 
-def _addresses(outcome: Outcome) -> Iterator[Mapping[str, str]]:
+def _addresses(outcome: GatewayResult) -> Iterator[Mapping[str, str]]:
     yield from ({"type": "IPAddress", "value": str(address)} for address in outcome.addresses)
     if outcome.hostname:
         yield {"type": "Hostname", "value": outcome.hostname}
 
 
-def _gateway_conditions(bound: BoundGateway, outcome: Outcome, mine: Sequence[BoundListener]) -> Iterator[Condition]:
+def _gateway_conditions(
+    bound: BoundGateway, outcome: GatewayResult, mine: Sequence[BoundListener]
+) -> Iterator[Condition]:
     odd = [listener.listener.name for listener in mine if not _is_fine(listener, outcome)]
     reason = LISTENERS_NOT_VALID if odd else ACCEPTED
     message = f"look at the listeners {', '.join(odd)}" if odd else ""
@@ -184,11 +186,11 @@ def _unresolved(mine: Iterable[BoundListener]) -> Failure | None:
     return Failure("ListenersNotResolved", f"look at the listeners {', '.join(odd)}") if odd else None
 
 
-def _is_fine(listener: BoundListener, outcome: Outcome) -> bool:
+def _is_fine(listener: BoundListener, outcome: GatewayResult) -> bool:
     return listener.serves and (listener.listener.port, listener.transport) not in outcome.ports
 
 
-def _listener(number: int, mine: BoundListener, bound: BoundGateway, outcome: Outcome) -> Status:
+def _listener(number: int, mine: BoundListener, bound: BoundGateway, outcome: GatewayResult) -> Status:
     """Return the status of one listener."""
     blocked = outcome.ports.get((mine.listener.port, mine.transport))
     accepted = mine.conflict or mine.accepted or blocked
@@ -226,14 +228,16 @@ def _meet(hostname: str, other: str) -> bool:
     return intersection(hostname, other) is not None
 
 
-def listener_set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> ApiStatus:
+def listener_set_status(
+    set_: ListenerSet, bound: BoundGateway, outcome: GatewayResult, objects: GatewayObjects
+) -> ApiStatus:
     """Return the status of a ListenerSet of a Gateway."""
     serves = not outcome.failure and is_allowed(set_, bound.gateway, objects.namespaces)
     gateway = bound.gateway.meta.key if serves else None
     return ApiStatus(set_.reference, set_.meta, _set_status(set_, bound, outcome, objects), gateway)
 
 
-def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: Outcome, objects: GatewayObjects) -> Status:
+def _set_status(set_: ListenerSet, bound: BoundGateway, outcome: GatewayResult, objects: GatewayObjects) -> Status:
     if not is_allowed(set_, bound.gateway, objects.namespaces):
         why = f"Gateway {bound.gateway.meta.key} doesn't allow it; look at its allowedListeners"
         return conditions(*(verdict(kind, Failure("NotAllowed", why)) for kind in (ACCEPTED, PROGRAMMED)))

@@ -27,7 +27,7 @@ from msgspec import Struct
 from locallb.model.errors import FAILING, ClientError, refuse_scarcity, reported
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, SharingKey
 from locallb.model.memory import Memo
-from locallb.model.snapshot import Claim, MappedPort, Place
+from locallb.model.snapshot import Claim, MappedPort, PortKey
 from locallb.model.texts import owner_fields, owner_from
 from locallb.storage import files, paths
 from locallb.storage import files as stamps
@@ -211,7 +211,7 @@ def is_ours(name: str) -> bool:
     return bool(unfinished([name])) or name.startswith(TERM)
 
 
-_Held = Place | None
+_Held = PortKey | None
 """Place of a claim; None for the whole address, which an unreadable claim holds as well."""
 
 
@@ -265,12 +265,12 @@ def is_shared(entry: ClaimFile, owner: Owner, sharing: SharingKey) -> bool:
     return bool(sharing and entry.sharing and entry.claim.owner.home == owner.home)
 
 
-def are_apart(places: Collection[Place], others: Collection[Place]) -> bool:
+def are_apart(places: Collection[PortKey], others: Collection[PortKey]) -> bool:
     """Return whether neither is all of an address, and they have no port in common."""
     return bool(places and others) and frozenset(places).isdisjoint(others)
 
 
-def is_within(places: frozenset[Place], held: frozenset[Place]) -> bool:
+def is_within(places: frozenset[PortKey], held: frozenset[PortKey]) -> bool:
     """Return whether who has `held` needs nothing more to have `places`; none are all of an address."""
     return places <= held if places and held else places == held
 

@@ -28,7 +28,7 @@ from locallb.ledger.claims import (
 )
 from locallb.model.errors import reason, refusal
 from locallb.model.identities import IPAddress, Owner, SharingKey
-from locallb.model.snapshot import MappedPort, Place, places_of
+from locallb.model.snapshot import MappedPort, PortKey, places_of
 from locallb.storage import files
 
 
@@ -42,7 +42,7 @@ class ClaimRequest(Struct, frozen=True):
     """What of the address is wanted; empty for all of it."""
 
     @property
-    def places(self) -> frozenset[Place]:
+    def places(self) -> frozenset[PortKey]:
         """Exclusive places at the address; empty for all of it."""
         return places_of(self.ports)
 
@@ -76,7 +76,7 @@ class _Round(Struct):
 
     number: int = 0
     owners: set[Owner] = field(default_factory=set)
-    places: set[Place] = field(default_factory=set)
+    places: set[PortKey] = field(default_factory=set)
 
     def admits(self, claim: ClaimRequest) -> bool:
         """Return whether `claim` conflicts with no claim of this batch."""

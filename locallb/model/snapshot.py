@@ -50,7 +50,7 @@ class Access(Struct, frozen=True):
     context: ContextName
 
 
-Place: TypeAlias = tuple[int, Protocol]
+PortKey: TypeAlias = tuple[int, Protocol]
 """A port of an address."""
 
 
@@ -63,7 +63,7 @@ class MappedPort(NamedTuple):
     """At the address."""
 
     @property
-    def place(self) -> Place:
+    def place(self) -> PortKey:
         """Its exclusive part of the address."""
         return self.number, self.protocol
 
@@ -81,7 +81,7 @@ class MappedPort(NamedTuple):
         return cls(port, protocol, number)
 
 
-def places_of(ports: Iterable[MappedPort]) -> frozenset[Place]:
+def places_of(ports: Iterable[MappedPort]) -> frozenset[PortKey]:
     """Return where clients find ports that are mapped."""
     return frozenset(port.place for port in ports)
 
@@ -99,7 +99,7 @@ class Claim(Struct, frozen=True):
     """It can't be read just now, and may say anything."""
 
     @property
-    def places(self) -> frozenset[Place]:
+    def places(self) -> frozenset[PortKey]:
         """Return its exclusive part of the address; empty for all of it."""
         return places_of(self.ports)
 

@@ -23,8 +23,8 @@ from locallb.resources.resource_type import ResourceType
 Planned = Placement | Rejection
 
 
-class Place(Struct, frozen=True):
-    """Where the resources of an output belong."""
+class OutputContext(Struct, frozen=True):
+    """Where the resources of an output belong, and what comes before them."""
 
     parent: ResourceKey
     ready: tuple[ResourceKey, ...] = ()
@@ -47,7 +47,7 @@ class Output(ABC):
     """Type tokens of resources that others can change without an event that reports it."""
 
     @abstractmethod
-    def resources(self, planned: Planned, place: Place) -> Sequence[Resource]:
+    def resources(self, planned: Planned, context: OutputContext) -> Sequence[Resource]:
         """Return the resources that publish it, the last of all last; none where this output doesn't."""
 
     def stamp(self, plan: Plan) -> object:
@@ -68,12 +68,12 @@ def outputs() -> Mapping[str, Output]:
     return {word: output(word) for word in OUTPUTS}
 
 
-def published(planned: Planned, place: Place) -> tuple[Resource, ...]:
+def published(planned: Planned, context: OutputContext) -> tuple[Resource, ...]:
     """Return the resources of all outputs."""
     found: list[Resource] = []
-    last = dict(place.published)
+    last = dict(context.published)
     for word, output in outputs().items():
-        if resources := output.resources(planned, replace(place, published=dict(last))):
+        if resources := output.resources(planned, replace(context, published=dict(last))):
             last[word] = resources[-1].key
             found += resources
     return tuple(found)

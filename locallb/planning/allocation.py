@@ -23,7 +23,7 @@ from locallb.model.identities import Family, IPAddress, ObjectKey
 from locallb.model.objects import FamilyPolicy, Service
 from locallb.model.ranges import subtract
 from locallb.model.reasons import Problem
-from locallb.model.snapshot import HostFacts, Place, Snapshot
+from locallb.model.snapshot import HostFacts, PortKey, Snapshot
 from locallb.planning import address_refusals
 from locallb.planning.address_holders import ByGroup, ByService, Holdings, Pins, age, holdings, may_share
 from locallb.planning.address_refusals import RequestedAddress
@@ -145,7 +145,7 @@ class AddressPools:
                 self._shared[holder.sharing_key][address] = None
         self._mine: dict[ObjectKey, tuple[IPAddress, ...]] = {}
         self._start = _start_of(host.user)
-        self._in_foreign_use: dict[IPAddress, set[Place]] = defaultdict(set)
+        self._in_foreign_use: dict[IPAddress, set[PortKey]] = defaultdict(set)
         """Ports that another user's processes have at addresses where nothing of this stack serves."""
         for socket in host.sockets:
             if socket.foreign and socket.alone:

@@ -34,7 +34,7 @@ from locallb.model.snapshot import Access, HostFacts, MappedPort
 from locallb.model.texts import proxy_owner
 from locallb.planning.notices import Notice
 
-Place = tuple[IPAddress, int, Transport]
+SocketAddress = tuple[IPAddress, int, Transport]
 """Where clients find a port."""
 
 
@@ -70,7 +70,7 @@ class RunInputs(Struct, frozen=True):
     host: HostFacts
     addresses: tuple[IPAddress, ...] = ()
     """Addresses of the one Service that is served; none for a proxy of the stack."""
-    places: Iterable[Place] = ()
+    places: Iterable[SocketAddress] = ()
     """Where its clients come, also while there are no backends."""
 
 

@@ -19,7 +19,7 @@ from locallb.model.identities import Family, Home, IPAddress, ObjectKey, Owner, 
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
-from locallb.model.snapshot import HostFacts, Place, Snapshot
+from locallb.model.snapshot import HostFacts, PortKey, Snapshot
 from locallb.planning.address_holders import age
 from locallb.planning.allocation import Answer
 
@@ -69,11 +69,11 @@ class _Numbers:
             for socket in snapshot.host.sockets
             if socket.address.is_unspecified or socket.address in here
         }
-        self._owners: dict[Place, ObjectKey | None] = {}
+        self._owners: dict[PortKey, ObjectKey | None] = {}
         """None for owners without a request."""
         self._held: dict[ObjectKey, dict[tuple[int, Protocol], int]] = {}
         self._given: dict[tuple[ObjectKey, ServicePort], int] = {}
-        self._claimed: set[Place] = set()
+        self._claimed: set[PortKey] = set()
         remembered = frozenset(snapshot.remembered)
         for claim in (*snapshot.remembered, *snapshot.claims):
             key = claim.owner.service

@@ -32,13 +32,13 @@ from locallb.planning.gateways import Serving, Where, serve
 from locallb.planning.nodes import BackendIndex
 from locallb.planning.notices import Notice
 from locallb.planning.planned import (
-    Place,
     Placement,
     PlannedPart,
     PlannedPort,
     PlannedProxy,
     PlannedRun,
     RunInputs,
+    SocketAddress,
     Via,
     run_planner,
 )
@@ -302,7 +302,7 @@ def _own(placement: Placement, proxy: Proxy, given: PlacementInputs, frame: Plan
     return PlannedProxy(proxy, placement.owner, render(proxy), run, routes)
 
 
-def _places(placement: Placement, given: PlacementInputs) -> Iterator[Place]:
+def _places(placement: Placement, given: PlacementInputs) -> Iterator[SocketAddress]:
     """Return the addresses and ports of clients: also ports without backends yet, except unservable ones."""
     for planned in placement.ports:
         if planned.listeners or planned.problem is None or planned.problem.reason is Reason.NO_BACKENDS:

@@ -29,7 +29,7 @@ from locallb.gateway.conditions import DRAINED, FAULT_ORDERED, INVALID, OF_PROGR
 from locallb.gateway.routes import Backends, Bound
 from locallb.gateway.statuses import (
     ApiStatus,
-    Outcome,
+    GatewayResult,
     class_status,
     gateway_status,
     gateways_by_policy,
@@ -201,7 +201,7 @@ def planned_status(status: ApiStatus, cluster: ClusterName, snapshot: Snapshot) 
     return PlannedStatus(owner, snapshot.access[cluster], text, status.meta.generation, gateway)
 
 
-_Served: TypeAlias = Sequence[tuple[BoundGateway, Outcome]]
+_Served: TypeAlias = Sequence[tuple[BoundGateway, GatewayResult]]
 """Gateways in the order of keys, and what became of each."""
 _Stated: TypeAlias = Mapping[Reference, tuple[ParentVerdict, ...]]
 _Statuses: TypeAlias = tuple[tuple[Reference, ...], tuple[PlannedStatus, ...]]
@@ -254,12 +254,12 @@ class _PublishContext(Struct, frozen=True):
         return status
 
 
-def outcome_of(planned: Placement | Rejection) -> Outcome:
+def outcome_of(planned: Placement | Rejection) -> GatewayResult:
     """Return what became of a Gateway, in the specification's reasons."""
     if isinstance(planned, Rejection):
-        return Outcome(failure=_failure(planned.problem))
+        return GatewayResult(failure=_failure(planned.problem))
     if planned.withdrawn:
-        return Outcome(failure=_failure(planned.withdrawn))
+        return GatewayResult(failure=_failure(planned.withdrawn))
     blocked = {
         (port.port.port, port.port.protocol): Failure("PortUnavailable", port.problem.message)
         for port in planned.ports
@@ -270,7 +270,7 @@ def outcome_of(planned: Placement | Rejection) -> Outcome:
         (port.port, port.protocol): " ".join(place(at, port.number) for at in planned.addresses)
         for port in planned.mapped
     }
-    return Outcome(planned.addresses, ports=blocked, ordered=overrides, hostname=planned.hostname, places=places)
+    return GatewayResult(planned.addresses, ports=blocked, ordered=overrides, hostname=planned.hostname, places=places)
 
 
 def _failure(problem: Problem) -> Failure:
@@ -279,19 +279,19 @@ def _failure(problem: Problem) -> Failure:
 
 def _of_placements(
     placements: Sequence[Placement], bound: Sequence[Bound | None], settings: Settings, report_to: _PublishContext
-) -> Sequence[tuple[Placement, Outcome | None]]:
+) -> Sequence[tuple[Placement, GatewayResult | None]]:
     """Return placements with their statuses, and the outcomes of Gateways; most are unchanged."""
-    existing: Memo[tuple[Placement, Outcome | None]] = report_to.memory.of("placed", Memo)
+    existing: Memo[tuple[Placement, GatewayResult | None]] = report_to.memory.of("placed", Memo)
     existing.within(report_to.snapshot.home, report_to.snapshot.access, settings)
 
-    def made(placement: Placement, bound: Bound | None) -> tuple[Placement, Outcome | None]:
+    def made(placement: Placement, bound: Bound | None) -> tuple[Placement, GatewayResult | None]:
         with_status, outcome = _with_status(placement, bound, report_to)
         return with_ingresses(with_status, bound, report_to.snapshot, settings), outcome
 
     return existing.each(made, placements, bound)
 
 
-def _served(outcomes: Sequence[tuple[object, Outcome | None]], bound: Sequence[Bound | None]) -> _Served:
+def _served(outcomes: Sequence[tuple[object, GatewayResult | None]], bound: Sequence[Bound | None]) -> _Served:
     """Return the Gateways among what is bound, each with its outcome."""
     pairs = zip(bound, (outcome for _, outcome in outcomes), strict=True)
     return [(gateway, outcome) for gateway, outcome in pairs if outcome and isinstance(gateway, BoundGateway)]
@@ -304,7 +304,9 @@ def _of_cluster(objects: GatewayObjects, served: _Served, gateways: Gateways) ->
     return [(gateway, outcome) for gateway, outcome in served if gateway.key.cluster == objects.cluster]
 
 
-def _with_status(planned: _Planned, bound: Bound | None, report_to: _PublishContext) -> tuple[_Planned, Outcome | None]:
+def _with_status(
+    planned: _Planned, bound: Bound | None, report_to: _PublishContext
+) -> tuple[_Planned, GatewayResult | None]:
     """Add the status of a Gateway of a running cluster; return its outcome, too."""
     if not isinstance(bound, BoundGateway):
         return planned, None

@@ -15,7 +15,7 @@ from locallb.envoy.http_chains import QUIC
 from locallb.host.sockets import LISTEN, SocketError, connect, rows, split_place
 from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.texts import upstream_name
-from locallb.planning.planned import Place
+from locallb.planning.planned import SocketAddress
 from locallb.resources.resource_type import ProviderError
 
 TIMEOUT = 2.0
@@ -29,7 +29,7 @@ def unpublished(listeners: Collection[str]) -> Iterator[str]:
     return (places[place] for place in unpublished_places(places))
 
 
-def unpublished_places(places: Iterable[Place]) -> Iterator[Place]:
+def unpublished_places(places: Iterable[SocketAddress]) -> Iterator[SocketAddress]:
     """Yield the places that no socket of this host holds. Raises SocketError."""
     if not (wanted := tuple(places)):
         return

@@ -290,7 +290,7 @@ class Loop:
         reading, plan = self._planner.read_and_plan(marks, down, silent)
         self._schedule = self._schedule.back(time.monotonic(), self._planner.back)
         if self._planner.unready():
-            self._schedule = self._schedule.alarmed(time.monotonic() + RETRY_DELAY, Mark(Cause.KIND))
+            self._schedule = self._schedule.alarmed(time.monotonic() + RETRY_DELAY, Mark(Cause.FOUND_CLUSTERS))
         for cluster, at in self._planner.retry().items():
             self._schedule = self._schedule.alarmed(at, Mark(Cause.SOURCE, cluster))
         self._ask_whether_they_hang(plan)

@@ -171,7 +171,7 @@ def changes_of(marks: Collection[Mark]) -> Changes:
         everything=not causes.isdisjoint(_WHOLE),
         sources=frozenset(mark.subject for mark in marks if mark.cause in {Cause.SOURCE, Cause.KUBECONFIG}),
         moved=Cause.KUBECONFIG in causes,
-        found=Cause.KIND in causes,
-        maker=any(mark.cause is Cause.KIND and mark.subject for mark in marks),
+        found=Cause.FOUND_CLUSTERS in causes,
+        maker=any(mark.cause is Cause.FOUND_CLUSTERS and mark.subject for mark in marks),
         routes=Cause.ROUTES in causes,
     )

@@ -75,7 +75,7 @@ REST = 0.2
 """Seconds after the last update until spares are made: they would take a core from what is needed now."""
 TIMEOUT = 1.0
 """Seconds that something waits for what goes before it, if there is always something: no burst of changes is longer."""
-_MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND})
+_MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.FOUND_CLUSTERS})
 """Causes that may have repaired what kept the whole from being read: they don't wait for its next try."""
 
 

@@ -46,7 +46,7 @@ class Triggers:
             self._unwatch_runs()
             word, ended = settings.runtime, self._marker(Cause.PROXY)
             self._runs = word, runtime(word).watch(ended, partial(self._presence, word))
-        changed = self._marker(Cause.KIND)
+        changed = self._marker(Cause.FOUND_CLUSTERS)
         self._watches += [finder_type(finder.type).watch(finder, self._root, changed) for finder in settings.finders]
         self._watched = settings
 

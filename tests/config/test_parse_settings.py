@@ -13,7 +13,7 @@ from locallb.config.parsing import KEYS, parse_settings
 from locallb.config.settings import Classes, LeaderElection, Pool, ProxySettings, SettingsError, Sharing, Timing
 from locallb.model.identities import ClusterName
 from locallb.model.ranges import AddressRange
-from locallb.sources.kind.entry import KindSource
+from locallb.sources.kind.entry import KindClusters
 from locallb.sources.manifests.entry import ManifestsSource, cluster_name
 
 SOURCES = {"sources": [{"manifests": "examples/shop", "name": "shop"}]}
@@ -469,9 +469,9 @@ def test_invalid_election_is_refused_with_one_sentence(
 
 def test_clusters_of_kind_are_one_more_source() -> None:
     """All of them, or those that are named."""
-    assert parse_settings({"sources": [{"kind": "all"}]}).finders == (KindSource(),)
+    assert parse_settings({"sources": [{"kind": "all"}]}).finders == (KindClusters(),)
     settings = parse_settings({"sources": [{"manifests": "a"}, {"kind": ["shop", "test"]}]})
-    assert (len(settings.sources), settings.finders) == (1, (KindSource(frozenset({"shop", "test"})),))
+    assert (len(settings.sources), settings.finders) == (1, (KindClusters(frozenset({"shop", "test"})),))
     assert parse_settings(SOURCES).finders == ()
 
 

@@ -10,8 +10,8 @@ from locallb.dns.stubs import (
     COREFILE,
     CUSTOM,
     MAIN,
+    BlockLocation,
     ConfigMap,
-    Place,
     StubError,
     block_in,
     changed_data,
@@ -53,7 +53,7 @@ def custom(**data: str) -> ConfigMap:
 def test_a_stub_zone_for_each_beside_what_is_there() -> None:
     """At the port of the cluster's own zone, by UDP, which is all that an embedded server has."""
     place = place_of(OWNER, main(KIND), None)
-    assert place == Place(MAIN, COREFILE)
+    assert place == BlockLocation(MAIN, COREFILE)
     wanted = stub_block(OWNER, ZONES, main(KIND))
     text = changed_data(place, KIND, OWNER, wanted)[COREFILE]
     assert text == f"{KIND}{wanted}"
@@ -66,7 +66,7 @@ def test_custom_config_map_gets_a_key_of_its_own() -> None:
     """A key of its own, which goes; the port is that of the cluster's own zone."""
     for corefile, port in ((GARDENER, 8053), (K3S, 53)):
         place = place_of(OWNER, main(corefile), custom(x_server="# x"))
-        assert place == Place(CUSTOM, f"{OWNER}.server")
+        assert place == BlockLocation(CUSTOM, f"{OWNER}.server")
         wanted = stub_block(OWNER, ZONES, main(corefile))
         assert f"\ntest:{port} {{\n" in wanted
         assert changed_data(place, "", OWNER, wanted) == {place.key: wanted}
@@ -99,12 +99,12 @@ def test_missing_coredns_config_map_is_reported(nothing: ConfigMap | None) -> No
 )
 def test_a_zone_that_is_there_would_keep_coredns_from_starting(theirs: str) -> None:
     """So nothing is written, wherever it stands; ours is no reason."""
-    reported = refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(f"{KIND}{theirs}"), None)
+    reported = refusal(BlockLocation(MAIN, COREFILE), OWNER, ZONES, main(f"{KIND}{theirs}"), None)
     assert reported.startswith("the cluster's CoreDNS serves ")
     assert reported.endswith("already; remove that there, or use another zone")
-    assert refusal(Place(CUSTOM, "x"), OWNER, ZONES, main(K3S), custom(a_server=theirs)) == reported
+    assert refusal(BlockLocation(CUSTOM, "x"), OWNER, ZONES, main(K3S), custom(a_server=theirs)) == reported
     assert not refusal(
-        Place(MAIN, COREFILE),
+        BlockLocation(MAIN, COREFILE),
         OWNER,
         ZONES,
         main(f"{KIND}{stub_block(OWNER, ZONES, main(KIND))}"),
@@ -115,7 +115,7 @@ def test_a_zone_that_is_there_would_keep_coredns_from_starting(theirs: str) -> N
 @pytest.mark.parametrize("zone", ["local", "cluster.local", "svc.cluster.local", "10.in-addr.arpa"])
 def test_no_zone_takes_the_clusters_own_names(zone: str) -> None:
     """Its pods would ask this host for their own Services."""
-    reported = refusal(Place(MAIN, COREFILE), OWNER, [f"{zone} 172.18.0.1:5300"], main(KIND), None)
+    reported = refusal(BlockLocation(MAIN, COREFILE), OWNER, [f"{zone} 172.18.0.1:5300"], main(KIND), None)
     assert reported.startswith(f"{zone} would take names of cluster.local, in-addr.arpa")
     assert reported.endswith("which are the cluster's own; use another zone")
 
@@ -123,8 +123,8 @@ def test_no_zone_takes_the_clusters_own_names(zone: str) -> None:
 @pytest.mark.parametrize("text", ["\n" * 500_000, "a,\n" * 250_000])
 def test_a_large_text_is_read_in_one_go(text: str) -> None:
     """As a hostile cluster may have it: each line once, whatever follows."""
-    assert place_of(OWNER, main(text), None) == Place(MAIN, COREFILE)
-    assert not refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(text), None)
+    assert place_of(OWNER, main(text), None) == BlockLocation(MAIN, COREFILE)
+    assert not refusal(BlockLocation(MAIN, COREFILE), OWNER, ZONES, main(text), None)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_large_text_is_read_in_one_go(text: str) -> None:
 )
 def test_unrelated_corefile_content_does_not_conflict(theirs: str) -> None:
     """Another port or protocol, a snippet, a comment, a plugin."""
-    assert not refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(f"{KIND}{theirs}"), None)
+    assert not refusal(BlockLocation(MAIN, COREFILE), OWNER, ZONES, main(f"{KIND}{theirs}"), None)
 
 
 APPLIED = {"manager": "flux", "operation": "Apply", "fieldsV1": {"f:data": {"f:Corefile": {}}}}
@@ -166,11 +166,11 @@ def test_corefile_with_another_manager_is_refused_and_the_manager_named(
     metadata: dict[str, object], party: str
 ) -> None:
     """With what may be done instead; a ConfigMap for additions can be used all the same."""
-    reported = refusal(Place(MAIN, COREFILE), OWNER, ZONES, main(KIND, **metadata), None)
+    reported = refusal(BlockLocation(MAIN, COREFILE), OWNER, ZONES, main(KIND, **metadata), None)
     wanted = f"ConfigMap kube-system/coredns is kept by {party}" if party else ""
     assert reported.startswith(wanted)
     assert bool(reported) == bool(party)
-    assert not refusal(Place(CUSTOM, "x"), OWNER, ZONES, main(K3S, **metadata), custom())
+    assert not refusal(BlockLocation(CUSTOM, "x"), OWNER, ZONES, main(K3S, **metadata), custom())
 
 
 _LINES = st.lists(st.sampled_from([*KIND.splitlines(keepends=True), "# local-lb: end of x\n", "}", "a {\n", "\n"]))
@@ -179,7 +179,7 @@ _LINES = st.lists(st.sampled_from([*KIND.splitlines(keepends=True), "# local-lb:
 @given(_LINES.map("".join))
 def test_removing_stub_zones_restores_any_text_byte_for_byte(corefile: str) -> None:
     """Byte for byte, and nothing raises."""
-    place = Place(MAIN, COREFILE)
+    place = BlockLocation(MAIN, COREFILE)
     wanted = stub_block(OWNER, ZONES, main(corefile))
     text = changed_data(place, corefile, OWNER, wanted)[COREFILE]
     assert isinstance(text, str)

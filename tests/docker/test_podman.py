@@ -17,7 +17,7 @@ import yaml
 from locallb.host.capabilities import PODMAN
 from locallb.runtimes.docker.runtime import make_image
 from locallb.runtimes.podman.engine import PodmanContainers
-from locallb.sources.kind.entry import KindSource
+from locallb.sources.kind.entry import KindClusters
 from locallb.sources.kind.finding import ADMIN, CLUSTER_LABEL, PROVIDER, ROLE_LABEL, find_clusters
 from locallb.sources.kind.source import SOURCE
 from tests.docker.podman import Podman, podman
@@ -102,16 +102,16 @@ def test_a_cluster_of_kind_in_podman_is_found_and_its_end_is_heard(tmp_path: Pat
         }
         client.put(identity, ADMIN.lstrip("/"), yaml.safe_dump(kubeconfig))
         client.start(identity)
-        (source,) = find_clusters(KindSource(), tmp_path, keep=True).sources
+        (source,) = find_clusters(KindClusters(), tmp_path, keep=True).sources
         assert (source.cluster, source.context) == ("shop", "kind-shop")
         heard = queue.Queue[str]()
-        followed = SOURCE.watch(KindSource(), tmp_path, heard.put)
+        followed = SOURCE.watch(KindClusters(), tmp_path, heard.put)
         try:
             client.remove(identity, volumes=True)
             assert heard.get(timeout=60) == "shop"
         finally:
             followed.stop()
-        assert find_clusters(KindSource(), tmp_path, keep=True).removed == ("shop",)
+        assert find_clusters(KindClusters(), tmp_path, keep=True).removed == ("shop",)
 
 
 @pytest.fixture(params=[0, USER], ids=["root", "rootless"])

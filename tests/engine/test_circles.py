@@ -8,7 +8,7 @@ import pytest
 from locallb.engine.core.declared import only
 from locallb.engine.state.errors import FullScopeNeeded, StateBroken
 from locallb.engine.state.resource import ResourceState
-from locallb.engine.state.snapshot import Put, Snapshot
+from locallb.engine.state.stack_state import Put, StackState
 from locallb.engine.state.urns import root_urn
 from tests.engine.support import Bench, Thing, short
 
@@ -23,7 +23,7 @@ def resource(name: str, *needs: str) -> ResourceState:
 
 def test_a_state_whose_order_cannot_be_found_is_refused() -> None:
     """Instead of looked for without end."""
-    snapshot = Snapshot([resource("a"), resource("b", "a")])
+    snapshot = StackState([resource("a"), resource("b", "a")])
     snapshot.apply(Put(resource("a", "b")))
     with pytest.raises(StateBroken, match="in a circle"):
         snapshot.in_order()

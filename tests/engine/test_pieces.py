@@ -24,7 +24,7 @@ from locallb.engine.state.files import Files
 from locallb.engine.state.journal import decode, encode, read_journal
 from locallb.engine.state.project import load_project
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
+from locallb.engine.state.stack_state import Begin, Drop, End, Free, Mutation, Put, StackState, Supersede
 from locallb.engine.state.values import (
     SIGNATURE,
     UNKNOWN,
@@ -137,7 +137,7 @@ def test_a_change_survives_the_journal(mutation: Mutation) -> None:
 
 def test_a_resource_that_comes_to_depend_on_a_later_one_moves_behind_it() -> None:
     """And what refers to it moves along; everything else keeps its place."""
-    snapshot = Snapshot([state("a"), state("b", parent=f"{URN}a"), state("c"), state("d")])
+    snapshot = StackState([state("a"), state("b", parent=f"{URN}a"), state("c"), state("d")])
     snapshot.apply(Put(state("a", dependencies=(f"{URN}c",))))
     assert [resource.name for resource in snapshot.in_order()] == ["c", "a", "b", "d"]
     assert [resource.name for resource in snapshot.sort(snapshot.live)] == ["c", "a", "b", "d"]
@@ -145,7 +145,7 @@ def test_a_resource_that_comes_to_depend_on_a_later_one_moves_behind_it() -> Non
 
 def test_resource_list_is_the_same_object_until_a_resource_changes() -> None:
     """So it can be compared by identity; operations that begin and end aren't in it."""
-    snapshot = Snapshot([state("a"), state("b")])
+    snapshot = StackState([state("a"), state("b")])
     for mutation in MUTATIONS:
         before = snapshot.in_order()
         snapshot.apply(mutation)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from locallb.engine.backend.store import Recorder, Store
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import Drop, End, Free, Put, Snapshot, Supersede
+from locallb.engine.state.stack_state import Drop, End, Free, Put, StackState, Supersede
 from locallb.engine.state.urns import STACK_TYPE
 
 URN = "urn:pulumi:dev::p::"
@@ -43,7 +43,7 @@ def resource(name: str, number: int | None = None) -> ResourceState:
     return ResourceState(f"{URN}a:b:C::{name}", "a:b:C", custom=True, id=own, provider=reference, parent=STACK.urn)
 
 
-def stated(snapshot: Snapshot) -> tuple[Any, ...]:
+def stated(snapshot: StackState) -> tuple[Any, ...]:
     """Return all that a snapshot says, its own numbers aside."""
     pending = [(operation.kind, operation.resource.urn) for operation in snapshot.pending.values()]
     live = {urn: existing.id for urn, existing in snapshot.live.items()}

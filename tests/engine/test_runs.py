@@ -12,7 +12,7 @@ from locallb.engine.core import reads as core_reads
 from locallb.engine.core.declared import only
 from locallb.engine.core.events import DiagnosticEvent, Op, Result, StepDone
 from locallb.engine.state.resource import Pending
-from locallb.engine.state.snapshot import Begin
+from locallb.engine.state.stack_state import Begin
 from tests.engine.balancers import ALPHA, BOTH, declare
 from tests.engine.support import Bench, Thing, World, WorldProvider, make_project, messages, short
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from locallb.engine.state.checkpoint import FORMAT, VERSION, Checkpoint, format_checkpoint, magic_of, parse_checkpoint
 from locallb.engine.state.resource import Pending, ResourceState, compact, resource_from_json
-from locallb.engine.state.snapshot import Begin, Drop, End, Mutation, Put, Snapshot
+from locallb.engine.state.stack_state import Begin, Drop, End, Mutation, Put, StackState
 from locallb.engine.state.urns import STACK_TYPE
 
 PATH = Path("state.json")
@@ -56,7 +56,7 @@ MUTATIONS = st.lists(
 )
 
 
-def plainly(snapshot: Snapshot) -> bytes:
+def plainly(snapshot: StackState) -> bytes:
     """Write a state from nothing but the resources' fields."""
     latest: dict[str, Any] = {"manifest": {"time": TIME, "magic": magic_of(VERSION), "version": VERSION}}
     latest["resources"] = [resource.as_json() for resource in snapshot.in_order()]
@@ -66,7 +66,7 @@ def plainly(snapshot: Snapshot) -> bytes:
     return compact({"version": FORMAT, "checkpoint": {"stack": "s", "latest": latest}}).encode()
 
 
-def quickly(snapshot: Snapshot) -> bytes:
+def quickly(snapshot: StackState) -> bytes:
     """Write a state as the store does."""
     return format_checkpoint(Checkpoint("s"), snapshot, TIME)
 
@@ -74,7 +74,7 @@ def quickly(snapshot: Snapshot) -> bytes:
 @given(st.lists(MUTATIONS, min_size=1, max_size=4))
 def test_a_state_of_kept_texts_is_the_state_written_again(rounds: list[list[Mutation]]) -> None:
     """Byte for byte, after every few changes, and after it was read again in between."""
-    snapshot = Snapshot([ResourceState(STACK, STACK_TYPE, custom=False)])
+    snapshot = StackState([ResourceState(STACK, STACK_TYPE, custom=False)])
     for mutations in rounds:
         for mutation in mutations:
             snapshot.apply(mutation)
@@ -89,7 +89,7 @@ def test_a_state_that_earlier_versions_padded_is_read_and_written_without_paddin
     some: list[ResourceState], room: int
 ) -> None:
     """They left spaces before the last bracket of some resources of a large state."""
-    written = quickly(Snapshot([ResourceState(STACK, STACK_TYPE, custom=False), *some]))
+    written = quickly(StackState([ResourceState(STACK, STACK_TYPE, custom=False), *some]))
     padded = written
     for resource in some[::2]:
         padded = padded.replace(resource.data, resource.data[:-1] + b" " * room + b"}")

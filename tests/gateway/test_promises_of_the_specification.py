@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from locallb.gateway.routes import Backends
-from locallb.gateway.statuses import Outcome, gateway_status, listener_set_status, route_status, verdicts_by_route
+from locallb.gateway.statuses import GatewayResult, gateway_status, listener_set_status, route_status, verdicts_by_route
 from locallb.gateway.texts import sentences
 from locallb.gateway.translation import bind
 from locallb.model.http_serving import Speaks
@@ -43,7 +43,7 @@ def _resolved(*documents: JsonObject) -> tuple[str, str]:
 
 
 def _listeners(*documents: JsonObject) -> dict[str, JsonObject]:
-    status = gateway_status(only(*documents), Outcome()).status
+    status = gateway_status(only(*documents), GatewayResult()).status
     return {each["name"]: each for each in status["listeners"]}
 
 
@@ -122,7 +122,7 @@ def test_a_listener_set_of_which_a_part_is_served_says_so() -> None:
     set_ = api_object("ListenerSet", "more", spec={"parentRef": parent(), "listeners": [served, refused]})
     read = objects(gateway_class(), gateway(allowedListeners={"namespaces": {"from": "Same"}}), set_)
     (one,) = bind(read)
-    status = listener_set_status(read.listener_sets[0], one, Outcome(), read).status
+    status = listener_set_status(read.listener_sets[0], one, GatewayResult(), read).status
     assert _condition(status, "Accepted") == ("True", "ListenersNotValid")
 
 

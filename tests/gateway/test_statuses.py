@@ -15,7 +15,7 @@ from locallb.gateway.routes import Backends
 from locallb.gateway.status_patch import contains, status_patch, withdrawn
 from locallb.gateway.statuses import (
     ApiStatus,
-    Outcome,
+    GatewayResult,
     class_status,
     gateway_status,
     listener_set_status,
@@ -42,7 +42,7 @@ from tests.gateway.api import (
 )
 
 ADDRESS = ip_address("127.77.0.9")
-SERVING = Outcome((ADDRESS,))
+SERVING = GatewayResult((ADDRESS,))
 NOW = "2026-11-22T20:00:00Z"
 
 
@@ -51,7 +51,7 @@ def conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
     return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
 
 
-def of_gateway(*documents: object, outcome: Outcome = SERVING) -> ApiStatus:
+def of_gateway(*documents: object, outcome: GatewayResult = SERVING) -> ApiStatus:
     """Return the status of the only Gateway."""
     return gateway_status(only(*documents), outcome)
 
@@ -120,7 +120,7 @@ def test_a_listener_says_what_is_wrong(case: str) -> None:
     assert conditions(status)["Accepted"][1] == "ListenersNotValid" or case == "a kind that isn't there"
 
 
-GATEWAYS: dict[str, tuple[JsonObject, Outcome, str, str]] = {
+GATEWAYS: dict[str, tuple[JsonObject, GatewayResult, str, str]] = {
     "a name for an address": (
         {"addresses": [{"type": "Hostname", "value": "a.test"}]},
         SERVING,
@@ -140,7 +140,12 @@ GATEWAYS: dict[str, tuple[JsonObject, Outcome, str, str]] = {
         "Accepted",
         "Invalid",
     ),
-    "no address": ({}, Outcome(failure=Failure("AddressNotAssigned", "none")), "Programmed", "AddressNotAssigned"),
+    "no address": (
+        {},
+        GatewayResult(failure=Failure("AddressNotAssigned", "none")),
+        "Programmed",
+        "AddressNotAssigned",
+    ),
 }
 
 
@@ -155,7 +160,7 @@ def test_a_gateway_says_what_is_wrong(case: str) -> None:
 
 def test_a_port_that_is_taken_is_its_listeners_trouble() -> None:
     """The others go on."""
-    outcome = Outcome((ADDRESS,), ports={(80, Protocol.TCP): Failure("PortUnavailable", "taken")})
+    outcome = GatewayResult((ADDRESS,), ports={(80, Protocol.TCP): Failure("PortUnavailable", "taken")})
     status = of_gateway(gateway(listener("a"), listener("b", 81)), outcome=outcome).status
     first, second = map(conditions, status["listeners"])
     assert first["Accepted"] == ("False", "PortUnavailable")

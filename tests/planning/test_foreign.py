@@ -18,7 +18,7 @@ from locallb.model.identities import ClusterName, ContextName, Home, Owner, Uid
 from locallb.model.memory import AnyMemo
 from locallb.model.reasons import Reason
 from locallb.model.snapshot import Access, Claim, Snapshot
-from locallb.outputs.output import Place, published
+from locallb.outputs.output import OutputContext, published
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 
@@ -63,7 +63,7 @@ def test_a_service_with_another_controllers_address_is_left_alone(entry: JsonObj
     plan = make_plan(snapshot(service(entry)), settings())
     (rejection,) = plan.rejections
     assert (plan.placements, rejection.problem.reason) == ((), Reason.SERVED_BY_ANOTHER)
-    assert not published(rejection, Place(ResourceKey(BALANCER, str(rejection.key))))
+    assert not published(rejection, OutputContext(ResourceKey(BALANCER, str(rejection.key))))
     assert str(next(iter({**entry, "ipMode": ""}.values()))) in rejection.problem.message
     assert "local-lb:takeOver" in rejection.problem.message
 

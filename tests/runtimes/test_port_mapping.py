@@ -13,7 +13,7 @@ from locallb.config.settings import Pool
 from locallb.model.identities import IPAddress, Protocol, ProxyId
 from locallb.model.ranges import AddressRange
 from locallb.model.snapshot import Subnet
-from locallb.planning.planned import Place
+from locallb.planning.planned import SocketAddress
 from locallb.runtimes.docker.planner import internal_addresses, published_ports
 
 ADDRESSES = [ip_address(text) for text in ("127.77.0.5", "fd00:ff::e5", "127.77.0.6")]
@@ -39,7 +39,7 @@ GARDENERS_POOL = pool("172.18.255.224-172.18.255.255", "fd00:ff::e0-fd00:ff::ff"
 
 
 @given(PLACES)
-def test_every_place_has_a_container_port_of_its_own(places: set[Place]) -> None:
+def test_every_place_has_a_container_port_of_its_own(places: set[SocketAddress]) -> None:
     """Each place once, no two of a protocol at one number, and the same in any order."""
     published = published_ports(places)
     assert {(mapping.address, mapping.port, mapping.protocol) for mapping in published} == places
@@ -48,7 +48,7 @@ def test_every_place_has_a_container_port_of_its_own(places: set[Place]) -> None
 
 
 @given(PLACES)
-def test_the_first_address_keeps_the_services_own_numbers(places: set[Place]) -> None:
+def test_the_first_address_keeps_the_services_own_numbers(places: set[SocketAddress]) -> None:
     """IPv4 before IPv6: who reads `docker ps` finds what the Service says."""
     own = {
         (mapping.port, mapping.protocol)

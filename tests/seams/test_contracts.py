@@ -29,7 +29,7 @@ from locallb.model.identities import (
     Uid,
 )
 from locallb.model.snapshot import Access, HostFacts
-from locallb.outputs.output import Place, output
+from locallb.outputs.output import OutputContext, output
 from locallb.planning.planned import Placement, run_planner, run_types
 from locallb.planning.proxy_placing import PlanContext, proxy_of_stack
 from locallb.provider import KINDS
@@ -132,7 +132,7 @@ def test_output_publishes_by_resources_of_the_provider(word: str, live: bool) ->
     publishing = output(word)
     placed = placement() if live else replace(placement(), access=None)
     root, proof = ResourceKey(BALANCER, str(placed.key)), ResourceKey(REACHABLE, str(placed.key))
-    resources = publishing.resources(placed, Place(root, (proof,)))
+    resources = publishing.resources(placed, OutputContext(root, (proof,)))
     assert set(publishing.resource_types) <= set(KINDS)
     tokens = {f"locallb:index:{kind.__name__}" for kind in publishing.resource_types}
     assert {resource.key.type for resource in resources} <= tokens

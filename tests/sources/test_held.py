@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.engine.state.resource import resource_from_json
-from locallb.engine.state.snapshot import Snapshot
+from locallb.engine.state.stack_state import StackState
 from locallb.envoy import render, render_empty
 from locallb.envoy.document import text
 from locallb.envoy.listeners import listener
@@ -261,7 +261,7 @@ def test_the_program_and_the_loop_read_the_same_from_a_state(resources: list[Any
     """One reads the file, the other what the engine has in memory: from the same world they plan the same."""
     with TemporaryDirectory() as directory:
         in_file = read_held(state(Path(directory), *resources))
-    in_memory = Snapshot([resource_from_json(resource) for resource in resources], [])
+    in_memory = StackState([resource_from_json(resource) for resource in resources], [])
     assert held_by(in_memory.in_order(), HeldMemory()) == in_file
 
 

@@ -23,7 +23,7 @@ from locallb.runtimes.docker.engine_api import Containers
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
 from locallb.sources.kept_access import LARGEST
-from locallb.sources.kind.entry import KindSource
+from locallb.sources.kind.entry import KindClusters
 from locallb.sources.kind.finding import admitted, endpoint, find_clusters
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
@@ -128,7 +128,7 @@ def test_each_cluster_is_a_source_with_a_kubeconfig_for_this_user_only(docker: D
     """Its name is the cluster's; the credentials are those of its administrator."""
     docker.clusters = {"shop": container(), "test": container()}
     directory = tmp_path / "kind"
-    finding = find_clusters(KindSource(), directory, keep=True)
+    finding = find_clusters(KindClusters(), directory, keep=True)
     assert finding.sources == (source("shop", directory), source("test", directory))
     assert (finding.complaints, finding.notices) == ((), ())
     path = directory / "shop.kubeconfig"
@@ -139,7 +139,7 @@ def test_each_cluster_is_a_source_with_a_kubeconfig_for_this_user_only(docker: D
 def test_only_those_that_are_named(docker: Docker, tmp_path: Path) -> None:
     """One that isn't there is told, and is no error: it may come."""
     docker.clusters = {"shop": container(), "test": container()}
-    finding = find_clusters(KindSource(frozenset({"test", "later"})), tmp_path, keep=True)
+    finding = find_clusters(KindClusters(frozenset({"test", "later"})), tmp_path, keep=True)
     assert finding.sources == (source("test", tmp_path),)
     assert finding.notices == ("kind has no cluster later; make it, or take it out of local-lb:sources",)
 
@@ -148,11 +148,11 @@ def test_a_docker_that_does_not_answer_is_not_one_without_clusters(docker: Docke
     """Those that were found last count, and the run must not end well; where none is known, nothing begins."""
     docker.absent = True
     with pytest.raises(SourceError, match="or take `kind` out of local-lb:sources"):
-        find_clusters(KindSource(), tmp_path, keep=True)
+        find_clusters(KindClusters(), tmp_path, keep=True)
     docker.absent, docker.clusters = False, {"shop": container()}
-    before = find_clusters(KindSource(), tmp_path, keep=True)
+    before = find_clusters(KindClusters(), tmp_path, keep=True)
     docker.absent = True
-    finding = find_clusters(KindSource(), tmp_path, keep=True)
+    finding = find_clusters(KindClusters(), tmp_path, keep=True)
     assert finding.sources == before.sources
     assert finding.complaints[0].endswith("so those count that were found last: shop")
 
@@ -160,20 +160,20 @@ def test_a_docker_that_does_not_answer_is_not_one_without_clusters(docker: Docke
 def test_a_cluster_is_forgotten_when_docker_says_that_it_is_gone(docker: Docker, tmp_path: Path) -> None:
     """Its context goes with it, so that nobody waits for it; a Docker that is away later doesn't bring it back."""
     docker.clusters = {"shop": container(), "test": container()}
-    find_clusters(KindSource(), tmp_path, keep=True)
+    find_clusters(KindClusters(), tmp_path, keep=True)
     del docker.clusters["shop"]
-    assert find_clusters(KindSource(), tmp_path, keep=True).sources == (source("test", tmp_path),)
+    assert find_clusters(KindClusters(), tmp_path, keep=True).sources == (source("test", tmp_path),)
     assert yaml.safe_load((tmp_path / "shop.kubeconfig").read_text())["contexts"] == []
     docker.absent = True
-    assert find_clusters(KindSource(), tmp_path, keep=True).sources == (source("test", tmp_path),)
+    assert find_clusters(KindClusters(), tmp_path, keep=True).sources == (source("test", tmp_path),)
 
 
 def test_stopped_kind_cluster_is_kept_and_a_starting_one_reported(docker: Docker, tmp_path: Path) -> None:
     """A stopped container keeps what is known of it; while kubeadm works on one there is nothing to know."""
     docker.clusters = {"shop": container()}
-    find_clusters(KindSource(), tmp_path, keep=True)
+    find_clusters(KindClusters(), tmp_path, keep=True)
     docker.clusters = {"shop": container(running=False), "young": container()}
-    finding = find_clusters(KindSource(), tmp_path, keep=True)
+    finding = find_clusters(KindClusters(), tmp_path, keep=True)
     assert finding.sources == (source("shop", tmp_path),)
     assert finding.notices == ("the cluster young isn't up yet",)
     assert finding.unready
@@ -182,10 +182,10 @@ def test_stopped_kind_cluster_is_kept_and_a_starting_one_reported(docker: Docker
 def test_only_a_cluster_in_the_making_is_worth_another_look(docker: Docker, tmp_path: Path) -> None:
     """One that runs without a kubeconfig; neither one that is stopped, nor one that is up."""
     docker.clusters = {"shop": container(), "young": container(running=False)}
-    assert not find_clusters(KindSource(), tmp_path, keep=True).unready
+    assert not find_clusters(KindClusters(), tmp_path, keep=True).unready
     docker.clusters["young"] = container()
-    assert find_clusters(KindSource(), tmp_path, keep=True).unready
-    assert not find_clusters(KindSource(frozenset({"shop"})), tmp_path, keep=True).unready
+    assert find_clusters(KindClusters(), tmp_path, keep=True).unready
+    assert not find_clusters(KindClusters(frozenset({"shop"})), tmp_path, keep=True).unready
 
 
 def test_a_docker_that_refuses_is_asked_again_and_one_that_is_away_tells_of_its_return(
@@ -193,16 +193,16 @@ def test_a_docker_that_refuses_is_asked_again_and_one_that_is_away_tells_of_its_
 ) -> None:
     """A container that goes at this very moment makes Docker refuse; nobody tells when that is over."""
     docker.clusters = {"shop": container()}
-    find_clusters(KindSource(), tmp_path, keep=True)
+    find_clusters(KindClusters(), tmp_path, keep=True)
     docker.absent = True
-    assert not find_clusters(KindSource(), tmp_path, keep=True).unready
+    assert not find_clusters(KindClusters(), tmp_path, keep=True).unready
 
     def refuse(*_terms: object) -> bytes:
         raise ContainersError("Docker refuses: it is being removed")
 
     docker.absent = False
     monkeypatch.setattr(Containers, "file", refuse)
-    finding = find_clusters(KindSource(), tmp_path, keep=True)
+    finding = find_clusters(KindClusters(), tmp_path, keep=True)
     assert finding.sources == (source("shop", tmp_path),)
     assert finding.unready
 
@@ -211,7 +211,7 @@ def test_silent_kind_cluster_is_no_error_only_while_nothing_is_known_of_it(docke
     """The kubeconfig is written before the API answers; silence of a cluster that was served must be reported."""
     here = [{"HostIp": "127.0.0.1", "HostPort": "1"}]
     docker.clusters = {"shop": container(here)}
-    (source,) = find_clusters(KindSource(), tmp_path / "kind", keep=True).sources
+    (source,) = find_clusters(KindClusters(), tmp_path / "kind", keep=True).sources
     young = read_kubernetes(source, tmp_path, tmp_path, held=False)
     assert young.unready
     assert young.reading.stale == ()
@@ -227,7 +227,7 @@ def test_silent_kind_cluster_is_no_error_only_while_nothing_is_known_of_it(docke
 def test_reading_of_a_deleted_kind_cluster_is_dropped(docker: Docker, tmp_path: Path) -> None:
     """The next one may have the same name: clusters are called `kind` unless they are named."""
     home = Home("p", "dev", str(tmp_path))
-    configured = Settings((), (), finders=(KindSource(),))
+    configured = Settings((), (), finders=(KindClusters(),))
     docker.clusters = {"kind": container()}
     find_sources(home, configured, keep=True)
     readings = ReadCache(stack_directory(home))
@@ -247,20 +247,20 @@ def retained(directory: Path) -> dict[str, bytes]:
 def test_deselected_kind_cluster_keeps_its_kubeconfig_while_it_exists(docker: Docker, tmp_path: Path) -> None:
     """So that its statuses can be withdrawn; once it is gone as well, nobody waits for it."""
     docker.clusters = {"a": container(), "b": container()}
-    find_clusters(KindSource(), tmp_path, keep=True)
+    find_clusters(KindClusters(), tmp_path, keep=True)
     before = retained(tmp_path)
-    finding = find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
+    finding = find_clusters(KindClusters(frozenset({"a"})), tmp_path, keep=True)
     assert (finding.sources, finding.removed) == ((source("a", tmp_path),), ())
     assert retained(tmp_path) == before
     docker.clusters["b"] = container([{"HostIp": "127.0.0.1", "HostPort": "40123"}])
-    find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
+    find_clusters(KindClusters(frozenset({"a"})), tmp_path, keep=True)
     assert connection(Access(str(tmp_path / "b.kubeconfig"), ContextName("kind-b"))).server == "https://127.0.0.1:40123"
     docker.absent = True
-    finding = find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
+    finding = find_clusters(KindClusters(frozenset({"a"})), tmp_path, keep=True)
     assert finding.sources == (source("a", tmp_path),)
     docker.absent = False
     del docker.clusters["b"]
-    assert find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True).removed == (ClusterName("b"),)
+    assert find_clusters(KindClusters(frozenset({"a"})), tmp_path, keep=True).removed == (ClusterName("b"),)
     with pytest.raises(KubeError) as caught:
         connection(Access(str(tmp_path / "b.kubeconfig"), ContextName("kind-b")))
     assert isinstance(caught.value, NoContextError)
@@ -271,11 +271,11 @@ def test_kind_clusters_stay_when_docker_host_leads_elsewhere(
 ) -> None:
     """Nothing is removed; only removing a file says that they are gone for good."""
     docker.clusters = {"a": container(), "b": container()}
-    find_clusters(KindSource(), tmp_path, keep=True)
+    find_clusters(KindClusters(), tmp_path, keep=True)
     before = retained(tmp_path)
     docker.clusters, here = {}, Containers().host
     monkeypatch.setenv("DOCKER_HOST", "unix:///elsewhere")
-    finding = find_clusters(KindSource(), tmp_path, keep=True)
+    finding = find_clusters(KindClusters(), tmp_path, keep=True)
     assert (finding.sources, finding.removed, finding.notices) == (
         (source("a", tmp_path), source("b", tmp_path)),
         (),
@@ -290,16 +290,16 @@ def test_kind_clusters_stay_when_docker_host_leads_elsewhere(
     )
     assert retained(tmp_path) == before
     docker.clusters = {"c": container()}
-    finding = find_clusters(KindSource(frozenset({"a", "c"})), tmp_path, keep=True)
+    finding = find_clusters(KindClusters(frozenset({"a", "c"})), tmp_path, keep=True)
     assert [source.cluster for source in finding.sources] == ["a", "c"]
     (tmp_path / "docker").unlink()
-    assert find_clusters(KindSource(), tmp_path, keep=True).removed == (ClusterName("a"), ClusterName("b"))
+    assert find_clusters(KindClusters(), tmp_path, keep=True).removed == (ClusterName("a"), ClusterName("b"))
 
 
 def test_unselected_kind_cluster_is_not_asked_for_its_credentials(docker: Docker, tmp_path: Path) -> None:
     """Clusters of others are left alone."""
     docker.clusters = {"a": container(), "b": container()}
-    find_clusters(KindSource(frozenset({"a"})), tmp_path, keep=True)
+    find_clusters(KindClusters(frozenset({"a"})), tmp_path, keep=True)
     assert sorted(retained(tmp_path)) == ["a.kubeconfig", "docker"]
 
 
@@ -321,7 +321,7 @@ def test_a_kubeconfig_ends_only_with_its_container_and_previews_write_nothing(
             docker.absent = absent
             before = retained(directory)
             try:
-                finding = find_clusters(KindSource(intended), directory, keep=keep)
+                finding = find_clusters(KindClusters(intended), directory, keep=keep)
             except SourceError:
                 assert absent
                 continue
@@ -339,16 +339,16 @@ def test_a_kubeconfig_ends_only_with_its_container_and_previews_write_nothing(
 def test_a_preview_reaches_a_cluster_without_writing_how(docker: Docker, tmp_path: Path) -> None:
     """What it found is forgotten once it is written."""
     docker.clusters = {"shop": container()}
-    (source,) = find_clusters(KindSource(), tmp_path / "kind", keep=False).sources
+    (source,) = find_clusters(KindClusters(), tmp_path / "kind", keep=False).sources
     assert not (tmp_path / "kind").exists()
     access = Access(source.kubeconfig, source.context)
     assert connection(access).server == "https://172.18.0.3:6443"
     assert stamp(access) == stamp(access) != ()
-    find_clusters(KindSource(), tmp_path / "kind", keep=True)
+    find_clusters(KindClusters(), tmp_path / "kind", keep=True)
     assert UNWRITTEN == {}
     docker.clusters = {}
     before = retained(tmp_path)
-    assert find_clusters(KindSource(), tmp_path / "kind", keep=False).removed == (ClusterName("shop"),)
+    assert find_clusters(KindClusters(), tmp_path / "kind", keep=False).removed == (ClusterName("shop"),)
     assert retained(tmp_path) == before
 
 
@@ -421,7 +421,7 @@ def test_kind_kubeconfig_with_more_than_credentials_is_reported(
     (tmp_path / "shop.kubeconfig").write_text(
         yaml.safe_dump({**yaml.safe_load(evil), "contexts": [{"name": "kind-shop"}], "kind": "Config"})
     )
-    finding = find_clusters(KindSource(), tmp_path, keep=True)
+    finding = find_clusters(KindClusters(), tmp_path, keep=True)
     reported = (
         "the kubeconfig in the container of the cluster shop of kind has exec; local-lb takes certificates and a token"
     )
@@ -430,7 +430,7 @@ def test_kind_kubeconfig_with_more_than_credentials_is_reported(
     monkeypatch.setattr(
         Containers, "file", lambda *_terms: admin({"server": INSIDE, "proxy-url": "http://evil"}, {"token": "t"})
     )
-    finding = find_clusters(KindSource(), tmp_path, keep=True)
+    finding = find_clusters(KindClusters(), tmp_path, keep=True)
     assert finding.notices[0].endswith(
         "has proxy-url; local-lb takes certificates and a token from there and nothing else, that is passed over"
     )

@@ -22,7 +22,7 @@ from locallb.runtimes.docker.engine_api import Containers
 from locallb.sources import SourceError
 from locallb.sources import snapshot_cache as worlds
 from locallb.sources.gardener.entry import GardenerSource
-from locallb.sources.kind.entry import KindSource
+from locallb.sources.kind.entry import KindClusters
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.snapshot import SnapshotResult
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
@@ -33,7 +33,7 @@ from locallb.watch.planner import changes_of, next_check
 from tests.sources.seed_api import kubeconfig, served_seed
 from tests.watch.api import becomes
 
-INSPECT = changes_of({Mark(Cause.KIND)})
+INSPECT = changes_of({Mark(Cause.FOUND_CLUSTERS)})
 ADMIN = {
     "clusters": [{"cluster": {"server": "https://127.0.0.1:1"}}],
     "users": [{"user": {"token": "t"}}],
@@ -86,7 +86,7 @@ def world(docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     monkeypatch.setenv("LOCALLB_LEDGER", str(tmp_path / "ledger"))  # whoever else serves on this host has claims too
     (tmp_path / "manifests").mkdir()
     (tmp_path / "manifests" / "node.yaml").write_text("{apiVersion: v1, kind: Node, metadata: {name: worker}}")
-    settings = Settings((ManifestsSource(ClusterName("c"), "manifests"),), (), finders=(KindSource(),))
+    settings = Settings((ManifestsSource(ClusterName("c"), "manifests"),), (), finders=(KindClusters(),))
     made = SnapshotCache(Home("p", "dev", str(tmp_path)), settings, tuple, lambda _name: None)
     yield made
     made.stop()
@@ -184,7 +184,7 @@ def test_a_cluster_in_the_making_is_worth_looks_for_a_while(
     since = world._unready
     world.read(INSPECT)
     assert world._unready == since
-    world.read(changes_of({Mark(Cause.KIND, "other")}))
+    world.read(changes_of({Mark(Cause.FOUND_CLUSTERS, "other")}))
     assert world._unready != since
     monkeypatch.setattr(worlds, "TIMEOUT", 0.0)
     assert not world.unready()

@@ -24,7 +24,7 @@ from locallb.engine.state.errors import StateBroken, StateUnwritable, unreadable
 from locallb.engine.state.files import Files
 from locallb.engine.state.journal import Journal, read_journal, replay, salvaged, seal_leftover
 from locallb.engine.state.resource import Pending
-from locallb.engine.state.snapshot import Begin, Mutation, Snapshot
+from locallb.engine.state.stack_state import Begin, Mutation, StackState
 from locallb.guarded.reader import unfit
 
 Notice = Callable[[str], None]
@@ -38,7 +38,7 @@ class Recorder:
     """
 
     def __init__(
-        self, snapshot: Snapshot, journal: Journal | None = None, save: Callable[[Journal], Journal] | None = None
+        self, snapshot: StackState, journal: Journal | None = None, save: Callable[[Journal], Journal] | None = None
     ) -> None:
         self.snapshot = snapshot
         self._journal = journal
@@ -74,7 +74,7 @@ class Store:
         self._files = files or Files()
         self._backups = Backups(self._layout.backups, stack, self._files)
         self._checkpoint: Checkpoint | None = None
-        self._snapshot = Snapshot()
+        self._snapshot = StackState()
         self._stamp: _Stamp | None = None
         self._is_ours = False
         """Whether a session of ours goes on: memory is ahead of the file."""
@@ -145,7 +145,7 @@ class Store:
             self._stamp = None  # memory may be ahead of the disk: read it again
             raise
 
-    def peek(self) -> Snapshot:
+    def peek(self) -> StackState:
         """Return the current state without lock and without writing; what a broken-off run did is included."""
         if self._is_ours:
             return self._snapshot

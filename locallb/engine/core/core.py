@@ -14,15 +14,15 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.engine.core.decisions import Decider, Decision, Settled, Waiting
+from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.executor import Executor
 from locallb.engine.core.interrupts import Stop
 from locallb.engine.core.lanes import DEADLINE, HANGING, Lanes, LateLane
 from locallb.engine.core.news import Begun, News, Refused
-from locallb.engine.core.operations import ADOPTING, MAKING, Kind, Operation, Outcome, ended
-from locallb.engine.core.wanted import Groups
+from locallb.engine.core.operations import ADOPTING, MAKING, Kind, Operation, OperationResult, ended
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import Drop, Free, Mutation, Put, Snapshot, Supersede
+from locallb.engine.state.stack_state import Drop, Free, Mutation, Put, StackState, Supersede
 from locallb.engine.state.urns import is_provider, split_reference, type_of
 from locallb.engine.state.values import Properties
 from locallb.model.desired import ResourceKey
@@ -247,7 +247,7 @@ class Core:
         return self.is_stopping and not self._running
 
     @property
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StackState:
         """The state as it is now: to be read by the core's thread."""
         return self._recorder.snapshot
 
@@ -304,7 +304,7 @@ class Core:
                 return
             times = [time for time in (end, self._next_time()) if time is not None]
             message = self._executor.receive(min(times, default=None))
-            if isinstance(message, Outcome):
+            if isinstance(message, OperationResult):
                 self._end(message)
             elif message is not None:
                 message()
@@ -363,7 +363,7 @@ class Core:
         end = self._executor.now() + longest
         while self._running and self._executor.now() < end:
             message = self._executor.receive(end)
-            if isinstance(message, Outcome):
+            if isinstance(message, OperationResult):
                 self._running.pop(id(message.operation), None)
 
     # Decisions for a resource
@@ -496,7 +496,7 @@ class Core:
         self._reported(Begun(operation))
         self._executor.start(operation)
 
-    def _end(self, outcome: Outcome) -> None:
+    def _end(self, outcome: OperationResult) -> None:
         operation = outcome.operation
         urn = operation.urn
         self._lanes.ended(operation)

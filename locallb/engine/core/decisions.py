@@ -12,16 +12,16 @@ from msgspec.structs import replace
 
 from locallb.engine.backend.store import Recorder
 from locallb.engine.core.declared import Goal, Scope
+from locallb.engine.core.desired_index import DesiredIndex
 from locallb.engine.core.events import Op
 from locallb.engine.core.news import Adopted, Entered
 from locallb.engine.core.operations import Kind, Operation, ended, freed
 from locallb.engine.core.provider_resources import ProviderResources
-from locallb.engine.core.wanted import Wanted
 from locallb.engine.providers.handles import Difference, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import FullScopeNeeded, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import Drop, Mutation, Put, Snapshot, is_stack
+from locallb.engine.state.stack_state import Drop, Mutation, Put, StackState, is_stack
 from locallb.engine.state.urns import STACK_TYPE, is_provider, package_of, type_of
 from locallb.engine.state.values import UNKNOWN, Properties, changes_between
 
@@ -57,7 +57,7 @@ class Decider(Struct):
     project: str
     stack: str
     recorder: Recorder
-    wanted: Wanted
+    wanted: DesiredIndex
     providers: ProviderResources
     lane_of: Callable[[ResourceState], str]
     unsettled: dict[str, None]
@@ -76,7 +76,7 @@ class Decider(Struct):
         return self.providers.scope
 
     @property
-    def _snapshot(self) -> Snapshot:
+    def _snapshot(self) -> StackState:
         return self.recorder.snapshot
 
     def is_spared(self, urn: str) -> bool:
@@ -286,7 +286,7 @@ def _entry(old: ResourceState | None, new: ResourceState, news: Entered) -> Sett
     return Settled((), news) if old is not None and old.equals(new) else Settled((Put(new),), news)
 
 
-def broken_off(snapshot: Snapshot, scope: Scope) -> dict[str, list[Pending]]:
+def broken_off(snapshot: StackState, scope: Scope) -> dict[str, list[Pending]]:
     """Return what an earlier run broke off in the scope, by the resource that it is about, the oldest first."""
     grouped: dict[str, list[Pending]] = {}
     for _number, operation in sorted(snapshot.pending.items()):
@@ -302,7 +302,9 @@ def refuse_options(resource: ResourceState) -> None:
             raise Unsupported(f"deleting {resource.urn}, which has the resource option {option},")
 
 
-def _dependents_to_replace(snapshot: Snapshot, old: ResourceState, providers: ProviderResources) -> list[ResourceState]:
+def _dependents_to_replace(
+    snapshot: StackState, old: ResourceState, providers: ProviderResources
+) -> list[ResourceState]:
     """List the dependents that are deleted before a resource is created again, each before what it depends on.
 
     One goes if its provider would replace it, were the properties that come from the deleted resource unknown; one that
@@ -317,7 +319,7 @@ def _dependents_to_replace(snapshot: Snapshot, old: ResourceState, providers: Pr
     return dependents[::-1]
 
 
-def _users_in_order(snapshot: Snapshot, old: ResourceState) -> list[ResourceState]:
+def _users_in_order(snapshot: StackState, old: ResourceState) -> list[ResourceState]:
     """List everything that depends on a resource, directly or not, dependencies first."""
     reached: dict[str, ResourceState] = {}
     waiting = [old]

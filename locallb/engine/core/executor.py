@@ -11,9 +11,9 @@ from typing import Protocol, TypeAlias
 
 from msgspec import Struct
 
-from locallb.engine.core.operations import Operation, Outcome, attempted
+from locallb.engine.core.operations import Operation, OperationResult, attempted
 
-Message: TypeAlias = Outcome | Callable[[], None]
+Message: TypeAlias = OperationResult | Callable[[], None]
 """How an operation ended, or what the core's thread is asked to do."""
 
 

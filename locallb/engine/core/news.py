@@ -5,7 +5,7 @@ from typing import TypeAlias
 from msgspec import Struct
 
 from locallb.engine.core.events import Op
-from locallb.engine.core.operations import Operation, Outcome
+from locallb.engine.core.operations import Operation, OperationResult
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.values import PropertyChange
@@ -39,4 +39,4 @@ class Refused(Struct, frozen=True):
     remaining: Pending | None = None
 
 
-News: TypeAlias = Begun | Outcome | Entered | Adopted | Refused
+News: TypeAlias = Begun | OperationResult | Entered | Adopted | Refused

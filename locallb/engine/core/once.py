@@ -7,13 +7,13 @@ from msgspec import Struct
 
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.declared import Declared
+from locallb.engine.core.desired_index import DesiredIndex, Goals
 from locallb.engine.core.events import Severity
 from locallb.engine.core.executor import PreviewExecutor, ThreadExecutor
 from locallb.engine.core.interrupts import waking
 from locallb.engine.core.lanes import Parties
 from locallb.engine.core.reporting import Teller
 from locallb.engine.core.session import Run, core_of
-from locallb.engine.core.wanted import Goals, Wanted
 from locallb.engine.state.resource import ResourceState
 
 
@@ -68,16 +68,16 @@ class Once(Struct, frozen=True):
             else:
                 self._conclude(core)
 
-    def _wanted(self, declared: Declared) -> Wanted:
+    def _wanted(self, declared: Declared) -> DesiredIndex:
         run = self.run
-        return Wanted(run.providers.project, run.providers.stack, declared.versions, is_preview=run.is_preview)
+        return DesiredIndex(run.providers.project, run.providers.stack, declared.versions, is_preview=run.is_preview)
 
     @staticmethod
-    def _broken(core: Core, wanted: Wanted) -> set[str]:
+    def _broken(core: Core, wanted: DesiredIndex) -> set[str]:
         """Return the roots below which something that is desired failed, or waits for what failed."""
         return {wanted.root_of(urn) for urn in core.unsettled if core.is_wanted(urn)}
 
-    def _remove(self, core: Core, wanted: Wanted, *, is_doubtful: bool = False) -> None:
+    def _remove(self, core: Core, wanted: DesiredIndex, *, is_doubtful: bool = False) -> None:
         """Delete what isn't desired, and report what stays; where that is doubtful, only old instances are deleted."""
         broken, live = self._broken(core, wanted), core.snapshot.live
         self.run.reporter.broken |= broken
@@ -90,7 +90,7 @@ class Once(Struct, frozen=True):
         self._conclude(core)
 
     @contextmanager
-    def _core(self, wanted: Wanted) -> Iterator[tuple[Core, ThreadExecutor]]:
+    def _core(self, wanted: DesiredIndex) -> Iterator[tuple[Core, ThreadExecutor]]:
         run, preview = self.run, self.run.is_preview
         executor = PreviewExecutor() if preview else ThreadExecutor()
         terms = Terms(

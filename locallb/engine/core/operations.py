@@ -10,7 +10,7 @@ from locallb.engine.providers.handles import Difference, Found, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import Drop, End, Free, Mutation, Put, Snapshot, Supersede
+from locallb.engine.state.stack_state import Drop, End, Free, Mutation, Put, StackState, Supersede
 from locallb.engine.state.values import UNKNOWN
 
 
@@ -114,7 +114,7 @@ class Operation(Struct, eq=False):
         except StepError:
             return False
 
-    def changes(self, answer: object, snapshot: Snapshot) -> tuple[Mutation, ...]:
+    def changes(self, answer: object, snapshot: StackState) -> tuple[Mutation, ...]:
         """Return what it changed in the state."""
         live = snapshot.live.get(self.urn)
         if self.kind in _MAKING:
@@ -131,7 +131,7 @@ class Operation(Struct, eq=False):
             return (Drop(self.urn),)
         return (Put(replace(live or self.subject, pending_replacement=True)),)
 
-    def _made(self, answer: Made, live: ResourceState | None, snapshot: Snapshot) -> tuple[Mutation, ...]:
+    def _made(self, answer: Made, live: ResourceState | None, snapshot: StackState) -> tuple[Mutation, ...]:
         now = timestamp()
         made = replace(self.subject, id=answer[0], outputs=answer[1], created=now, modified=now)
         retry = _adopted_instances(snapshot, made, self.handle)
@@ -140,13 +140,13 @@ class Operation(Struct, eq=False):
         return (*retry, Supersede(made, snapshot.take_number()))
 
 
-def _adopted_instances(snapshot: Snapshot, made: ResourceState, provider: Handle) -> tuple[Free, ...]:
+def _adopted_instances(snapshot: StackState, made: ResourceState, provider: Handle) -> tuple[Free, ...]:
     """Forget the old instances that are what a creation made: the resource is again what it was before."""
     mine = [(number, old) for number, old in dict(snapshot.condemned).items() if old.urn == made.urn]
     return tuple(Free(number) for number, old in mine if provider.is_same_thing(old, made))
 
 
-def adopted(snapshot: Snapshot, old: ResourceState, observed: Found | None) -> tuple[Mutation, ...]:
+def adopted(snapshot: StackState, old: ResourceState, observed: Found | None) -> tuple[Mutation, ...]:
     """Return what brings the state up to what was seen of a resource."""
     if observed is None:
         return _forgotten(snapshot, old)
@@ -158,7 +158,7 @@ def adopted(snapshot: Snapshot, old: ResourceState, observed: Found | None) -> t
     return (Put(replace(new, modified=timestamp()) if drifted else new),)
 
 
-def _forgotten(snapshot: Snapshot, old: ResourceState) -> tuple[Mutation, ...]:
+def _forgotten(snapshot: StackState, old: ResourceState) -> tuple[Mutation, ...]:
     """Drop a resource that is gone; one with children stays as an entry that has to be created again."""
     users = snapshot.users_of(old.urn)
     if any(user.parent == old.urn for user in users):
@@ -166,17 +166,17 @@ def _forgotten(snapshot: Snapshot, old: ResourceState) -> tuple[Mutation, ...]:
     return (*(Put(user.without_reference(old.urn)) for user in users), Drop(old.urn))
 
 
-def freed(snapshot: Snapshot, old: ResourceState) -> tuple[Free, ...]:
+def freed(snapshot: StackState, old: ResourceState) -> tuple[Free, ...]:
     """Forget an old instance."""
     return tuple(Free(number) for number, other in snapshot.condemned.items() if other is old)
 
 
-def ended(snapshot: Snapshot, pending: Pending | None) -> tuple[End, ...]:
+def ended(snapshot: StackState, pending: Pending | None) -> tuple[End, ...]:
     """Note that an operation that was written down has ended, if one was."""
     return tuple(End(number) for number, other in snapshot.pending.items() if other is pending)
 
 
-class Outcome(Struct, frozen=True):
+class OperationResult(Struct, frozen=True):
     """How an operation ended."""
 
     operation: Operation
@@ -184,9 +184,9 @@ class Outcome(Struct, frozen=True):
     error: EngineError | None = None
 
 
-def attempted(operation: Operation, perform: Callable[[], object]) -> Outcome:
+def attempted(operation: Operation, perform: Callable[[], object]) -> OperationResult:
     """Perform an operation; what a provider refuses is an outcome like another."""
     try:
-        return Outcome(operation, perform())
+        return OperationResult(operation, perform())
     except EngineError as error:
-        return Outcome(operation, error=error)
+        return OperationResult(operation, error=error)

@@ -21,7 +21,7 @@ from locallb.engine.providers.registry import Providers
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import FullScopeNeeded, StepError
 from locallb.engine.state.resource import ResourceState
-from locallb.engine.state.snapshot import Put
+from locallb.engine.state.stack_state import Put
 from locallb.engine.state.urns import (
     PROVIDER_PREFIX,
     is_default_provider,

@@ -17,7 +17,7 @@ from locallb.engine.core.events import Op, Severity
 from locallb.engine.core.executor import Message, ThreadExecutor
 from locallb.engine.core.interrupts import waking
 from locallb.engine.core.lanes import Parties
-from locallb.engine.core.operations import Kind, Outcome, adopted, ended
+from locallb.engine.core.operations import Kind, OperationResult, adopted, ended
 from locallb.engine.core.session import Run
 from locallb.engine.providers.handles import Found
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
@@ -188,7 +188,7 @@ class _Reads(Struct):
 
     def _receive(self, until: float | None) -> None:
         message = self.executor.receive(until)
-        if message is not None and not isinstance(message, Outcome):
+        if message is not None and not isinstance(message, OperationResult):
             message()
 
     def _read(self, portion: _Portion) -> Message:

@@ -25,7 +25,7 @@ from locallb.engine.core.events import (
     ignore,
 )
 from locallb.engine.core.news import Adopted, Begun, Entered, News, Refused
-from locallb.engine.core.operations import MAKING, Kind, Nothing, Operation, Outcome
+from locallb.engine.core.operations import MAKING, Kind, Nothing, Operation, OperationResult
 from locallb.engine.providers.handles import Difference
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import Pending, ResourceState
@@ -160,7 +160,7 @@ class Teller:
         match news:
             case Begun(operation):
                 self._begin(operation)
-            case Outcome(operation, answer, error):
+            case OperationResult(operation, answer, error):
                 self._end(operation, answer, error)
             case Entered(op, resource, changes):
                 self._enter(op, resource, changes)

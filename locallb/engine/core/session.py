@@ -12,13 +12,13 @@ from locallb.engine.backend.store import Notice, Recorder, Store
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import Decider, broken_off
 from locallb.engine.core.declared import EVERYTHING, Scope
+from locallb.engine.core.desired_index import DesiredIndex
 from locallb.engine.core.events import ignore
 from locallb.engine.core.executor import Executor
 from locallb.engine.core.interrupts import Stop
 from locallb.engine.core.lanes import Lanes, Parties
 from locallb.engine.core.provider_resources import ProviderResources
 from locallb.engine.core.reporting import Reporter
-from locallb.engine.core.wanted import Wanted
 from locallb.engine.providers.registry import Providers
 from locallb.engine.state.errors import Cancelled, FullScopeNeeded
 
@@ -57,12 +57,12 @@ def open_core(  # noqa: PLR0913 - what a stack is, and what the outside is
     parties: Parties,
     executor: Executor,
     config: Mapping[str, str] | None = None,
-    wanted: Wanted | None = None,
+    wanted: DesiredIndex | None = None,
     notice: Notice = lambda _text: None,
     terms: Terms = Terms(),  # noqa: B008 - it is frozen
 ) -> Iterator[Core]:
     """Hold the stack's lock and give its core; `wanted` is what was desired before. Raises EngineError."""
-    desired = wanted or Wanted(project, stack, {})
+    desired = wanted or DesiredIndex(project, stack, {})
     providers = Providers(sources)
     try:
         with store.session(notice) as recorder:
@@ -77,7 +77,7 @@ def open_core(  # noqa: PLR0913 - what a stack is, and what the outside is
 @contextmanager
 def core_of(
     resources: ProviderResources,
-    wanted: Wanted,
+    wanted: DesiredIndex,
     parties: Parties,
     executor: Executor,
     *,

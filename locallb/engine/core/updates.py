@@ -14,13 +14,13 @@ from msgspec import Struct, field
 
 from locallb.engine.backend.store import Store
 from locallb.engine.core.core import Core, Terms
+from locallb.engine.core.desired_index import DesiredIndex, Groups, plain
 from locallb.engine.core.events import Op, Result, StepRecord, ignore
 from locallb.engine.core.executor import ThreadExecutor
 from locallb.engine.core.interrupts import Stop
 from locallb.engine.core.lanes import LateLane, Parties
 from locallb.engine.core.reporting import Reporter, Teller
 from locallb.engine.core.session import open_core
-from locallb.engine.core.wanted import Groups, Wanted, plain
 from locallb.engine.state.errors import Cancelled, EngineError, HostRefused
 from locallb.engine.state.values import Value
 
@@ -269,8 +269,8 @@ class Updates:
                 raise HostRefused(error) from error
             raise
 
-    def _nothing_wanted(self) -> Wanted:
-        return Wanted(self._stack.project, self._stack.name, self._stack.versions)
+    def _nothing_wanted(self) -> DesiredIndex:
+        return DesiredIndex(self._stack.project, self._stack.name, self._stack.versions)
 
     def _ring(self) -> None:
         if self._rings:

@@ -11,7 +11,7 @@ from msgspec import Struct, field
 
 from locallb.engine.core.core import Core
 from locallb.engine.core.declared import Goal
-from locallb.engine.core.wanted import Goals
+from locallb.engine.core.desired_index import Goals
 from locallb.engine.state.errors import Cancelled, EngineError, StateUnwritable
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.values import Properties, Value, has_unknown, without_unknown

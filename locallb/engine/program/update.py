@@ -5,11 +5,11 @@ from contextvars import copy_context
 from threading import Thread
 
 from locallb.engine.core.core import Core
+from locallb.engine.core.desired_index import Goals
 from locallb.engine.core.events import Severity
 from locallb.engine.core.executor import ThreadExecutor
 from locallb.engine.core.reporting import Reporter
 from locallb.engine.core.session import LAST_WAIT
-from locallb.engine.core.wanted import Goals
 from locallb.engine.program.in_process import Failure, Program, Setting, run_program
 from locallb.engine.program.monitor import EngineService, Monitor
 from locallb.engine.program.registrar import Registrar

@@ -22,7 +22,7 @@ from locallb.engine.state.resource import (
     pending_from_json,
     resource_from_json,
 )
-from locallb.engine.state.snapshot import Snapshot
+from locallb.engine.state.stack_state import StackState
 from locallb.engine.state.urns import is_provider, is_urn, provider_reference
 from locallb.engine.state.values import SIGNATURE, Value
 from locallb.guarded import reader
@@ -49,9 +49,9 @@ class Checkpoint(Struct, frozen=True):
     around: Mapping[str, Value] = field(default_factory=dict)
     latest: Mapping[str, Value] = field(default_factory=dict)
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> StackState:
         """Make the resources usable."""
-        return Snapshot(self.resources, self.pending)
+        return StackState(self.resources, self.pending)
 
 
 def timestamp() -> str:
@@ -252,7 +252,7 @@ def check_pending(pending: Iterable[Pending]) -> Iterator[str]:
             yield f"{operation.resource.urn!r}: not a URN, in the pending operations"
 
 
-def format_checkpoint(checkpoint: Checkpoint, snapshot: Snapshot, time: str) -> bytes:
+def format_checkpoint(checkpoint: Checkpoint, snapshot: StackState, time: str) -> bytes:
     """Write a state file, one line, from the bytes that each resource keeps of itself."""
     manifest: dict[str, Value] = {"time": time, "magic": magic_of(VERSION), "version": VERSION}
     existing = dict(checkpoint.latest)

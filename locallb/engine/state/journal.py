@@ -21,7 +21,7 @@ from locallb.engine.state.checkpoint import check_resources
 from locallb.engine.state.errors import StateBroken, StateUnusable, StateUnwritable, parsing_problem, unreadable
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import Pending, ResourceState, compact, pending_from_json, resource_from_json
-from locallb.engine.state.snapshot import Begin, Drop, End, Free, Mutation, Put, Snapshot, Supersede
+from locallb.engine.state.stack_state import Begin, Drop, End, Free, Mutation, Put, StackState, Supersede
 from locallb.engine.state.urns import is_provider
 from locallb.engine.state.values import Value
 from locallb.guarded import reader
@@ -197,7 +197,7 @@ def _number(value: Value) -> int:
     return value
 
 
-def replay(mutations: Iterable[Mutation], snapshot: Snapshot, journal: Path) -> None:
+def replay(mutations: Iterable[Mutation], snapshot: StackState, journal: Path) -> None:
     """Apply a journal's changes to its state. Raises StateUnusable when they don't fit; the snapshot is spoilt then."""
     try:
         for mutation in mutations:
@@ -209,7 +209,7 @@ def replay(mutations: Iterable[Mutation], snapshot: Snapshot, journal: Path) -> 
         raise StateUnusable(journal, f"it doesn't fit the state, {complaint}")
 
 
-def salvaged(mutations: Iterable[Mutation], snapshot: Snapshot) -> Iterator[Pending]:
+def salvaged(mutations: Iterable[Mutation], snapshot: StackState) -> Iterator[Pending]:
     """Return an operation for each resource that a journal leaves different from the state."""
     after: dict[str, ResourceState | None] = {}
     begun: dict[int, Pending] = {}

@@ -23,7 +23,7 @@ from locallb.kubernetes.access.servers import ConflictError, ForbiddenError, Kub
 from locallb.kubernetes.answers import Object, listed
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.connected import Connected
-from locallb.kubernetes.api.feed import Feed, Place
+from locallb.kubernetes.api.feed import ApiPath, Feed
 from locallb.kubernetes.pod_ranges import CALICO, CILIUM, VERSIONS
 from locallb.model.fields import JsonObject
 from locallb.model.gateway_objects import GROUP
@@ -31,11 +31,11 @@ from locallb.model.gateway_of_cluster import INGRESS_GROUP
 from locallb.model.snapshot import Access
 
 ROOT = f"/apis/{GROUP}"
-NAMESPACES: Place = ("v1", "/api/v1/namespaces")
+NAMESPACES: ApiPath = ("v1", "/api/v1/namespaces")
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 PLURALS = {CALICO: "blockaffinities", CILIUM: "ciliumnodes"}
 _RANKS = {version: rank for rank, version in enumerate(("v1", "v1beta1", "v1alpha3", "v1alpha2"))}
-_INGRESSES: Mapping[str, Place] = {
+_INGRESSES: Mapping[str, ApiPath] = {
     kind.name: (f"{INGRESS_GROUP}/{version}", kind.path(version))
     for kind in INGRESS_KINDS.values()
     for version in kind.versions
@@ -47,9 +47,9 @@ def gateway_discovery(access: Access) -> Feed:
     return Feed(access, "kind of Gateway API", (GROUP, ROOT))
 
 
-def gateway_kinds(asking: Feed) -> Mapping[str, Place]:
+def gateway_kinds(asking: Feed) -> Mapping[str, ApiPath]:
     """Return where the kinds that a cluster has are listed, each in the preferred version. Raises KubeError."""
-    places: dict[str, Place] = {}
+    places: dict[str, ApiPath] = {}
     for version in sorted(
         _listed(asking, ROOT, "APIGroup", "versions", "version") & _RANKS.keys(), key=_RANKS.__getitem__
     ):
@@ -67,7 +67,7 @@ def ingress_review(access: Access) -> Feed:
     return Feed(access, "right to read Ingresses", (INGRESS_GROUP, REVIEWS))
 
 
-def ingress_kinds(asking: Feed) -> Mapping[str, Place]:
+def ingress_kinds(asking: Feed) -> Mapping[str, ApiPath]:
     """Return where the kinds are listed; nothing where this user may not list the classes. Raises KubeError."""
     wanted = {"group": INGRESS_GROUP, "resource": "ingressclasses", "verb": "list"}
     review = {
@@ -85,7 +85,7 @@ def range_discovery(access: Access) -> Feed:
     return Feed(access, "kind of a CNI", (VERSIONS[CALICO], f"/apis/{VERSIONS[CALICO]}"))
 
 
-def range_kinds(asking: Feed) -> Mapping[str, Place]:
+def range_kinds(asking: Feed) -> Mapping[str, ApiPath]:
     """Return where the kinds that a cluster has are listed. Raises KubeError."""
     return {
         kind: (version, f"/apis/{version}/{PLURALS[kind]}")

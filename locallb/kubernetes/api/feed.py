@@ -32,9 +32,9 @@ from locallb.kubernetes.api.writes import QUOTAS
 from locallb.model.fields import JsonObject
 from locallb.model.snapshot import Access
 
-Place: TypeAlias = tuple[str, str]
+ApiPath: TypeAlias = tuple[str, str]
 """apiVersion, and where all of a kind are listed."""
-PATHS: Mapping[str, Place] = {
+PATHS: Mapping[str, ApiPath] = {
     "Service": ("v1", "/api/v1/services"),
     "Node": ("v1", "/api/v1/nodes"),
     "EndpointSlice": ("discovery.k8s.io/v1", "/apis/discovery.k8s.io/v1/endpointslices"),
@@ -76,7 +76,7 @@ class Event(Struct, frozen=True):
 class Feed:
     """Objects of one kind of one cluster. For one thread; `cut` may be called from any."""
 
-    def __init__(self, access: Access, kind: str, place: Place | None = None) -> None:
+    def __init__(self, access: Access, kind: str, place: ApiPath | None = None) -> None:
         self.kind = kind
         self._api, self._path = place or PATHS[kind]
         self._sockets: list[socket.socket] = []

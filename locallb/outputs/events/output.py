@@ -13,7 +13,7 @@ from locallb.model.reasons import Event
 from locallb.model.snapshot import Access
 from locallb.model.texts import owner_fields
 from locallb.outputs.events.service_events import ServiceEvents
-from locallb.outputs.output import Output, Place, Planned, waiting_for
+from locallb.outputs.output import Output, OutputContext, Planned, waiting_for
 from locallb.planning.planned import Placement
 from locallb.resources.codec import encode, value
 
@@ -23,9 +23,9 @@ class Events(Output):
 
     resource_types = (ServiceEvents,)
 
-    def resources(self, planned: Planned, place: Place) -> Sequence[Resource]:
+    def resources(self, planned: Planned, context: OutputContext) -> Sequence[Resource]:
         """Return a ServiceEvents, or one for each Ingress."""
-        after = (place.published["status"],) if "status" in place.published else place.ready
+        after = (context.published["status"],) if "status" in context.published else context.ready
         return [
             Resource(
                 ResourceKey(SERVICE_EVENTS, str(key)),
@@ -35,7 +35,7 @@ class Events(Output):
                     "events": value(events),
                     **_waiting(planned, events),
                 },
-                place.parent,
+                context.parent,
                 after,
             )
             for key, owner, access, events in _events(planned)

@@ -14,7 +14,7 @@ from locallb.model.desired import DesiredResource as Resource
 from locallb.model.texts import owner_fields
 from locallb.outputs.names.dns_name import DnsName, written
 from locallb.outputs.names.stub_zones import StubZones, versions
-from locallb.outputs.output import Output, Place, Planned
+from locallb.outputs.output import Output, OutputContext, Planned
 from locallb.planning.planned import Placement, Plan
 
 
@@ -24,7 +24,7 @@ class Names(Output):
     resource_types = (DnsName, StubZones)
     polled = frozenset({DNS_NAME, STUB_ZONES})
 
-    def resources(self, planned: Planned, place: Place) -> Sequence[Resource]:
+    def resources(self, planned: Planned, context: OutputContext) -> Sequence[Resource]:
         """Return a DnsName for each."""
         owner = owner_fields(planned.owner) if planned.owner else {}
         return [
@@ -42,8 +42,8 @@ class Names(Output):
                     "ttl": name.ttl,
                     "records": list(written(name.records)),
                 },
-                place.parent,
-                place.ready,
+                context.parent,
+                context.ready,
             )
             for name, server in _updated(planned)
         ]

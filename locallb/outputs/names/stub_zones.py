@@ -16,8 +16,8 @@ from locallb.dns.stubs import (
     CUSTOM,
     MAIN,
     NAMESPACE,
+    BlockLocation,
     ConfigMap,
-    Place,
     StubError,
     block_in,
     changed_data,
@@ -39,6 +39,8 @@ from locallb.threads import jitter
 _ATTEMPTS = 10
 """Conflicts with other writers of the ConfigMap, one after the other, before giving up."""
 RIGHTS = "deploy/rbac-cluster-dns.yaml"
+_Change = tuple[BlockLocation, Mapping[str, str | None]]
+"""Where data of a ConfigMap is changed, and to what."""
 
 
 class _Observed:
@@ -51,10 +53,10 @@ class _Observed:
     def both(self) -> tuple[ConfigMap | None, ConfigMap | None]:
         return self._existing[MAIN], self._existing[CUSTOM]
 
-    def text(self, place: Place) -> str:
+    def text(self, place: BlockLocation) -> str:
         return text_at(place, *self.both)
 
-    def version(self, place: Place) -> str:
+    def version(self, place: BlockLocation) -> str:
         return text_of(at(self._existing[place.config_map], "metadata", "resourceVersion"))
 
 
@@ -88,7 +90,7 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
         """Return whether no block of this stack is there, or the whole cluster is gone."""
         try:
             observed = _Observed(state.access)
-            places = Place(MAIN, "Corefile"), Place(CUSTOM, f"{_word(state)}.server")
+            places = BlockLocation(MAIN, "Corefile"), BlockLocation(CUSTOM, f"{_word(state)}.server")
         except NoContextError:
             return True
         except KubeError:
@@ -109,7 +111,7 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
     def _put(self, new: StubZonesInputs, old: StubZonesState | None) -> StubZonesState:
         owner = _word(new)
 
-        def decide(observed: _Observed) -> tuple[Place, Mapping[str, str | None]] | None:
+        def decide(observed: _Observed) -> _Change | None:
             place = place_of(owner, *observed.both)
             if old and _place(old) != place and (removed := self._removed(old, observed)):
                 return removed  # first, and then again
@@ -130,7 +132,7 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
             raise ProviderError(f"zones for the pods of {new.owner.service.name}: {error}") from None
         return grown(self.state, new, config_map=place.config_map, key=place.key, block=wanted)
 
-    def _removed(self, state: StubZonesState, observed: _Observed) -> tuple[Place, Mapping[str, str | None]] | None:
+    def _removed(self, state: StubZonesState, observed: _Observed) -> _Change | None:
         place, owner = _place(state), _word(state)
         existing = block_in(observed.text(place), owner)
         if not existing:
@@ -140,7 +142,7 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
         return place, changed_data(place, observed.text(place), owner, "")
 
 
-def _written(access: Access, decide: Callable[[_Observed], tuple[Place, Mapping[str, str | None]] | None]) -> _Observed:
+def _written(access: Access, decide: Callable[[_Observed], _Change | None]) -> _Observed:
     """Change ConfigMaps until nothing is left to `decide`, each over the version that was read; return both."""
     for attempt in range(_ATTEMPTS):
         time.sleep(live_service.CONFLICTS.delay(attempt, jitter()))
@@ -167,18 +169,18 @@ def versions(access: Access) -> object:
         observed = _Observed(access)
     except KubeError:
         return None
-    return tuple(observed.version(Place(name, "")) for name in (MAIN, CUSTOM))
+    return tuple(observed.version(BlockLocation(name, "")) for name in (MAIN, CUSTOM))
 
 
 def _word(existing: StubZonesInputs) -> OwnerId:
     return early_owner_id(existing.owner.home)
 
 
-def _place(state: StubZonesState) -> Place:
-    return Place(state.config_map, state.key)
+def _place(state: StubZonesState) -> BlockLocation:
+    return BlockLocation(state.config_map, state.key)
 
 
-def _changed(place: Place, owner: str) -> ProviderError:
+def _changed(place: BlockLocation, owner: str) -> ProviderError:
     why = f"somebody changed the lines between the marks of {owner} in {place}"
     return ProviderError(
         f"{why}; remove them with both marks (`kubectl edit`) and run again, or put back what was there"

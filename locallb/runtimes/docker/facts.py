@@ -24,7 +24,7 @@ from locallb.host.capabilities import is_rootless, shortcoming_of
 from locallb.host.facts import host_facts
 from locallb.model.identities import Home, IPAddress, Protocol, ProxyId
 from locallb.model.snapshot import HostFacts, Subnet
-from locallb.planning.planned import Place
+from locallb.planning.planned import SocketAddress
 from locallb.runtimes import draining
 from locallb.runtimes.docker.containers import DIRECTORY, PROXY_LABEL, image_of, labelled_owner
 from locallb.runtimes.docker.daemon import Document
@@ -69,7 +69,7 @@ def needs_restart(observed: Container) -> bool:
     return was_drained(observed) or _has_lost_directory(observed) or any(unpublished_places(published_places(observed)))
 
 
-def published_places(observed: Container) -> Iterator[Place]:
+def published_places(observed: Container) -> Iterator[SocketAddress]:
     """Return the ports of this host that are published for a container now; none if it doesn't run."""
     for inner, bindings in (observed["NetworkSettings"].get("Ports") or {}).items():
         protocol = Protocol(inner.rpartition("/")[2].upper())
@@ -154,7 +154,7 @@ class Contained(Struct, frozen=True):
 
     pids: frozenset[int] = frozenset()
     """Their processes, as far as they run."""
-    places: frozenset[Place] = frozenset()
+    places: frozenset[SocketAddress] = frozenset()
     """The host's ports that Docker publishes for them."""
     silent: frozenset[str] = frozenset()
     """Proxies with a paused or stopped container: they don't answer."""
@@ -234,9 +234,9 @@ def home_of(listed: Document) -> Home | None:
     return owner.home if owner else None
 
 
-def _bound(home: Home, silent: Collection[str]) -> set[Place]:
+def _bound(home: Home, silent: Collection[str]) -> set[SocketAddress]:
     """Ask this stack's proxies, but for `silent` ones, what they have bound: sockets' owners may be hidden."""
-    bound: set[Place] = set()
+    bound: set[SocketAddress] = set()
     for directory in Proxies.ours().list():
         if directory.owner and directory.owner.home == home and directory.path.name not in silent:
             with suppress(EnvoyAdminError):

@@ -21,7 +21,7 @@ from locallb.model.http_serving import HttpListener
 from locallb.model.identities import Family, IPAddress, ObjectKey, Owner, Protocol, ProxyId, RunIdentity
 from locallb.model.serving import HeapBounds, Listener, Proxy, PublishedPort
 from locallb.model.snapshot import Subnet
-from locallb.planning.planned import DesiredRun, Place, RunInputs
+from locallb.planning.planned import DesiredRun, RunInputs, SocketAddress
 from locallb.runtimes.docker.containers import (
     BOOTSTRAP_LABEL,
     DIRECTORY,
@@ -94,7 +94,7 @@ GARDENERS_FIRST = 224
 """Last bytes from here on are the load balancers' in Gardener's layout; below, Docker numbers nodes."""
 
 
-def published_ports(places: Iterable[Place]) -> tuple[PublishedPort, ...]:
+def published_ports(places: Iterable[SocketAddress]) -> tuple[PublishedPort, ...]:
     """Assign a container port to each place: the same number where that is free, the next one otherwise.
 
     The official plugin never settles on one container port that is published at two addresses, so that a dual-stack
@@ -113,7 +113,7 @@ def published_ports(places: Iterable[Place]) -> tuple[PublishedPort, ...]:
     return tuple(sorted(mappings, key=lambda mapping: (mapping.container_port, mapping.protocol)))
 
 
-def publish(proxy: Proxy, places: Iterable[Place]) -> Proxy:
+def publish(proxy: Proxy, places: Iterable[SocketAddress]) -> Proxy:
     """Publish `places`, and bind the listeners inside of the container; their names stay what clients use."""
     published = published_ports(places)
     inside = {(mapping.address, mapping.port, mapping.protocol): mapping.container_port for mapping in published}

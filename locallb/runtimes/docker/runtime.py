@@ -23,7 +23,7 @@ from locallb.envoy.binary import installed
 from locallb.model.desired import CONTAINER, Resource
 from locallb.model.identities import ContainerId, Home, ImageName, Protocol, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
-from locallb.planning.planned import Place
+from locallb.planning.planned import SocketAddress
 from locallb.programs import Program
 from locallb.resources.resource_type import ProviderError
 from locallb.runtimes import draining
@@ -253,7 +253,7 @@ class DockerWatch:
     def __init__(self, events: ContainerEvents, ended: Callable[[str], None]) -> None:
         self._events = events
         self._ended = ended
-        self._places: Mapping[str, tuple[Place, ...]] = {}
+        self._places: Mapping[str, tuple[SocketAddress, ...]] = {}
         """Published ports, by the name of the proxy."""
         self._thread = SupervisedThread(Task.CONTAINERS, "published ports", self._check)
         self._thread.start()
@@ -269,7 +269,7 @@ class DockerWatch:
 
     def _check(self) -> None:
         """Report a proxy when one of its ports has been free twice: one that restarts has none for a moment."""
-        free: set[Place] = set()
+        free: set[SocketAddress] = set()
         while not self._thread.stopped.wait(CHECK):
             now = set(unpublished_places(chain.from_iterable(self._places.values())))
             for name, places in self._places.items():
@@ -278,7 +278,7 @@ class DockerWatch:
             free = now - free
 
 
-def declared_places(run: Run) -> tuple[Place, ...]:
+def declared_places(run: Run) -> tuple[SocketAddress, ...]:
     """Return the ports of this host that a declared container publishes, whichever engine's resource it is."""
     ports = run.inputs.get("ports")
     with suppress(ValueError, LookupError, TypeError, AttributeError):
@@ -286,7 +286,7 @@ def declared_places(run: Run) -> tuple[Place, ...]:
     return ()
 
 
-def _place(port: Any) -> Place:  # noqa: ANN401 - as either resource has it
+def _place(port: Any) -> SocketAddress:  # noqa: ANN401 - as either resource has it
     if isinstance(port, str):
         return split_listener(port.partition(" ")[0])
     return ip_address(port["ip"]), int(port["external"]), Protocol(port["protocol"].upper())

@@ -14,7 +14,7 @@ from locallb.model.texts import shown
 _EXAMPLE = "{kind: all} or {kind: [shop, test]}"
 
 
-class KindSource(Struct, frozen=True):
+class KindClusters(Struct, frozen=True):
     """Clusters that kind made on this host's Docker."""
 
     names: frozenset[str] = frozenset()
@@ -35,12 +35,12 @@ class KindEntry(Struct, frozen=True):
     finds: bool = True
     once: str = _EXAMPLE
 
-    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> KindSource | None:
+    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> KindClusters | None:
         """Read which ones."""
         entry_key, key, value = key, f"{key}.kind", entry["kind"]
         loopback = mistakes.flag(f"{entry_key}.{LOOPBACK_BACKENDS}", entry.get(LOOPBACK_BACKENDS, False))
         if value == "all":
-            return KindSource(loopback_backends=loopback)
+            return KindClusters(loopback_backends=loopback)
         if not isinstance(value, list | tuple) or not value:
             mistakes.add(key, f"{shown(value)} names no clusters; write {_EXAMPLE}")
             return None
@@ -49,7 +49,7 @@ class KindEntry(Struct, frozen=True):
             for item_key, item in mistakes.items(key, value, _EXAMPLE)
             if (name := mistakes.label(item_key, item, "shop"))
         )
-        return KindSource(names, loopback)
+        return KindClusters(names, loopback)
 
 
 ENTRY = KindEntry()

@@ -29,7 +29,7 @@ from locallb.runtimes.docker.engines import DEFAULT, DOCKER, ContextError, Engin
 from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
 from locallb.sources import SourceError, kept_access
 from locallb.sources.kept_access import LARGEST, SUFFIX, GeneratedAccess, ServerAddress, forgotten, put, retained
-from locallb.sources.kind.entry import KindSource
+from locallb.sources.kind.entry import KindClusters
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.source import Found
 from locallb.storage import files
@@ -98,7 +98,7 @@ class _Inspection(Struct, frozen=True):
     """Clusters that were found before and have no container."""
 
 
-def find_clusters(source: KindSource, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
+def find_clusters(source: KindClusters, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
     """Find the clusters, and how each is reached: in files in `directory`, which are only written to `keep` them.
 
     Raises:
@@ -129,7 +129,7 @@ def names_of_clusters() -> frozenset[str]:
     return frozenset(_control_planes(client()))
 
 
-def _inspect(containers: Containers, source: KindSource, existing: Collection[str]) -> _Inspection:
+def _inspect(containers: Containers, source: KindClusters, existing: Collection[str]) -> _Inspection:
     """Find the clusters among the containers. Raises ContainersError."""
     nodes = _control_planes(containers)
     present = {name for name in nodes if _is_selected(source, name)}
@@ -142,7 +142,7 @@ def _inspect(containers: Containers, source: KindSource, existing: Collection[st
 
 
 def _found(
-    source: KindSource, existing: Mapping[str, Path], inspect: _Inspection, elsewhere: str
+    source: KindClusters, existing: Mapping[str, Path], inspect: _Inspection, elsewhere: str
 ) -> Found[KubernetesSource]:
     """Return the found clusters. `elsewhere` is the reason that missing clusters may still exist; empty if none."""
     present = inspect.present | (
@@ -180,7 +180,7 @@ def _elsewhere(engine: Engine, host: str, directory: Path, removed: Collection[s
     )
 
 
-def _is_selected(source: KindSource, name: str) -> bool:
+def _is_selected(source: KindClusters, name: str) -> bool:
     return not source.names or name in source.names
 
 

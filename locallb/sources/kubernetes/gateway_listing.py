@@ -23,7 +23,7 @@ from locallb.ingress import classes as of_ingresses
 from locallb.ingress.parsing import INGRESS_KINDS, ROUTED_KINDS
 from locallb.kubernetes.access.servers import ForbiddenError, KubeError, UnreachableError
 from locallb.kubernetes.api.discovery import NAMESPACES, gateway_discovery, gateway_kinds, ingress_kinds, ingress_review
-from locallb.kubernetes.api.feed import Feed, Place
+from locallb.kubernetes.api.feed import ApiPath, Feed
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
@@ -48,7 +48,7 @@ class Routed(Struct, frozen=True):
     rights: str
     """The file that gives the rights."""
     kinds: frozenset[str]
-    core: Mapping[str, Place]
+    core: Mapping[str, ApiPath]
     """Additional kinds that are listed too."""
     stages: tuple[str, str]
     """The classes, and what is of a class."""
@@ -188,7 +188,7 @@ class _Listing(Struct):
     cluster: ClusterName
     access: Access
     last: Collection[Document]
-    places: dict[str, Place] = field(default_factory=dict)
+    places: dict[str, ApiPath] = field(default_factory=dict)
     failure: Fault = Fault()
     _documents: dict[str, tuple[Document, ...]] = field(default_factory=dict)
 

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from locallb.kubernetes.access.servers import ForbiddenError, KubeError, PermanentKubeError, TransientKubeError
 from locallb.kubernetes.answers import BOOKMARK, DELETED, Object, WatchPace
-from locallb.kubernetes.api.feed import OPENED, Event, ExpiredError, Feed, Place
+from locallb.kubernetes.api.feed import OPENED, ApiPath, Event, ExpiredError, Feed
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.parsing.relevant import Document
@@ -122,7 +122,7 @@ class Follow(Struct, frozen=True):
 
     cluster: ClusterName
     access: Access
-    places: Mapping[str, Place]
+    places: Mapping[str, ApiPath]
     understood: Callable[[Document], Parsed]
     changed: Callable[[], None]
     """Called from any thread whenever something relevant is different."""
@@ -320,10 +320,10 @@ class Question(Struct, frozen=True):
 
     subject: str
     connect: Callable[[Access], Feed]
-    places: Callable[[Feed], Mapping[str, Place]]
+    places: Callable[[Feed], Mapping[str, ApiPath]]
     """Returns where each kind that there is can be listed."""
 
-    def ask(self, access: Access) -> Mapping[str, Place]:
+    def ask(self, access: Access) -> Mapping[str, ApiPath]:
         """Ask once. Raises KubeError."""
         with closing(self.connect(access)) as asking:
             return self.places(asking)
@@ -337,7 +337,7 @@ class DiscoveredKinds(ABC):
 
     def __init__(self, question: Question, how: Follow) -> None:
         """Prepare it; `how.changed` is called from its threads whenever something is different."""
-        self.places: Mapping[str, Place] | None = None
+        self.places: Mapping[str, ApiPath] | None = None
         """Served kinds; None until the cluster has answered."""
         self.failure = Fault()
         """The reason that they may be old."""

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from locallb.cli.session import Session
 from locallb.engine.backend.store import Store
 from locallb.engine.state.resource import Pending, ResourceState
-from locallb.engine.state.snapshot import End, Put
+from locallb.engine.state.stack_state import End, Put
 from locallb.engine.state.values import Properties
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers import Leftover, leftovers

@@ -9,11 +9,11 @@ from random import Random
 
 from locallb.engine.backend.store import Store
 from locallb.engine.core.core import Core, Terms
+from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.executor import Executor, Message
 from locallb.engine.core.lanes import Parties
-from locallb.engine.core.operations import Operation, Outcome, attempted
+from locallb.engine.core.operations import Operation, OperationResult, attempted
 from locallb.engine.core.session import open_core
-from locallb.engine.core.wanted import Groups
 from locallb.engine.state.errors import StepError
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import ResourceState
@@ -79,7 +79,7 @@ class SimulatedExecutor:
     starting: Callable[[Operation], None] = lambda _operation: None
     is_early: bool = False
     time: float = 0.0
-    under_way: list[tuple[float, int, Operation, Outcome | None]] = field(default_factory=list)
+    under_way: list[tuple[float, int, Operation, OperationResult | None]] = field(default_factory=list)
     messages: list[Message] = field(default_factory=list)
     _numbers: Iterator[int] = field(default_factory=count)
 
@@ -105,7 +105,7 @@ class SimulatedExecutor:
         self.time, _number, operation, outcome = heapq.heappop(self.under_way)
         return outcome or self._attempted(operation)
 
-    def _attempted(self, operation: Operation) -> Outcome:
+    def _attempted(self, operation: Operation) -> OperationResult:
         return attempted(operation, lambda: self._perform(operation))
 
     def _perform(self, operation: Operation) -> object:

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from locallb.engine.core.executor import ThreadExecutor
-from locallb.engine.core.operations import Kind, Operation, Outcome
+from locallb.engine.core.operations import Kind, Operation, OperationResult
 from locallb.engine.state.errors import StepError
 from locallb.engine.state.resource import ResourceState
 
@@ -34,10 +34,10 @@ def executor() -> ThreadExecutor:
     return ThreadExecutor()
 
 
-def outcome(executor: ThreadExecutor) -> Outcome:
+def outcome(executor: ThreadExecutor) -> OperationResult:
     """Wait for the next outcome."""
     message = executor.receive(executor.now() + TIMEOUT)
-    assert isinstance(message, Outcome)
+    assert isinstance(message, OperationResult)
     return message
 
 
@@ -90,7 +90,7 @@ def test_threads_of_a_burst_end_but_for_a_few() -> None:
     """So that a loop doesn't keep as many as it once needed at a time; those that stay work on."""
     before, executor, go_on = threading.active_count(), ThreadExecutor(), threading.Event()
 
-    def work() -> Outcome | Callable[[], None]:
+    def work() -> OperationResult | Callable[[], None]:
         assert go_on.wait(20)
         return _nothing
 

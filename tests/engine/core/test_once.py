@@ -24,7 +24,7 @@ from locallb.engine.core.session import Run
 from locallb.engine.providers.registry import Providers
 from locallb.engine.state.errors import Cancelled
 from locallb.engine.state.resource import ResourceState
-from locallb.engine.state.snapshot import Snapshot
+from locallb.engine.state.stack_state import StackState
 from tests.engine.balancers import BOTH, declare
 from tests.engine.interrupting import SECONDS, interrupt
 from tests.engine.support import Bench, Thing, World, WorldProvider, messages, short
@@ -56,7 +56,7 @@ def graphs(draw: st.DrawFn) -> dict[int | str, ResourceState]:
 def run_of(stated: list[ResourceState], provider: Callable[[], WorldProvider]) -> Iterator[Run]:
     """Give a run on a stack that has these, and the provider of all of them."""
     entry = ResourceState(PROVIDER, "pulumi:providers:locallb", custom=True, id="1")
-    snapshot = Snapshot([entry, *(replace(one, provider=f"{PROVIDER}::1") for one in stated)])
+    snapshot = StackState([entry, *(replace(one, provider=f"{PROVIDER}::1") for one in stated)])
     reporter, providers = Reporter(ignore, planning=False), Providers({"locallb": provider})
     recorder = Recorder(snapshot)
     resources = ProviderResources("local-lb", "dev", EVERYTHING, recorder, reporter, providers)

@@ -11,9 +11,9 @@ from pulumi.provider.experimental.provider import Provider
 from components.stack import declare
 from locallb.desired.groups import desired
 from locallb.engine.backend.store import Store
+from locallb.engine.core.desired_index import DesiredIndex
 from locallb.engine.core.lanes import Parties
 from locallb.engine.core.session import open_core
-from locallb.engine.core.wanted import Wanted
 from locallb.engine.engine import Engine
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import STACK_TYPE
@@ -109,7 +109,7 @@ class Bench:
             sources=self.sources,
             parties=Parties(lane_of),
             executor=SimulatedExecutor(),
-            wanted=Wanted(self.project.name, "dev", {"docker": version("pulumi-docker")}),
+            wanted=DesiredIndex(self.project.name, "dev", {"docker": version("pulumi-docker")}),
         ) as core:
             core.desire({group.root: group for group in desired(plan).groups})
             core.run(lambda: core.is_settled, 300)

@@ -13,8 +13,8 @@ from pulumi.provider.experimental.provider import ReadRequest, ReadResponse
 
 from locallb.config.settings import Settings
 from locallb.desired.groups import Desired
+from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.updates import Ended, Updates
-from locallb.engine.core.wanted import Groups
 from locallb.engine.state.urns import name_of
 from locallb.model.desired import BALANCER, CONFIG, SERVICE, Group, ResourceKey
 from locallb.model.desired import DesiredResource as Resource

@@ -15,8 +15,8 @@ from components import stack as declaration
 from locallb import envoy
 from locallb.cli.observe import observe
 from locallb.cli.session import Session
+from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.updates import Updates
-from locallb.engine.core.wanted import Groups
 from locallb.engine.state.project import load_config
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.planning import plan

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from locallb.config.settings import Settings
 from locallb.desired.groups import Desired
 from locallb.engine.core.declared import Scope, only
+from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.updates import Ended
-from locallb.engine.core.wanted import Groups
 from locallb.engine.engine import Engine
 from locallb.engine.state.urns import root_urn
 from locallb.model.desired import PROXY

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.model.identities import ClusterName, ContextName, Home
-from locallb.sources.kind.entry import KindSource
+from locallb.sources.kind.entry import KindClusters
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.following import Following
 from locallb.sources.manifests.entry import ManifestsSource
@@ -121,7 +121,7 @@ def test_edits_of_the_configuration_leave_no_watch_behind(tmp_path: Path, monkey
     """Of files, directories and containers, also where Docker isn't there."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/nothing.sock")
     triggers = Triggers(Home("p", "s", str(tmp_path)), tmp_path / "stack.yaml", lambda _mark: None)
-    base = Settings((ManifestsSource(NAME, str(tmp_path)), source(tmp_path)), (), finders=(KindSource(),))
+    base = Settings((ManifestsSource(NAME, str(tmp_path)), source(tmp_path)), (), finders=(KindClusters(),))
     triggers.follow(base)
     threads = threading.active_count()
     for number in range(EDITS):

@@ -92,7 +92,7 @@ def test_while_the_whole_fails_marks_wait_for_its_next_try(failures: int, chance
     assert schedule.healthy().whole is None
 
 
-@pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.KIND])
+@pytest.mark.parametrize("cause", [Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.FOUND_CLUSTERS])
 def test_changed_configuration_is_tried_without_waiting(cause: Cause) -> None:
     """A corrected mistake shows at once; if it wasn't the last one, the count of failures goes on."""
     schedule = Schedule()

@@ -17,7 +17,7 @@ Groups = Mapping[ResourceKey, Group]
 Live = Mapping[str, ResourceState]
 
 
-class Wanted:
+class DesiredIndex:
     """The desired resources by URN, with who needs them; `versions` are those of the packages that have some.
 
     In a preview outputs may be unknown, and so is what is made of them.
@@ -175,7 +175,7 @@ class Wanted:
         return self._value(value, {})
 
 
-class Goals(Wanted):
+class Goals(DesiredIndex):
     """The registered resources by URN, in place of groups; nothing is known of the others until it is complete."""
 
     def __init__(self, project: str, stack: str, *, is_preview: bool) -> None:

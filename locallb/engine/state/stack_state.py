@@ -57,7 +57,7 @@ class End(Struct, frozen=True):
 Mutation: TypeAlias = Put | Supersede | Drop | Free | Begin | End
 
 
-class Snapshot:
+class StackState:
     """What the stack has: `live` resources by URN, old instances (`condemned`) and operations under way, by number."""
 
     def __init__(self, resources: Iterable[ResourceState] = (), pending: Iterable[Pending] = ()) -> None:
@@ -89,9 +89,9 @@ class Snapshot:
             self._next = len(self.pending)
             self.condemned = {self.take_number(): resource for resource in self.condemned.values()}
 
-    def copy(self) -> "Snapshot":
+    def copy(self) -> "StackState":
         """Make an independent copy, numbered as one that is read again, for a preview or a journal."""
-        return Snapshot(self.in_order(), self.pending.values())
+        return StackState(self.in_order(), self.pending.values())
 
     def users_of(self, urn: str) -> tuple[ResourceState, ...]:
         """List the live resources that refer to this one, children included."""
