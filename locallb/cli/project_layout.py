@@ -81,11 +81,10 @@ _PLUGIN_PROGRAM = '''\
 """The provider as a plugin of the Pulumi CLI, which runs this directory; `locallb` itself needs none."""
 
 import sys
-from pathlib import Path
 
 from locallb.provider.plugin import main
 
-main(sys.argv[1:], Path(__file__).absolute().parents[1])
+main(sys.argv[1:])
 '''
 _STACK = """\
 # A stack of local-lb; `locallb help configuration` has all keys. The Pulumi CLI adds an `encryptionsalt`; locallb

@@ -29,6 +29,7 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused, complain, in_thread
 from locallb.cli.project_finding import nearest_project
+from locallb.engine.state.project import PYTHON, Project
 from locallb.host import limits
 from locallb.host.capabilities import NO_MACOS, is_macos
 
@@ -151,6 +152,8 @@ SERVING = frozenset({"up", "watch"})
 """Commands that write to clusters which a stack didn't serve before."""
 BY_LINES = frozenset({"watch", "logs"})
 """Commands with JSON lines, one per record: they print no document that could be missing."""
+OF_ANY_PROGRAM = frozenset({"destroy", "gc", "state"})
+"""Commands that need no plan: they do their work in a project with a program in another language, too."""
 _ASK_RUNTIME = frozenset({"up", "preview", "refresh", "destroy"})
 
 
@@ -190,6 +193,7 @@ def _run(args: Arguments, out: Out) -> int:
     from locallb.cli.session import Session  # noqa: PLC0415 - not every command opens a stack
 
     session = Session.open(args.directory, args.stack)
+    _require_python(session.project, args)
     if args.command not in ANYWHERE:
         session.require_home(ending=args.command == "destroy")
     if args.command in _ASK_RUNTIME:
@@ -202,6 +206,27 @@ def _run(args: Arguments, out: Out) -> int:
 
     with leading(session.settings, session.home):
         return command(session, args, out)
+
+
+def _require_python(project: Project, args: Arguments) -> None:
+    """Refuse a command that needs the plan of a program in another language. Raises Refused."""
+    if project.runtime == PYTHON or args.command in OF_ANY_PROGRAM:
+        return
+    by_pulumi = _BY_PULUMI.get(args.command, "up")
+    raise Refused(
+        f"the program of {project.root / 'Pulumi.yaml'} is written for the runtime {project.runtime}, and only Pulumi's"
+        f" CLI runs it: `pulumi {by_pulumi} --stack {args.stack}`;"
+        " `locallb destroy`, `gc` and `state` work for it as well"
+    )
+
+
+_BY_PULUMI = {
+    "preview": "preview",
+    "refresh": "refresh",
+    "status": "stack output",
+    "open": "stack output",
+}
+"""What has the purpose of a command for programs of every language; `up` for others."""
 
 
 def _ask_about_clusters(session: Session, args: Arguments, out: Out) -> None:

@@ -32,7 +32,7 @@ from locallb.engine.core.events import (
     StepRecord,
     StepStarted,
 )
-from locallb.engine.state.values import PropertyChange
+from locallb.engine.state.values import UNKNOWN, PropertyChange
 from locallb.model.desired import BALANCER
 from locallb.model.texts import few
 from locallb.planning.planned import Plan
@@ -62,6 +62,7 @@ DERIVED = frozenset({"digest", "version_info", "versions.cds", "versions.lds"})
 """Ends of the paths of properties that follow from others: shown only where nothing else changes."""
 MAX_CHANGES = 12
 MAX_CHARACTERS = 160
+KNOWN_LATER = "(known after the update)"
 
 
 def print_steps(out: Out, result: Result, *, planned: bool) -> None:
@@ -165,7 +166,9 @@ def _parsed(value: object) -> object:
 def _terms(value: object) -> str:
     if value is None:
         return "(none)"
-    text = json.dumps(value, ensure_ascii=False)
+    if value == UNKNOWN:
+        return KNOWN_LATER
+    text = json.dumps(value, ensure_ascii=False).replace(UNKNOWN, KNOWN_LATER)
     if isinstance(value, dict | list) and len(text) > MAX_CHARACTERS:
         return f"({len(text)} characters)"
     return text if len(text) <= MAX_CHARACTERS else text[: MAX_CHARACTERS - 1] + "…"

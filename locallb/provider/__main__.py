@@ -10,5 +10,4 @@ sys.path[0] = str(Path(__file__).resolve().parents[2])
 
 from locallb.provider.plugin import main  # noqa: E402 - found by the path set above
 
-# Links on the way stay: they say which project has the plugin in its tree.
-main(sys.argv[1:], Path(__file__).absolute().parents[2])
+main(sys.argv[1:])

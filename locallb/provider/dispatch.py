@@ -14,6 +14,7 @@ from typing import TypeVar
 from pulumi.provider.experimental import provider as protocol
 
 from locallb.provider.resource_types import ResourceTypes
+from locallb.resources.codec import Values
 from locallb.resources.wire import plain, reported_difference, wrapped
 
 T = TypeVar("T")
@@ -29,6 +30,8 @@ class Dispatcher(protocol.Provider):
         self.prepare = kinds.prepare
         self.one_pass = kinds.one_pass
         self._schema = schema
+        self._created: dict[tuple[str, str], Values] = {}
+        """Inputs of each creation of this process by URN and id; the CLI runs a process for each of its updates."""
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="locallb")
 
     async def get_schema(self, request: protocol.GetSchemaRequest) -> protocol.GetSchemaResponse:
@@ -57,6 +60,8 @@ class Dispatcher(protocol.Provider):
         """Create, or tell what creating would give."""
         news = plain(request.properties)
         made = await self._run(lambda: self.direct.create(request.type, news, preview=request.preview))
+        if not request.preview:
+            self._created[request.urn, made[0]] = news
         return protocol.CreateResponse(made[0], wrapped(made[1]))
 
     async def read(self, request: protocol.ReadRequest) -> protocol.ReadResponse:
@@ -74,9 +79,19 @@ class Dispatcher(protocol.Provider):
         return protocol.UpdateResponse(wrapped(made))
 
     async def delete(self, request: protocol.DeleteRequest) -> None:
-        """Delete."""
+        """Delete, unless a creation of the same update took this over: what is there is the new resource.
+
+        The CLI replaces what a user tainted or named by `--replace`, although nothing of it needs another resource.
+        """
         existing = plain(request.properties)
+        news = self._created.get((request.urn, request.resource_id))
+        if news is not None and not self._needs_another(request.type, existing, news):
+            return
         await self._run(lambda: self.direct.delete(request.type, existing))
+
+    def _needs_another(self, token: str, olds: Values, news: Values) -> bool:
+        difference = self.direct.diff(token, olds, news)
+        return bool(difference.changed & difference.replacing)
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)

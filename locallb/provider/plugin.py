@@ -20,6 +20,7 @@ from pulumi.runtime.proto import provider_pb2_grpc
 from locallb import __version__
 from locallb.provider import make_provider
 from locallb.resources.resource_type import sentence
+from locallb.storage.paths import project_root
 
 _MESSAGE_LIMIT = 1024 * 1024 * 400  # bytes, the SDK's own
 _OPTIONS = [("grpc.max_receive_message_length", _MESSAGE_LIMIT), ("grpc.max_send_message_length", _MESSAGE_LIMIT)]
@@ -51,16 +52,17 @@ class PlainErrors(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gene
         return grpc.unary_unary_rpc_method_handler(plain, handler.request_deserializer, handler.response_serializer)
 
 
-def main(arguments: list[str], root: Path) -> None:
+def main(arguments: list[str], _found_in: Path | None = None) -> None:
     """Serve until the engine ends us; the port goes to stdout, as the plugin protocol wants.
 
-    `root` is the directory that the plugin was found in: the project's, if a project is there.
+    The CLI runs a plugin in the directory of the program that is deployed, wherever the plugin itself is: so the
+    project is found from there. Projects of earlier versions pass the directory that they have the plugin in.
     """
     parser = argparse.ArgumentParser(prog="locallb", description="the Pulumi provider locallb")
     parser.add_argument("engine", help="address of the Pulumi engine")
     engine = parser.parse_known_args(arguments)[0].engine
     try:
-        asyncio.run(_serve(arguments, engine, root.resolve() if (root / "Pulumi.yaml").exists() else None))
+        asyncio.run(_serve(arguments, engine, project_root(Path.cwd())))
     except KeyboardInterrupt:
         sys.exit(130)
 

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 from locallb.kubernetes.api.writes import FENCE
 from locallb.model.errors import reported
+from locallb.model.identities import Owner
 from locallb.resources import codec
 from locallb.resources.codec import UNKNOWN, Values, form_of
 from locallb.resources.resource_type import Difference, ProviderError, ResourceType
@@ -103,6 +104,8 @@ class ResourceTypes:
         state = codec.recall(kind.state, properties)
         FENCE.term()
         with _reporting():
+            if isinstance(owner := getattr(state, "owner", None), Owner):
+                kind.refuse_copied(owner)
             kind.delete(state)
 
     def _kind(self, token: str) -> AnyResourceType:

@@ -104,9 +104,24 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
         """
         return self.read(state) is None
 
+    def refuse_copied(self, owner: Owner) -> None:
+        """Raise ProviderError where a deletion would be of what another project still has: the state is a copy."""
+        if self.belongs_to_copied_project(owner):
+            raise ProviderError(copied(owner))
+
     def belongs_to_copied_project(self, owner: Owner) -> bool:
         """Return whether the state is a copy of another project's, which still exists and owns this: leave it alone."""
-        return self.root is not None and paths.is_another_directory(owner.home.root, str(self.root))
+        root = owner.home.root
+        return self.root is not None and bool(root) and paths.is_another_directory(root, str(self.root))
+
+
+def copied(owner: Owner) -> str:
+    """Return the sentence about a state that was copied from the project of `owner`, which still exists."""
+    root, stack = owner.home.root, owner.home.stack
+    return (
+        f"it isn't deleted: it belongs to {owner.service} of stack {stack} of the project at {root}, which still exists;"
+        f" destroy it there, or if this project is a copy, forget its state: `pulumi stack rm --force --preserve-config {stack}`"
+    )
 
 
 def changed(old: Struct, new: Struct) -> frozenset[str]:

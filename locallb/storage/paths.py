@@ -21,6 +21,7 @@ PRIVATE = 0o700
 SHARED_LEDGER = Path("/var/lib/locallb/ledger")
 """Made by `locallb host setup`, so that all users of the host see each other's claims."""
 LEDGER_VARIABLE = "LOCALLB_LEDGER"
+PROJECT_FILE = "Pulumi.yaml"
 CONSENTS = "clusters"
 """The file in a stack's directory that has the clusters which users confirmed."""
 REFUSALS = "refused"
@@ -110,6 +111,11 @@ def _is_directory(path: Path) -> bool:
         return False
     except OSError as error:
         raise PlaceError(f"whether there is {path} can't be told: {refusal(error)}") from error
+
+
+def project_root(directory: Path) -> Path | None:
+    """Return the nearest directory, `directory` or above it, that has a Pulumi project's file; None where none has."""
+    return next((each for each in (directory, *directory.parents) if (each / PROJECT_FILE).is_file()), None)
 
 
 def is_another_directory(other: str, own: str) -> bool:

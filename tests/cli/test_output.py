@@ -14,7 +14,7 @@ from locallb.cli.console import Out
 from locallb.cli.run_output import print_steps
 from locallb.cli.service_output import print_services, services_json
 from locallb.engine.core.events import Op, Result, StepRecord, Subject
-from locallb.engine.state.values import PropertyChange
+from locallb.engine.state.values import UNKNOWN, PropertyChange
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Protocol
 from locallb.model.objects import ServicePort
 from locallb.model.texts import printable
@@ -226,6 +226,21 @@ def test_the_tree_shows_changes_below_their_parents_and_json_by_its_leaves() -> 
         "    ~ 1 to update",
         "    - 1 to delete",
         "    2 unchanged",
+    ]
+
+
+def test_a_value_that_is_not_known_yet_is_said_in_words() -> None:
+    """Alone and within a text; never by the engines' own sign for it."""
+    unknown = [
+        PropertyChange("process", "update", "7@1", UNKNOWN),
+        PropertyChange("place", "update", "7@1", f"{UNKNOWN}@2"),
+    ]
+    result = Result(ok=True, changes={Op.UPDATE: 1}, steps=(step(Op.UPDATE, "Reachable", "web", "", *unknown),))
+    stream = io.StringIO()
+    print_steps(Out(stream, stream), result, planned=True)
+    assert [line.strip() for line in stream.getvalue().splitlines()][1:3] == [
+        'process: "7@1" => (known after the update)',
+        'place: "7@1" => "(known after the update)@2"',
     ]
 
 

@@ -1,9 +1,14 @@
 """Journals that a run left: what a kill leaves of one, what nobody writes, and what another engine did since."""
 
 import json
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from itertools import count
 from pathlib import Path
 from typing import Any
 
+import pulumi
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -17,7 +22,7 @@ from locallb.guarded import reader
 from tests.engine.balancers import BOTH, ONE, declare
 from tests.engine.graphs import CrashError, Doom, TornFiles
 from tests.engine.interrupting import interrupt_twice
-from tests.engine.support import Bench, World, make_project, messages, short
+from tests.engine.support import Bench, World, WorldProvider, make_project, messages, short
 
 HEAD = '{"journal":1,"base":"x"}\n'
 DROP = '[{"drop":"urn:pulumi:dev::local-lb::a:b:C::d"}]\n'
@@ -192,6 +197,40 @@ def test_update_repairs_a_state_that_another_engine_changed_after_a_kill(
         assert bench.engine().up(lambda: declare(wanted), refresh=True).unchanged
         at += 3
     assert at > 20
+
+
+def test_a_journal_is_taken_over_where_one_object_is_the_provider_of_a_version(tmp_path: Path) -> None:
+    """What another engine destroyed since takes the provider's entry along, which had the version."""
+
+    def program(*names: str) -> Callable[[], None]:
+        def declare_each() -> None:
+            for name in names:
+                options = pulumi.ResourceOptions(version="1.2.3")
+                pulumi.CustomResource("locallb:index:Reachable", name, {"address": name}, options)
+
+        return declare_each
+
+    for at in count():
+        project, world, doom = make_project(tmp_path / str(at)), World(), Doom(at)
+        providers = {"locallb": WorldProvider(world)}
+        engine = Engine(project, "dev", providers)
+        assert engine.up(program("a")).ok
+        world.frozen = partial(getattr, doom, "dead")
+        store = Store(project.backend, project.name, "dev", TornFiles(doom))
+        with suppress(CrashError, StateUnwritable):
+            Engine(project, "dev", providers, store=store).up(program("a", "b"))
+        if not doom.dead:
+            break
+        world.frozen = lambda: False
+        whole = json.loads(project.state_file("dev").read_text())
+        whole["checkpoint"]["latest"]["resources"] = []
+        whole["checkpoint"]["latest"]["manifest"]["time"] = "2001-01-01T00:00:00Z"
+        project.state_file("dev").write_text(json.dumps(whole))
+        world.things.clear()
+        assert engine.up(program("a", "b")).ok, at
+        assert engine.up(program("a", "b"), refresh=True).unchanged, at
+        assert {key.partition("|")[0] for key in world.things} == {"Reachable::a", "Reachable::b"}
+    assert at > 2
 
 
 def test_a_run_that_died_leaves_the_official_lock_until_this_engine_has_gone_on(bench: Bench) -> None:

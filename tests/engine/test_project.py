@@ -116,6 +116,16 @@ def test_configuration_of_the_project_is_refused(tmp_path: Path) -> None:
         load_project(write(tmp_path, f"name: p\n{BACKEND}config: {{a: 1}}\n"), {})
 
 
+@pytest.mark.parametrize(
+    ("runtime", "stated"),
+    [("", "python"), ("runtime: yaml\n", "yaml"), ("runtime: {name: nodejs, options: {}}\n", "nodejs")],
+)
+def test_a_project_says_in_which_language_its_program_is(runtime: str, stated: str, tmp_path: Path) -> None:
+    """One in another language may have configuration: only its program reads that."""
+    more = "" if stated == "python" else "config: {a: 1}\n"
+    assert load_project(write(tmp_path, f"name: p\n{BACKEND}{runtime}{more}"), {}).runtime == stated
+
+
 def test_configuration_is_given_as_programs_read_it(tmp_path: Path) -> None:
     """Texts as they are, everything else as JSON, keys with their namespace; the file isn't touched."""
     project = make_project(tmp_path)

@@ -138,9 +138,9 @@ class Driver:
         response = asyncio.run(self.provider.read(protocol.ReadRequest(urn(kind), "id", wrapped(state), {})))
         return plain(response.properties) if response.resource_id else None
 
-    def delete(self, kind: str, state: Plain) -> None:
+    def delete(self, kind: str, state: Plain, identity: str = "id") -> None:
         """Delete."""
-        asyncio.run(self.provider.delete(protocol.DeleteRequest(urn(kind), "id", wrapped(state), 0.0)))
+        asyncio.run(self.provider.delete(protocol.DeleteRequest(urn(kind), identity, wrapped(state), 0.0)))
 
     def up(self, wanted: Wanted) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
         """Create config, process and proof."""

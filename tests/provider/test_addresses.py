@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from locallb.ledger.ledger import LedgerError
 from locallb.model.identities import Owner
 from locallb.model.texts import owner_fields
+from locallb.provider import ProviderError
 from tests.provider.support import Driver, owner
 
 
@@ -97,7 +98,8 @@ def test_a_copied_project_does_not_steal(driver: Driver, root: Path, home: Path,
     shutil.copytree(root, copy)
     with pytest.raises(LedgerError, match=r"belongs to .*which still exists.*looks like a copy"):
         driver.update("LoopbackAddress", state, inputs(owner(copy)))
-    Driver(copy).delete("LoopbackAddress", state)
+    with pytest.raises(ProviderError, match=f"isn't deleted: .* of the project at {root}, which still exists"):
+        Driver(copy).delete("LoopbackAddress", state)
     assert claims(home) == [inputs(owner(root))]
     Driver(root).delete("LoopbackAddress", state)
     assert claims(home) == []

@@ -11,6 +11,7 @@ from msgspec import structs
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.ledger.ledger import LedgerError
 from locallb.model.texts import owner_fields
+from locallb.provider import ProviderError
 from locallb.storage.proxy_directories import ProxiesError
 from tests.provider.support import Driver, Wanted, owner
 
@@ -126,7 +127,8 @@ def test_a_copied_project_does_not_take_a_proxy(driver: Driver, wanted: Wanted, 
     theirs = {**wanted.config, "owner": dict(owner_fields(owner(copy)))}
     with pytest.raises(LedgerError, match="looks like a copy"):
         driver.update("ProxyConfig", state, theirs)
-    Driver(copy).delete("ProxyConfig", state)
+    with pytest.raises(ProviderError, match="it isn't deleted"):
+        Driver(copy).delete("ProxyConfig", state)
     assert driver.read("ProxyConfig", state) == state
 
 

@@ -273,3 +273,62 @@ def test_a_defect_in_the_plugin_keeps_its_traceback(plugin: Plugin) -> None:
         plugin.stub.Create(provider_pb2.CreateRequest(urn=urn("LoopbackAddress"), properties=structure({})))
     reported: Any = error.value
     assert "CodecError" in reported.details() or "is missing" in reported.details()
+
+
+@pytest.fixture
+def of_project(home: Path, root: Path) -> Iterator[Plugin]:
+    """Run the plugin below a project's directory, as the CLI does where `main` names one."""
+    del home
+    (root / "Pulumi.yaml").write_text("name: shop\nruntime: yaml\n")
+    (root / "program").mkdir()
+    running = Plugin(root / "program")
+    yield running
+    running.close()
+
+
+def claim(root: Path, name: str = "web", address: str = "127.77.0.5") -> dict[str, Any]:
+    """Return the inputs of a claim."""
+    return {"address": address, "owner": dict(owner_fields(owner(root, name))), "sharing": ""}
+
+
+def test_the_plugin_is_of_the_project_in_whose_directory_it_runs(of_project: Plugin, root: Path, home: Path) -> None:
+    """Wherever the plugin itself is: a deletion is done."""
+    name = urn("LoopbackAddress")
+    state = Driver(root).create("LoopbackAddress", claim(root))
+    of_project.stub.Delete(provider_pb2.DeleteRequest(urn=name, id="127.77.0.5", properties=structure(state)))
+    assert not claimed(home)
+
+
+def test_a_deletion_that_is_skipped_is_never_reported_as_done(of_project: Plugin, home: Path, tmp_path: Path) -> None:
+    """Of what another project that still exists has: the state is a copy of that one's."""
+    original = tmp_path / "original"
+    original.mkdir()
+    state = Driver(original).create("LoopbackAddress", claim(original))
+    request = provider_pb2.DeleteRequest(urn=urn("LoopbackAddress"), id="127.77.0.5", properties=structure(state))
+    with pytest.raises(grpc.RpcError) as error:
+        of_project.stub.Delete(request)
+    reported: Any = error.value
+    assert f"of the project at {original}, which still exists" in reported.details()
+    assert claimed(home)
+
+
+def claimed(home: Path) -> list[str]:
+    """List the claims in the ledger."""
+    return [path.name for path in (home / "ledger").glob("127.*")]
+
+
+def test_a_resource_that_is_replaced_without_need_stays(driver: Driver, root: Path, home: Path) -> None:
+    """As `pulumi state taint` and `pulumi up --replace` have it: the new one is what the old one was."""
+    for shared in (claim(root), {**claim(root), "sharing": "edge"}):
+        old = Driver().create("LoopbackAddress", claim(root))
+        driver.create("LoopbackAddress", shared)
+        driver.delete("LoopbackAddress", old, "127.77.0.5")
+        assert claimed(home)
+
+
+def test_a_resource_that_needs_another_one_is_deleted(driver: Driver, root: Path, home: Path) -> None:
+    """Also if both were made by one update; and so is one that no creation of this update took over."""
+    old = Driver().create("LoopbackAddress", claim(root))
+    driver.create("LoopbackAddress", claim(root, address="127.77.0.6"))
+    driver.delete("LoopbackAddress", old, "127.77.0.5")
+    assert [name.partition("~")[0] for name in claimed(home)] == ["127.77.0.6"]

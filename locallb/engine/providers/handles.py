@@ -20,6 +20,7 @@ from locallb.engine.state.urns import name_of, type_of
 from locallb.engine.state.values import UNKNOWN, Properties, Value
 
 T = TypeVar("T")
+_VERSION = "version"
 LeavesNothing: TypeAlias = Callable[[str, Properties], bool]
 Prepare: TypeAlias = Callable[[str, Properties], None]
 OnePass: TypeAlias = Callable[[], AbstractContextManager[None]]
@@ -64,18 +65,22 @@ class Handle(ABC):
 
     def __init__(self, provider: object) -> None:
         self._provider = provider
-        self._config: dict[str, Value] | None = None
+        self._settings: dict[str, Value] | None = None
         self._lock = Lock()
 
     def configure(self, urn: str, config: Properties) -> None:
-        """Configure the provider, once a run; `urn` is the provider resource, for errors."""
+        """Configure the provider, once a run; `urn` is the provider resource, for errors.
+
+        A version chooses a provider and doesn't configure it: an entry that only a journal refers to has none.
+        """
+        settings = {key: value for key, value in config.items() if key != _VERSION}
         with self._lock:
-            if self._config is not None:
-                if self._config != dict(config):
+            if self._settings is not None:
+                if self._settings != settings:
                     raise Unsupported(f"a second configuration of one provider object ({urn})")
                 return
             self._configure(config)
-            self._config = dict(config)
+            self._settings = settings
 
     @abstractmethod
     def _configure(self, config: Properties) -> None:

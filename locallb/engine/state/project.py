@@ -53,11 +53,15 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver(_BOOLEAN, re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF"))
 
 
+PYTHON = "python"
+"""The runtime of programs that this engine runs."""
+
+
 class Project(Struct, frozen=True):
     """A Pulumi project with a file backend.
 
     `root` is the folder of `Pulumi.yaml`, `main` the program's, `stack_config_dir` that of the stacks' files;
-    `backend` is the folder that holds `.pulumi`; all paths are absolute.
+    `backend` is the folder that holds `.pulumi`; all paths are absolute. `runtime` is the language of the program.
     """
 
     name: str
@@ -66,6 +70,7 @@ class Project(Struct, frozen=True):
     stack_config_dir: Path
     backend: Path
     refresh_always: bool = False
+    runtime: str = PYTHON
 
     def stack_file(self, stack: str) -> Path:
         """Return the path of a stack's configuration."""
@@ -91,7 +96,8 @@ def load_project(root: Path, environment: Mapping[str, str] = os.environ) -> Pro
         raise ProjectError(f"{path} has no name; add a line such as `name: local-lb`")
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ProjectError(f"{path}: name is {name!r}; use letters, digits, '-', '_' and '.', as in `name: local-lb`")
-    if raw.get("config"):
+    runtime = _runtime(raw.get("runtime"))
+    if raw.get("config") and runtime == PYTHON:
         raise Unsupported(f"{path}: config of the project")
     configured = environment.get(BACKEND_VARIABLE) or _text(_section(raw, "backend", path).get("url"))
     return Project(
@@ -101,7 +107,13 @@ def load_project(root: Path, environment: Mapping[str, str] = os.environ) -> Pro
         stack_config_dir=root / (_text(raw.get("stackConfigDir")) or "."),
         backend=_backend(configured, root, path),
         refresh_always=_section(raw, "options", path).get("refresh") == "always",
+        runtime=runtime,
     )
+
+
+def _runtime(value: Value) -> str:
+    """Return the language of the program; a file that says none is left to Python."""
+    return _text(value.get("name") if isinstance(value, dict) else value) or PYTHON
 
 
 def _backend(url: str, root: Path, path: Path) -> Path:

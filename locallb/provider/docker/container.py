@@ -20,7 +20,7 @@ from locallb.provider.docker import rendering, spec
 from locallb.provider.docker import spec as inputs
 from locallb.provider.docker.differences import compare
 from locallb.resources.codec import UNKNOWN, Values
-from locallb.resources.resource_type import ProviderError
+from locallb.resources.resource_type import ProviderError, copied
 from locallb.resources.wire import plain, reported_difference, wrapped
 from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, labelled_owner
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
@@ -98,10 +98,11 @@ class Lifecycle:
         return rendering.updated(old, new, changed)
 
     def delete(self, identity: ContainerId, old: Values) -> None:
-        """Stop and remove it, unless it is a copied project's original; gone is fine."""
+        """Stop and remove it; gone is fine. Raises ProviderError where it is a copied project's original."""
         observed = self._containers.inspect(identity)
-        if observed is None or self._is_a_copys(observed):
+        if observed is None:
             return
+        self._refuse_copied(observed)
         drain_container(observed)
         grace = old.get("destroyGraceSeconds")
         if grace:
@@ -164,11 +165,10 @@ class Lifecycle:
             raise ProviderError(f"the container {identity[:12]} is gone already: run up again")
         return observed
 
-    def _is_a_copys(self, observed: Values) -> bool:
+    def _refuse_copied(self, observed: Values) -> None:
         owner = labelled_owner(labels_of(observed))
-        if owner is None or self._root is None:
-            return False
-        return paths.is_another_directory(owner.home.root, str(self._root))
+        if owner and self._root and paths.is_another_directory(owner.home.root, str(self._root)):
+            raise ProviderError(copied(owner))
 
 
 TOKEN = "docker:index/container:Container"  # noqa: S105 - a resource type, no secret

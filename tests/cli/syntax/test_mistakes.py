@@ -228,3 +228,35 @@ def test_modules_of_the_current_directory_are_not_taken_for_libraries(module: st
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout.startswith("local-lb ")) == (0, True), done.stderr
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    ("terms", "instead"),
+    [
+        ("up --yes", "`pulumi up --stack dev`"),
+        ("preview", "`pulumi preview --stack dev`"),
+        ("status", "`pulumi stack output --stack dev`"),
+        ("open web", "`pulumi stack output --stack dev`"),
+        ("watch", "`pulumi up --stack dev`"),
+    ],
+)
+def test_a_program_in_another_language_is_left_to_pulumi(play: Stage, terms: str, instead: str) -> None:
+    """Its runtime is named, and which command has the purpose; nothing of a program in Python is asked for."""
+    file = play.root / "Pulumi.yaml"
+    file.write_text(file.read_text().replace("name: python", "name: nodejs") + "config: {a: 1}\n")
+    (play.root / "__main__.py").unlink()
+    done = play.run(*terms.split())
+    sentence = " ".join(done.err.split())
+    assert done.code == Exit.FAILED
+    assert f"{file} is written for the runtime nodejs" in sentence
+    assert instead in sentence
+
+
+def test_a_stack_of_a_program_in_another_language_is_destroyed(play: Stage) -> None:
+    """What it has on this host is in the state, whatever language said it."""
+    file = play.root / "Pulumi.yaml"
+    file.write_text(file.read_text().replace("name: python", "name: nodejs"))
+    (play.root / "__main__.py").unlink()
+    for terms in ("destroy --yes", "gc"):
+        done = play.run(*terms.split())
+        assert done.code == Exit.OK, done.err
