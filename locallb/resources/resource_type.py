@@ -119,8 +119,9 @@ def copied(owner: Owner) -> str:
     """Return the sentence about a state that was copied from the project of `owner`, which still exists."""
     root, stack = owner.home.root, owner.home.stack
     return (
-        f"it isn't deleted: it belongs to {owner.service} of stack {stack} of the project at {root}, which still exists;"
-        f" destroy it there, or if this project is a copy, forget its state: `pulumi stack rm --force --preserve-config {stack}`"
+        f"it isn't deleted: it belongs to {owner.service} of stack {stack} of the project at {root}, which still"
+        " exists; destroy it there, or if this project is a copy, forget its state:"
+        f" `pulumi stack rm --force --preserve-config {stack}`"
     )
 
 
