@@ -25,7 +25,7 @@ from locallb.cli.targets import matching, scope_of
 from locallb.engine.core.events import Result
 from locallb.gateway.routes import Bound
 from locallb.model.desired import BALANCER
-from locallb.model.faults import ALL, WHOLE, Down, Fault, Order
+from locallb.model.faults import ALL, FAULT_ANNOTATION, WHOLE, Down, Fault, Order
 from locallb.model.http_serving import HttpRoutes
 from locallb.model.identities import ROUTED, ObjectKey, Protocol
 from locallb.model.objects import Service
@@ -149,7 +149,7 @@ def _cells(row: _Row) -> tuple[str, ...]:
     shares += [
         part.terms if part else "-" for part in ((row.fault.delay, row.fault.status) if row.fault else (None, None))
     ]
-    by = {"command": "locallb fault", "annotation": "local-lb.dev/fault"}[row.by]
+    by = {"command": "locallb fault", "annotation": FAULT_ANNOTATION}[row.by]
     down = few(row.down, _MAX) or "-"
     return str(row.service.key), *shares, down, duration(_remaining(row.until)), row.until, by
 
@@ -333,6 +333,6 @@ def _end(session: Session, keys: Collection[ObjectKey], args: Arguments, out: Ou
     exit_code = bring_about(session, keys, args, out)
     for key, service in served(session).services.items():
         if key in keys and service.failing and not service.ordered.fault:
-            out.error(f"{key} has its fault from its annotation local-lb.dev/fault; remove that where it is written")
+            out.error(f"{key} has its fault from its annotation {FAULT_ANNOTATION}; remove that where it is written")
             exit_code = exit_code or Exit.FAILED
     return exit_code

@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from locallb.config.settings import Classes, Headroom, Policies, PortRange
 from locallb.config.values import Mistakes
 from locallb.model.http_checks import hostname
-from locallb.model.identities import Protocol
+from locallb.model.identities import KEY_PREFIX, Protocol
 from locallb.model.texts import clipped, shown
 
-_CLASSES = "{default: true, names: [local-lb.dev/local]}"
-_NAMES = "a list such as [local-lb.dev/local]"
+_EXAMPLE_CLASS = f"{KEY_PREFIX}local"
+_CLASSES = f"{{default: true, names: [{_EXAMPLE_CLASS}]}}"
+_NAMES = f"a list such as [{_EXAMPLE_CLASS}]"
 
 
 def parse_classes(mistakes: Mistakes, value: object) -> Classes:

@@ -8,12 +8,13 @@ from typing import NamedTuple
 from msgspec.structs import asdict
 
 from locallb.model.fields import JsonObject
+from locallb.model.identities import KEY_PREFIX
 from locallb.model.reasons import Condition, Reason
 
 ACCEPTED, PROGRAMMED, RESOLVED = "Accepted", "Programmed", "ResolvedRefs"
 CONFLICTED, PARTIALLY_INVALID, OVERLAPPING_TLS = "Conflicted", "PartiallyInvalid", "OverlappingTLSConfig"
 INSECURE_VALIDATION = "InsecureFrontendValidationMode"
-FAULT_ORDERED, DRAINED = "local-lb.dev/FaultOrdered", "local-lb.dev/Drained"
+FAULT_ORDERED, DRAINED = f"{KEY_PREFIX}FaultOrdered", f"{KEY_PREFIX}Drained"
 """Of our own: a fault that was ordered."""
 INVALID, PENDING, UNSUPPORTED = "Invalid", "Pending", "UnsupportedValue"
 INCOMPATIBLE_FILTERS, INVALID_ROUTE_KINDS = "IncompatibleFilters", "InvalidRouteKinds"

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from locallb.gateway.conditions import ACCEPTED, PARTIALLY_INVALID, PROGRAMMED, RESOLVED
+from locallb.gateway.conditions import ACCEPTED, DRAINED, FAULT_ORDERED, PARTIALLY_INVALID, PROGRAMMED, RESOLVED
 from locallb.gateway.kinds import KINDS, ApiKind, kind_of_object
 from locallb.gateway.parsing.gateways import parse_meta
 from locallb.model.fields import JsonObject, object_of, objects_of
@@ -256,8 +256,8 @@ OURS = frozenset(
         "PartiallyInvalid",
         "OverlappingTLSConfig",
         "InsecureFrontendValidationMode",
-        "local-lb.dev/FaultOrdered",
-        "local-lb.dev/Drained",
+        FAULT_ORDERED,
+        DRAINED,
     }
 )
 """Condition types that an object's controller owns: ones that we don't set are removed."""

@@ -11,9 +11,9 @@ from itertools import chain
 
 from locallb.gateway.attachment import ParentVerdict
 from locallb.gateway.backend_tls import policy_sentences
-from locallb.gateway.fault_annotation import annotation_problem
 from locallb.gateway.routes import MISDIRECTED, Backends, BackendTarget, Bound
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
+from locallb.model.faults import annotation_problem
 from locallb.model.gateway_objects import CONTROLLER, ListenerProtocol, Named, Reference, RouteKind
 from locallb.model.gateway_of_cluster import GatewayObjects
 from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target

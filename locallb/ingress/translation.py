@@ -17,7 +17,6 @@ from msgspec import field
 from msgspec.structs import replace
 
 from locallb.config.settings import Dialect, IngressSettings, Settings
-from locallb.gateway.fault_annotation import annotation_problem
 from locallb.gateway.listeners import MAX_ENTRIES
 from locallb.gateway.routes import Bound
 from locallb.gateway.statuses import ApiStatus
@@ -25,7 +24,7 @@ from locallb.ingress.annotations import policy_of
 from locallb.ingress.classes import grouped
 from locallb.ingress.hosts import Hosts, certificates, chains, within_bounds
 from locallb.ingress.rules import IngressBackends, Rules, applied, standing_for
-from locallb.model.faults import Fault
+from locallb.model.faults import Fault, annotation_problem
 from locallb.model.fields import FieldError, as_address
 from locallb.model.gateway_objects import Named
 from locallb.model.gateway_of_cluster import GatewayObjects, Ingress

@@ -17,9 +17,8 @@ from locallb.gateway.conditions import INCOMPATIBLE_FILTERS, INVALID_ROUTE_KINDS
 from locallb.gateway.kinds import CLUSTER_SCOPED
 from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.kubernetes import pod_ranges
-from locallb.kubernetes.status import DOMAIN
 from locallb.model.fields import object_of, text_of
-from locallb.model.identities import ObjectKind, Owner
+from locallb.model.identities import DOMAIN, ObjectKind, Owner
 from locallb.model.reasons import OF_THE_OBJECT, Event, Problem, Reason
 from locallb.model.texts import clipped, few
 from locallb.planning.planned import Placement, PlannedNews, Rejection

@@ -20,9 +20,9 @@ from msgspec import Struct
 from msgspec.structs import asdict, replace
 
 from locallb.config.settings import StatusOrder
-from locallb.gateway.fault_annotation import FAULT_ANNOTATION, annotation_problem
+from locallb.model.faults import FAULT_ANNOTATION, annotation_problem
 from locallb.model.fields import FieldError, JsonObject, at, object_of, objects_of
-from locallb.model.identities import Family, IPAddress, ObjectKind, Uid, place
+from locallb.model.identities import KEY_PREFIX, Family, IPAddress, ObjectKind, Uid, place
 from locallb.model.objects import ADDRESSES_ANNOTATION, PORTS_ANNOTATION
 from locallb.model.reasons import Condition, EntryName, Ingress, IngressPort, Problem, Reason
 from locallb.model.snapshot import Access
@@ -30,15 +30,13 @@ from locallb.model.texts import any_of, clipped, shown
 from locallb.planning.notices import ordered_of
 from locallb.planning.planned import Placement, PlannedPort, Rejection
 
-PREFIX = "local-lb.dev/"
-"""Prefix of our annotations."""
-SHARING_ANNOTATION = f"{PREFIX}sharing-key"
+SHARING_ANNOTATION = f"{KEY_PREFIX}sharing-key"
 """Services of one key may share an address; any text."""
-BACKENDS_ANNOTATION = f"{PREFIX}backends"
+BACKENDS_ANNOTATION = f"{KEY_PREFIX}backends"
 """Where connections go first: `auto`, `pods` or `nodePorts`."""
-PROXY_PROTOCOL_ANNOTATION = f"{PREFIX}proxy-protocol"
+PROXY_PROTOCOL_ANNOTATION = f"{KEY_PREFIX}proxy-protocol"
 """The PROXY protocol towards backends: `v1` or `v2`."""
-NAME_IN_STATUS_ANNOTATION = f"{PREFIX}name-in-status"
+NAME_IN_STATUS_ANNOTATION = f"{KEY_PREFIX}name-in-status"
 """Whether the status has a name next to each address: `true` or `false`."""
 _OURS = (
     *(ADDRESSES_ANNOTATION, SHARING_ANNOTATION, BACKENDS_ANNOTATION, PROXY_PROTOCOL_ANNOTATION),
@@ -77,7 +75,7 @@ def unread_annotations(data: Mapping[object, object]) -> tuple[str, ...]:
     misspelt = tuple(
         f"the annotation {clipped(name)} is unknown; use {any_of(_OURS)}, or remove it"
         for name in names
-        if isinstance(name, str) and name.startswith(PREFIX) and name not in {*_OURS, PORTS_ANNOTATION}
+        if isinstance(name, str) and name.startswith(KEY_PREFIX) and name not in {*_OURS, PORTS_ANNOTATION}
     )
     unusable = annotation_problem(names, routed=False)
     return (*misspelt, unusable) if unusable else misspelt
@@ -124,7 +122,7 @@ def _mapping_events(placement: Placement) -> Iterator[Condition]:
 def _override_events(placement: Placement) -> Iterator[Condition]:
     """Return conditions for ordered faults, so that users don't search for their cause."""
     for notice in ordered_of(placement.notices):
-        yield Condition(f"{DOMAIN}/{notice.reason}", "True", notice.reason, notice.message[:LONGEST_MESSAGE])
+        yield Condition(f"{KEY_PREFIX}{notice.reason}", "True", notice.reason, notice.message[:LONGEST_MESSAGE])
 
 
 def _ordered(placement: Placement) -> Sequence[IPAddress]:
@@ -150,7 +148,7 @@ def _entry(placement: Placement, address: IPAddress) -> Ingress:
 def _error(planned: PlannedPort, address: IPAddress) -> str:
     """Return why the port isn't served at the address; empty where it is, or where only backends are missing."""
     problem = planned.problem
-    return f"{DOMAIN}/{problem.reason}" if problem and _is_error(planned, problem, address) else ""
+    return f"{KEY_PREFIX}{problem.reason}" if problem and _is_error(planned, problem, address) else ""
 
 
 def _is_error(planned: PlannedPort, problem: Problem, address: IPAddress) -> bool:
@@ -160,13 +158,12 @@ def _is_error(planned: PlannedPort, problem: Problem, address: IPAddress) -> boo
 
 FINALIZER = "service.kubernetes.io/load-balancer-cleanup"
 """Upstream's finalizer of load balancers: the Service stays until it is no longer served."""
-DOMAIN = "local-lb.dev"
-SERVING = f"{DOMAIN}/Serving"
+SERVING = f"{KEY_PREFIX}Serving"
 """The condition that reports whether every port serves, and the reason if not."""
 SERVED = Condition(SERVING, "True", "Serves", "")
 WAITING = "Waiting"
 """The reason of the condition, `Unknown`, until backends have taken connections for the first time."""
-PORT_MAPPING = f"{DOMAIN}/PortMapping"
+PORT_MAPPING = f"{KEY_PREFIX}PortMapping"
 """The condition that reports where clients find ports on an address that all Services share."""
 Live: TypeAlias = JsonObject
 """A Service as the API gives it."""
@@ -344,7 +341,7 @@ def _typed(conditions: Iterable[Condition]) -> Mapping[str, Condition]:
 
 
 def _is_ours(condition: JsonObject) -> bool:
-    return str(condition.get("type")).startswith(f"{DOMAIN}/")
+    return str(condition.get("type")).startswith(KEY_PREFIX)
 
 
 def _ours(conditions: Iterable[JsonObject]) -> tuple[Condition, ...]:

@@ -15,7 +15,7 @@ from msgspec import Struct, field
 
 from locallb.model.faults import Fault
 from locallb.model.gateway_rules import Rule
-from locallb.model.identities import IPAddress, Uid
+from locallb.model.identities import KEY_PREFIX, IPAddress, Uid
 from locallb.model.objects import EMPTY
 
 
@@ -142,7 +142,7 @@ class BackendTlsPolicy(Struct, frozen=True):
 
 
 GROUP = "gateway.networking.k8s.io"
-CONTROLLER = "local-lb.dev/gateway-controller"
+CONTROLLER = f"{KEY_PREFIX}gateway-controller"
 """The controllerName of our GatewayClasses."""
 
 

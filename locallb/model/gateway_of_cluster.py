@@ -26,11 +26,11 @@ from locallb.model.gateway_objects import (
     Route,
 )
 from locallb.model.http_routes import PathKind, PathMatch
-from locallb.model.identities import ClusterName, Digest
+from locallb.model.identities import KEY_PREFIX, ClusterName, Digest
 from locallb.model.objects import EMPTY, ServicePort
 
 INGRESS_GROUP = "networking.k8s.io"
-INGRESS_CONTROLLER = "local-lb.dev/ingress-controller"
+INGRESS_CONTROLLER = f"{KEY_PREFIX}ingress-controller"
 """spec.controller of our IngressClasses."""
 
 

@@ -8,6 +8,9 @@ from typing import NamedTuple, NewType
 
 from msgspec import Struct
 
+DOMAIN = "local-lb.dev"
+KEY_PREFIX = f"{DOMAIN}/"
+"""What begins the names of our annotations, labels, conditions, controllers and classes."""
 IPAddress = IPv4Address | IPv6Address
 
 

@@ -15,6 +15,7 @@ from msgspec import Struct, field
 
 from locallb.model.faults import NO_ORDER, Fault, Order
 from locallb.model.identities import (
+    KEY_PREFIX,
     ROUTED,
     ClusterName,
     Family,
@@ -29,10 +30,10 @@ from locallb.model.identities import (
 from locallb.model.reasons import Problem
 
 EMPTY: Mapping[str, str] = MappingProxyType({})
-ADDRESSES_ANNOTATION = "local-lb.dev/addresses"
+ADDRESSES_ANNOTATION = f"{KEY_PREFIX}addresses"
 """Requested addresses of a Service or an Ingress, comma-separated, at most one per family: `127.77.0.5,fd00::5`."""
 
-PORTS_ANNOTATION = "local-lb.dev/mapped-ports"
+PORTS_ANNOTATION = f"{KEY_PREFIX}mapped-ports"
 """Our annotation with the ports of 127.0.0.1 by which a Service is reached: the API has no field for that."""
 
 

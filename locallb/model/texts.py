@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from locallb.model.identities import (
+    KEY_PREFIX,
     ClusterName,
     Digest,
     Family,
@@ -163,7 +164,7 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
-FAULT = "local-lb.dev/fault"
+TEXT_FAULT = f"{KEY_PREFIX}fault"
 """The field with the fault of a cleaned object: half a sentence."""
 DEEPEST = 200
 """Objects and lists within each other that are accepted."""
@@ -179,7 +180,7 @@ _JSON = msgspec.json.Encoder()
 
 
 def cleaned(document: Mapping[_Key, object]) -> dict[_Key, object]:
-    """Return an object unchanged or, if a text of it can't be written, with the text escaped and `FAULT`.
+    """Return an object unchanged or, if a text of it can't be written, with the text escaped and `TEXT_FAULT`.
 
     JSON can write half of a surrogate pair, which no encoding of a file or a request takes, and control characters in
     names. Every source passes its objects through here before anything else reads them. An object with such a text
@@ -191,13 +192,13 @@ def cleaned(document: Mapping[_Key, object]) -> dict[_Key, object]:
     faults: list[str] = []
     escaped = _object(clean, "", 0, faults)
     if faults:
-        escaped[FAULT] = faults[0]
+        escaped[TEXT_FAULT] = faults[0]
     return escaped if faults else clean
 
 
 def fault_of(document: Mapping[object, object]) -> str:
     """Return why an object was cleaned; empty for nearly all."""
-    fault = document.get(FAULT)
+    fault = document.get(TEXT_FAULT)
     return fault if isinstance(fault, str) else ""
 
 

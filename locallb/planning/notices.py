@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from msgspec import Struct
 
-from locallb.model.faults import ALL, Fault
+from locallb.model.faults import ALL, FAULT_ANNOTATION, Fault
 from locallb.model.identities import Family, IPAddress, Protocol
 from locallb.model.objects import FamilyPolicy, Service
 from locallb.model.texts import few
@@ -76,7 +76,7 @@ def of_faults(service: Service, faults: Mapping[str, Fault]) -> tuple[Notice, ..
     end = "remove the annotation to end it before"
     stated = {} if service.failing else faults
     return tuple(
-        Notice(FAULT, f"{service.key}: {name}: a fault {_ORDERED} its annotation local-lb.dev/fault: {fault}; {end}")
+        Notice(FAULT, f"{service.key}: {name}: a fault {_ORDERED} its annotation {FAULT_ANNOTATION}: {fault}; {end}")
         for name, fault in stated.items()
     )
 
@@ -91,7 +91,7 @@ def _ordered(service: Service) -> str:
     faults = [str(fault)] if fault else []
     if down:
         faults.append(f"as if refusing, {few(sorted(down.names))} gets no new TCP connections, until {down.until}")
-    by, end = "its annotation local-lb.dev/fault", "remove the annotation to end it before"
+    by, end = f"its annotation {FAULT_ANNOTATION}", "remove the annotation to end it before"
     if service.ordered.fault or down:
         by, end = "a command", f"`locallb fault {service.key} --end` ends it before"
     return f"{service.key}: a fault {_ORDERED} {by}: {'; '.join(faults)}; {end}"

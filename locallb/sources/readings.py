@@ -16,13 +16,15 @@ from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName
 from locallb.model.memory import Memo
-from locallb.model.texts import FAULT, cleaned
+from locallb.model.texts import TEXT_FAULT, cleaned
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 
 FORMAT = 1
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-_FIELDS = frozenset({"apiVersion", "kind", "metadata", "spec", "status", "addressType", "endpoints", "ports", FAULT})
+_FIELDS = frozenset(
+    {"apiVersion", "kind", "metadata", "spec", "status", "addressType", "endpoints", "ports", TEXT_FAULT}
+)
 """Fields of objects that are read; other fields have no meaning here."""
 Objects = tuple[Document, ...]
 FilesOfObjects = Mapping[str, Objects]

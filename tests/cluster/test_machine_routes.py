@@ -21,8 +21,8 @@ from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
 from locallb.kubernetes.api.client import NAMESPACE, POD
-from locallb.model.identities import Home
-from locallb.runtimes.docker.containers import LABEL_PREFIX, PROXY_LABEL
+from locallb.model.identities import KEY_PREFIX, Home
+from locallb.runtimes.docker.containers import PROXY_LABEL
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.pod_routes import present_routes
 from tests.cluster.build import CHECKOUT
@@ -135,9 +135,9 @@ def source(shoot: Shoot, kubeconfig: Path) -> dict[str, Any]:
 def routes(play: Stage) -> dict[str, set[str]]:
     """Return the routes in the network of each cluster's proxy."""
     home, engine = Home("local-lb", "dev", str(play.root.resolve())), Containers()
-    mine = {f"{LABEL_PREFIX}{key}": text for key, text in home._asdict().items()}
+    mine = {f"{KEY_PREFIX}{key}": text for key, text in home._asdict().items()}
     proxies = [one for one in engine.labelled(PROXY_LABEL) if mine.items() <= one["Labels"].items()]
-    return {one["Labels"][f"{LABEL_PREFIX}cluster"]: set(map(str, present_routes(home, one["Id"]))) for one in proxies}
+    return {one["Labels"][f"{KEY_PREFIX}cluster"]: set(map(str, present_routes(home, one["Id"]))) for one in proxies}
 
 
 @contextmanager

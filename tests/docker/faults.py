@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from locallb.host.capabilities import PODMAN
-from locallb.runtimes.docker.containers import LABEL_PREFIX
+from locallb.model.identities import KEY_PREFIX
 from locallb.runtimes.docker.runtime import make_image
 from locallb.runtimes.podman.engine import PodmanContainers
 from tests.docker.daemon import Daemon, hosted, served
@@ -83,7 +83,7 @@ class Scene:
 
     def container(self, name: str = "web") -> dict[str, Any]:
         """Inspect the container of a Service."""
-        (identity,) = self.run("ps", "-aq", "--filter", f"label={LABEL_PREFIX}name={name}").split()
+        (identity,) = self.run("ps", "-aq", "--filter", f"label={KEY_PREFIX}name={name}").split()
         (observed,) = json.loads(self.run("inspect", identity))
         found: dict[str, Any] = observed
         return found

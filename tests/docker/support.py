@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import yaml
 
-from locallb.runtimes.docker.containers import LABEL_PREFIX
+from locallb.model.identities import KEY_PREFIX
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.podman.engine import PodmanContainers
 from tests.e2e.support import Backend, Done, Stage, ask, node, port, service
@@ -87,9 +87,9 @@ def docker(*terms: str) -> str:
 
 def containers(stage: Stage) -> dict[str, dict[str, Any]]:
     """Return what Docker tells of the stage's containers, by the name of the Service."""
-    listed = docker("ps", "-aq", "--filter", f"label={LABEL_PREFIX}root={stage.root}").split()
+    listed = docker("ps", "-aq", "--filter", f"label={KEY_PREFIX}root={stage.root}").split()
     observed = _still_there(listed) if listed else []
-    return {container["Config"]["Labels"][f"{LABEL_PREFIX}name"]: container for container in observed}
+    return {container["Config"]["Labels"][f"{KEY_PREFIX}name"]: container for container in observed}
 
 
 def _still_there(listed: list[str]) -> list[dict[str, Any]]:

@@ -17,6 +17,7 @@ import pytest
 import yaml
 
 from locallb.envoy.admin import EnvoyAdmin
+from locallb.model.identities import KEY_PREFIX
 from locallb.provider.docker import spec
 from locallb.provider.docker.container import Lifecycle
 from locallb.provider.resources import reachable
@@ -24,7 +25,7 @@ from locallb.resources.codec import recall
 from locallb.resources.properties import ReachableState
 from locallb.resources.resource_type import ProviderError
 from locallb.runtimes.docker import runtime as docker_runtime
-from locallb.runtimes.docker.containers import LABEL_PREFIX, PROXY_LABEL
+from locallb.runtimes.docker.containers import PROXY_LABEL
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.facts import drain_container
@@ -454,7 +455,7 @@ def test_a_port_that_was_taken_meanwhile_is_reported_in_dockers_words(image: str
     """Between the plan and the start; no container is left."""
     address, name = "127.253.1.2", f"llb-test-{secrets.token_hex(4)}"
     ports = [{"internal": 80, "external": 80, "ip": address, "protocol": "tcp"}]
-    owner = [{"label": f"{LABEL_PREFIX}{key}", "value": "x"} for key in OWNER]
+    owner = [{"label": f"{KEY_PREFIX}{key}", "value": "x"} for key in OWNER]
     wanted = spec.checked({"name": name, "image": image, "ports": ports, "labels": owner})
     with socket.create_server((address, 80)), pytest.raises(ContainersError, match="address already in use"):
         Lifecycle(Containers(), None).create(wanted)

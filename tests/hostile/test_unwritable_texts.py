@@ -17,7 +17,7 @@ from locallb.kubernetes.answers import list_page, watch_line
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.model.identities import ClusterName
 from locallb.model.reasons import Reason
-from locallb.model.texts import FAULT, cleaned
+from locallb.model.texts import TEXT_FAULT, cleaned
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.reading import read_manifests
 from locallb.sources.readings import ReadCache
@@ -231,7 +231,7 @@ def test_what_an_api_answers_can_be_written(text: str) -> None:
     service["metadata"]["resourceVersion"] = "7"
     page = {"kind": "ServiceList", "metadata": {"resourceVersion": "1"}, "items": [service, GOOD[0]]}
     bad, good = list_page(json.dumps(page).encode(), "v1", "Service").objects
-    assert bad[FAULT].startswith("metadata.uid has U+")
+    assert bad[TEXT_FAULT].startswith("metadata.uid has U+")
     assert good == GOOD[0]
     line = watch_line(json.dumps({"type": "ADDED", "object": service}).encode(), "v1", "Service")
     assert line.object == bad
@@ -256,4 +256,4 @@ def test_cleaning_changes_what_is_unwritable_only_and_once(value: object) -> Non
     once = cleaned(document)
     msgspec.json.encode(once)
     assert cleaned(once) == once
-    assert once is document or FAULT in once
+    assert once is document or TEXT_FAULT in once

@@ -8,8 +8,8 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from locallb.model.identities import Home
-from locallb.runtimes.docker.containers import HELPER_LABEL, LABEL_PREFIX
+from locallb.model.identities import KEY_PREFIX, Home
+from locallb.runtimes.docker.containers import HELPER_LABEL
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import make_image
 from locallb.runtimes.pod_routes import present_routes
@@ -62,7 +62,7 @@ def test_no_route_is_left_of_a_stack_that_is_removed(world: Workloads, play: Sta
 
 def proxies(play: Stage) -> list[str]:
     """List the containers of the stack's proxies."""
-    return docker("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={LABEL_PREFIX}root={play.root}").split()
+    return docker("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={KEY_PREFIX}root={play.root}").split()
 
 
 @contextmanager

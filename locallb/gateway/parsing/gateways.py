@@ -16,7 +16,6 @@ from ipaddress import ip_address
 
 from msgspec.structs import replace
 
-from locallb.gateway.fault_annotation import fault_in
 from locallb.gateway.parsing.fields import (
     LARGEST_PORT,
     group_of,
@@ -31,6 +30,7 @@ from locallb.gateway.parsing.fields import (
     reference,
     texts,
 )
+from locallb.model.faults import fault_in
 from locallb.model.fields import FieldError, Fields, as_choice, at
 from locallb.model.gateway_objects import (
     GROUP,
@@ -53,7 +53,7 @@ from locallb.model.gateway_objects import (
     ValidationMode,
     WantedAddress,
 )
-from locallb.model.identities import IPAddress, Uid
+from locallb.model.identities import KEY_PREFIX, IPAddress, Uid
 from locallb.model.texts import fault_of, shown
 
 _MAX_PORTS, _MAX_AUTHORITIES = 64, 16
@@ -108,7 +108,7 @@ class _Operator(StrEnum):
 
 
 _WITH_VALUES = frozenset({_Operator.IN, _Operator.NOT_IN})
-CERTIFICATE_OPTION, LOCAL = "local-lb.dev/certificate", "local"
+CERTIFICATE_OPTION, LOCAL = f"{KEY_PREFIX}certificate", "local"
 """The option of a listener without a Secret, so that an API accepts it: this user's own authority certifies it."""
 
 

@@ -19,13 +19,14 @@ from locallb.gateway.parsing.gateways import parse_meta, spec_of
 from locallb.model.fields import FieldError, Fields
 from locallb.model.gateway_objects import BackendTlsPolicy, Meta, Named, PolicyTarget, Reference
 from locallb.model.gateway_of_cluster import AuthorityBundle, BackendService, Namespace, TlsSecret
-from locallb.model.identities import Digest, Protocol
+from locallb.model.identities import KEY_PREFIX, Digest, Protocol
 from locallb.model.objects import ServicePort
 from locallb.model.texts import fault_of
 
-SECRET_REFERENCE: Mapping[object, object] = {"apiVersion": "local-lb.dev/v1", "kind": "TlsSecretReference"}
+_VERSION = f"{KEY_PREFIX}v1"
+SECRET_REFERENCE: Mapping[object, object] = {"apiVersion": _VERSION, "kind": "TlsSecretReference"}
 """Stand-in of a Secret among a source's objects; the reader of Secrets makes it."""
-BUNDLE_REFERENCE: Mapping[object, object] = {"apiVersion": "local-lb.dev/v1", "kind": "AuthorityBundle"}
+BUNDLE_REFERENCE: Mapping[object, object] = {"apiVersion": _VERSION, "kind": "AuthorityBundle"}
 """Stand-in of a ConfigMap with authorities; the reader of ConfigMaps makes it."""
 Referred: TypeAlias = BackendService | Namespace | TlsSecret | AuthorityBundle
 

@@ -13,7 +13,6 @@ from ipaddress import get_mixed_type_key, ip_network
 
 from msgspec import Struct
 
-from locallb.gateway.fault_annotation import fault_in
 from locallb.kubernetes.status import (
     BACKENDS_ANNOTATION,
     NAME_IN_STATUS_ANNOTATION,
@@ -27,6 +26,7 @@ from locallb.kubernetes.status import (
     observed_status,
     unread_annotations,
 )
+from locallb.model.faults import fault_in
 from locallb.model.fields import FieldError, Fields, as_address, as_choice, as_text, at, object_of, objects_of, text_of
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey, Protocol, SharingKey, Uid
 from locallb.model.objects import (

@@ -12,18 +12,17 @@ from msgspec import Struct, field
 
 from locallb.config.settings import Compat, ContainerSettings, PullPolicy
 from locallb.envoy import ARGUMENTS, arguments
-from locallb.model.identities import Family, ImageName, IPAddress, Owner
+from locallb.model.identities import KEY_PREFIX, Family, ImageName, IPAddress, Owner
 from locallb.model.objects import EMPTY
 from locallb.model.serving import Proxy, PublishedPort
 from locallb.model.snapshot import HostFacts
 from locallb.model.texts import owner_fields, owner_from
 from locallb.planning.planned import RunInputs
 
-LABEL_PREFIX = "local-lb.dev/"
-HELPER_LABEL = f"{LABEL_PREFIX}route-helper"
+HELPER_LABEL = f"{KEY_PREFIX}route-helper"
 """On containers that change routes and are gone then."""
-PROXY_LABEL = f"{LABEL_PREFIX}proxy"
-BOOTSTRAP_LABEL = f"{LABEL_PREFIX}bootstrap"
+PROXY_LABEL = f"{KEY_PREFIX}proxy"
+BOOTSTRAP_LABEL = f"{KEY_PREFIX}bootstrap"
 """sha256 of the bootstrap.json that the container's Envoy reads: another one is another container."""
 OFFICIAL_IMAGE = "envoyproxy/envoy:distroless-v{version}"
 DIRECTORY = "/run/proxy"
@@ -73,7 +72,7 @@ class ProxyContainer(Struct, frozen=True):
 def container_of(proxy: Proxy, inputs: RunInputs, runtime: str, inside: tuple[IPAddress, ...] = ()) -> ProxyContainer:
     """Decide how `proxy` runs in a container; `inside` are its fixed addresses on the configured network."""
     owner, settings, host = inputs.owner, inputs.settings.container, inputs.host
-    labels = {LABEL_PREFIX + key: value for key, value in owner_fields(owner).items()}
+    labels = {KEY_PREFIX + key: value for key, value in owner_fields(owner).items()}
     gardeners = settings.compat is Compat.GARDENER
     return ProxyContainer(
         name=_gardeners_name(owner) if gardeners else f"{NAME_PREFIX}{proxy.id}",
@@ -125,6 +124,6 @@ def container_summary(image: str, memory: int, cpus: str, network: str) -> tuple
 def labelled_owner(labels: Mapping[str, str]) -> Owner | None:
     """Read a container's owner from its labels; None if they name none."""
     try:
-        return owner_from({key.removeprefix(LABEL_PREFIX): value for key, value in labels.items()})
+        return owner_from({key.removeprefix(KEY_PREFIX): value for key, value in labels.items()})
     except (KeyError, ValueError):
         return None

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from locallb.host.capabilities import is_rootless, shortcoming_of
 from locallb.model.errors import ClientError
-from locallb.model.identities import ContainerId, ImageName, Owner
+from locallb.model.identities import KEY_PREFIX, ContainerId, ImageName, Owner
 from locallb.model.routes import POD_PROTOCOL, PodRoute
 from locallb.model.texts import metric_of, owner_fields
-from locallb.runtimes.docker.containers import HELPER_LABEL, LABEL_PREFIX
+from locallb.runtimes.docker.containers import HELPER_LABEL
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import load_program
@@ -62,7 +62,7 @@ class ContainerRoutes:
             raise RouteHelperError(why)
         terms = [*(f"del {route}" for route in remove), *(f"replace {route}" for route in put), "show table all"]
         mark = f"proto {POD_PROTOCOL} metric {metric_of(owner.home)}"
-        labels = {LABEL_PREFIX + key: value for key, value in owner_fields(owner).items()}
+        labels = {KEY_PREFIX + key: value for key, value in owner_fields(owner).items()}
         return _listed(_run(engine, network, "".join(f"route {word} {mark}\n" for word in terms), labels))
 
 

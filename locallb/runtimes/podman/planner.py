@@ -12,16 +12,16 @@ from typing import Any
 from msgspec import Struct
 
 from locallb.model.desired import CONFIG, PODMAN_CONTAINER, Ref, ResourceKey
-from locallb.model.identities import ObjectKey, Owner, Protocol, RunIdentity, place
+from locallb.model.identities import KEY_PREFIX, ObjectKey, Owner, Protocol, RunIdentity, place
 from locallb.model.serving import Proxy, PublishedPort
 from locallb.model.texts import digest, owner_fields
 from locallb.planning.planned import DesiredRun, RunInputs
 from locallb.resources.properties import PodmanContainerInputs
-from locallb.runtimes.docker.containers import BOOTSTRAP_LABEL, DIRECTORY, LABEL_PREFIX, PROXY_LABEL, ProxyContainer
+from locallb.runtimes.docker.containers import BOOTSTRAP_LABEL, DIRECTORY, PROXY_LABEL, ProxyContainer
 from locallb.runtimes.docker.planner import declared_summary, plan_container
 from locallb.runtimes.process.planner import ProcessPlanner
 
-SPEC_LABEL = f"{LABEL_PREFIX}spec"
+SPEC_LABEL = f"{KEY_PREFIX}spec"
 """Digest of all that a container is made of: Podman tells much of it in other words than it was asked."""
 _MIB, _NANO = 1 << 20, 1_000_000_000
 
@@ -42,7 +42,7 @@ def body(inputs: PodmanContainerInputs, directory: str) -> dict[str, Any]:
         "HostConfig": _host(inputs, directory),
         "NetworkingConfig": {"EndpointsConfig": _endpoints(inputs)},
     }
-    labels = {f"{LABEL_PREFIX}{key}": value for key, value in owner_fields(inputs.owner).items()}
+    labels = {f"{KEY_PREFIX}{key}": value for key, value in owner_fields(inputs.owner).items()}
     labels |= {**inputs.labels, PROXY_LABEL: inputs.proxy, BOOTSTRAP_LABEL: inputs.bootstrap}
     return {**config, "Labels": {**labels, SPEC_LABEL: digest({**config, "Labels": labels})}}
 
