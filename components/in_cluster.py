@@ -1,21 +1,142 @@
-"""local-lb in the cluster that it serves, on pulumi-kubernetes: for programs that set clusters up.
+"""The rights of local-lb in a cluster, on pulumi-kubernetes: for programs that set clusters up.
 
-It declares the objects of `kubectl apply -k deploy`: the rights, a ConfigMap with the configuration, a Deployment.
-Not part of a stack, as `access` isn't.
+Not part of a stack: deploying it needs the rights of an administrator, local-lb needs only the rights that it grants.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pulumi
 import pulumi_kubernetes as k8s
 import yaml
 
-from components.access import ClusterAccess
-from locallb.kubernetes.rights import NAME
+from locallb.kubernetes.rights import (
+    AUTHORITY_RULES,
+    CERTIFICATE_RULES,
+    CLUSTER_DNS_RULES,
+    ELECTION_RULES,
+    GATEWAY_RULES,
+    INGRESS_RULES,
+    NAME,
+    RANGE_RULES,
+    RULES,
+    SECRET_RULES,
+    Rule,
+)
 from locallb.storage.paths import shipped
+
+_IN_NAMESPACES = {"secrets": SECRET_RULES, "authorities": AUTHORITY_RULES, "certificates": CERTIFICATE_RULES}
+"""Rules to read, or watch, objects in the namespaces that Gateways or Ingresses name."""
+
+
+class ClusterAccess(pulumi.ComponentResource):
+    """A ServiceAccount with the least rights, as deploy/rbac.yaml has them."""
+
+    account: k8s.core.v1.ServiceAccount
+
+    def __init__(  # noqa: PLR0913 - a right each
+        self,
+        name: str,
+        *,
+        namespace: str = "kube-system",
+        leader_election: bool = False,
+        gateways: Sequence[str] | None = None,
+        ingresses: Sequence[str] | None = None,
+        pod_ranges: bool = False,
+        watch_certificates: bool = False,
+        cluster_dns: bool = False,
+        opts: pulumi.ResourceOptions | None = None,
+    ) -> None:
+        """Declare it.
+
+        Args:
+            name: of the component.
+            namespace: where the ServiceAccount is, and the Lease.
+            leader_election: let it hold a Lease there.
+            gateways: let it serve Gateways, and read any Secret and ConfigMap of these namespaces for their TLS.
+            ingresses: let it serve Ingresses, and read any Secret of these.
+            pod_ranges: let it read where Calico or Cilium says that pods are, for routes to them.
+            watch_certificates: let it watch any Secret and ConfigMap of the namespaces of `gateways` and `ingresses`.
+            cluster_dns: let it add zones to CoreDNS' configuration, for `clusters: stub` of local-lb:dns.
+            opts: the provider of the cluster, for example.
+
+        """
+        super().__init__("locallb:index:ClusterAccess", name, {}, opts)
+        below = pulumi.ResourceOptions(parent=self)
+        rbac, meta = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs
+        local, everywhere = meta(name=NAME, namespace=namespace), meta(name=NAME)
+        subjects = [rbac.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=namespace)]
+        self.account = k8s.core.v1.ServiceAccount(name, metadata=local, opts=below)
+        rbac.ClusterRole(name, metadata=everywhere, rules=_rules(RULES), opts=below)
+        rbac.ClusterRoleBinding(name, metadata=everywhere, role_ref=_role("ClusterRole"), subjects=subjects, opts=below)
+        if leader_election:
+            rbac.Role(name, metadata=local, rules=_rules(ELECTION_RULES), opts=below)
+            rbac.RoleBinding(name, metadata=local, role_ref=_role("Role"), subjects=subjects, opts=below)
+        for word, rules, namespaces in (("gateways", GATEWAY_RULES, gateways), ("ingresses", INGRESS_RULES, ingresses)):
+            if namespaces is not None:
+                _bind(name, f"{NAME}-{word}", rules, subjects, below)
+        if pod_ranges:
+            _bind(name, f"{NAME}-pod-ranges", RANGE_RULES, subjects, below)
+        if cluster_dns:
+            present, called = meta(name=f"{NAME}-cluster-dns", namespace="kube-system"), f"{name}-cluster-dns"
+            role = _role("Role", f"{NAME}-cluster-dns")
+            rbac.Role(called, metadata=present, rules=_rules(CLUSTER_DNS_RULES), opts=below)
+            rbac.RoleBinding(called, metadata=present, role_ref=role, subjects=subjects, opts=below)
+        if gateways is not None or ingresses is not None:
+            _read_in(name, "secrets", {*(gateways or ()), *(ingresses or ())}, subjects, below)
+        if gateways is not None:
+            _read_in(name, "authorities", gateways, subjects, below)
+        if watch_certificates:
+            _read_in(name, "certificates", {*(gateways or ()), *(ingresses or ())}, subjects, below)
+        self.register_outputs({})
+
+
+def _bind(
+    name: str,
+    role_name: str,
+    rules: tuple[Rule, ...],
+    subjects: Sequence[k8s.rbac.v1.SubjectArgs],
+    below: pulumi.ResourceOptions,
+) -> None:
+    """Declare a ClusterRole and its binding, as one of the files deploy/rbac-*.yaml has them."""
+    rbac, metadata, called = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs(name=role_name), role_name.replace(NAME, name, 1)
+    rbac.ClusterRole(called, metadata=metadata, rules=_rules(rules), opts=below)
+    role = _role("ClusterRole", role_name)
+    rbac.ClusterRoleBinding(called, metadata=metadata, role_ref=role, subjects=subjects, opts=below)
+
+
+def _read_in(
+    name: str,
+    what: str,
+    namespaces: Collection[str],
+    subjects: Sequence[k8s.rbac.v1.SubjectArgs],
+    below: pulumi.ResourceOptions,
+) -> None:
+    """Declare the right to read something in these namespaces."""
+    rbac, meta, some = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs, f"{NAME}-{what}"
+    rbac.ClusterRole(f"{name}-{what}", metadata=meta(name=some), rules=_rules(_IN_NAMESPACES[what]), opts=below)
+    for namespace in sorted(namespaces):
+        present, role = meta(name=some, namespace=namespace), _role("ClusterRole", some)
+        rbac.RoleBinding(f"{name}-{what}-{namespace}", metadata=present, role_ref=role, subjects=subjects, opts=below)
+
+
+def _rules(rules: tuple[Rule, ...]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+    return [
+        k8s.rbac.v1.PolicyRuleArgs(
+            api_groups=[rule.group],
+            resources=[rule.resource],
+            resource_names=list(rule.names) or None,
+            verbs=list(rule.verbs),
+        )
+        for rule in rules
+    ]
+
+
+def _role(kind: str, name: str = NAME) -> k8s.rbac.v1.RoleRefArgs:
+    return k8s.rbac.v1.RoleRefArgs(api_group="rbac.authorization.k8s.io", kind=kind, name=name)
+
 
 _MANIFEST = "deploy/in-cluster.yaml"
 _STACK = "Pulumi.dev.yaml"

@@ -1,15 +1,85 @@
-"""Declares what a plan wants, as a whole or in parts, and the stack's outputs."""
+"""Declares groups of desired resources to Pulumi: a component each, with custom resources below it.
+
+The only place that turns data into resources of the SDK. Not here: desired resources (`locallb.desired`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from typing import Any
 
 import pulumi
+from msgspec import Struct, field
 
-from components.groups import declare_groups
-from locallb.desired.groups import Desired, desired
-from locallb.desired.shown import exports
+from locallb.desired import Desired, desired, exports, provider_version
+from locallb.model.desired import DesiredResource as Resource
+from locallb.model.desired import Group, Ref, ResourceKey
 from locallb.planning.planned import Plan
+
+
+def declare_groups(groups: Collection[Group]) -> None:
+    """Declare all resources of these groups, which refer to each other only, what is needed first."""
+    declaration = _Declaration({resource.key: resource for group in groups for resource in group.members})
+    for group in groups:
+        for resource in group.members:
+            declaration.declared(resource.key)
+    for group in groups:
+        declaration.register_outputs(group.members[0])
+
+
+class _Declaration(Struct):
+    """The resources of one update, each declared once."""
+
+    desired: Mapping[ResourceKey, Resource]
+    _declared: dict[ResourceKey, pulumi.Resource] = field(default_factory=dict)
+    _outputs: dict[ResourceKey, set[str]] = field(default_factory=dict)
+    """The outputs to which others refer."""
+
+    def __post_init__(self) -> None:
+        for resource in self.desired.values():
+            for ref in resource.references:
+                self._outputs.setdefault(ref.key, set()).update(ref.fields)
+
+    def declared(self, key: ResourceKey) -> pulumi.Resource:
+        """Return a resource of the SDK, declared after its dependencies."""
+        if key not in self._declared:
+            self._declared[key] = self._declare(self.desired[key])
+        return self._declared[key]
+
+    def register_outputs(self, resource: Resource) -> None:
+        """Register the outputs of a component, once what is below it is declared."""
+        component = self.declared(resource.key)
+        if isinstance(component, pulumi.ComponentResource):
+            component.register_outputs(self._resolved(resource.outputs or {}))
+
+    def _declare(self, resource: Resource) -> pulumi.Resource:
+        parent = self.declared(resource.parent) if resource.parent else None
+        needs = [self.declared(key) for key in resource.needs]
+        needs += [self.declared(key) for key in resource.follows if key in self.desired]
+        inputs = self._resolved(resource.inputs)
+        options = pulumi.ResourceOptions(
+            parent=parent, depends_on=needs, version=provider_version(resource.key.type.partition(":")[0])
+        )
+        if resource.outputs is not None:
+            return pulumi.ComponentResource(resource.key.type, resource.key.name, inputs, options)
+        resolved_later = self._outputs.get(resource.key, set()) - {"id"}
+        properties = {**dict.fromkeys(sorted(resolved_later)), **inputs}
+        return pulumi.CustomResource(resource.key.type, resource.key.name, properties, options)
+
+    def _resolved(self, value: Any) -> Any:  # noqa: ANN401 - a JSON-like value
+        """Return a value with outputs of the SDK in the place of references."""
+        if isinstance(value, Ref):
+            return self._output(value)
+        if isinstance(value, Mapping):
+            return {name: self._resolved(item) for name, item in value.items()}
+        if isinstance(value, list | tuple):
+            return [self._resolved(item) for item in value]
+        return value
+
+    def _output(self, ref: Ref) -> pulumi.Output[Any]:
+        resource = self.declared(ref.key)
+        outputs = [getattr(resource, name) for name in ref.fields]
+        return pulumi.Output.all(*outputs).apply(lambda values: ref.value(*values))
 
 
 def declare(plan: Plan, wanted: Desired | None = None) -> None:

@@ -21,8 +21,7 @@ from msgspec import Struct
 
 from locallb.cli.project_layout import is_standard
 from locallb.config.settings import SettingsError
-from locallb.desired.groups import desired
-from locallb.desired.shown import exports, provider_version
+from locallb.desired import desired, exports, provider_version
 from locallb.engine.core.declared import Declared
 from locallb.engine.core.events import Severity
 from locallb.engine.state.errors import EngineError

@@ -81,11 +81,18 @@ class Source(Entry, Protocol):
         """The finder of routes to its Nodes, where its entry has one."""
 
 
+def _has(package: str, module: str) -> bool:
+    try:
+        return find_spec(f"{package}.{module}") is not None
+    except ModuleNotFoundError:  # it is no package but a module
+        return False
+
+
 class Registry(Struct, frozen=True):
     """The implementations of one seam."""
 
     packages: Mapping[str, str]
-    """The implementing package of each word, in the order of messages."""
+    """The implementing package or module of each word, in the order of messages."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.packages)
@@ -95,11 +102,13 @@ class Registry(Struct, frozen=True):
 
     def having(self, module: str) -> tuple[str, ...]:
         """Return the words with packages that have this optional module."""
-        return tuple(word for word, package in self.packages.items() if find_spec(f"{package}.{module}"))
+        return tuple(word for word, package in self.packages.items() if _has(package, module))
 
     def load(self, word: str, module: str) -> Any:  # noqa: ANN401 - who asks knows the protocol
-        """Return what the `module` of a word's package offers: its name in capitals."""
-        return getattr(import_module(f"{self.packages[word]}.{module}"), module.upper())
+        """Return what a word's module, or the `module` of its package, offers: its name in capitals."""
+        whole = import_module(self.packages[word])
+        offering = whole if hasattr(whole, module.upper()) else import_module(f"{self.packages[word]}.{module}")
+        return getattr(offering, module.upper())
 
 
 RUNTIMES = Registry(

@@ -3,7 +3,7 @@
 Events are texts for people (`kubectl describe service`): best effort, removed by the API server after an hour. Lasting
 facts are in status and conditions.
 
-Not here: sending events, and the clock (`outputs.events.service_events`); lasting facts (`kubernetes.status`).
+Not here: sending events, and the clock (`outputs.events`); lasting facts (`kubernetes.status`).
 """
 
 from __future__ import annotations

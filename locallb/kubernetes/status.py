@@ -6,7 +6,7 @@ as it was read. Every patch carries the resourceVersion that was read, so that i
 function, `differences`, decides whether a patch would change anything, for the provider, which has the Service, and for
 the watch, which has its relevant part (`ObservedStatus`).
 
-Not here: the effect of annotations (`planning`), when a status is true (`outputs.status.output`), requests
+Not here: the effect of annotations (`planning`), when a status is true (`outputs.status`), requests
 (`kubernetes.api.live_service`), and annotations of the API's own (`kubernetes.parsing.service`).
 """
 

@@ -26,7 +26,7 @@ from msgspec.structs import replace
 
 import components
 import locallb
-from locallb.desired.shown import exports, exports_the_same, provider_version
+from locallb.desired import exports, exports_the_same, provider_version
 from locallb.engine.core.declared import Scope, only
 from locallb.engine.core.events import Result
 from locallb.engine.core.lanes import DEADLINE, LateLane

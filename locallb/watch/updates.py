@@ -19,8 +19,8 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from locallb.desired.groups import Desired as GroupDesired
-from locallb.desired.groups import desired
+from locallb.desired import Desired as GroupDesired
+from locallb.desired import desired
 from locallb.engine.core.events import Op, Result
 from locallb.engine.state.resource import ResourceState
 from locallb.gateway.status_patch import ObservedRouteStatus

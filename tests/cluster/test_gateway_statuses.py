@@ -27,8 +27,8 @@ from locallb.kubernetes.api.writes import PAUSE, Unwritable
 from locallb.model.gateway_objects import CONTROLLER, GROUP
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
-from locallb.outputs.status import gateway_status
-from locallb.outputs.status.gateway_status import GatewayStatus
+from locallb.outputs import status
+from locallb.outputs.status import GatewayStatus
 from locallb.resources.properties import GatewayStatusInputs
 from locallb.resources.resource_type import ProviderError
 from tests.cluster.controlplane import SECONDS, ControlPlane, Document, Objects
@@ -213,7 +213,7 @@ def test_a_right_that_is_missing_is_reported_once_and_used_when_it_is_given(
 ) -> None:
     """Of all kinds in one sentence, with one request for each."""
     now = [0.0]
-    monkeypatch.setattr(gateway_status, "UNWRITABLE", Unwritable(lambda: now[0]))
+    monkeypatch.setattr(status, "UNWRITABLE", Unwritable(lambda: now[0]))
     subjects = [Subject(plane, owner, kind) for kind in (ObjectKind.GATEWAY, ObjectKind.TCP_ROUTE)]
     role = owner.get(ROLE, "local-lb-gateways")
     assert may_patch(plane)

@@ -16,7 +16,7 @@ from locallb.gateway.kinds import KINDS, ApiKind
 from locallb.kubernetes.api.writes import Unwritable
 from locallb.kubernetes.rights import AUTHORITY_RULES, GATEWAY_RULES, SECRET_RULES
 from locallb.model.gateway_objects import GROUP
-from locallb.outputs.status import gateway_status
+from locallb.outputs import status
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.test_gateway_statuses import until_gone
 from tests.e2e.support import Backend, Stage, ask, port, service
@@ -140,7 +140,7 @@ def test_without_the_right_to_write_statuses_all_is_served_and_it_is_reported_on
     cluster: Objects, owner: Client, play: Stage, backend: Backends, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The Gateway, and a Service beside it that is told its address as ever."""
-    monkeypatch.setattr(gateway_status, "UNWRITABLE", Unwritable())
+    monkeypatch.setattr(status, "UNWRITABLE", Unwritable())
     reading = [rule for rule in RIGHTS if not rule["resources"][0].endswith("/status")]
     owner.patch(ROLE, NAME, {"rules": reading}, patch_type=PatchType.MERGE)
     for name, kind in (("one", "NodePort"), ("web", "LoadBalancer")):

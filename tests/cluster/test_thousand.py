@@ -20,7 +20,7 @@ from locallb.kubernetes.status import publication
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.model.texts import owner_fields
-from locallb.outputs.status.service_status import ServiceStatus
+from locallb.outputs.status import ServiceStatus
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
 from locallb.provider.resources.service_claim import ServiceClaim

@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 
 from components.stack import declare
-from locallb.desired.groups import desired
-from locallb.desired.shown import exports
+from locallb.desired import desired, exports
 from locallb.engine.state.urns import make_urn, stack_urn
 from locallb.model.desired import CONTAINER, Group, Ref, ResourceKey
 from locallb.model.desired import DesiredResource as Resource

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.config.settings import Settings
-from locallb.desired.groups import Desired, desired
+from locallb.desired import Desired, desired
 from locallb.model.desired import ROOTS, Ref, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import ContextName

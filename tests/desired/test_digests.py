@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.settings import IpMode, StatusOrder
-from locallb.desired.groups import Claimed, ServingProxy, balancer_group, proxy_group, rejection_group
+from locallb.desired import Claimed, ServingProxy, balancer_group, proxy_group, rejection_group
 from locallb.model.identities import ContextName, Digest, SharingKey, Uid
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from locallb.desired.groups import desired
+from locallb.desired import desired
 from locallb.model import desired as state_resource
 from locallb.model.parties import DOCKER, LEDGER, NETLINK, UNKNOWN, party_of, room_of
 from tests.desired.cases import CASES, plan_of

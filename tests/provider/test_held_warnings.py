@@ -20,8 +20,8 @@ from locallb.kubernetes.events import ENSURED, FAILED, NORMAL, UNAVAILABLE, WARN
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
 from locallb.model.reasons import OF_THE_OBJECT, Event
 from locallb.model.snapshot import Access
-from locallb.outputs.events import service_events
-from locallb.outputs.events.service_events import ServiceEvents
+from locallb.outputs import events
+from locallb.outputs.events import ServiceEvents
 from locallb.planning.notices import NODES
 from locallb.resources.properties import ServiceEventsInputs, ServiceEventsState
 
@@ -69,7 +69,7 @@ def world(*, goes_on: bool = True) -> Iterator[tuple[World, HeldWarnings]]:
         patch.setattr(live_service, "_at", lambda _access: made)
         patch.setattr(live_service, "do_once", lambda _task, _name, work: work())
         patch.setattr(live_service, "HELD_WARNINGS", held)
-        patch.setattr(service_events, "HELD_WARNINGS", held)
+        patch.setattr(events, "HELD_WARNINGS", held)
         if goes_on:
             QUOTAS.put(ACCESS, 1)
         try:

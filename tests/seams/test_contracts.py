@@ -16,7 +16,7 @@ from locallb.config.parsing import parse_settings
 from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES, Registry
 from locallb.config.settings import SettingsError
 from locallb.config.values import Mistakes
-from locallb.desired.groups import proxy_group
+from locallb.desired import proxy_group
 from locallb.model.desired import BALANCER, REACHABLE, ResourceKey
 from locallb.model.identities import (
     ClusterName,

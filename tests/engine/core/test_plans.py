@@ -9,7 +9,7 @@ import pytest
 from pulumi.provider.experimental.provider import Provider
 
 from components.stack import declare
-from locallb.desired.groups import desired
+from locallb.desired import desired
 from locallb.engine.backend.store import Store
 from locallb.engine.core.desired_index import DesiredIndex
 from locallb.engine.core.lanes import Parties

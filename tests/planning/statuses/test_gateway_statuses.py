@@ -27,7 +27,7 @@ from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import Home, ObjectKind, Protocol
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import HostFacts, Snapshot
-from locallb.outputs.status.gateway_status import GatewayStatus
+from locallb.outputs.status import GatewayStatus
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
 from locallb.planning.statuses import outcome_of

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.desired.groups import desired
+from locallb.desired import desired
 from locallb.kubernetes.events import news, placement_events
 from locallb.kubernetes.status import SERVED, publication
 from locallb.model.reasons import Condition, Event

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from locallb.config.parsing import parse_settings
-from locallb.desired.groups import desired
+from locallb.desired import desired
 from locallb.kubernetes.events import news, placement_events
 from locallb.kubernetes.status import publication
 from locallb.model.identities import ContextName, Home

@@ -12,7 +12,7 @@ import pytest
 from pulumi.provider.experimental.provider import ReadRequest, ReadResponse
 
 from locallb.config.settings import Settings
-from locallb.desired.groups import Desired
+from locallb.desired import Desired
 from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.updates import Ended, Updates
 from locallb.engine.state.urns import name_of

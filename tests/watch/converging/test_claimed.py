@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.settings import Settings
-from locallb.desired.groups import Desired
+from locallb.desired import Desired
 from locallb.engine.core.declared import Scope, only
 from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.updates import Ended

@@ -179,7 +179,7 @@ def test_unchanged_plan_costs_no_group_and_no_comparison(monkeypatch: pytest.Mon
     made = converger(first)
     before = made.differing({}, first, (), now=1000.0)
     assert before[0].keys() == made.wanted(first).keys()
-    monkeypatch.setattr("locallb.desired.groups.rejection_group", lambda rejection: pytest.fail(str(rejection.key)))
+    monkeypatch.setattr("locallb.desired.rejection_group", lambda rejection: pytest.fail(str(rejection.key)))
     monkeypatch.setattr(
         "locallb.watch.updates.differences_of", lambda placement, _stated: pytest.fail(str(placement.key))
     )

@@ -15,7 +15,7 @@ from locallb.engine.core.events import Result, Severity
 from locallb.kubernetes.access.servers import ForbiddenError, KubeError
 from locallb.kubernetes.api.writes import PAUSE, Unwritable, lacks_right
 from locallb.model.identities import ObjectKey, ObjectKind
-from locallb.outputs.status import gateway_status
+from locallb.outputs import status
 from locallb.planning.planned import Plan
 from locallb.watch import updates as work
 from locallb.watch.converge import Converger
@@ -63,7 +63,7 @@ def documents(generation: int) -> list[JsonObject]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """Have a clock that stands still, and nothing known."""
     now = [0.0]
-    monkeypatch.setattr(gateway_status, "UNWRITABLE", Unwritable(lambda: now[0]))
+    monkeypatch.setattr(status, "UNWRITABLE", Unwritable(lambda: now[0]))
     return now
 
 

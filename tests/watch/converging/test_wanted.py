@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
-from locallb.desired.groups import ServingProxy, balancer_group
+from locallb.desired import ServingProxy, balancer_group
 from locallb.model.desired import Group
 from locallb.model.identities import ContextName, Home, ObjectKey, ProxyName
 from locallb.model.memory import AnyMemo
@@ -110,8 +110,8 @@ def test_service_placed_alone_costs_one_group(monkeypatch: pytest.MonkeyPatch) -
         requested.append(placement.key.name)
         return balancer_group(placement, proxy, routes)
 
-    monkeypatch.setattr("locallb.desired.groups.balancer_group", counted)
-    monkeypatch.setattr("locallb.desired.groups.proxy_group", lambda planned: pytest.fail(str(planned.key)))
+    monkeypatch.setattr("locallb.desired.balancer_group", counted)
+    monkeypatch.setattr("locallb.desired.proxy_group", lambda planned: pytest.fail(str(planned.key)))
     retained = replace(second, services=(second.services[0], first.services[1]))
     assert compared_of(wanted, make_plan(retained, settings(), memory)) == {"a", "b"}
     assert requested == ["a"]

@@ -1,14 +1,37 @@
-"""The resource ServiceEvents: Kubernetes events about a Service of a live cluster, each sent once."""
+"""The output `events`: news of objects of live clusters as Kubernetes events, each sent once.
+
+Not here: what is news (`kubernetes.events`), and pacing requests (`kubernetes.api.writes`).
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.writes import HELD_WARNINGS
-from locallb.kubernetes.events import BURST, DELETING, ENSURED, NORMAL, Allowance, news, spend
+from locallb.kubernetes.events import (
+    BURST,
+    DELETING,
+    ENSURED,
+    NORMAL,
+    Allowance,
+    ingress_events,
+    news,
+    placement_events,
+    rejection_events,
+    spend,
+)
+from locallb.kubernetes.status import published_in
+from locallb.model.desired import SERVICE_EVENTS, ResourceKey
+from locallb.model.desired import DesiredResource as Resource
+from locallb.model.identities import ObjectKey, Owner
 from locallb.model.reasons import Event
+from locallb.model.snapshot import Access
+from locallb.model.texts import owner_fields
+from locallb.outputs.output import Output, OutputContext, Planned, waiting_for
+from locallb.planning.planned import Placement
+from locallb.resources.codec import encode, value
 from locallb.resources.properties import ServiceEventsInputs, ServiceEventsState
 from locallb.resources.resource_type import ResourceType, grown
 
@@ -62,3 +85,52 @@ def _send(
         not_before = min((due for other, due in withdrawn.items() if other.reason == event.reason), default=None)
         live_service.report_to(new.access, new.owner, event, not_before)
     return grown(ServiceEventsState, new, tokens=remaining.tokens, since=remaining.since)
+
+
+class Events(Output):
+    """Sends news, after they are in the status."""
+
+    resource_types = (ServiceEvents,)
+
+    def resources(self, planned: Planned, context: OutputContext) -> Sequence[Resource]:
+        """Return a ServiceEvents, or one for each Ingress."""
+        after = (context.published["status"],) if "status" in context.published else context.ready
+        return [
+            Resource(
+                ResourceKey(SERVICE_EVENTS, str(key)),
+                {
+                    "access": encode(access),
+                    "owner": owner_fields(owner) if owner else {},
+                    "events": value(events),
+                    **_waiting(planned, events),
+                },
+                context.parent,
+                after,
+            )
+            for key, owner, access, events in _events(planned)
+        ]
+
+
+def _events(planned: Planned) -> Iterator[tuple[ObjectKey, Owner | None, Access, Sequence[Event]]]:
+    """Return the objects that have events."""
+    if planned.news:
+        withdrawn = planned.withdrawn if isinstance(planned, Placement) else None
+        ports = planned.ports if isinstance(planned, Placement) else ()
+        unanswered = [port.unanswered for port in ports if port.unanswered]
+        for news in planned.news:
+            yield news.key, news.owner, news.access, ingress_events(news, withdrawn, unanswered)
+    elif access := published_in(planned):
+        events = placement_events(planned) if isinstance(planned, Placement) else rejection_events(planned)
+        yield planned.key, planned.owner, access, events
+
+
+def _waiting(planned: Planned, events: Sequence[Event]) -> Mapping[str, object]:
+    """Return the reference to what is waited for where it is news that all of a Service serves."""
+    if planned.news or not isinstance(planned, Placement) or any(port.unanswered for port in planned.ports):
+        return {}
+    if not any(event.reason == ENSURED for event in events):
+        return {}
+    return {"waiting": waiting_for(planned)}
+
+
+OUTPUT = Events()

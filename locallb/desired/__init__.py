@@ -1,1 +1,0 @@
-"""The desired state of a stack: the resources of a plan, as data. Decides and changes nothing."""

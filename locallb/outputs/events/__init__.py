@@ -1,1 +1,0 @@
-"""The output `events`: news as Kubernetes events of the object."""
