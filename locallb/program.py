@@ -13,7 +13,7 @@ import pulumi
 
 from components.stack import declare
 from locallb.config.settings import SettingsError
-from locallb.engine.program.unfinished import refuse_unfinished
+from locallb.engine.monitor import refuse_unfinished
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import state_file
 from locallb.model.errors import ClientError, of_host

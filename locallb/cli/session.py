@@ -16,11 +16,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.config.settings import LeaderElection, Settings, SettingsError, Sharing
-from locallb.engine.backend.store import Store
 from locallb.engine.sdk_parts import defer
 from locallb.engine.state.errors import EngineError, LockHeld
 from locallb.engine.state.project import Project, load_config, load_project, require_stack
 from locallb.engine.state.resource import ResourceState
+from locallb.engine.store import Store
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.parties import UNKNOWN, party_of, room_of
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from locallb.cli.program import Program
     from locallb.engine.core.events import Event
     from locallb.engine.engine import Engine
-    from locallb.engine.providers.registry import ProviderSource
+    from locallb.engine.provider_registry import ProviderSource
     from locallb.sources.consents import ClusterEntry
 
 UNPLANNED = (ClientError, EngineError, SettingsError, SourceError)

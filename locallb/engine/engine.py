@@ -11,7 +11,6 @@ from math import inf
 from time import monotonic
 from typing import TYPE_CHECKING
 
-from locallb.engine.backend.store import Recorder, Store
 from locallb.engine.core.declared import EVERYTHING, Declared, Scope
 from locallb.engine.core.events import Listener, Result, Severity, ignore
 from locallb.engine.core.interrupts import Stop, interruptible
@@ -23,16 +22,17 @@ from locallb.engine.core.reporting import Reporter
 from locallb.engine.core.session import Run
 from locallb.engine.core.updates import Stack as CoreStack
 from locallb.engine.core.updates import Updates
-from locallb.engine.providers.registry import Providers
+from locallb.engine.provider_registry import Providers
 from locallb.engine.state.errors import Cancelled, EngineError, HostRefused, LockHeld
 from locallb.engine.state.project import Project, load_config
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import stack_urn
 from locallb.engine.state.values import Value
+from locallb.engine.store import Recorder, Store
 
 if TYPE_CHECKING:
-    from locallb.engine.program.in_process import Program
-    from locallb.engine.providers.registry import ProviderSource
+    from locallb.engine.program_update import Program
+    from locallb.engine.provider_registry import ProviderSource
 
 PARALLEL = 16  # operations at a time, unless the engine is told otherwise
 
@@ -224,8 +224,7 @@ class Engine:
         config = load_config(self._project, self._stack)
 
         def work(run: Run) -> Mapping[str, Value]:
-            from locallb.engine.program.in_process import Setting  # noqa: PLC0415 - loads the SDK
-            from locallb.engine.program.update import Update  # noqa: PLC0415 - likewise
+            from locallb.engine.program_update import Setting, Update  # noqa: PLC0415 - loads the SDK
 
             self._refresh_first(run, refresh)
             setting = Setting(self._project.name, self._stack, self._project.root, config, preview)

@@ -13,9 +13,8 @@ from msgspec import Struct, field
 
 from locallb.engine.core.declared import Goal
 from locallb.engine.core.reporting import Reporter
-from locallb.engine.program.in_process import Setting, run_program
-from locallb.engine.program.monitor import EngineService, Monitor
-from locallb.engine.program.registrar import Registrar, Reply
+from locallb.engine.monitor import EngineService, Monitor, Registrar, Reply
+from locallb.engine.program_update import Setting, run_program
 from locallb.engine.state.urns import make_urn
 from locallb.engine.state.values import Properties
 

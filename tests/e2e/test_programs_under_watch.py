@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.engine.backend.store import Store
+from locallb.engine.store import Store
 from tests.e2e.support import Backend, Stage, node, port, service
 from tests.e2e.watching import Watch, answers, becomes, watching
 

@@ -25,13 +25,13 @@ from pulumi.provider.experimental.provider import (
     UpdateResponse,
 )
 
-from locallb.engine.backend.store import Store
 from locallb.engine.engine import Engine
 from locallb.engine.state.checkpoint import parse_checkpoint
 from locallb.engine.state.files import Files
 from locallb.engine.state.project import Project
 from locallb.engine.state.urns import root_urn
 from locallb.engine.state.values import UNKNOWN
+from locallb.engine.store import Store
 from tests.engine.support import make_project
 
 _numbers = count()

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from locallb.engine.core.events import Result
-from locallb.engine.providers.wire import from_property_values, to_property_values
+from locallb.engine.sdk_wire import from_property_values, to_property_values
 from tests.engine.graphs import Graph, Node, Site, declare
 
 GRAPHS: tuple[Graph, ...] = (

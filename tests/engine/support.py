@@ -28,14 +28,14 @@ from pulumi.provider.experimental.provider import (
     UpdateResponse,
 )
 
-from locallb.engine.backend.store import Store
 from locallb.engine.core.events import Event, Result
 from locallb.engine.engine import Engine
-from locallb.engine.providers.wire import to_property_values
+from locallb.engine.sdk_wire import to_property_values
 from locallb.engine.state.checkpoint import Checkpoint, parse_checkpoint
 from locallb.engine.state.files import Files
 from locallb.engine.state.project import Project, load_project
 from locallb.engine.state.values import UNKNOWN
+from locallb.engine.store import Store
 
 REPLACES = {"LoopbackAddress": ["address"], "EnvoyProcess": ["binary"], "Reachable": ["address"]}
 COMPUTED = {"LoopbackAddress": "claim", "ProxyConfig": "version", "EnvoyProcess": "pid"}

@@ -5,8 +5,8 @@ from pathlib import Path
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.engine.backend.backups import NEWEST, Backups, retained
 from locallb.engine.state.files import Files
+from locallb.engine.store import NEWEST, Backups, retained
 
 SECOND = 1_000_000_000
 HOUR, DAY = 3600 * SECOND, 86400 * SECOND

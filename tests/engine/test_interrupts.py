@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from locallb.engine.core.events import Op, StepDone
-from locallb.engine.program.unfinished import refuse_unfinished
+from locallb.engine.monitor import refuse_unfinished
 from locallb.engine.state.errors import Cancelled, UpdateUnfinished
 from tests.engine.balancers import ALPHA, BOTH, declare
 from tests.engine.interrupting import SECONDS, interrupt, interrupt_twice

@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.engine.backend.store import Store
 from locallb.engine.engine import Engine
-from locallb.engine.program.unfinished import refuse_unfinished
+from locallb.engine.monitor import refuse_unfinished
 from locallb.engine.state.errors import EngineError, StateBroken, StateUnwritable
 from locallb.engine.state.journal import read_journal
+from locallb.engine.store import Store
 from locallb.guarded import reader
 from tests.engine.balancers import BOTH, ONE, declare
 from tests.engine.graphs import CrashError, Doom, TornFiles

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from locallb.engine.backend.layout import Layout
 from locallb.engine.core.events import Result
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import LockHeld
+from locallb.engine.store import Layout
 from tests.engine.balancers import ONE, declare
 from tests.engine.interrupting import SECONDS
 from tests.engine.support import Bench
@@ -183,7 +183,7 @@ def test_second_concurrent_update_is_refused(bench: Bench) -> None:
 def test_who_waits_for_the_lock_is_known_for_as_long_as_it_lives(bench: Bench) -> None:
     """Several may; one that updates again and again gives way to them."""
     engine = bench.engine()
-    waits = "import sys; from pathlib import Path; from locallb.engine.backend.store import Store\n"
+    waits = "import sys; from pathlib import Path; from locallb.engine.store import Store\n"
     waits += "with Store(Path(sys.argv[1]), 'local-lb', 'dev').waiting(): print(flush=True); input()"
     command = [sys.executable, "-c", waits, str(bench.project.backend)]
     engine.give_way()

@@ -16,8 +16,8 @@ from pulumi.runtime.proto import engine_pb2
 
 from locallb.engine.core.events import Result, ignore
 from locallb.engine.core.reporting import Reporter
-from locallb.engine.program.monitor import EngineService, Monitor
-from locallb.engine.providers.wire import from_property_values, from_struct, to_property_values, to_struct
+from locallb.engine.monitor import EngineService, Monitor
+from locallb.engine.sdk_wire import from_property_values, from_struct, to_property_values, to_struct
 from locallb.engine.state.checkpoint import check_state, parse_checkpoint, timestamp
 from locallb.engine.state.errors import EngineError, ProjectError, StateBroken, StateUnwritable, Unsupported
 from locallb.engine.state.files import Files

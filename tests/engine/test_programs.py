@@ -9,12 +9,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pulumi.provider.experimental.provider import DeleteRequest
 
-from locallb.engine.backend.store import Store
 from locallb.engine.core.declared import EVERYTHING, only
 from locallb.engine.core.events import Op, Result
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import root_urn
+from locallb.engine.store import Store
 from tests.engine.core.test_bring import Failing
 from tests.engine.graphs import Graph, Node, Site, changed, fresh, graphs
 from tests.engine.support import messages

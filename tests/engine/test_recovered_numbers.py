@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.engine.backend.store import Recorder, Store
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.stack_state import Drop, End, Free, Put, StackState, Supersede
 from locallb.engine.state.urns import STACK_TYPE
+from locallb.engine.store import Recorder, Store
 
 URN = "urn:pulumi:dev::p::"
 STACK = ResourceState(f"{URN}{STACK_TYPE}::p-dev", STACK_TYPE, custom=False)

@@ -8,7 +8,7 @@ from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.runtime.proto import resource_pb2
 
 from locallb.engine.core.events import Severity
-from locallb.engine.program.monitor import FEATURES, goal_of
+from locallb.engine.monitor import FEATURES, goal_of
 from locallb.engine.state.errors import Unsupported
 from tests.engine.balancers import declare
 from tests.engine.support import Bench, Thing

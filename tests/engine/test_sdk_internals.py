@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from locallb.engine.providers import sdk_internals
+from locallb.engine import sdk_wire
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCES = [path for room in ("locallb", "components") for path in (CHECKOUT / room).rglob("*.py")]
-OUR_OWN = Path(sdk_internals.__file__)
+OUR_OWN = Path(sdk_wire.__file__)
 
 
 def test_the_release_is_the_one_that_is_installed_and_required() -> None:
     """Another one may lack these names, or mean something else by them: read it again, then change both."""
     required = re.search(r"^pulumi==(\S+)$", (CHECKOUT / "requirements.txt").read_text(), re.MULTILINE)
     assert required
-    assert version("pulumi") == required[1] == sdk_internals.RELEASE
+    assert version("pulumi") == required[1] == sdk_wire.RELEASE
 
 
 def names_of_the_sdk(tree: ast.AST) -> Iterator[str]:

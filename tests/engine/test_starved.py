@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.engine.backend.backups import Backups, restore
-from locallb.engine.backend.layout import Layout
-from locallb.engine.backend.stack_lock import Holder, read_holders
-from locallb.engine.backend.store import Store
-from locallb.engine.providers.loops import new_loop
+from locallb.engine.protocol_providers import new_loop
+from locallb.engine.stack_lock import Holder, read_holders
 from locallb.engine.state.checkpoint import check_state, timestamp
 from locallb.engine.state.errors import (
     EngineError,
@@ -25,6 +22,7 @@ from locallb.engine.state.errors import (
     StateUnwritable,
 )
 from locallb.engine.state.files import Files
+from locallb.engine.store import Backups, Layout, Store, restore
 from locallb.model import errors as system_errors
 from tests.descriptors import few_files
 from tests.engine.balancers import ONE, declare, spec

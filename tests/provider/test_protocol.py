@@ -23,10 +23,8 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
 import locallb
-from locallb.engine.providers.by_protocol import ProtocolHandle
-from locallb.engine.providers.direct import DirectHandle
-from locallb.engine.providers.handles import Handle
-from locallb.engine.providers.loops import LoopPool
+from locallb.engine.protocol_providers import LoopPool, ProtocolHandle
+from locallb.engine.provider_handles import DirectHandle, Handle
 from locallb.engine.state.errors import StepError
 from locallb.engine.state.resource import ResourceState
 from locallb.model.texts import owner_fields

@@ -19,7 +19,7 @@ from threading import Event, Thread
 import httpx2
 from lightkube import ApiError
 
-from locallb.engine.backend.layout import Layout
+from locallb.engine.store import Layout
 from tests.cluster.controlplane import Document
 from tests.cluster.faulty import FaultyApi
 from tests.cluster.test_life import ingress

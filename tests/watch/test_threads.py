@@ -201,7 +201,7 @@ THREADS_OF_THEIR_OWN = {
     "locallb/threads.py": "the one place",
     "locallb/engine/core/executor.py": "each outcome and mistake goes to the core's thread, which waits for it",
     "locallb/engine/core/interrupts.py": "passes signals on until its pipe is closed, and is waited for",
-    "locallb/engine/program/update.py": "waited for by whoever starts it, with its outcome",
+    "locallb/engine/program_update.py": "waited for by whoever starts it, with its outcome",
 }
 
 

@@ -26,7 +26,7 @@ from locallb.cli.failures import Exit
 from locallb.cli.session import Session
 from locallb.config.settings import Pool, SettingsError
 from locallb.dns.zones import is_wildcard
-from locallb.engine.backend.stack_lock import read_holders
+from locallb.engine.stack_lock import read_holders
 from locallb.engine.state.checkpoint import check_state
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import ResourceState

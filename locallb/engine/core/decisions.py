@@ -10,20 +10,20 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.engine.backend.store import Recorder
 from locallb.engine.core.declared import Goal, Scope
 from locallb.engine.core.desired_index import DesiredIndex
 from locallb.engine.core.events import Op
 from locallb.engine.core.news import Adopted, Entered
 from locallb.engine.core.operations import Kind, Operation, ended, freed
 from locallb.engine.core.provider_resources import ProviderResources
-from locallb.engine.providers.handles import Difference, Handle
+from locallb.engine.provider_handles import Difference, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import FullScopeNeeded, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.stack_state import Drop, Mutation, Put, StackState, is_stack
 from locallb.engine.state.urns import STACK_TYPE, is_provider, package_of, type_of
 from locallb.engine.state.values import UNKNOWN, Properties, changes_between
+from locallb.engine.store import Recorder
 
 
 class Settled(Struct, frozen=True):

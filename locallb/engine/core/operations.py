@@ -6,7 +6,7 @@ from enum import Enum
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.engine.providers.handles import Difference, Found, Handle
+from locallb.engine.provider_handles import Difference, Found, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError
 from locallb.engine.state.resource import Pending, ResourceState

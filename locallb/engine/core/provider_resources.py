@@ -12,12 +12,11 @@ from uuid import uuid4
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.engine.backend.store import Recorder
 from locallb.engine.core.declared import Goal, Scope
 from locallb.engine.core.events import Op
 from locallb.engine.core.reporting import Reporter
-from locallb.engine.providers.handles import Difference, Handle
-from locallb.engine.providers.registry import Providers
+from locallb.engine.provider_handles import Difference, Handle
+from locallb.engine.provider_registry import Providers
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import FullScopeNeeded, StepError
 from locallb.engine.state.resource import ResourceState
@@ -32,6 +31,7 @@ from locallb.engine.state.urns import (
     type_of,
 )
 from locallb.engine.state.values import UNKNOWN, Properties, Value, changes_between
+from locallb.engine.store import Recorder
 
 _INTERNAL = "__internal"
 

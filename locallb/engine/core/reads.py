@@ -19,7 +19,7 @@ from locallb.engine.core.interrupts import waking
 from locallb.engine.core.lanes import Parties
 from locallb.engine.core.operations import Kind, OperationResult, adopted, ended
 from locallb.engine.core.session import Run
-from locallb.engine.providers.handles import Found
+from locallb.engine.provider_handles import Found
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.urns import is_provider

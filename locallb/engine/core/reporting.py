@@ -26,7 +26,7 @@ from locallb.engine.core.events import (
 )
 from locallb.engine.core.news import Adopted, Begun, Entered, News, Refused
 from locallb.engine.core.operations import MAKING, Kind, Nothing, Operation, OperationResult
-from locallb.engine.providers.handles import Difference
+from locallb.engine.provider_handles import Difference
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.urns import is_default_provider

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from locallb.engine.backend.store import Notice, Recorder, Store
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.decisions import Decider, broken_off
 from locallb.engine.core.declared import EVERYTHING, Scope
@@ -19,11 +18,12 @@ from locallb.engine.core.interrupts import Stop
 from locallb.engine.core.lanes import Lanes, Parties
 from locallb.engine.core.provider_resources import ProviderResources
 from locallb.engine.core.reporting import Reporter
-from locallb.engine.providers.registry import Providers
+from locallb.engine.provider_registry import Providers
 from locallb.engine.state.errors import Cancelled, FullScopeNeeded
+from locallb.engine.store import Notice, Recorder, Store
 
 if TYPE_CHECKING:
-    from locallb.engine.providers.registry import ProviderSource
+    from locallb.engine.provider_registry import ProviderSource
 
 LAST_WAIT = 12.0
 """Seconds for which the end waits for what was begun: a provider's call has a limit of its own, below that."""

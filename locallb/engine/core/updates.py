@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from locallb.engine.backend.store import Store
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.desired_index import DesiredIndex, Groups, plain
 from locallb.engine.core.events import Op, Result, StepRecord, ignore
@@ -23,9 +22,10 @@ from locallb.engine.core.reporting import Reporter, Teller
 from locallb.engine.core.session import open_core
 from locallb.engine.state.errors import Cancelled, EngineError, HostRefused
 from locallb.engine.state.values import Value
+from locallb.engine.store import Store
 
 if TYPE_CHECKING:
-    from locallb.engine.providers.registry import ProviderSource
+    from locallb.engine.provider_registry import ProviderSource
 
 _COUNTED = (Op.CREATE, Op.UPDATE, Op.DELETE, Op.REPLACE)
 GLANCE = 0.1

@@ -2,7 +2,7 @@
 
 Plain values are None, bool, int, float, str, lists and dicts. A number without a fraction is an int, so that JSON shows
 it as the official command line does. An unknown value is the string UNKNOWN, as on Pulumi's wire. Not here: their
-other shapes (`providers.wire`); a state is read without the SDK.
+other shapes (`engine.sdk_wire`); a state is read without the SDK.
 """
 
 import math

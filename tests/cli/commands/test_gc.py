@@ -11,10 +11,10 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.cli.session import Session
-from locallb.engine.backend.store import Store
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.stack_state import End, Put
 from locallb.engine.state.values import Properties
+from locallb.engine.store import Store
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers import Leftover, leftovers
 from locallb.model.desired import ADDRESS, CLAIM, DNS_NAME

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from random import Random
 
-from locallb.engine.backend.store import Store
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.executor import Executor, Message
@@ -17,6 +16,7 @@ from locallb.engine.core.session import open_core
 from locallb.engine.state.errors import StepError
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import ResourceState
+from locallb.engine.store import Store
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.desired import Group, Ref, ResourceKey
 from locallb.model.identities import Digest

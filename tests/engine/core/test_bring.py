@@ -22,7 +22,6 @@ from pulumi.provider.experimental.provider import (
     UpdateResponse,
 )
 
-from locallb.engine.backend.store import Store
 from locallb.engine.core.declared import EVERYTHING, Declared, Scope, only
 from locallb.engine.core.events import (
     Event,
@@ -36,6 +35,7 @@ from locallb.engine.core.events import (
 )
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import Cancelled, EngineError, FullScopeNeeded
+from locallb.engine.store import Store
 from tests.engine.core.support import groups_of
 from tests.engine.graphs import BookKeeper, Graph, Node, Site, changed, declare, fresh, graphs, roots_of
 from tests.engine.support import messages

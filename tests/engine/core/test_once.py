@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 from pulumi.provider.experimental.provider import CreateRequest, CreateResponse, DeleteRequest
 
-from locallb.engine.backend.store import Recorder
 from locallb.engine.core.declared import EVERYTHING
 from locallb.engine.core.events import Op, StepDone, StepFailed, StepStarted, ignore
 from locallb.engine.core.interrupts import Stop
@@ -21,10 +20,11 @@ from locallb.engine.core.once import Once, circles_of
 from locallb.engine.core.provider_resources import ProviderResources
 from locallb.engine.core.reporting import Reporter
 from locallb.engine.core.session import Run
-from locallb.engine.providers.registry import Providers
+from locallb.engine.provider_registry import Providers
 from locallb.engine.state.errors import Cancelled
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.stack_state import StackState
+from locallb.engine.store import Recorder
 from tests.engine.balancers import BOTH, declare
 from tests.engine.interrupting import SECONDS, interrupt
 from tests.engine.support import Bench, Thing, World, WorldProvider, messages, short

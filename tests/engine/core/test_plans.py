@@ -10,13 +10,13 @@ from pulumi.provider.experimental.provider import Provider
 
 from components.stack import declare
 from locallb.desired import desired
-from locallb.engine.backend.store import Store
 from locallb.engine.core.desired_index import DesiredIndex
 from locallb.engine.core.lanes import Parties
 from locallb.engine.core.session import open_core
 from locallb.engine.engine import Engine
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import STACK_TYPE
+from locallb.engine.store import Store
 from locallb.planning.planned import Plan
 from tests.desired.cases import plan_of
 from tests.engine.core.support import SimulatedExecutor

@@ -1,23 +1,33 @@
-"""Property values in their other shapes: protobuf structs and the provider SDK's PropertyValue.
+"""Property values as Pulumi's SDK has them, protobuf structs and PropertyValue, and the private names that this needs.
 
-Secrets, assets and resource references are refused here, because the engine would have to keep them out of, or alive
-in, the state. Not here: what plain values are (`state.values`).
+There is no public way to any of these names. `RELEASE` is the one that they were read in; the tests hold it against
+requirements.txt, and no other module may use private names. Secrets, assets and resource references are refused here,
+because the engine would have to keep them out of, or alive in, the state. Not here: plain values (`state.values`).
 """
 
 from collections.abc import Mapping
 
 from google.protobuf import struct_pb2
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
+from pulumi.runtime import rpc
 
-from locallb.engine.providers import sdk_internals as sdk
 from locallb.engine.state.errors import Unsupported
 from locallb.engine.state.values import SIGNATURE, UNKNOWN, Properties, Value, number
 
+RELEASE = "3.272.0"
+SECRET = rpc._special_secret_sig
+OUTPUT = rpc._special_output_value_sig
+RESOURCE = rpc._special_resource_sig
+ASSET = rpc._special_asset_sig
+ARCHIVE = rpc._special_archive_sig
+"""Signatures of the wire format."""
+
+
 _NAMES = {
-    sdk.SECRET: "a secret",
-    sdk.RESOURCE: "a reference to a resource",
-    sdk.ASSET: "an asset",
-    sdk.ARCHIVE: "an archive",
+    SECRET: "a secret",
+    RESOURCE: "a reference to a resource",
+    ASSET: "an asset",
+    ARCHIVE: "an archive",
 }
 
 
@@ -46,9 +56,9 @@ def _from_pb_struct(struct: struct_pb2.Struct, what: str) -> Value:
     if SIGNATURE not in fields:
         return {key: _from_pb(item, what) for key, item in sorted(fields.items())}
     signature = fields[SIGNATURE].string_value
-    if signature == sdk.OUTPUT and not fields["secret"].bool_value:
+    if signature == OUTPUT and not fields["secret"].bool_value:
         return _from_pb(fields["value"], what) if "value" in fields else UNKNOWN
-    raise Unsupported(f"{what}: {_NAMES.get(signature, _NAMES[sdk.SECRET])}")
+    raise Unsupported(f"{what}: {_NAMES.get(signature, _NAMES[SECRET])}")
 
 
 def to_struct(properties: Properties) -> struct_pb2.Struct:
@@ -81,7 +91,7 @@ def from_property_values(properties: Mapping[str, PropertyValue] | None, what: s
 
 def _from_property_value(wrapped: PropertyValue, what: str) -> Value:
     if wrapped.is_secret:
-        raise Unsupported(f"{what}: {_NAMES[sdk.SECRET]}")
+        raise Unsupported(f"{what}: {_NAMES[SECRET]}")
     value = wrapped.value
     if value is None or isinstance(value, (bool, str)):
         return value

@@ -1,15 +1,17 @@
 """Runs a Pulumi program in this process: the SDK is set up to talk to objects instead of sockets.
 
-Everything that the SDK keeps lies in context variables, so each run has a context and an event loop of its own, and
-many runs in one process don't see each other.
+Everything that the SDK keeps is in context variables, so each run has a context, a thread and an event loop of its own,
+and many runs in one process don't see each other. The core works in the thread of the caller (`Update`).
 """
 
 import asyncio
 import traceback
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from contextvars import copy_context
 from pathlib import Path
+from threading import Thread
 from types import TracebackType
 
 import pulumi
@@ -18,9 +20,16 @@ from pulumi.runtime import set_all_config
 from pulumi.runtime.settings import ROOT, SETTINGS, Settings, configure
 from pulumi.runtime.stack import run_in_stack
 
-from locallb.engine.program.monitor import EngineService, Monitor
-from locallb.engine.providers.loops import new_loop
-from locallb.engine.state.errors import HostRefused
+from locallb.engine.core.core import Core
+from locallb.engine.core.desired_index import Goals
+from locallb.engine.core.events import Severity
+from locallb.engine.core.executor import ThreadExecutor
+from locallb.engine.core.reporting import Reporter
+from locallb.engine.core.session import LAST_WAIT
+from locallb.engine.monitor import EngineService, Monitor, Registrar
+from locallb.engine.protocol_providers import new_loop
+from locallb.engine.state.errors import Cancelled, HostRefused
+from locallb.engine.state.values import Properties
 from locallb.model.errors import has_remedy
 
 Program = Callable[[], object]
@@ -135,3 +144,62 @@ def _own_frame(trace: TracebackType | None, root: Path) -> str:
         if path.is_relative_to(root) and "site-packages" not in path.parts:
             return f" ({path.relative_to(root)}:{frame.lineno})"
     return ""
+
+
+class Update:
+    """Registers what a program declares."""
+
+    def __init__(self, program: Program, setting: Setting, reporter: Reporter) -> None:
+        self._program = program
+        self._setting = setting
+        self._reporter = reporter
+        self.outputs: Properties = {}
+        """The Stack's, as far as they are known."""
+
+    def register(self, core: Core, goals: Goals, executor: ThreadExecutor) -> bool:
+        """Let the core work until the program has ended; report its failures, and return whether there are none.
+
+        Raises Cancelled.
+        """
+        registrar = Registrar(self._setting.project, self._setting.stack, core, goals, executor.post)
+        monitor = Monitor(registrar)
+        ended: Future[Failure | None] = Future()
+
+        def run() -> None:
+            try:
+                service = EngineService(self._reporter)
+                ended.set_result(run_program(self._program, self._setting, monitor, service))
+            except BaseException as error:  # noqa: BLE001 raised again in the core's thread
+                ended.set_exception(error)
+            executor.post(lambda: None)
+
+        def is_over() -> bool:
+            if executor.has_news:
+                return False
+            registrar.answer()
+            return ended.done() and core.is_at_rest
+
+        thread = Thread(target=copy_context().run, args=(run,), name="program", daemon=True)
+        thread.start()
+        try:
+            core.run(is_over)
+        except Exception:
+            registrar.close()
+            thread.join(LAST_WAIT)
+            raise
+        finally:
+            registrar.close()
+            self.outputs = registrar.outputs
+        is_whole = self._report(ended.result(), monitor)
+        registrar.enter_outputs(is_whole=is_whole)
+        return is_whole
+
+    def _report(self, failure: Failure | None, monitor: Monitor) -> bool:
+        for error in monitor.errors:
+            if isinstance(error, Cancelled):
+                raise error
+        for message in dict.fromkeys(str(error) for error in monitor.errors):
+            self._reporter.log(Severity.ERROR, message)
+        if failure and not monitor.errors:
+            self._reporter.log(Severity.ERROR, failure.message, debug=failure.debug)
+        return failure is None and not monitor.errors

@@ -1,22 +1,168 @@
-"""The engine's side of Pulumi's wire, as objects with the methods of the gRPC stubs: the SDK calls them in-process.
+"""What a program registers, from the SDK to the core and back: the engine's side of Pulumi's wire, in this process.
 
-Translates requests and replies; decides nothing. What is left to the official command line is refused by name.
+`Monitor` and `EngineService` have the methods of the gRPC stubs, which the SDK calls; they translate requests and
+replies, and refuse by name what is left to the official command line. The `Registrar` passes registrations to the core,
+and answers each once its resource has settled: the program's threads wait in it, all else is done in the core's thread.
+`refuse_unfinished` keeps the official engine from starting from an outdated state: an interrupted update of this one is
+in its journal, which that one doesn't read, so that it would create again what exists.
 """
 
 import re
 from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from threading import Lock
 from typing import Any, NoReturn, TypeVar
 
 from google.protobuf import empty_pb2
+from msgspec import Struct, field
 from pulumi.runtime.proto import engine_pb2, resource_pb2
+from pulumi.runtime.settings import SETTINGS
 
+from locallb.engine.core.core import Core
 from locallb.engine.core.declared import Goal
+from locallb.engine.core.desired_index import Goals
 from locallb.engine.core.events import Severity
 from locallb.engine.core.reporting import Reporter
-from locallb.engine.program.registrar import Registrar, Reply
-from locallb.engine.providers.wire import from_struct, to_struct
-from locallb.engine.state.errors import EngineError, Unsupported
-from locallb.engine.state.values import UNKNOWN, Value, number, without_unknown
+from locallb.engine.sdk_wire import from_struct, to_struct
+from locallb.engine.state.errors import Cancelled, EngineError, StateUnwritable, Unsupported, UpdateUnfinished
+from locallb.engine.state.project import load_project
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.values import UNKNOWN, Properties, Value, has_unknown, number, without_unknown
+from locallb.engine.store import Store
+
+
+class Reply(Struct, frozen=True):
+    """What the program is answered; there are no outputs of what failed, or needs something that failed."""
+
+    urn: str
+    failed: bool = False
+    id: str = ""
+    outputs: Properties = field(default_factory=dict)
+
+
+class Registrar:
+    """Of one run of a program; `post` has a function called in the core's thread."""
+
+    def __init__(
+        self, project: str, stack: str, core: Core, goals: Goals, post: Callable[[Callable[[], None]], None]
+    ) -> None:
+        self.project = project
+        self.stack = stack
+        self._core = core
+        self._goals = goals
+        self._post = post
+        self._stack_outputs: Properties | None = None
+        self._waiting: dict[Future[Reply], str] = {}
+        """Registrations without an answer, each with its URN once the core has it."""
+        self._is_closed = False
+        self._lock = Lock()
+
+    @property
+    def outputs(self) -> Properties:
+        """The Stack's, as far as they are registered and known."""
+        return without_unknown(self._stack_outputs or {})
+
+    @property
+    def is_preview(self) -> bool:
+        """Whether nothing is made, so that outputs may be unknown."""
+        return self._goals.is_preview
+
+    # The program's threads
+
+    def register(self, goal: Goal) -> Reply:
+        """Wait until a resource is as registered, or can't be. Raises EngineError when the program can't go on."""
+        return self._ask(lambda: self._add(goal))
+
+    def register_outputs(self, urn: str, outputs: Properties) -> None:
+        """Set the outputs of a component, or the Stack. Raises EngineError when the program can't go on."""
+        self._ask(lambda: self._set_outputs(urn, outputs))
+
+    def _ask(self, begin: Callable[[], str]) -> Reply:
+        answer: Future[Reply] = Future()
+        with self._lock:
+            if self._is_closed:
+                raise Cancelled
+            self._waiting[answer] = ""
+        self._post(lambda: self._begin(answer, begin))
+        return answer.result()
+
+    # The core's thread
+
+    def _begin(self, answer: Future[Reply], begin: Callable[[], str]) -> None:
+        try:
+            self._waiting[answer] = begin()
+        except StateUnwritable:
+            raise
+        except EngineError as error:
+            self._waiting.pop(answer)
+            answer.set_exception(error)
+
+    def _add(self, goal: Goal) -> str:
+        if self._core.is_stopping:
+            raise Cancelled
+        if goal.is_stack:
+            self._core.enter_stack()
+            return self._goals.root
+        urn = self._goals.add(goal)
+        self._core.include(urn)
+        return urn
+
+    def _set_outputs(self, urn: str, outputs: Properties) -> str:
+        if urn == self._goals.root:
+            self._stack_outputs = outputs
+        elif self._core.is_as_desired(urn):
+            self._goals.set_outputs(urn, without_unknown(outputs))
+            self._core.include(urn)
+        return urn
+
+    def enter_outputs(self, *, is_whole: bool) -> None:
+        """Let the state have the Stack's outputs; of a program that broke off it keeps the others."""
+        if self._stack_outputs is not None:
+            stack = self._core.snapshot.live[self._goals.root]
+            former = {} if is_whole else stack.outputs
+            self._core.enter_stack({**former, **_resolved_outputs(stack, self._stack_outputs)})
+
+    def answer(self) -> None:
+        """Answer what has settled, or can't for now."""
+        with self._lock:
+            waiting = [*self._waiting.items()]
+        for answer, urn in waiting:
+            try:
+                reply = self._reply(urn) if urn else None
+            except Cancelled as error:
+                self._waiting.pop(answer)
+                answer.set_exception(error)
+            else:
+                if reply:
+                    self._waiting.pop(answer)
+                    answer.set_result(reply)
+
+    def _reply(self, urn: str) -> Reply | None:
+        if urn == self._goals.root:
+            return Reply(urn)
+        if self._core.is_as_desired(urn):
+            resource = self._core.snapshot.live[urn]
+            return Reply(urn, id=resource.id, outputs=resource.outputs) if resource.custom else Reply(urn)
+        if self._core.is_under_way(urn):
+            return None
+        if self._core.is_stopping:
+            raise Cancelled
+        return Reply(urn, failed=True)
+
+    def close(self) -> None:
+        """Refuse what waits, and all that comes."""
+        with self._lock:
+            self._is_closed = True
+        while self._waiting:
+            self._waiting.popitem()[0].set_exception(Cancelled())
+
+
+def _resolved_outputs(stack: ResourceState, outputs: Properties) -> dict[str, Value]:
+    """Keep the former value of an output that something failed or left out makes unknown."""
+    former = {key: stack.outputs[key] for key, value in outputs.items() if has_unknown(value) and key in stack.outputs}
+    return {**without_unknown(outputs), **former}
+
 
 T = TypeVar("T")
 
@@ -209,3 +355,21 @@ def _seconds(text: str, what: str) -> float:
     if "".join(amount + unit for amount, unit in parts) != text:
         raise EngineError(f"{what} is {text!r}, which is no duration; write it like 30s or 1h30m")
     return sum(float(amount) * _UNITS[unit] for amount, unit in parts)
+
+
+def refuse_unfinished(root: Path, stack: str) -> None:
+    """Raise UpdateUnfinished where another engine runs the program in `root` after an update of this one broke off.
+
+    This engine itself goes on where it stopped.
+    """
+    if isinstance(SETTINGS.monitor, Monitor):
+        return
+    try:
+        project = load_project(root)
+    except EngineError:  # a backend that this engine doesn't know has no journal of it
+        return
+    if Store(project.backend, project.name, stack).is_unfinished():
+        raise UpdateUnfinished(
+            f"an update of {stack} by `locallb` broke off or is under way;"
+            " run `locallb up`, which goes on where it stopped, then this again"
+        )

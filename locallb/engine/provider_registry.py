@@ -6,15 +6,14 @@ from collections.abc import Callable, Mapping
 from threading import Lock
 from typing import TYPE_CHECKING, TypeAlias, cast
 
-from locallb.engine.providers.direct import Direct, DirectHandle
-from locallb.engine.providers.handles import Handle
+from locallb.engine.provider_handles import Direct, DirectHandle, Handle
 from locallb.engine.state.errors import Unsupported
 from locallb.engine.state.urns import package_of, type_of
 
 if TYPE_CHECKING:
     from pulumi.provider.experimental.provider import Provider
 
-    from locallb.engine.providers.loops import LoopPool
+    from locallb.engine.protocol_providers import LoopPool
 
     AnyProvider: TypeAlias = Provider | Direct
     ProviderSource: TypeAlias = AnyProvider | Callable[[], AnyProvider]
@@ -48,8 +47,7 @@ class Providers:
     def _handle_of(self, provider: AnyProvider) -> Handle:
         if direct := getattr(provider, "direct", None):
             return DirectHandle(direct)
-        from locallb.engine.providers.by_protocol import ProtocolHandle  # noqa: PLC0415 - loads the SDK
-        from locallb.engine.providers.loops import LoopPool  # noqa: PLC0415 - loads asyncio
+        from locallb.engine.protocol_providers import LoopPool, ProtocolHandle  # noqa: PLC0415 - loads the SDK, asyncio
 
         self._loops = self._loops or LoopPool()
         return ProtocolHandle(cast("Provider", provider), self._loops)

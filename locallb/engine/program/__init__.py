@@ -1,1 +1,0 @@
-"""Programs in this process: what they register by Pulumi's SDK becomes the desired resources of the core."""

@@ -1,1 +1,0 @@
-"""How the engine calls providers: handles, direct calls, event loops."""
