@@ -5,8 +5,8 @@ One that has a method `prepare` gets ready for a creation whose predecessor must
 that has a method `one_pass` is informed when many resources are only read.
 
 A provider that shows by an attribute `direct` that it can do without Pulumi's protocol is called directly, in the
-thread that asks: the protocol wraps every value of every property, and a call of it is a coroutine, which costs several times
-what the engine does itself. The answers mean the same. Not here: calls by the protocol (`protocol_providers`).
+thread that asks: the protocol wraps every value of every property, and a call of it is a coroutine, which costs several
+times what the engine does itself. The answers mean the same. Not here: calls by the protocol (`protocol_providers`).
 """
 
 from __future__ import annotations

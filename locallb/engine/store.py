@@ -5,8 +5,8 @@ through a `Recorder`, which writes them to the journal before anything relies on
 
 Backups are of before each update, thinned by age, so that they reach back days, whatever the pace of updates. What a
 run or a restoration put aside (journals, broken states) has other endings and is never removed here. What was made
-since a backup still exists: providers adopt it in the next update, as after any interruption. Not here: the stack's lock
-(`stack_lock`), and the content of the files (`state`).
+since a backup still exists: providers adopt it in the next update, as after any interruption. Not here:
+the stack's lock (`stack_lock`), and the content of the files (`state`).
 """
 
 import os
