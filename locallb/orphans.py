@@ -15,9 +15,8 @@ from msgspec import Struct
 
 from locallb.config.settings import Settings
 from locallb.dns.owner_ids import owner_id
-from locallb.dns.rfc2136 import NameServer
+from locallb.dns.provider import DnsProvider, open_zone
 from locallb.dns.updates import Marker, removing
-from locallb.dns.zones import Rfc2136
 from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.parsing.objects import parse_objects
@@ -42,31 +41,29 @@ from locallb.planning.status import is_ours
 from locallb.storage import paths
 
 
-class OrphanedName(Struct, frozen=True, order=True):
+class OrphanedName(Struct, frozen=True):
     """A name that no state knows."""
 
     name: str
     marker: Marker
-    server: NameServer
+    zone: DnsProvider
 
     def let_go(self) -> None:
-        """Remove it, unless another owner has it by now. Raises NameServerError."""
-        if update := removing(self.name, self.marker, self.server.inspect(self.name)):
-            self.server.send(update, 0)
+        """Remove it, unless another owner has it by now. Raises DnsProviderError."""
+        if update := removing(self.name, self.marker, self.zone.records(self.name)):
+            self.zone.apply(update, 0)
 
 
 def orphaned_names(home: Home, settings: Settings, root: Path, existing: Collection[str]) -> Iterator[OrphanedName]:
     """Find them in the zones that can be read; `existing` are the names in the state of stack `home`."""
     for zone in settings.dns.zones if settings.dns else ():
-        if isinstance(zone.server, Rfc2136):
-            key = root / Path(zone.server.tsig).expanduser() if zone.server.tsig else None
-            server = NameServer(zone.name, str(zone.server.address), zone.server.port, key)
+        if server := zone.updated:
+            provider = open_zone(zone.name, server, root)
             try:
-                owner = zone.server.owner or owner_id(home)
-                marked = sorted(set(server.marked(owner)), key=lambda pair: pair[0])
+                names = sorted(set(provider.names(server.owner or owner_id(home))), key=lambda pair: pair[0])
             except ClientError:
                 continue
-            yield from (OrphanedName(name, marker, server) for name, marker in marked if name not in existing)
+            yield from (OrphanedName(name, marker, provider) for name, marker in names if name not in existing)
 
 
 class OrphanedService(Struct, frozen=True):

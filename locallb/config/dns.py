@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 
 from locallb.config.candidates import listed
 from locallb.config.loopback_socket import private_place
 from locallb.config.settings import Pool
 from locallb.config.values import Mistakes, parse_address
+from locallb.dns.provider import PROVIDERS
 from locallb.dns.records import MAX_TTL
 from locallb.dns.zones import (
     TTL,
     DnsSettings,
     Embedded,
-    Rfc2136,
+    UpdatedServer,
     Zone,
     is_wildcard,
     is_within,
@@ -30,7 +32,7 @@ from locallb.model.identities import IPAddress, OwnerId, ZoneName
 from locallb.model.texts import clipped, shown
 
 _KEYS = ("zones", "template", "ttl", "records", "inStatus", "clusters")
-_ZONE_KEYS = ("zone", "embedded", "rfc2136")
+_EMBEDDED = "embedded"
 _PLACE = "127.0.0.77:5300"
 _ZONE = f"{{zone: test, embedded: {_PLACE}}}"
 _EXAMPLE = f"{{zones: [{_ZONE}]}}"
@@ -38,7 +40,6 @@ _TEMPLATE = "{name}.{namespace}.{cluster}"
 _FIELD = re.compile(r"\{(name|namespace|cluster)\}")
 _OWNERS = ("owner", "takeOver")
 _OWNER = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,61}[A-Za-z0-9])?")
-_RFC2136 = "{server: 127.0.0.1:53, tsig: FILE}"
 _WITH_PORT = re.compile(r"(^[^:]*|\]):[0-9]{1,5}$")
 _PORT, _LAST_PORT = 53, 65535
 _STUB, _REACHED = "stub", "172.18.0.1:5300 on kind's network"
@@ -55,13 +56,9 @@ def parse_dns(mistakes: Mistakes, value: object, pools: Sequence[Pool]) -> DnsSe
     zones = _zones(mistakes, entry.get("zones"))
     if not zones:
         return None
-    for zone in zones:
-        if not isinstance(zone.server, Embedded):
-            continue
-        for pool in (pool for pool in pools if listed(pool, zone.server.address)):
-            sentence = (
-                f"{zone.server.address} is an address of the pool {pool.name}; choose one that no Service can get"
-            )
+    for server in (zone.server for zone in zones if not zone.updated):
+        for pool in (pool for pool in pools if listed(pool, server.address)):
+            sentence = f"{server.address} is an address of the pool {pool.name}; choose one that no Service can get"
             mistakes.add("dns.zones", sentence)
     return DnsSettings(
         zones,
@@ -99,15 +96,16 @@ def _zones(mistakes: Mistakes, value: object) -> tuple[Zone, ...]:
 
 def _zone(mistakes: Mistakes, key: str, value: object) -> Zone | None:
     entry = mistakes.mapping(key, value, _ZONE)
-    mistakes.unknown(f"{key}.", entry, _ZONE_KEYS)
+    words = (_EMBEDDED, *PROVIDERS)
+    mistakes.unknown(f"{key}.", entry, ("zone", *words))
     name = _name(mistakes, f"{key}.zone", entry.get("zone"))
-    servers = [word for word in ("embedded", "rfc2136") if word in entry]
+    servers = [word for word in words if word in entry]
     if len(servers) != 1:
         why = "two servers answer for it; keep one of them" if servers else f"no server answers for it; write {_ZONE}"
         mistakes.add(key, why)
         return None
     (word,) = servers
-    parse = _embedded if word == "embedded" else _rfc2136
+    parse = _embedded if word == _EMBEDDED else partial(_updated, word)
     server = parse(mistakes, f"{key}.{word}", entry[word])
     return Zone(name, server) if name and server else None
 
@@ -131,18 +129,20 @@ def _embedded(mistakes: Mistakes, key: str, value: object) -> Embedded | None:
         return None
 
 
-def _rfc2136(mistakes: Mistakes, key: str, value: object) -> Rfc2136 | None:
-    entry = mistakes.mapping(key, value, _RFC2136)
-    mistakes.unknown(f"{key}.", entry, ("server", "tsig", "owner", "takeOver"))
+def _updated(provider: str, mistakes: Mistakes, key: str, value: object) -> UpdatedServer | None:
+    _, example, keys = PROVIDERS[provider]
+    entry = mistakes.mapping(key, value, example)
+    mistakes.unknown(f"{key}.", entry, ("server", *keys, *_OWNERS))
     if not isinstance(value, Mapping):
         return None
     text = mistakes.text(f"{key}.server", entry.get("server"), "an address, such as 127.0.0.1:53")
-    tsig = mistakes.text(f"{key}.tsig", entry["tsig"], "the file that has the key") if "tsig" in entry else ""
+    options = mistakes.optional_texts(f"{key}.", entry, keys)
     server = _server(text)
     if text and server is None:
         mistakes.add(f"{key}.server", f"{shown(text)} is no address; write one such as 127.0.0.1:53 or [fd00::53]:53")
     owner, over = (_owner(mistakes, f"{key}.{word}", entry[word]) if word in entry else OwnerId("") for word in _OWNERS)
-    return Rfc2136(*server, tsig, owner, over) if server else None
+    given = tuple((name, option) for name, option in options.items() if option)
+    return UpdatedServer(*server, provider, given, owner, over) if server else None
 
 
 def _owner(mistakes: Mistakes, key: str, value: object) -> OwnerId:
@@ -192,7 +192,7 @@ def _records(mistakes: Mistakes, value: object, zones: Sequence[Zone]) -> Mappin
             mistakes.add(key, f"it is no name: {fault}")
         elif (zone := zone_of(name, zones)) is None:
             mistakes.add(key, f"it lies in none of the zones; write one such as db.{zones[0].name}")
-        elif isinstance(zone.server, Rfc2136):
+        elif zone.updated:
             mistakes.add(
                 key, f"the zone {zone.name} has a server of its own; write the record there and remove this one"
             )

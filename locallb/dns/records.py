@@ -13,7 +13,7 @@ from ipaddress import ip_address
 from msgspec import Struct, field
 
 from locallb.dns.updates import marker_fault
-from locallb.dns.zones import DnsSettings, Rfc2136, Zone, is_wildcard, name_fault, normal, zone_of
+from locallb.dns.zones import DnsSettings, Zone, is_wildcard, name_fault, normal, zone_of
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey
 from locallb.model.texts import clipped, shown
 
@@ -115,7 +115,7 @@ class _Room(Struct):
     def takes(self, name: Name, wish: NameRequest) -> bool:
         """Return whether there is room for a name, and take it."""
         key = wish.key
-        if key is None or not isinstance(name.zone.server, Rfc2136):
+        if key is None or not name.zone.updated:
             return True
         if self._claimed[key] >= MAX_OF_OBJECT or self._claimed[key.cluster] >= MAX_OF_CLUSTER:
             self._left_out[key] += 1
@@ -162,7 +162,7 @@ def _with_targets(name: str, zone: Zone, wish: NameRequest) -> Name | str:
 
 def _unanswerable(made: Name) -> str:
     """Return what the zone's server can't have; empty if it can."""
-    if isinstance(made.zone.server, Rfc2136):
+    if made.zone.updated:
         return marker_fault(made.name, made.zone.name)
     if made.alias:
         return f"the name {made.name} leads to {made.alias}, which the embedded server can't say; give addresses"

@@ -1,4 +1,4 @@
-"""The client of a name server that takes updates (RFC 2136): reads a name, and sends one message for each change.
+"""The DNS provider `rfc2136`: a name server that takes updates, one message for each change.
 
 The only module that talks to one. Not here: the content of a message, and a name's owner (`updates`).
 """
@@ -19,11 +19,10 @@ import dns.tsig
 import dns.tsigkeyring
 import dns.update
 import dns.zone
-from msgspec import Struct
 
+from locallb.dns.provider import DnsProvider, DnsProviderError
 from locallb.dns.updates import TYPES, Marker, ServerAnswer, Set, Update, marker_name
-from locallb.dns.zones import parse_key
-from locallb.model.errors import ClientError
+from locallb.dns.zones import UpdatedServer, Zone, parse_key
 from locallb.model.identities import OwnerId, ZoneName
 from locallb.storage import files
 
@@ -34,36 +33,24 @@ _DOUBTFUL = frozenset({dns.rcode.YXDOMAIN, dns.rcode.YXRRSET, dns.rcode.NXDOMAIN
 """Answers that say: a prerequisite doesn't hold any more."""
 
 
-class NameServerError(ClientError):
-    """A name server doesn't answer, or refuses an update: one sentence."""
-
-
-class NameServer(Struct, frozen=True):
+class NameServer(DnsProvider):
     """The server of a zone, and the file that has the key for it."""
 
-    zone: ZoneName
-    address: str
-    port: int
-    key_file: Path | None = None
+    def __init__(self, zone: ZoneName, server: UpdatedServer, root: Path) -> None:
+        super().__init__(zone, server, root)
+        self._address, self._port, self._key = str(server.address), server.port, self.file("tsig")
 
-    def __str__(self) -> str:
-        host = f"[{self.address}]" if ":" in self.address else self.address
-        return f"zone {self.zone} at {host}:{self.port}"
-
-    def serial(self) -> int | None:
+    def version(self) -> int | None:
         """Return the zone's serial; None if it is unknown."""
         try:
             answer = self._requested(self.zone, "SOA")
-        except NameServerError:
+        except DnsProviderError:
             return None
         values = [rdata.serial for rrset in answer.answer for rdata in rrset if rrset.rdtype == dns.rdatatype.SOA]
         return next(iter(values), None)
 
-    def inspect(self, name: str, *, classic: bool = False) -> ServerAnswer:
-        """Read what is answered for a name, by a wildcard perhaps, and its markers. Raises NameServerError.
-
-        `classic`: also where external-dns has its markers of old.
-        """
+    def records(self, name: str, *, classic: bool = False) -> ServerAnswer:
+        """Read by a question for each type: whether an answer is a wildcard's can't be told."""
         records, ttl = {}, 0
         for kind in TYPES:
             if answer := self._values(name, kind):
@@ -72,12 +59,12 @@ class NameServer(Struct, frozen=True):
         return ServerAnswer(records, markers, ttl, self._texts(name) if classic else ())
 
     def addresses(self, name: str) -> tuple[str, ...]:
-        """Return the addresses that are answered for a name. Raises NameServerError."""
+        """Return the addresses that are answered for a name. Raises DnsProviderError."""
         answers = (self._values(name, kind) for kind in ("A", "AAAA"))
         return tuple(value for answer in answers if answer for value in answer[0])
 
-    def send(self, update: Update, ttl: int) -> bool:
-        """Send the update; return False where a prerequisite doesn't hold any more. Raises NameServerError."""
+    def apply(self, update: Update, ttl: int) -> bool:
+        """Send one message."""
         message = dns.update.UpdateMessage(f"{self.zone}.")
         for record_set in update.present:
             message.present(_absolute(record_set.name), record_set.kind, *_written(record_set))
@@ -91,18 +78,18 @@ class NameServer(Struct, frozen=True):
         if code in _DOUBTFUL:
             return False
         if code != dns.rcode.NOERROR:
-            raise NameServerError(f"{self} refuses an update ({dns.rcode.to_text(code)}): {_remedy(code)}")
+            raise DnsProviderError(f"{self} refuses an update ({dns.rcode.to_text(code)}): {_remedy(code)}")
         return True
 
-    def marked(self, owner: OwnerId) -> Iterator[tuple[str, Marker]]:
-        """Return all names that have a marker of this stack, by a transfer of the zone. Raises NameServerError."""
+    def names(self, owner: OwnerId) -> Iterator[tuple[str, Marker]]:
+        """Find them by a transfer of the zone."""
         transferred = dns.zone.Zone(f"{self.zone}.", relativize=False)
         query = dns.message.make_query(f"{self.zone}.", "AXFR")
         self._sign(query)
         try:
-            dns.query.inbound_xfr(self.address, transferred, query, port=self.port, timeout=TIMEOUT, lifetime=60.0)
+            dns.query.inbound_xfr(self._address, transferred, query, port=self._port, timeout=TIMEOUT, lifetime=60.0)
         except (dns.exception.DNSException, OSError, EOFError) as error:
-            raise NameServerError(self._fault(error)) from None
+            raise DnsProviderError(self._fault(error)) from None
         for owner_name, rdata in ((name, rdata) for name, _, rdata in transferred.iterate_rdatas("TXT")):
             kind, _, name = owner_name.to_text(omit_final_dot=True).lower().partition("-")
             marker = Marker.parse(_joined(rdata.to_text()))
@@ -126,47 +113,59 @@ class NameServer(Struct, frozen=True):
         query = dns.message.make_query(_absolute(name), kind)
         query.flags &= ~dns.flags.RD
         try:
-            answer, _ = dns.query.udp_with_fallback(query, self.address, TIMEOUT, self.port)
+            answer, _ = dns.query.udp_with_fallback(query, self._address, TIMEOUT, self._port)
         except (dns.exception.DNSException, OSError, EOFError) as error:
-            raise NameServerError(self._fault(error)) from None
+            raise DnsProviderError(self._fault(error)) from None
         if answer.rcode() not in {dns.rcode.NOERROR, dns.rcode.NXDOMAIN}:
             code = answer.rcode()
-            raise NameServerError(f"{self} refuses a question ({dns.rcode.to_text(code)}): {_remedy(code)}")
+            raise DnsProviderError(f"{self} refuses a question ({dns.rcode.to_text(code)}): {_remedy(code)}")
         return answer
 
     def _exchange(self, message: dns.message.Message) -> dns.message.Message:
         self._sign(message)
         try:
-            return dns.query.tcp(message, self.address, TIMEOUT, self.port)
+            return dns.query.tcp(message, self._address, TIMEOUT, self._port)
         except (dns.exception.DNSException, OSError, EOFError) as error:
-            raise NameServerError(self._fault(error)) from None
+            raise DnsProviderError(self._fault(error)) from None
 
     def _sign(self, message: dns.message.Message) -> None:
         """Sign with the key of the file, which is read each time and kept nowhere."""
-        if self.key_file is None:
+        if self._key is None:
             return
         try:
-            text = files.read(self.key_file)
+            text = files.read(self._key)
         except files.FilesError as error:
-            raise NameServerError(f"{self}: its key can't be read: {error}") from None
+            raise DnsProviderError(f"{self}: its key can't be read: {error}") from None
         key = parse_key(text or "")
         if key is None:
             why = "has no key" if text else "isn't there"
-            raise NameServerError(f"{self}: {self.key_file} {why}; write one with `tsig-keygen NAME >{self.key_file}`")
+            raise DnsProviderError(f"{self}: {self._key} {why}; write one with `tsig-keygen NAME >{self._key}`")
         try:
             keyring = dns.tsigkeyring.from_text({key.name: key.secret})
         except (binascii.Error, ValueError):
-            raise NameServerError(f"{self}: the secret in {self.key_file} isn't base64; make another one") from None
+            raise DnsProviderError(f"{self}: the secret in {self._key} isn't base64; make another one") from None
         message.use_tsig(keyring, algorithm=dns.name.from_text(key.algorithm))
 
     def _fault(self, error: Exception) -> str:
         if isinstance(error, dns.tsig.PeerBadTime | dns.tsig.BadTime):
             return f"{self} has another time than this host: set both clocks"
         if isinstance(error, dns.tsig.PeerError | dns.tsig.BadSignature | dns.message.UnknownTSIGKey):
-            return f"{self} doesn't take the key in {self.key_file}: give `tsig` the file of a key that the server has"
+            return f"{self} doesn't take the key in {self._key}: give `tsig` the file of a key that the server has"
         if isinstance(error, dns.exception.Timeout | OSError | EOFError):
             return f"{self} doesn't answer: start it, or correct local-lb:dns.zones; it is tried again"
         return f"{self} gives an answer that can't be used: {type(error).__name__}: {error}"
+
+
+PROVIDER = NameServer
+
+
+def addresses_at_server(name: str, zone: Zone) -> frozenset[str] | None:
+    """Return the addresses that a zone's server knows, by whatever provider; None where it doesn't answer."""
+    try:
+        server = UpdatedServer(zone.server.address, zone.server.port)
+        return frozenset(NameServer(zone.name, server, Path()).addresses(name))
+    except DnsProviderError:
+        return None
 
 
 def _joined(text: str) -> str:

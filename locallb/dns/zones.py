@@ -107,13 +107,18 @@ class Embedded(Struct, frozen=True):
         return place(self.address, self.port)
 
 
-class Rfc2136(Struct, frozen=True):
-    """A name server that takes updates."""
+RFC2136 = "rfc2136"
+
+
+class UpdatedServer(Struct, frozen=True):
+    """A server that a DNS provider writes each name to."""
 
     address: IPAddress
     port: int
-    tsig: str = ""
-    """The file that has the key, as the configuration names it; empty where the server wants none."""
+    provider: str = RFC2136
+    """The word of its DNS provider."""
+    options: tuple[tuple[str, str], ...] = ()
+    """Values of the provider's own keys, where they are given."""
     owner: OwnerId = OwnerId("")
     """Which owner the marks of names have; empty for the stack's own id."""
     take_over: OwnerId = OwnerId("")
@@ -127,7 +132,12 @@ class Zone(Struct, frozen=True):
     """A zone, and its server."""
 
     name: ZoneName
-    server: Embedded | Rfc2136
+    server: Embedded | UpdatedServer
+
+    @property
+    def updated(self) -> UpdatedServer | None:
+        """Return the server if names are written to it; None if the plan configures it with all of them."""
+        return self.server if isinstance(self.server, UpdatedServer) else None
 
 
 class DnsSettings(Struct, frozen=True):

@@ -38,23 +38,14 @@ TIMEOUT = 3.0
 
 def inspect(name: str, zone: Zone) -> ObservedName:
     """Resolve a name by this host's own resolver, as every program here does, and by the zone's server."""
+    from locallb.dns.rfc2136 import addresses_at_server  # noqa: PLC0415 - for stacks with zones only
+
     return ObservedName(name, str(zone.server), addresses_at_server(name, zone), queried_here(name))
 
 
 def queried_here(name: str) -> frozenset[str]:
     """Return the addresses that this host's resolver knows for a name; none where it doesn't answer in time."""
     return frozenset(addresses_of(name, TIMEOUT))
-
-
-def addresses_at_server(name: str, zone: Zone) -> frozenset[str] | None:
-    """Return the addresses that the zone's server knows; None where it doesn't answer."""
-    from locallb.dns.rfc2136 import NameServer, NameServerError  # noqa: PLC0415 - for stacks with zones only
-
-    try:
-        observed = NameServer(zone.name, str(zone.server.address), zone.server.port).addresses(name)
-    except NameServerError:
-        return None
-    return frozenset(observed)
 
 
 _UNREADABLE = "this host can't be looked at"

@@ -423,7 +423,7 @@ class PodRoutesState(PodRoutesInputs, frozen=True):
     """Their metric, which together with protocol 78 distinguishes them from all other routes."""
 
 
-class DnsNameInputs(Struct, frozen=True):
+class DnsNameInputs(Struct, frozen=True, kw_only=True):
     """What a program says of its `DnsName`."""
 
     owner: Owner
@@ -446,9 +446,13 @@ class DnsNameInputs(Struct, frozen=True):
     """Seconds for which an answer may be cached."""
     records: tuple[str, ...]
     """Types and values, such as `A 127.77.0.5`, sorted."""
+    provider: str = ""
+    """The DNS provider; absent for `rfc2136`. A change replaces the name."""
+    options: tuple[str, ...] = ()
+    """Values of its own keys, such as `api=http://127.0.0.1:8081`."""
 
 
-class DnsNameState(DnsNameInputs, frozen=True):
+class DnsNameState(DnsNameInputs, frozen=True, kw_only=True):
     """What is known of one `DnsName`: its inputs and its outputs."""
 
     marked: OwnerId

@@ -8,7 +8,7 @@ import pytest
 
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import SettingsError
-from locallb.dns.zones import DnsSettings, Embedded, Rfc2136, Zone
+from locallb.dns.zones import DnsSettings, Embedded, UpdatedServer, Zone
 from locallb.model.identities import OwnerId, ZoneName
 
 SOURCES = {"sources": [{"manifests": "examples/shop", "name": "shop"}]}
@@ -76,7 +76,9 @@ def test_a_server_that_takes_updates(text: str, address: str, number: int) -> No
     """By its address, with a port or without; the key is a file's name."""
     dns = parse_settings({**SOURCES, "dns": {"zones": [{**OTHER, "rfc2136": {"server": text, "tsig": "k"}}]}}).dns
     assert dns is not None
-    assert dns.zones == (Zone(ZoneName("lab.example"), Rfc2136(ip_address(address), number, "k")),)
+    assert dns.zones == (
+        Zone(ZoneName("lab.example"), UpdatedServer(ip_address(address), number, options=(("tsig", "k"),))),
+    )
     assert not dns.embedded
 
 
@@ -85,7 +87,9 @@ def test_a_zone_may_name_the_owner_of_its_marks() -> None:
     named = {**OTHER, "rfc2136": {"server": "::1", "owner": "laptop-1"}}
     dns = parse_settings({**SOURCES, "dns": {"zones": [named]}}).dns
     assert dns is not None
-    assert dns.zones == (Zone(ZoneName("lab.example"), Rfc2136(ip_address("::1"), 53, owner=OwnerId("laptop-1"))),)
+    assert dns.zones == (
+        Zone(ZoneName("lab.example"), UpdatedServer(ip_address("::1"), 53, owner=OwnerId("laptop-1"))),
+    )
 
 
 @pytest.mark.parametrize(

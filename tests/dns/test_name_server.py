@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import ip_address
 from pathlib import Path
 
 import dns.query
@@ -11,8 +12,9 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.dns.owner_ids import establish, owner_id
-from locallb.dns.rfc2136 import NameServer
+from locallb.dns.provider import open_zone
 from locallb.dns.updates import early_owner_id
+from locallb.dns.zones import UpdatedServer
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, OwnerId, Uid, ZoneName
 from locallb.outputs.names.dns_name import DnsName
@@ -36,7 +38,16 @@ def wanted(
     """Want a name."""
     owned_by = Owner(home, ObjectKey(ClusterName("c"), "n", owner), Uid("u"))
     given = DnsNameInputs(
-        owned_by, ZONE, f"{name}.{ZONE}", "127.0.0.1", server.port, "", OwnerId(""), OwnerId(""), 60, records
+        owner=owned_by,
+        zone=ZONE,
+        name=f"{name}.{ZONE}",
+        server="127.0.0.1",
+        port=server.port,
+        tsig="",
+        mark=OwnerId(""),
+        takes=OwnerId(""),
+        ttl=60,
+        records=records,
     )
     return replace(given, **more)
 
@@ -246,14 +257,15 @@ def test_the_stacks_names_are_found_by_their_markers(server: Bind) -> None:
     """For who lost its state."""
     home = Home("local-lb", "lost", "/nowhere")
     states = [put(wanted(server, name, "A 127.0.0.1", home=home, owner="x")) for name in ("one", "*.two")]
-    found = NameServer(ZONE, "127.0.0.1", server.port).marked(owner_id(home))
+    zone = open_zone(ZONE, UpdatedServer(ip_address("127.0.0.1"), server.port), Path())
+    found = zone.names(owner_id(home))
     assert {(name, marker.resource) for name, marker in found} == {
         (f"one.{ZONE}", "service/c/n/x"),
         (f"*.two.{ZONE}", "service/c/n/x"),
     }
     for state in states:
         KIND.delete(state)
-    assert not list(NameServer(ZONE, "127.0.0.1", server.port).marked(owner_id(home)))
+    assert not list(zone.names(owner_id(home)))
 
 
 def test_tsig_key_is_accepted_or_its_fault_named(tmp_path: Path) -> None:

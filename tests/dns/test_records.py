@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.dns.records import MAX_OF_CLUSTER, MAX_OF_OBJECT, Name, NameRequest, assign, ttl_of
-from locallb.dns.zones import DnsSettings, Embedded, Rfc2136, Zone, name_fault
+from locallb.dns.zones import DnsSettings, Embedded, UpdatedServer, Zone, name_fault
 from locallb.model.identities import ClusterName, ObjectKey, ZoneName
 
 SERVER = Embedded(ip_address("127.0.0.77"), 5300)
@@ -100,7 +100,7 @@ def test_impossible_names_and_targets_are_refused_with_a_remedy(
 )
 def test_a_name_in_anothers_zone_needs_room_for_its_mark(name: str, sentence: str) -> None:
     """Beside it in the same zone; what an embedded server can't answer is fine there."""
-    zones = DnsSettings((Zone(ZoneName("lab.test"), Rfc2136(ip_address("127.0.0.1"), 53)),))
+    zones = DnsSettings((Zone(ZoneName("lab.test"), UpdatedServer(ip_address("127.0.0.1"), 53)),))
     (refusal,) = assign([NameRequest(key("a"), (name,), ("127.0.0.1",), 60)], zones).refused
     assert sentence in refusal.message
     ((alias,),) = assign([NameRequest(key("a"), ("x.lab.test",), ("b.test",), 60)], zones).given.values()
@@ -109,7 +109,7 @@ def test_a_name_in_anothers_zone_needs_room_for_its_mark(name: str, sentence: st
 
 def test_a_flood_of_names_reaches_no_server_and_takes_nothing_from_others() -> None:
     """Of one object, of one cluster; one sentence tells of each; an embedded server is told of all at once."""
-    zones = DnsSettings((Zone(ZoneName("lab.test"), Rfc2136(ip_address("127.0.0.1"), 53)), ZONES.zones[0]))
+    zones = DnsSettings((Zone(ZoneName("lab.test"), UpdatedServer(ip_address("127.0.0.1"), 53)), ZONES.zones[0]))
 
     def wish(cluster: str, name: str, count: int, zone: str = "lab.test") -> NameRequest:
         wanted = tuple(f"n{number}-{name}.{zone}" for number in range(count))

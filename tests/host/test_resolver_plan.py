@@ -7,7 +7,7 @@ from ipaddress import ip_address
 import pytest
 from msgspec.structs import replace
 
-from locallb.dns.zones import Embedded, Rfc2136, Zone
+from locallb.dns.zones import Embedded, UpdatedServer, Zone
 from locallb.host.setup_plan import (
     DNSMASQ_DIRECTORY,
     MACOS,
@@ -23,7 +23,7 @@ from locallb.host.setup_steps import HOSTS, PRESENT, ObservedHost, Retained, Set
 from locallb.model.identities import ZoneName
 
 ZONE = Zone(ZoneName("test"), Embedded(ip_address("127.0.0.77"), 5300))
-LAB = Zone(ZoneName("lab.example"), Rfc2136(ip_address("::1"), 53))
+LAB = Zone(ZoneName("lab.example"), UpdatedServer(ip_address("::1"), 53))
 DROP_IN = f"{RESOLVED_DIRECTORY}/60-locallb-test.conf"
 MADE = "# Made by `locallb host setup`; `locallb host teardown` removes it.\n"
 

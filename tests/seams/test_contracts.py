@@ -1,4 +1,4 @@
-"""What every registered implementation of a seam keeps, whichever it is: sources, runtimes, outputs.
+"""What every registered implementation of a seam keeps, whichever it is: sources, runtimes, outputs, DNS providers.
 
 A new one is tested here by its line in the registry alone.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import threading
 from ipaddress import ip_address
+from pathlib import Path
 
 import pytest
+import yaml
 from msgspec.structs import replace
 
 from locallb.config.entries import output_entry, source_entry
@@ -17,6 +19,9 @@ from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES, Registry
 from locallb.config.settings import SettingsError
 from locallb.config.values import Mistakes
 from locallb.desired import proxy_group
+from locallb.dns.provider import PROVIDERS, DnsProvider, DnsProviderError, open_zone
+from locallb.dns.updates import Update
+from locallb.dns.zones import Zone
 from locallb.model.desired import BALANCER, REACHABLE, ResourceKey
 from locallb.model.identities import (
     ClusterName,
@@ -35,6 +40,7 @@ from locallb.planning.proxy_placing import PlanContext, proxy_of_stack
 from locallb.provider import KINDS
 from locallb.runtimes.runtime import Runtime, runtime
 from locallb.sources.source import FinderType, SourceType, finder_type, source_type
+from tests.dns.bind import free_port
 
 HOME = Home("shop", "dev", "/srv/shop")
 ODD: tuple[object, ...] = (None, True, 7, "x", [], {}, [None], {"a": {}})
@@ -150,6 +156,35 @@ def test_the_key_of_an_output_is_understood_or_refused(word: str, value: object)
         return
     mistakes = Mistakes()
     assert output_entry(word).parse(mistakes, word, value) is not None or mistakes.sentences
+
+
+def zones_of(word: str, value: object) -> tuple[Zone, ...]:
+    """Parse a stack with one zone of a DNS provider. Raises SettingsError."""
+    zone = {"zone": "lab.example", word: value}
+    dns = parse_settings({"sources": [{"manifests": "m"}], "dns": {"zones": [zone]}}).dns
+    return dns.zones if dns else ()
+
+
+@pytest.mark.parametrize("word", tuple(PROVIDERS))
+@pytest.mark.parametrize("value", ODD)
+def test_a_zone_of_a_dns_provider_is_refused_by_name_if_it_has_no_server(word: str, value: object) -> None:
+    """Never an exception of another kind."""
+    with pytest.raises(SettingsError, match=rf"local-lb:dns\.zones\[0\]\.{word}"):
+        zones_of(word, value)
+
+
+@pytest.mark.parametrize("word", tuple(PROVIDERS))
+def test_a_dns_provider_reports_a_server_that_does_not_answer(word: str, tmp_path: Path) -> None:
+    """Its example is understood. Nothing is asked before a method is called; then one sentence names the zone."""
+    (zone,) = zones_of(word, yaml.safe_load(PROVIDERS[word].example))
+    assert zone.updated is not None
+    provider = open_zone(zone.name, replace(zone.updated, address=ip_address("127.0.0.1"), port=free_port()), tmp_path)
+    assert isinstance(provider, DnsProvider)
+    assert (zone.updated.provider, provider.version()) == (word, None)
+    for ask in (lambda: provider.records("a.lab.example"), lambda: provider.apply(Update(), 60)):
+        with pytest.raises(DnsProviderError, match=r"zone lab\.example at 127\.0\.0\.1:") as caught:
+            ask()
+        assert "\n" not in str(caught.value)
 
 
 def placement() -> Placement:

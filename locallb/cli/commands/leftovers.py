@@ -121,7 +121,7 @@ def _names(session: Session, existing: set[str]) -> tuple[OrphanedName, ...]:
         settings = session.settings
     except (EngineError, SettingsError, SourceError):
         return ()
-    if settings.dns is None or all(zone.server in settings.dns.embedded for zone in settings.dns.zones):
+    if settings.dns is None or not any(zone.updated for zone in settings.dns.zones):
         return ()
     from locallb.orphans import orphaned_names  # noqa: PLC0415 - loads a client of name servers
 

@@ -1,25 +1,22 @@
-"""The resource DnsName: a name in a zone with several writers, added and removed by one UPDATE each.
-
-The client of name servers is loaded where it is used: most stacks have no such zone.
-"""
+"""The resource DnsName: a name in a zone with several writers, added and removed by one update each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from ipaddress import ip_address
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from msgspec.structs import replace
 
 from locallb.dns.owner_ids import owner_id
+from locallb.dns.provider import DnsProvider, open_zone
 from locallb.dns.updates import NO_OWNER, Former, Marker, Records, holder, putting, removing
+from locallb.dns.zones import RFC2136, UpdatedServer
 from locallb.model.errors import ClientError
 from locallb.model.identities import OwnerId
 from locallb.resources.properties import DnsNameInputs, DnsNameState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown
-
-if TYPE_CHECKING:
-    from locallb.dns.rfc2136 import NameServer
 
 _NO_OWNER = OwnerId("")
 ATTEMPTS = 3
@@ -31,7 +28,7 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
 
     inputs = DnsNameInputs
     state = DnsNameState
-    replaced_for = frozenset({"zone", "name", "server", "port"})
+    replaced_for = frozenset({"zone", "name", "server", "port", "provider"})
     delete_first = True
     """Both may be one zone, under two addresses of its server."""
 
@@ -42,7 +39,7 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
     def read(self, state: DnsNameState) -> DnsNameState | None:
         """Read our records. A server that doesn't answer proves nothing: then they count as unchanged."""
         try:
-            observed = self._server(state).inspect(state.name)
+            observed = self._zone(state).records(state.name)
         except ClientError:
             return state
         ours = {
@@ -53,7 +50,7 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
     def leaves_nothing(self, state: DnsNameState) -> bool:
         """Return whether nothing there has the mark of this object; not so where the server doesn't answer."""
         try:
-            return removing(state.name, _marker(state), self._server(state).inspect(state.name)) is None
+            return removing(state.name, _marker(state), self._zone(state).records(state.name)) is None
         except ClientError:
             return False
 
@@ -65,35 +62,54 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
         """Remove the name if it still has the marker of this object: another one of this stack may have it now."""
         if self.belongs_to_copied_project(state.owner):
             return
-        server = self._server(state)
+        zone = self._zone(state)
         for _ in range(ATTEMPTS):
-            update = removing(state.name, _marker(state), server.inspect(state.name))
-            if update is None or server.send(update, state.ttl):
+            update = removing(state.name, _marker(state), zone.records(state.name))
+            if update is None or zone.apply(update, state.ttl):
                 return
-        raise _contended(state.name, server)
+        raise _contended(state.name, zone)
 
     def _put(self, new: DnsNameInputs, before: Marker | None = None) -> DnsNameState:
-        server, marker, wanted = self._server(new), _marker(new), records_of(new.records)
+        zone, marker, wanted = self._zone(new), _marker(new), records_of(new.records)
         classic = bool(new.takes)
-        observed = server.inspect(new.name, classic=classic)
+        observed = zone.records(new.name, classic=classic)
         for takes, is_marked in _attempts(new.takes):
             existing = observed if is_marked else replace(observed, markers={})
             update = putting(new.name, wanted, marker, existing, Former(before, takes))
-            claimed, observed = server.send(update, new.ttl), server.inspect(new.name, classic=classic)
+            claimed, observed = zone.apply(update, new.ttl), zone.records(new.name, classic=classic)
             if claimed and observed.records.keys() >= wanted.keys():
                 return grown(self.state, new, marked=marker.owner)
             if claimed and (remaining := removing(new.name, marker, observed)):
-                server.send(remaining, new.ttl)  # servers leave a CNAME out silently that has other records beside it
-                raise _foreign(new.name, server, NO_OWNER)
+                zone.apply(remaining, new.ttl)  # servers leave a CNAME out silently that has other records beside it
+                raise _foreign(new.name, zone, NO_OWNER)
         if party := holder(marker.owner, observed):
-            raise _foreign(new.name, server, party)
-        raise _contended(new.name, server)
+            raise _foreign(new.name, zone, party)
+        raise _contended(new.name, zone)
 
-    def _server(self, existing: DnsNameInputs) -> NameServer:
-        from locallb.dns.rfc2136 import NameServer  # noqa: PLC0415 - see above
+    def _zone(self, existing: DnsNameInputs) -> DnsProvider:
+        return open_zone(existing.zone, _server(existing), self.root or Path())
 
-        path = (self.root or Path()) / Path(existing.tsig).expanduser() if existing.tsig else None
-        return NameServer(existing.zone, existing.server, existing.port, path)
+
+def server_inputs(server: UpdatedServer) -> Mapping[str, Any]:
+    """Write a server as the inputs have it."""
+    options = dict(server.options)
+    fields = {
+        "server": str(server.address),
+        "port": server.port,
+        "tsig": options.pop("tsig", ""),
+        "mark": server.owner,
+        "takes": server.take_over,
+    }
+    if server.provider == RFC2136:
+        return fields
+    return {**fields, "provider": server.provider, "options": [f"{key}={text}" for key, text in options.items()]}
+
+
+def _server(existing: DnsNameInputs) -> UpdatedServer:
+    """Read what `server_inputs` wrote, but for owners of markers."""
+    pairs = (text.partition("=")[::2] for text in (f"tsig={existing.tsig}", *existing.options))
+    options = tuple((key, text) for key, text in pairs if text)
+    return UpdatedServer(ip_address(existing.server), existing.port, existing.provider or RFC2136, options)
 
 
 def written(records: Records) -> tuple[str, ...]:
@@ -128,10 +144,10 @@ def _marker(existing: DnsNameInputs) -> Marker:
     return Marker.of(marked or existing.mark or owner_id(existing.owner.home), existing.owner.service)
 
 
-def _foreign(name: str, server: NameServer, party: str) -> ProviderError:
-    owned_by = f"{name} isn't this stack's to change: {server} has it for {party}"
+def _foreign(name: str, zone: DnsProvider, party: str) -> ProviderError:
+    owned_by = f"{name} isn't this stack's to change: {zone} has it for {party}"
     return ProviderError(f"{owned_by}; remove it there or choose another name")
 
 
-def _contended(name: str, server: NameServer) -> ProviderError:
-    return ProviderError(f"{name} can't be changed: somebody else changes it in {server} as well; run up again")
+def _contended(name: str, zone: DnsProvider) -> ProviderError:
+    return ProviderError(f"{name} can't be changed: somebody else changes it in {zone} as well; run up again")

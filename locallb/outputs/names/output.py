@@ -1,4 +1,4 @@
-"""DNS names in zones with servers that take updates, as an output: published once the load balancer is proven to serve.
+"""DNS names in zones of DNS providers, as an output: published once the load balancer is proven to serve.
 
 Names in embedded zones aren't published here: they are the configuration of an Envoy of the stack.
 """
@@ -6,13 +6,15 @@ Names in embedded zones aren't published here: they are the configuration of an 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from locallb.dns.provider import open_zone
 from locallb.dns.records import Name
-from locallb.dns.zones import Rfc2136
+from locallb.dns.zones import UpdatedServer
 from locallb.model.desired import DNS_NAME, STUB_ZONES, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.texts import owner_fields
-from locallb.outputs.names.dns_name import DnsName, written
+from locallb.outputs.names.dns_name import DnsName, server_inputs, written
 from locallb.outputs.names.stub_zones import StubZones, versions
 from locallb.outputs.output import Output, OutputContext, Planned
 from locallb.planning.planned import Placement, Plan
@@ -34,11 +36,7 @@ class Names(Output):
                     "owner": owner,
                     "zone": name.zone.name,
                     "name": name.name,
-                    "server": str(server.address),
-                    "port": server.port,
-                    "tsig": server.tsig,
-                    "mark": server.owner,
-                    "takes": server.take_over,
+                    **server_inputs(server),
                     "ttl": name.ttl,
                     "records": list(written(name.records)),
                 },
@@ -49,25 +47,23 @@ class Names(Output):
         ]
 
     def stamp(self, plan: Plan) -> object:
-        """Return the serials of zones and the versions of ConfigMaps; None of what doesn't answer."""
-        zone_versions = {zone.key: versions(zone.access) for zone in plan.zones}
-        zones = {(name.zone.name, server) for placement in plan.placements for name, server in _updated(placement)}
-        if not zones:
-            return zone_versions or None
-        from locallb.dns.rfc2136 import NameServer  # noqa: PLC0415 - most stacks have no such zone
-
-        serials = {
-            zone_server: NameServer(zone_server[0], str(zone_server[1].address), zone_server[1].port).serial()
-            for zone_server in zones
+        """Return the versions of zones and ConfigMaps; None of what doesn't answer."""
+        of_clusters = {zone.key: versions(zone.access) for zone in plan.zones}
+        zones = {
+            (name.zone.name, server): placement.owner.home.root
+            for placement in plan.placements
+            for name, server in _updated(placement)
         }
-        return serials, zone_versions
+        if not zones:
+            return of_clusters or None
+        return {zone: open_zone(*zone, Path(root)).version() for zone, root in zones.items()}, of_clusters
 
 
-def _updated(planned: Planned) -> Iterator[tuple[Name, Rfc2136]]:
-    """Yield its names in zones with servers that take updates."""
+def _updated(planned: Planned) -> Iterator[tuple[Name, UpdatedServer]]:
+    """Yield its names in zones of DNS providers."""
     for name in planned.names if isinstance(planned, Placement) else ():
-        if isinstance(name.zone.server, Rfc2136):
-            yield name, name.zone.server
+        if server := name.zone.updated:
+            yield name, server
 
 
 OUTPUT = Names()
