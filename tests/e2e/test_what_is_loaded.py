@@ -117,4 +117,4 @@ def test_a_watch_loads_its_live_page_only_where_it_is_asked_for(play: Stage) -> 
             becomes(partial(_converged, watch), watch)
             assert watch.stop() == 0
         code, modules = json.loads(watch.reported().splitlines()[-1])
-        assert (code, any(module.startswith("locallb.cli.page") for module in modules)) == (0, loads)
+        assert (code, any(module.startswith("locallb.cli.watching.page") for module in modules)) == (0, loads)

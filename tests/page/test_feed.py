@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.cli.page import server as module
-from locallb.cli.page.server import Feed, Reader
+from locallb.cli.watching import page as module
+from locallb.cli.watching.page import Feed, Reader
 
 NAMES = st.sampled_from(["a", "b", "c", 'd"', "é\u2028"])
 TEXTS = st.dictionaries(NAMES, st.sampled_from(["1", "2", "[3]"]), max_size=5)

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.cli.page.server import pages_document as pages
-from locallb.cli.page.server import refusal
 from locallb.cli.watching.http_server import Request, answer
+from locallb.cli.watching.page import pages_document as pages
+from locallb.cli.watching.page import refusal
 
 HERE = ("host", "127.0.0.1:9478")
 

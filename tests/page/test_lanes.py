@@ -6,8 +6,8 @@ import json
 
 from msgspec.structs import replace
 
-from locallb.cli.page.drawing import Subject, lane, rates, subjects
 from locallb.cli.watching.board import Board, View
+from locallb.cli.watching.page import Subject, lane, rates, subjects
 from locallb.cli.watching.relay import Batch
 from locallb.planning.notices import FAULT
 from locallb.planning.status import Row, State

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from locallb.cli.page import drawing as lanes
-from locallb.cli.page import server as live
-from locallb.cli.page.server import PageReporter
+from locallb.cli.watching import page as lanes
+from locallb.cli.watching import page as live
 from locallb.cli.watching.http_server import HttpServerError
+from locallb.cli.watching.page import PageReporter
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
 from locallb.watch.events import Converged, Failed, Pulse, Stopped

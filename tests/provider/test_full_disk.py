@@ -11,7 +11,7 @@ import pytest
 
 from locallb.provider.resource_types import ResourceTypes
 from locallb.resources.resource_type import ProviderError
-from locallb.runtimes.process import envoy_process
+from locallb.runtimes.process import resource_types
 from locallb.storage.files import FilesError
 
 
@@ -27,7 +27,7 @@ def test_a_trial_that_cannot_be_furnished_is_reported(
     (tmp_path / "certificate.pem").touch()
     monkeypatch.setattr(Path, "symlink_to", refused)
     with pytest.raises(FilesError, match=f"trial, .*, can't be furnished: {os.strerror(number)}; "):
-        envoy_process._furnish(tmp_path / "trial", {})
+        resource_types._furnish(tmp_path / "trial", {})
 
 
 class _Full:

@@ -22,8 +22,8 @@ from locallb.model.errors import ClientError
 from locallb.resources.properties import EnvoyProcessInputs
 from locallb.resources.resource_type import ProviderError
 from locallb.runtimes.draining import LINGER, drain
-from locallb.runtimes.process import envoy_process, handover, processes, stopping
-from locallb.runtimes.process import envoy_process as trial
+from locallb.runtimes.process import handover, processes, resource_types, stopping
+from locallb.runtimes.process import resource_types as trial
 from locallb.runtimes.process.processes import Process, ProcessError
 from locallb.runtimes.process.stopping import running
 from tests.envoy.traffic import Load, Server, ask_tcp
@@ -60,7 +60,7 @@ class Installer:
     def __call__(self, version: str, program: Path | None = None) -> None:
         """Install it."""
         binary = EnvoyBinary(program or installed().path, version)
-        self._patch.setattr(envoy_process, "installed", lambda: binary)
+        self._patch.setattr(resource_types, "installed", lambda: binary)
 
 
 def memory_of(directory: Path) -> Path:
@@ -317,7 +317,7 @@ def test_a_run_that_is_interrupted_in_the_midst_leaves_one_that_answers(
     config, process, _ = driver.up(wanted)
     directory, changed = directory_of(config), {**wanted.process, **more}
     install(str(changed["version"]))
-    monkeypatch.setattr(envoy_process, "can_release", lambda *_: True)
+    monkeypatch.setattr(resource_types, "can_release", lambda *_: True)
 
     def interrupted(*_: Process) -> bool:
         raise KeyboardInterrupt
@@ -355,7 +355,7 @@ def test_a_run_after_one_that_was_stopped_in_the_midst_takes_what_it_left(
     inputs = EnvoyProcessInputs(
         proxy=wanted.proxy, owner=wanted.owner, bootstrap=wanted.process["bootstrap"], version="1.40.1"
     )
-    begun: Process = envoy_process._start(directory, EnvoyBinary(installed().path, "1.40.1"), inputs, epoch)
+    begun: Process = resource_types._start(directory, EnvoyBinary(installed().path, "1.40.1"), inputs, epoch)
     new = driver.update("EnvoyProcess", process, changed)
     assert running(directory) == (begun,) == (process_of(new),)
     assert ask_tcp(wanted.address, 8080) == "a"

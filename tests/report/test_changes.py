@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from locallb.cli.commands.preview import print_report
 from locallb.cli.console import Out
-from locallb.cli.reports import print_report
 from locallb.model.identities import ClusterName, Family, ObjectKey, Protocol
 from locallb.model.ranges import covered
 from locallb.report.alerts import Topic, alerts, summary

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from locallb.cli.commands.preview import print_report
 from locallb.cli.console import Out
-from locallb.cli.reports import print_report
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot

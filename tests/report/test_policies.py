@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from locallb.cli.commands.preview import GATES, print_report, refuse
 from locallb.cli.console import Out
 from locallb.cli.grammar import EPILOG
-from locallb.cli.reports import GATES, print_report, refuse
 from locallb.config.settings import Headroom, Policies, PortRange, SettingsError
 from locallb.model.identities import Protocol
 from locallb.report.changes import Gate

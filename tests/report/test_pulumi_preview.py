@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from locallb.cli.reports import _previewed_roots as _touched
-from locallb.cli.reports import _states
+from locallb.cli.commands.preview import _previewed_roots as _touched
+from locallb.cli.commands.preview import _states
 from locallb.report.deployed import deployed_side
 from tests.e2e.support import Stage, stage
 from tests.report.schema import mistakes

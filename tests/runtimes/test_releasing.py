@@ -14,7 +14,7 @@ import pytest
 
 from locallb.envoy import rollout
 from locallb.model.identities import IPAddress, place
-from locallb.runtimes.process import releasing
+from locallb.runtimes.process import resource_types
 from locallb.runtimes.process.processes import Process
 
 AT = ip_address("127.0.0.1")
@@ -43,7 +43,7 @@ def connection(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[socket.socket,
     """Return both ends of a connection to this process, the client's in another one's place: it isn't counted."""
     with socket.create_server((str(AT), 0)) as server:
         monkeypatch.setattr(Admin, "port", server.getsockname()[1])
-        monkeypatch.setattr(releasing, "EnvoyAdmin", Admin)
+        monkeypatch.setattr(resource_types, "EnvoyAdmin", Admin)
         client = socket.create_connection(server.getsockname())
         accepted, _ = server.accept()
         with client, accepted:
@@ -58,10 +58,10 @@ def test_a_connection_counts_until_both_sides_have_closed_it(
     client, accepted = connection
     if closer:
         {"client": client, "proxy": accepted}[closer].shutdown(socket.SHUT_WR)
-    assert releasing._has_streams(tmp_path, US)
+    assert resource_types._has_streams(tmp_path, US)
     client.close()
     accepted.close()
-    assert not releasing._has_streams(tmp_path, US)
+    assert not resource_types._has_streams(tmp_path, US)
 
 
 @pytest.mark.parametrize("chains", [{}, {"filter_chains": []}, None], ids=["udp", "http3", "none"])
@@ -72,7 +72,7 @@ def test_a_port_that_serves_again_is_not_given_up(chains: dict[str, object] | No
     files = {rollout.LISTENERS: json.dumps({"resources": served})}
     with (
         mock.patch("locallb.envoy.push.texts", return_value=files),
-        mock.patch.object(releasing, "_udp_places", return_value={place(AT, 443)}),
-        mock.patch.object(releasing, "_has_streams", return_value=False),
+        mock.patch.object(resource_types, "_udp_places", return_value={place(AT, 443)}),
+        mock.patch.object(resource_types, "_has_streams", return_value=False),
     ):
-        assert releasing.can_release(tmp_path, US, {place(AT, 443)}) == (chains is None)
+        assert resource_types.can_release(tmp_path, US, {place(AT, 443)}) == (chains is None)

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from locallb.sources import SourceError
 from locallb.sources.manifests.files import QUIET
 from locallb.sources.manifests.reading import ENDINGS, LIMITS, ParseCache
-from locallb.storage import followed_folder
+from locallb.storage import folder_watch
+from locallb.storage.folder_watch import FollowedFolder
 from locallb.storage.folders import Folder, read_folder
-from locallb.storage.followed_folder import FollowedFolder
 from tests.sources.support import Place, clock_of_readings, names, service
 
 NAMES = ["a", "b", "c", "d"]
@@ -156,8 +156,8 @@ def test_a_file_that_is_only_touched_leaves_a_directory_followed(
         whole.append(directory)
         return read_folder(directory, *terms)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(followed_folder, "FEW", 0)
-    monkeypatch.setattr(followed_folder, "read_folder", noted)
+    monkeypatch.setattr(folder_watch, "FEW", 0)
+    monkeypatch.setattr(folder_watch, "read_folder", noted)
     place, memory = Place(tmp_path), ParseCache(FollowedFolder(ENDINGS, LIMITS))
     assert memory.followed
     place.manifests.mkdir()

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from locallb.storage import followed_folder, named_changes
+from locallb.storage import folder_watch, named_changes
+from locallb.storage.folder_watch import FollowedFolder
 from locallb.storage.folders import Folder, FolderError, Limits, read_folder
-from locallb.storage.followed_folder import FollowedFolder
 
 ENDINGS, LIMITS = (".yaml",), Limits(3000, 7000)
 NAMES = ("a.yaml", "b.yaml", "d/a.yaml", "d/e/c.yaml", ".hidden.yaml", "note.txt", "d/.h/a.yaml")
@@ -37,7 +37,7 @@ STEPS = st.lists(
 def _nothing_is_few() -> Iterator[None]:
     """Have small directories followed as well."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(followed_folder, "FEW", 0)
+        patch.setattr(folder_watch, "FEW", 0)
         yield
 
 
@@ -50,7 +50,7 @@ def fixture_whole(monkeypatch: pytest.MonkeyPatch) -> list[Path]:
         observed.append(directory)
         return read_folder(directory, *args)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(followed_folder, "read_folder", noted)
+    monkeypatch.setattr(folder_watch, "read_folder", noted)
     return observed
 
 

@@ -9,9 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId, ProxyName, Uid
-from locallb.storage import found_directories, proxy_directories
-from locallb.storage.found_directories import find_former
-from locallb.storage.proxy_directories import OWNER, Proxies
+from locallb.storage import proxy_directories
+from locallb.storage.proxy_directories import OWNER, Proxies, find_former
 
 PROXY = ProxyId("0123456789ab")
 SHARED = Owner(Home("p", "s", "/p"), ObjectKey(ClusterName(""), "", "shared-1"))
@@ -21,7 +20,7 @@ NAME = ProxyName("shared-1")
 @pytest.fixture
 def proxies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Proxies:
     """Have a directory of one proxy, and nothing that was found before."""
-    monkeypatch.setattr(found_directories, "_FOUND", {})
+    monkeypatch.setattr(proxy_directories, "_FOUND", {})
     made = Proxies(tmp_path)
     made.make(PROXY, SHARED, NAME)
     return made

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from locallb import threads as supervised
-from locallb.cli.page import server as live
+from locallb.cli.watching import page as live
 from locallb.cli.watching import program_runs
 from locallb.cli.watching import supervision as signals_module
 from locallb.cli.watching.health import Health

@@ -1,14 +1,424 @@
-"""The command `preview`: what `up` would do, as a tree or as a report. Not here: comparing two sides (`report`)."""
+"""The command `preview`: the changes that `up` would make, by the stack's state, another revision, or Pulumi's preview.
+
+They are shown as a tree or as a report. On a terminal a report has the most important changes first, then one line for
+each Service that changes. The exit code is the result of the gates, whatever the format.
+
+Not here: the content of a report (`report.assemble`), and other formats (`report.markdown`, `report.html`).
+"""
 
 from __future__ import annotations
+
+import json
+import os
+import re
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from urllib.parse import quote
+
+from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
-from locallb.cli.reports import outside_the_table, print_alerts, refuse, report_live, report_to
-from locallb.cli.run_output import Progress, report_outcome, what_was_planned
+from locallb.cli.run_output import QUIET, Progress, report_outcome, what_was_planned
 from locallb.cli.session import Session
 from locallb.cli.targets import scope_of
+from locallb.config.settings import Settings, SettingsError
+from locallb.engine.core.events import Result, Severity
+from locallb.engine.state.errors import EngineError
+from locallb.engine.state.project import BACKEND_VARIABLE, Project, load_config, load_project
+from locallb.model.desired import BALANCER, PROXY
+from locallb.model.errors import refusal
+from locallb.model.fields import object_of
+from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.reasons import Problem, Reason
+from locallb.model.snapshot import Snapshot
+from locallb.model.texts import named_after
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
+from locallb.programs import Revision
+from locallb.report.alerts import Alert, Topic, alerts, listed, summary
+from locallb.report.assemble import assembled
+from locallb.report.changes import Change, Gate, Report, ServiceChange, Violation
+from locallb.report.deployed import Resource, deployed_side
+from locallb.report.sides import Side, planned_side
+from locallb.report.wording import SIGNS, by_gravity, reasons, shown_side, visible
+from locallb.sources import SourceError
+from locallb.sources.configuration import stack_settings
+from locallb.sources.snapshot import SnapshotResult, holding, read_hostless
+from locallb.sources.source import source_type
+from locallb.storage.files import scratch
+
+STYLES = {
+    Change.ADDED: "green",
+    Change.CHANGED: "yellow",
+    Change.REPAIRED: "yellow",
+    Change.LOST: "bold red",
+    Change.REMOVED: "red",
+    Change.REJECTED: "red",
+    Change.UNCHANGED: "dim",
+}
+MAX_ALERTS = 20
+
+
+def print_report(out: Out, report: Report) -> None:
+    """Print the whole report."""
+    out.line((f"From {visible(report.old)} to {visible(report.new)} ({report.stack})", "bold"))
+    print_alerts(out, alerts(report))
+    rows = [service for service in by_gravity(report) if service.change is not Change.UNCHANGED]
+    if rows:
+        out.line("")
+        out.table(("", "SERVICE", "ADDRESS", "PORTS", "CHANGE", "REASON"), [_cells(service) for service in rows])
+    out.line("")
+    for notice in report.notices:
+        out.line(("note: ", "dim"), visible(notice))
+    out.line(summary(report))
+
+
+SHOWN_IN_TABLE = frozenset({Topic.CONFLICT, Topic.EXHAUSTION, Topic.REJECTION})
+
+
+def outside_the_table(report: Report) -> list[Alert]:
+    """Return what the tree of resources and the table of Services lack: former values, allowed clients, policies."""
+    existing = {str(service.key) for service in report.services if service.before is None}
+    return [alert for alert in alerts(report) if alert.topic not in SHOWN_IN_TABLE and alert.service not in existing]
+
+
+def print_alerts(out: Out, listed: Sequence[Alert]) -> None:
+    """Print the alerts that a reader must not miss.
+
+    Omitted is what is reported as an error anyway: unreadable sources, and, if errors are printed with the report,
+    violated policies.
+    """
+    errors = {Topic.UNREADABLE, Topic.POLICY} if out.together else {Topic.UNREADABLE}
+    important = [alert for alert in listed if alert.topic not in errors]
+    for alert in important[:MAX_ALERTS]:
+        out.line(("! ", "bold red" if alert.topic is Topic.POLICY else "yellow"), visible(alert.message))
+    if len(important) > MAX_ALERTS:
+        out.line(f"  and {len(important) - MAX_ALERTS} more; `--format json` has all")
+
+
+def _cells(service: ServiceChange) -> Sequence[str | tuple[str, str]]:
+    side = shown_side(service)
+    return (
+        (SIGNS[service.change], STYLES[service.change]),
+        visible(str(service.key)),
+        " ".join(str(address) for address in side.addresses) if side and side.addresses else "-",
+        listed(port.label for port in side.ports) if side and side.ports else "-",
+        (str(service.change), STYLES[service.change]),
+        visible("; ".join(reasons(service)[:2])),
+    )
+
+
+GATES = {
+    Gate.ADDRESS_CHANGES: Exit.ADDRESS_CHANGES,
+    Gate.SOURCE_RANGES: Exit.SOURCE_RANGES,
+    Gate.PORTS: Exit.PORTS,
+    Gate.HEADROOM: Exit.HEADROOM,
+    Gate.HOSTNAMES: Exit.HOSTNAMES,
+    Gate.TLS: Exit.TLS,
+}
+"""Exit codes; of several the first counts."""
+FORMATS = {
+    "markdown": "markdown:markdown",
+    "json": "document:document",
+    "html": "html:page",
+}
+"""Modules of `report`, and their functions."""
+
+
+def offline(args: Arguments, out: Out) -> int:
+    """Compare without a stack's state, and print the report."""
+    if args.from_pulumi is not None:
+        report = report_from_pulumi(args.directory, args.stack, args.from_pulumi)
+    else:
+        report = report_against(args.directory, args.stack, args.against or "")
+    return report_to(report, args, out)
+
+
+def report_to(report: Report, args: Arguments, out: Out) -> int:
+    """Print the report in its format, and give the exit code."""
+    if args.format in FORMATS:
+        out.document(writer(args.format)(report))
+    else:
+        print_report(out, report)
+    return verdict(report, args, out)
+
+
+def writer(form: str) -> Callable[[Report], str]:
+    """Load what writes a format: none needs another's modules."""
+    module, _, function = FORMATS[form].partition(":")
+    loaded: Callable[[Report], str] = getattr(import_module(f"locallb.report.{module}"), function)
+    return loaded
+
+
+def verdict(report: Report, args: Arguments, out: Out) -> int:
+    """Print what is wrong and return the exit code: for unreadable sources, then policies, then changes."""
+    for complaint in report.complaints:
+        out.error(visible(complaint))
+    refused = refuse(report.violations, out)
+    if report.complaints:
+        return Exit.FAILED
+    if args.expect_no_changes and report.changes and not refused:
+        out.error("no changes were expected, but there are changes")
+        return Exit.CHANGES
+    return refused
+
+
+def refuse(violations: Sequence[Violation], out: Out) -> int:
+    """Return what the stack's policies forbid, and give the exit code."""
+    for violation in violations:
+        out.error(visible(violation.message))
+    broken = {violation.gate for violation in violations}
+    return next((code for gate, code in GATES.items() if gate in broken), Exit.OK)
+
+
+OLD, NEW = "the stack's state", "the manifests"
+
+
+def report_live(session: Session, result: Result, reading: SnapshotResult, plan: Plan) -> Report:
+    """Make the report of a preview that the engine has made, from the stack's state to the manifests.
+
+    The engine's own preview counts, so a resource that no longer exists shows although its declaration is the same.
+    """
+    resources = session.resources()
+    old = deployed_side(
+        OLD, (Resource(resource.type, resource.name, resource.inputs) for resource in resources if not resource.delete)
+    )
+    new = planned_side(NEW, reading.snapshot, plan)
+    report = assembled((old, new), reading.snapshot, session.settings, touched=_touched(result, old, new))
+    failures = tuple(diagnostic.message for diagnostic in result.diagnostics if diagnostic.severity is Severity.ERROR)
+    complaints = tuple(dict.fromkeys((*reading.complaints, *failures)))
+    return replace(report, notices=(*report.notices, *reading.notices), complaints=complaints)
+
+
+def _touched(result: Result, old: Side, new: Side) -> Mapping[ObjectKey, set[str]]:
+    """Find the resources that would change, by the Service that owns their load balancer or proxy."""
+    keys = {str(key): key for key in (*old.balancers, *new.balancers)}
+    operations: dict[ObjectKey, set[str]] = defaultdict(set)
+    for step in result.steps:
+        subject = step.subject
+        root = subject.name if subject.type in {BALANCER, PROXY} else subject.parent.rpartition("::")[2]
+        if step.op not in QUIET and root in keys:
+            operations[keys[root]].add(f"{subject.type.rpartition(':')[2]} {step.op.value}")
+    return operations
+
+
+NEW_REVISION = "the manifests"
+
+
+class Tree(Struct, frozen=True):
+    """A project's files at one moment: where they are, and the stack's settings there."""
+
+    label: str
+    root: Path
+    settings: Settings
+    own: bool = True
+    """Whether the settings are its own, to be compared; not those of the new side for another directory."""
+
+
+class _Old(Struct, frozen=True):
+    """The old side: its plan, or a sentence why there is none."""
+
+    label: str
+    snapshot: Snapshot
+    plan: Plan = field(default_factory=Plan)
+    settings: Settings | None = None
+    notices: tuple[str, ...] = ()
+
+
+def report_against(directory: Path, stack: str, other: str) -> Report:
+    """Compare the project in `directory` with `other`: a directory, or else a revision of its repository.
+
+    Nothing is deployed or queried, and no file is left. The old side is planned first, as if no address were held, then
+    the new side as if the old one were deployed: so Services that keep their address on a host keep it here, and only
+    real changes show.
+
+    Raises:
+        ClientError: if `other` is neither, or can't be read.
+        EngineError: if there is no such project or stack.
+        SettingsError: if the stack's configuration can't be used.
+        SourceError: if a source can't be read.
+    """
+    project = open_project(directory.resolve())
+    home = Home(project.name, stack, str(project.root))
+    settings = stack_settings(load_config(project, stack))
+    with scratch(f"what {other} has") as made:
+        nowhere = made / "readings"
+        old = _old_side(project, settings, home, other, made)
+        reading = read_hostless(home, settings, project.root, nowhere)
+    snapshot = holding(reading.snapshot, old.plan)
+    plan = make_plan(snapshot, settings)
+    sides = (
+        planned_side(old.label, old.snapshot, old.plan, hostless=True),
+        planned_side(NEW_REVISION, snapshot, plan, hostless=True),
+    )
+    report = assembled(sides, snapshot, settings, old_settings=old.settings)
+    return replace(
+        report,
+        notices=(*old.notices, *report.notices, *reading.notices),
+        complaints=reading.complaints,
+    )
+
+
+def open_project(root: Path) -> Project:
+    """Open a project without its state, so it needs no backend."""
+    return load_project(root, {**os.environ, BACKEND_VARIABLE: f"file://{quote(str(root))}"})
+
+
+def _old_side(project: Project, settings: Settings, home: Home, other: str, made: Path) -> _Old:
+    """Read and plan the old side; one that can't be used is empty and has the reason."""
+    label, own = other, None
+    try:
+        if other and Path(other).is_dir():
+            tree = _directory(other, settings, home.stack)
+        else:
+            revision = Revision.open(project.root, other)
+            for path, _ in [source_type(source.type).tree(source) for source in settings.sources]:
+                revision.within(path)
+            label = f"{other} ({revision.commit[:10]})"
+            tree = replace(_revision(revision, home.stack, made / "tree"), label=label)
+        own = tree.settings if tree.own else None
+        reading = read_hostless(home, tree.settings, tree.root, made / "readings")
+    except (EngineError, SettingsError, SourceError) as error:
+        why = " ".join(str(error).replace(str(made / "tree"), label).split())
+        unread = (f"on the side of {label}: {why}; so everything counts as new",)
+        return _Old(label, Snapshot(home), settings=own, notices=unread)
+    notices = tuple(f"on the side of {label}: {complaint}" for complaint in reading.complaints)
+    return _Old(label, reading.snapshot, make_plan(reading.snapshot, tree.settings), own, notices)
+
+
+def _directory(other: str, settings: Settings, stack: str) -> Tree:
+    """Take another directory for the project, or, if it is none, for the manifests of the only source."""
+    root = Path(other).resolve()
+    if (root / "Pulumi.yaml").exists():
+        return Tree(other, root, stack_settings(load_config(open_project(root), stack)))
+    if len(settings.sources) != 1:
+        raise SourceError(
+            f"{other} has no Pulumi.yaml, and the stack has {len(settings.sources)} sources; "
+            "name a directory with the whole project"
+        )
+    source = source_type(settings.sources[0].type).elsewhere(settings.sources[0], root)
+    return Tree(other, root, replace(settings, sources=(source,)), own=False)
+
+
+def _revision(revision: Revision, stack: str, into: Path) -> Tree:
+    """Write what a revision has of the project and its manifests below `into`."""
+    root = into / revision.prefix
+    root.mkdir(parents=True)
+    revision.extract(["Pulumi.yaml"], ("Pulumi.yaml",), into)
+    project = open_project(root)
+    stack_file = os.path.relpath(project.stack_file(stack), root)
+    revision.extract([stack_file], (f"Pulumi.{stack}.yaml",), into)
+    settings = stack_settings(load_config(project, stack))
+    for path, endings in [source_type(source.type).tree(source) for source in settings.sources]:
+        revision.extract([path], endings, into)
+    return Tree("", root, settings)
+
+
+DEPLOYED, PREVIEWED = "the stack's state", "pulumi preview"
+_DELETES = frozenset({"delete", "discard", "read-discard"})
+_REPLACED = frozenset({"create-replacement", "delete-replaced", "discard-replaced"})
+"""Parts of a replacement, which has a step `replace` of its own."""
+_QUIET = frozenset({"same", "read", "refresh"})
+_WARNING = re.compile(r"(?:warning: )?(\w+): (.*)", re.DOTALL)
+_SERVICE = re.compile(r"([^\s/]+)/([^\s/]+)/(\(no name\)|[^\s/:,]+)")
+
+
+def report_from_pulumi(directory: Path, stack: str, path: Path) -> Report:
+    """Make the report of a preview's document; the stack's configuration gives pools and policies.
+
+    The document is the output of `pulumi preview --json`, for users of the official command line.
+
+    Raises:
+        SourceError: if the file isn't such a document.
+        ClientError, EngineError, SettingsError: if the file, the project or the configuration can't be used.
+    """
+    project = open_project(directory.resolve())
+    settings = stack_settings(load_config(project, stack))
+    document = _document(path)
+    steps = [step for step in _list(document.get("steps")) if isinstance(step, dict)]
+    diagnostics = [entry for entry in _list(document.get("diagnostics")) if isinstance(entry, dict)]
+    snapshot = Snapshot(Home(project.name, stack, str(project.root)))
+    old = deployed_side(DEPLOYED, _states(steps, new=False))
+    planned = deployed_side(PREVIEWED, _states(steps, new=True))
+    warnings = [diagnostic for diagnostic in diagnostics if diagnostic.get("severity") == "warning"]
+    new = _with_problems(planned, [str(diagnostic.get("message", "")) for diagnostic in warnings])
+    errors = [
+        " ".join(str(diagnostic.get("message", "")).split())
+        for diagnostic in diagnostics
+        if diagnostic.get("severity") == "error"
+    ]
+    report = assembled((old, new), snapshot, settings, touched=_previewed_roots(steps, (old, new)))
+    return replace(report, complaints=tuple(dict.fromkeys(errors)))
+
+
+def _document(path: Path) -> Mapping[str, object]:
+    """Read what the user names, which may be a pipe. Raises SourceError."""
+    try:
+        document = json.loads(path.read_bytes().decode(errors="replace"))
+    except FileNotFoundError:
+        raise SourceError(f"{path} doesn't exist; make it with `pulumi preview --json > {path}`") from None
+    except OSError as error:
+        reported = f"{path} can't be read: {refusal(error)}"
+        raise SourceError(f"{reported}; name a file that `pulumi preview --json` wrote") from None
+    except (ValueError, RecursionError):
+        document = {}
+    if not isinstance(document, dict) or not isinstance(document.get("steps"), list):
+        raise SourceError(f"{path} isn't what `pulumi preview --json` prints; make it again with that command")
+    return document
+
+
+def _states(steps: list[dict[str, object]], *, new: bool) -> Iterator[Resource]:
+    """Return the resources of one side, each once. A resource with only a refresh step stays unchanged."""
+    states: dict[str, Resource] = {}
+    for step in steps:
+        urn, op = str(step.get("urn", "")), str(step.get("op"))
+        state = step.get("newState" if new else "oldState")
+        if new and op in _DELETES:
+            states.pop(urn, None)
+        elif isinstance(state, dict) and op not in _REPLACED and (new or urn not in states):
+            states[urn] = Resource(str(state.get("type", "")), _name(urn), object_of(state.get("inputs")))
+    yield from states.values()
+
+
+def _previewed_roots(steps: list[dict[str, object]], sides: tuple[Side, Side]) -> Mapping[ObjectKey, set[str]]:
+    """Find the resources that would change, by Service."""
+    keys = {str(key): key for side in sides for key in side.balancers}
+    operations: dict[ObjectKey, set[str]] = defaultdict(set)
+    for step in steps:
+        urn, op = str(step.get("urn", "")), str(step.get("op"))
+        key = named_after(_name(urn), keys)
+        if key is not None and op not in _QUIET | _REPLACED:
+            kind = urn.rpartition("::")[0].rpartition(":")[2]
+            operations[key].add(f"{kind} {op}")
+    return operations
+
+
+def _name(urn: str) -> str:
+    return urn.rpartition("::")[2]
+
+
+def _with_problems(side: Side, messages: list[str]) -> Side:
+    """Take the warnings of the program for the rejections that they are; all others are notices."""
+    rejections: dict[ObjectKey, tuple[Problem, ...]] = {}
+    notices: list[str] = []
+    for message in messages:
+        match = _WARNING.fullmatch(message.strip())
+        subject = _SERVICE.search(match[2]) if match else None
+        if match and subject and match[1] in set(Reason):
+            key = ObjectKey(ClusterName(subject[1]), subject[2], subject[3])
+            rejections[key] = (*rejections.get(key, ()), Problem(Reason(match[1]), match[2]))
+        elif message.startswith("warning: "):
+            notices.append(" ".join(message.split()))
+    return Side(side.label, side.balancers, rejections, tuple(notices))
+
+
+def _list(value: object) -> list[object]:
+    return value if isinstance(value, list) else []
 
 
 def preview(session: Session, args: Arguments, out: Out) -> int:

@@ -36,7 +36,7 @@ from locallb.watch.events import Broken, Cause, Leading, LoopEvent, Mark
 from locallb.watch.loop import Loop
 
 if TYPE_CHECKING:
-    from locallb.cli.page.server import PageReporter
+    from locallb.cli.watching.page import PageReporter
 
 _GLANCE = 0.2
 """Seconds between two looks whether the loop has ended, once it is to end."""
@@ -103,7 +103,7 @@ class _Watch:
         """Listen where the live page is to be, if it is to be anywhere."""
         if not place:
             return None
-        from locallb.cli.page.server import PageReporter  # noqa: PLC0415 - only who wants the page loads it
+        from locallb.cli.watching.page import PageReporter  # noqa: PLC0415 - only who wants the page loads it
 
         return PageReporter(place, self._stack, self._health.observed, lambda: self._loop.pulse)
 

@@ -5,7 +5,7 @@ response; if there are too many clients, the oldest connection is closed. The ne
 client has read the former one, for which it has the same time. Requests have no body and answers end with their
 connection, as in HTTP/1.0.
 
-Not here: the content of pages and the accepted hosts (`supervision`, `cli.page.server`).
+Not here: the content of pages and the accepted hosts (`supervision`, `cli.watching.page`).
 """
 
 from __future__ import annotations

@@ -39,8 +39,7 @@ from locallb.resources.properties import ServiceConfigInputs, ServiceConfigState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown, id_faults
 from locallb.runtimes.runtime import end_hanging
 from locallb.storage import files, paths
-from locallb.storage.found_directories import find_former
-from locallb.storage.proxy_directories import Proxies
+from locallb.storage.proxy_directories import Proxies, find_former
 from locallb.threads import Joined
 
 

@@ -30,8 +30,8 @@ from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.files import QUIET, FilesNow, ParsedFile, WrittenFiles, understood_files
 from locallb.sources.readings import FilesOfObjects, ReadCache, TextCache
 from locallb.sources.source import SourceResult
+from locallb.storage.folder_watch import FollowedFolder
 from locallb.storage.folders import Folder, FolderError, Limits, read_folder
-from locallb.storage.followed_folder import FollowedFolder
 
 ENDINGS = (".yaml", ".yml", ".json")
 LARGEST_FILE = 32 * 2**20

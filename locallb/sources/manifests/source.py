@@ -14,7 +14,7 @@ from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.reading import ENDINGS, LIMITS, ParseCache, manifests_path, read_manifests
 from locallb.sources.source import SourceRead, SourceResult, SourceType, with_stale
-from locallb.storage.followed_folder import FollowedFolder
+from locallb.storage.folder_watch import FollowedFolder
 from locallb.storage.paths import stack_directory
 from locallb.threads import THREADS
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from locallb.cli import reports, run
+from locallb.cli import run
+from locallb.cli.commands import preview
 from locallb.cli.grammar import COMMANDS, make_parser
 from tests.e2e.commands import WORDS
 
@@ -16,9 +17,9 @@ def test_each_command_of_the_parser_has_a_function() -> None:
 
 def test_each_format_of_a_report_has_a_function() -> None:
     """Likewise: `tree` alone is printed by the commands themselves."""
-    assert all(callable(reports.writer(form)) for form in reports.FORMATS)
+    assert all(callable(preview.writer(form)) for form in preview.FORMATS)
     parse = make_parser().parse_args
-    assert all(parse(["preview", "--format", form]).format == form for form in ("tree", *reports.FORMATS))
+    assert all(parse(["preview", "--format", form]).format == form for form in ("tree", *preview.FORMATS))
 
 
 def test_each_command_is_run_at_any_moment() -> None:

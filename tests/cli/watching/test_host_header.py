@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.cli.page import server
-from locallb.cli.watching import supervision
+from locallb.cli.watching import page, supervision
 from locallb.cli.watching.http_server import Host, Request, host_of, parse_host
 
 ANYBODY, NO_OWNER, PROGRAMS = (True, True), (False, False), (True, False)
@@ -66,7 +65,7 @@ def request(*hosts: str) -> Request:
 
 def answered(*hosts: str) -> tuple[bool, bool]:
     """Return whether metrics and page answer."""
-    return supervision.refusal(request(*hosts)) is None, server.refusal(request(*hosts)) is None
+    return supervision.refusal(request(*hosts)) is None, page.refusal(request(*hosts)) is None
 
 
 @pytest.mark.parametrize(("host", "by"), HOSTS)
