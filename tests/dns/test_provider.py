@@ -28,6 +28,7 @@ from locallb.resources.resource_type import ProviderError
 from tests.dns import shelf
 
 NAME, KEY = "web.lab.example", ObjectKey(ClusterName("c"), "n", "web")
+CONTEXT = OutputContext(ResourceKey(BALANCER, str(KEY)))
 FOREIGN = {"A foreign.lab.example": [60, "192.0.2.1"]}
 
 
@@ -56,7 +57,7 @@ def planned(root: Path, *addresses: str) -> Placement:
 
 def inputs_of(placement: Placement) -> DnsNameInputs:
     """Return the inputs of its only name, as an engine passes them on."""
-    (resource,) = OUTPUT.resources(placement, OutputContext(ResourceKey(BALANCER, str(KEY))))
+    (resource,) = OUTPUT.resources(placement, CONTEXT)
     new = decode(DnsNameInputs, resource.inputs)
     assert encode(new) == {**resource.inputs, "owner": encode(new)["owner"]}
     assert party_of(ResourceState("urn", DNS_NAME, custom=True, inputs=encode(new))) == "dns/127.0.0.1:5399"
@@ -115,24 +116,47 @@ def test_keys_of_a_provider_are_its_own() -> None:
         settings_of(path=7)
 
 
-def test_a_state_with_an_unknown_provider_is_kept_and_reported(tmp_path: Path) -> None:
+WRITTEN = {
+    "marked": "local-lb-0123456789ab",
+    "mark": "",
+    "name": NAME,
+    "owner": {
+        "cluster": "c",
+        "name": "web",
+        "namespace": "n",
+        "project": "local-lb",
+        "root": "/p",
+        "stack": "dev",
+        "uid": "u",
+    },
+    "port": 53,
+    "records": ["A 127.0.0.1"],
+    "server": "127.0.0.1",
+    "takes": "",
+    "tsig": "keys/lab.key",
+    "ttl": 60,
+    "zone": "lab.example",
+}
+"""A name's properties as states had them before there were other providers than `rfc2136`."""
+
+
+def test_a_name_in_an_earlier_state_stays_as_it_is(tmp_path: Path) -> None:
+    """Its properties are read and written unchanged, and the same name is no difference."""
+    zone = {"zone": "lab.example", "rfc2136": {"server": "127.0.0.1", "tsig": "keys/lab.key"}}
+    dns = parse_settings({"sources": [{"manifests": "m"}], "dns": {"zones": [zone]}}).dns
+    assert dns is not None
+    given = assign([NameRequest(KEY, (NAME,), ("127.0.0.1",), 60)], dns).given[KEY]
+    owner = Owner(Home("local-lb", "dev", "/p"), KEY, Uid("u"))
+    (resource,) = OUTPUT.resources(Placement(owner, (), (), ProxyName("p"), names=given), CONTEXT)
+    state = recall(DnsNameState, WRITTEN)
+    assert encode(state) == WRITTEN
+    assert DnsName(tmp_path).diff(state, decode(DnsNameInputs, resource.inputs)).changed == frozenset()
+
+
+def test_a_state_with_an_unknown_provider_is_kept_and_reported() -> None:
     """Another version wrote it, which alone can change the name."""
-    given = {
-        "owner": Owner(Home("local-lb", "dev", str(tmp_path)), KEY, Uid("u")),
-        "zone": "lab.example",
-        "name": NAME,
-        "server": "127.0.0.1",
-        "port": 53,
-        "tsig": "",
-        "mark": "",
-        "takes": "",
-        "ttl": 60,
-        "records": ["A 127.0.0.1"],
-        "provider": "other",
-        "marked": "laptop",
-    }
-    state = recall(DnsNameState, {**given, "owner": encode(given["owner"])})
-    kind = DnsName(tmp_path)
+    state = recall(DnsNameState, {**WRITTEN, "provider": "other"})
+    kind = DnsName(None)
     assert kind.read(state) == state
     assert not kind.leaves_nothing(state)
     with pytest.raises(ClientError, match=r"there is no DNS provider other in this version; use the version that"):
