@@ -1,14 +1,12 @@
 """One thread that owns the desired resources, the live state, its journal, timers and failures.
 
-A change wakes only its waiting dependents. Every resource has at most one operation, however late that ends; a failed
-one is retried with growing delays, and at once if the desired resource changes. A partial core leaves retries to the
-caller that requests parts of the stack, and all other resources as they are.
+A change wakes only its waiting dependents. Every resource has at most one operation, however late that ends. One that
+failed is tried again once something else is desired, or when the caller asks, who decides when. A partial core leaves
+all but the requested parts of the stack as they are.
 """
 
-import heapq
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from math import inf
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -27,8 +25,6 @@ from locallb.engine.state.urns import is_provider, split_reference, type_of
 from locallb.engine.state.values import Properties
 from locallb.model.desired import ResourceKey
 
-FIRST_RETRY = 0.05
-LONGEST_RETRY = 30.0
 QUIET = 0.5
 """Seconds without a change after which the state file is written."""
 LATEST = 5.0
@@ -36,13 +32,11 @@ LATEST = 5.0
 
 
 class Failure(Struct, frozen=True):
-    """Why a resource isn't as desired, how often that was tried, and when it is tried next."""
+    """Why a resource isn't as desired."""
 
     error: EngineError
     about: object
     """What was desired, or is to go: of something else nothing is known."""
-    tries: int
-    due: float
 
 
 def _ignore(_news: News) -> None:
@@ -54,8 +48,6 @@ class Terms(Struct, frozen=True):
 
     reported: Callable[[News], None] = _ignore
     """Hears of everything, in the core's thread."""
-    retries: bool = True
-    """Whether what failed is tried again although nothing else is desired."""
     parallel: int | None = None
     """How many operations may be under way at a time, in all lanes."""
     is_partial: bool = False
@@ -95,7 +87,6 @@ class Core:
         self._failures: dict[str, Failure] = {}
         self._made: dict[str, Properties] = {}
         """With which inputs a resource was made since it was settled last."""
-        self._timers: list[tuple[float, str]] = []
         self._old: dict[str, list[ResourceState]] = {}
         self._unsaved_since: float | None = None
         self._changed_at = 0.0
@@ -214,7 +205,7 @@ class Core:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing goes on before something that failed is tried again, or at all."""
+        """Whether nothing goes on."""
         return not self._queue and not (self._running if self.is_stopping else self._claimed)
 
     def late_lanes(self) -> list[LateLane]:
@@ -310,16 +301,12 @@ class Core:
                 message()
 
     def _next_time(self) -> float | None:
-        times = [None if self.is_stopping else self._lanes.next_change(), self._save_at()]
-        if self._timers:
-            times.append(self._timers[0][0])
+        times = (None if self.is_stopping else self._lanes.next_change(), self._save_at())
         return min((time for time in times if time is not None), default=None)
 
     def _work(self) -> None:
         """Do all that can be done now without waiting."""
         now = self._executor.now()
-        while self._timers and self._timers[0][0] <= now:
-            self._touch(heapq.heappop(self._timers)[1])
         while True:
             while self._queue:
                 self._step(self._queue.popleft())
@@ -410,9 +397,7 @@ class Core:
 
     def _is_put_off(self, urn: str, about: object) -> bool:
         failure = self._failures.get(urn)
-        if failure is None or failure.due <= self._executor.now():
-            return False
-        return failure.about is about or failure.about == about
+        return failure is not None and (failure.about is about or failure.about == about)
 
     def _follow(self, urn: str, about: object, decide: Callable[[], Decision]) -> None:
         try:
@@ -441,7 +426,7 @@ class Core:
                 self._reported(decision.news)
 
     def _refuse(self, urn: str, about: object, error: EngineError) -> None:
-        self._fail(urn, about, error)
+        self._failures[urn] = Failure(error, about)
         self._reported(Refused(urn, error, next(iter(self._decider.remaining.get(urn, ())), None)))
 
     def _wait(self, urn: str, on: str) -> None:
@@ -526,16 +511,12 @@ class Core:
         elif operation.kind is Kind.INSPECT and self._decider.wanted.is_complete and not self.is_wanted(urn):
             self._adopted(urn, ())  # whatever became of it is to go
             return
+        if not self.is_wanted(urn) and urn not in self._recorder.snapshot.live and operation.kind is Kind.CREATE:
+            self._touch(urn)  # nothing is left to be done
+            return
         is_old = any(operation.subject is old for old in self._old.get(urn, ()))
-        self._fail(urn, operation.subject if is_old else self._decider.wanted.get(urn), error)
-
-    def _fail(self, urn: str, about: object, error: EngineError) -> None:
-        before = self._failures.get(urn)
-        tries = before.tries + 1 if before and before.about == about else 1
-        due = self._executor.now() + min(LONGEST_RETRY, FIRST_RETRY * 2**tries) if self._terms.retries else inf
-        self._failures[urn] = Failure(error, about, tries, due)
-        if self._terms.retries:
-            heapq.heappush(self._timers, (due, urn))
+        about = operation.subject if is_old else self._decider.wanted.get(urn)
+        self._failures[urn] = Failure(error, about)
 
     # State
 

@@ -95,7 +95,6 @@ class Once(Struct, frozen=True):
         executor = PreviewExecutor() if preview else ThreadExecutor()
         terms = Terms(
             Teller(run.reporter),
-            retries=False,
             parallel=run.parallel,
             stop=run.stop,
             is_preview=preview,

@@ -241,7 +241,7 @@ class Updates:
                 executor=self._executor,
                 config=self._config(),
                 wanted=self._wanted,
-                terms=Terms(Teller(reporter), retries=False, is_partial=True, parallel=stack.parallel, stop=stack.stop),
+                terms=Terms(Teller(reporter), is_partial=True, parallel=stack.parallel, stop=stack.stop),
             )
         )
         self._reporter, self._session, self._core = reporter, session, core

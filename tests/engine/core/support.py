@@ -16,11 +16,14 @@ from locallb.engine.core.session import open_core
 from locallb.engine.state.errors import StepError
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.urns import root_urn
 from locallb.engine.store import Store
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.desired import Group, Ref, ResourceKey
 from locallb.model.identities import Digest
 from tests.engine.graphs import BookKeeper, Doom, Graph, Node, Site, TornFiles
+
+ROOTS = {number: root_urn("local-lb", "dev", "books:index:Root", f"r{number}") for number in range(3)}
 
 
 def root_key(number: int) -> ResourceKey:
@@ -152,6 +155,11 @@ def desire(core: Core, graph: Graph) -> None:
         core.desire(groups_of(graph))
     else:
         core.desire_nothing()
+
+
+def retry(core: Core) -> None:
+    """Ask again for everything that failed."""
+    core.bring(ROOTS.values())
 
 
 def bring(site: Site, graph: Graph, executor: SimulatedExecutor | None = None, doom: Doom | None = None) -> None:

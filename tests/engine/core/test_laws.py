@@ -14,7 +14,16 @@ from locallb.engine.core.core import Core
 from locallb.engine.core.operations import Kind, Operation
 from locallb.engine.state.checkpoint import check_resources, check_state
 from locallb.engine.state.errors import StateUnwritable
-from tests.engine.core.support import SimulatedExecutor, bring, core_of, groups_of, node_key, of_varied_length, unlucky
+from tests.engine.core.support import (
+    SimulatedExecutor,
+    bring,
+    core_of,
+    groups_of,
+    node_key,
+    of_varied_length,
+    retry,
+    unlucky,
+)
 from tests.engine.graphs import CrashError, Doom, Graph, Node, Site, changed, declare, fresh, graphs
 
 MODEST = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -78,7 +87,10 @@ def test_random_histories_end_in_the_state_and_world_of_the_engine(
         for graph, pause in zip(history, pauses, strict=False):
             core.desire(groups_of(graph))
             core.run(lambda: core.is_settled, pause)
+            retry(core)
         executor.fails = lambda _operation: False
+        core.run(lambda: core.is_at_rest, 600)
+        retry(core)
         core.run(lambda: core.is_settled, 600)
         assert core.is_settled, (core.failures, core.waiting)
     twin = by_the_engine(place, history[-1])

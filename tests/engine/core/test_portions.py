@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.engine.core.core import Core, Terms
-from locallb.engine.state.urns import root_urn
 from tests.engine.core.support import (
+    ROOTS,
     SimulatedExecutor,
     core_of,
     groups_of,
@@ -22,12 +22,10 @@ from tests.engine.core.support import (
 from tests.engine.core.test_laws import MODEST, by_the_engine, histories, site_of, without_providers
 from tests.engine.graphs import Graph, Node, Site, declare
 
-ROOTS = {number: root_urn("local-lb", "dev", "books:index:Root", f"r{number}") for number in range(3)}
-
 
 def partial_core(site: Site, executor: SimulatedExecutor) -> AbstractContextManager[Core]:
     """Open a core that brings about what it is asked for."""
-    return core_of(site, executor, terms=Terms(retries=False, is_partial=True))
+    return core_of(site, executor, terms=Terms(is_partial=True))
 
 
 @MODEST
