@@ -40,7 +40,7 @@ class Waiting(Struct, frozen=True):
 
 
 class Absent(Struct, frozen=True):
-    """It isn't there, and is outside the scope: no more than what needs it can it come to be."""
+    """It isn't there, and is outside the scope: neither it nor its dependents can be made."""
 
 
 _REFUSED = {"protect": "protect", "retainOnDelete": "retain_on_delete"}

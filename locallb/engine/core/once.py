@@ -25,10 +25,11 @@ class Once(Struct, frozen=True):
 
     def destroy(self) -> None:
         """Delete everything that the stack has. Raises Cancelled."""
-        with self._core(self._wanted(Declared(()))) as (core, _executor):
+        wanted = self._wanted(Declared(()))
+        with self._core(wanted) as (core, _executor):
             core.desire_nothing()
             core.run(lambda: core.is_at_rest)
-            self._conclude(core)
+            self._conclude(core, wanted)
 
     def bring(self, declared: Declared) -> None:
         """Bring the stack, as far as the scope goes, to what is declared: at first what is desired, then the rest.
@@ -66,7 +67,7 @@ class Once(Struct, frozen=True):
                 # What a program registers only once it knows an output is missing where that failed.
                 self._remove(core, goals, is_doubtful=any(map(core.is_wanted, core.failures)))
             else:
-                self._conclude(core)
+                self._conclude(core, goals)
 
     def _wanted(self, declared: Declared) -> DesiredIndex:
         run = self.run
@@ -87,7 +88,7 @@ class Once(Struct, frozen=True):
             )
         )
         core.run(lambda: core.is_at_rest)
-        self._conclude(core)
+        self._conclude(core, wanted)
 
     @contextmanager
     def _core(self, wanted: DesiredIndex) -> Iterator[tuple[Core, ThreadExecutor]]:
@@ -111,7 +112,12 @@ class Once(Struct, frozen=True):
         root = core.snapshot.root_of_any(resource)
         return root in broken or not self.run.scope.covers(root)
 
-    def _conclude(self, core: Core) -> None:
+    def _is_left_out(self, urn: str, core: Core, wanted: DesiredIndex) -> bool:
+        """Return whether a desired resource is absent and outside the scope."""
+        is_absent = core.is_wanted(urn) and urn not in core.snapshot.live
+        return is_absent and not self.run.scope.covers(wanted.root_of(urn))
+
+    def _conclude(self, core: Core, wanted: DesiredIndex) -> None:
         """Report why the stack differs from the desired one, if no operation reported it. Raises Cancelled."""
         reporter, snapshot = self.run.reporter, core.snapshot
         there = (urn for urn in core.failures if urn in snapshot.live or not core.is_wanted(urn))
@@ -119,6 +125,12 @@ class Once(Struct, frozen=True):
         remaining = [*core.unsettled]
         if remaining:
             self.run.go_on()
+        inside = (urn for urn in remaining if core.is_wanted(urn) and self.run.scope.covers(wanted.root_of(urn)))
+        for urn in sorted(inside):
+            needs = (one for one in sorted(wanted.requirements(urn)) if not wanted.only_follows(urn, one))
+            if absent := next((one for one in needs if self._is_left_out(one, core, wanted)), ""):
+                what = f"{urn} is left out: it needs {absent}, which isn't there and is outside the scope"
+                reporter.log(Severity.ERROR, f"{what}; include that, or update everything", urn)
         for circle in circles_of(core.waiting):
             what = f"{' refers to '.join((*circle, circle[0]))}, so none of them can be deleted first"
             reporter.log(Severity.ERROR, f"{what}; run `pulumi state delete` for one of them", circle[0])

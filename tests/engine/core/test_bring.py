@@ -293,6 +293,23 @@ def test_in_a_scope_no_reference_is_turned_round(site: Site) -> None:
     assert site.engine().destroy().ok
 
 
+@pytest.mark.parametrize("by_data", [True, False])
+@pytest.mark.parametrize("preview", [True, False])
+def test_what_needs_something_absent_outside_the_scope_is_said_to_be_left_out(
+    site: Site, *, by_data: bool, preview: bool
+) -> None:
+    """Once, and not of what needs it in turn; the rest of the scope is made, and an update of everything makes all."""
+    graph: Graph = (Node(0, 0), Node(1, 1, uses=(0,)), Node(2, 1, waits=(1,)), Node(3, 1))
+    twin = Twin(site, by_data)
+    observed: Any = twin.take(Turn(graph, frozenset(), frozenset({1})), preview=preview)
+    ok, _changes, _broken, sentences, steps, *_ = observed
+    n0, n1 = (f"urn:pulumi:dev::local-lb::books:index:Root$books:index:Node::n{number}" for number in (0, 1))
+    outside = f"it needs {n0}, which isn't there and is outside the scope; include that, or update everything"
+    assert (ok, sentences) == (False, [f"{n1} is left out: {outside}"])
+    assert any(step[1].endswith("::n3") for step in steps)
+    assert twin.take(Turn(graph, frozenset(), None))[0]
+
+
 def test_what_can_not_be_declared_is_told_and_changes_nothing(site: Site) -> None:
     """As a program that breaks off."""
     assert site.engine().bring(lambda: declared(BEFORE)).ok
