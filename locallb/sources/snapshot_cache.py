@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
+from itertools import groupby
+from operator import attrgetter
 from typing import Any
 
 from msgspec import Struct, field
@@ -109,9 +111,11 @@ class SnapshotCache(Struct):
             refuse_another_runtime(self.settings, self._held)
         claims = self._ledger()
         existing = self._existing.of(None, existing_services, self.home, self._held, claims)
-        for source in self._find(changes):
-            if source.cluster not in self._read or _about(source, changes):
-                self._read[source.cluster] = self._source(source, existing, changes)
+        due = [each for each in self._find(changes) if each.cluster not in self._read or _about(each, changes)]
+        for word, several in groupby(sorted(due, key=attrgetter("type")), attrgetter("type")):
+            self.followed(word).open(several, existing, everything=changes.everything)
+        for source in due:
+            self._read[source.cluster] = self._source(source, existing, changes)
         read = [*self._found, *(self._read[source.cluster] for source in self._sources or ())]
         host, reported = self._facts(changes)
         authority = read_authority(self.settings, self._held.authority, keep=True)

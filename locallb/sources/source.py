@@ -63,6 +63,9 @@ def with_stale(read: SourceRead, *stale: str) -> SourceRead:
 class Followed(Protocol[Source_contra]):
     """The sources of one type that the loop follows. For one thread."""
 
+    def open(self, sources: Iterable[Source_contra], existing: Collection[ObjectKey], *, everything: bool) -> None:
+        """Begin to read what isn't followed yet of the sources that are read next; arguments as of `read`."""
+
     def read(
         self, source: Source_contra, existing: Collection[ObjectKey], *, everything: bool, moved: bool
     ) -> SourceRead:

@@ -7,7 +7,7 @@ objects count. Not here: which clusters exist, and how one is followed (`followe
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -40,8 +40,8 @@ KEEP_EVERY = 30.0
 """Seconds between two times that a followed cluster's last good reading is written."""
 
 OPENING = 2.0
-"""Seconds that a cluster may take for its first read, and from there until it is followed; then others go on without it
-or, if it was read, its Services are read one by one.
+"""Seconds that clusters may take for their first reads, which go on side by side, and each from there until it is
+followed; then others go on without it or, if it was read, its Services are read one by one.
 """
 
 
@@ -60,12 +60,32 @@ class _Live(Struct):
     keep_at: float = 0.0
 
 
+class _Opening(Struct, frozen=True):
+    """A cluster before it is followed, and its first read."""
+
+    intended: Meaning | None
+    """As `_Live` has it."""
+    is_refused: bool
+    """The meaning of its kubeconfig isn't confirmed."""
+    reading: Future[SourceRead] | None
+    """None for one that was just found, which is waited for by nobody."""
+    until: float
+    """When others go on without the read, by the monotonic clock."""
+
+
 class Following(Struct):
     """The clusters that are followed. For one thread; `changed` is called from any, with a cluster's name."""
 
     home: Home
     changed: Callable[[ClusterName], None]
     _live: dict[ClusterName, _Live] = field(default_factory=dict)
+    _openings: dict[ClusterName, _Opening] = field(default_factory=dict)
+
+    def open(self, sources: Iterable[KubernetesSource], existing: Collection[ObjectKey], *, everything: bool) -> None:
+        """Begin the first reads of clusters that aren't followed yet, so that dead ones take one wait together."""
+        for source in sources:
+            if source.cluster not in self._live and source.cluster not in self._openings:
+                self._openings[source.cluster] = self._opening(source, existing, wait=everything)
 
     def read(
         self, source: KubernetesSource, existing: Collection[ObjectKey], *, everything: bool, moved: bool
@@ -89,7 +109,8 @@ class Following(Struct):
             self._end(self._live.pop(source.cluster))
             live = None
         if live is None:
-            live = self._live[source.cluster] = self._begun(source, existing, wait=everything)
+            opening = self._openings.pop(source.cluster, None) or self._opening(source, existing, wait=everything)
+            live = self._live[source.cluster] = self._begun(source, existing, opening)
             return live.read
         if everything:
             live.followed.follow_up()
@@ -102,6 +123,8 @@ class Following(Struct):
         """Follow these and no others."""
         for name in self._live.keys() - others:
             self._end(self._live.pop(name))
+        for name in self._openings.keys() - others:
+            del self._openings[name]
 
     def stop(self) -> None:
         """Follow nothing any more; keep what was read last."""
@@ -112,12 +135,12 @@ class Following(Struct):
         live.followed.stop()
         self._keep(live, due=True)
 
-    def _begun(self, source: KubernetesSource, existing: Collection[ObjectKey], *, wait: bool) -> _Live:
-        """Begin to follow a cluster. Before everything is listed, it is read once as `up` does.
+    def _opening(self, source: KubernetesSource, existing: Collection[ObjectKey], *, wait: bool) -> _Opening:
+        """Begin to read a cluster, once, as `up` does: it counts until everything is listed.
 
         One that was just found may take seconds to answer, and any may hang: nothing waits for it but its own Services.
         """
-        intended, refused = None, False
+        intended, refused, reading = None, False, None
         try:
             intended = self._meaning(source)
             hold_back(intended.access)
@@ -126,32 +149,33 @@ class Following(Struct):
             refused = True
         except KubeError:  # reading it tells what is wrong
             pass
-        if intended and source.found and not is_held(source, existing) and not wait:
-            read, late = _unready(source, intended.access), None
+        if wait or not (intended and source.found) or is_held(source, existing):
+            work = partial(read_cluster, source, self.home, existing, keep=True)
+            reading = in_background(Task.OPENING, f"first read of {source.cluster}", work)
+        return _Opening(intended, refused, reading, time.monotonic() + OPENING)
+
+    def _begun(self, source: KubernetesSource, existing: Collection[ObjectKey], opening: _Opening) -> _Live:
+        """Follow a cluster from now on. Raises SourceError."""
+        intended = opening.intended
+        if opening.reading:
+            read, late = self._first_read(source, existing, opening.reading, opening.until)
         else:
-            read, late = self._first_read(source, existing)
-        access = (
-            _nowhere(source, self.home) if refused else intended.access if intended else read.access[source.cluster]
-        )
-        followed = self._follow(source, access)
+            read, late = _unready(source, intended.access if intended else _nowhere(source, self.home)), None
+        access = intended.access if intended else read.access.get(source.cluster)
+        followed = self._follow(source, _nowhere(source, self.home) if opening.is_refused or not access else access)
         if not (read.unready or read.reading.stale or source.silent):
             followed.await_answer(OPENING)
         return _Live(source, intended, followed, read, late)
 
     def _first_read(
-        self, source: KubernetesSource, existing: Collection[ObjectKey]
+        self, source: KubernetesSource, existing: Collection[ObjectKey], reading: Future[SourceRead], until: float
     ) -> tuple[SourceRead, Future[SourceRead] | None]:
-        """Read a cluster as `up` does; one that doesn't answer soon counts as last read, and is still being read.
+        """Return the result of a read; a cluster that doesn't answer in time counts as last read, and is still read.
 
         Raises SourceError.
         """
-        reading = in_background(
-            Task.OPENING,
-            f"first read of {source.cluster}",
-            partial(read_cluster, source, self.home, existing, keep=True),
-        )
         try:
-            return reading.result(OPENING), None
+            return reading.result(max(0.0, until - time.monotonic())), None
         except TimeoutError:
             why = UnreachableError(f"it hasn't answered within {OPENING:g} s")
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -60,6 +60,9 @@ class FollowedManifests:
     def __init__(self, home: Home) -> None:
         self._home = home
         self._memories: dict[ClusterName, ParseCache] = {}
+
+    def open(self, sources: Iterable[ManifestsSource], existing: Collection[ObjectKey], *, everything: bool) -> None:
+        """Begin nothing: directories are read as fast one after the other."""
 
     def read(
         self, source: ManifestsSource, existing: Collection[ObjectKey], *, everything: bool, moved: bool

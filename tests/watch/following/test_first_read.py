@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from locallb.config.settings import Settings
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.sources import SourceError
 from locallb.sources.kubernetes import following as module
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.following import Following
+from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.source import SourceRead, SourceResult
 from tests.watch.api import becomes, kubeconfig
 
@@ -97,3 +100,27 @@ def test_nothing_is_planned_without_a_cluster_that_holds_something_and_has_no_re
     waiting.start()
     assert case.read(held) == ("the late one",)
     waiting.join()
+
+
+def test_first_reads_of_several_clusters_are_under_way_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that dead ones hold up a start no longer than one of them."""
+    access, begun = kubeconfig(tmp_path / "kubeconfig", 1, "credential"), threading.Barrier(3)
+
+    def read(*_: object, **__: object) -> SourceRead:
+        with suppress(threading.BrokenBarrierError):
+            begun.wait(5)
+            return LATE
+        raise SourceError("it was read alone")
+
+    monkeypatch.setattr(module, "read_cluster", read)
+    monkeypatch.setattr(module, "OPENING", 60.0)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("LOCALLB_LEDGER", str(tmp_path / "ledger"))
+    names = (ClusterName("one"), ClusterName("two"), ClusterName("three"))
+    sources = tuple(KubernetesSource(name, access.kubeconfig, access.context) for name in names)
+    cache = SnapshotCache(Home("p", "s", str(tmp_path)), Settings(sources, ()), tuple, lambda _name: None)
+    try:
+        cache.read(Changes(everything=True))
+        assert dict.fromkeys(names, "the late one") == cache.stale()
+    finally:
+        cache.stop()
