@@ -32,10 +32,10 @@ from msgspec.structs import replace
 
 from benchmarks.contestants import private_memory
 from benchmarks.figures import Spread, report_to, result, spreads, table
-from locallb.cli.observe import observe
 from locallb.cli.session import Session
 from locallb.engine.state.project import load_config
 from locallb.model.snapshot import Snapshot
+from locallb.observe import observe
 from locallb.planning.plan import make_plan
 from locallb.sources.configuration import stack_settings
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned, Updated

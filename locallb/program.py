@@ -18,6 +18,7 @@ from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import state_file
 from locallb.model.errors import ClientError, of_host
 from locallb.model.identities import Home
+from locallb.observe import ask_each
 from locallb.sources import SourceError
 from locallb.sources.configuration import program_settings
 from locallb.sources.snapshot import SnapshotResult
@@ -68,7 +69,7 @@ def _open_workspace() -> Workspace:
     refuse_renamed(home, state)
     check_home = require_here if pulumi.runtime.is_dry_run() else write
     check_home(home, state)
-    return Workspace(home, program_settings(home), state)
+    return Workspace(home, program_settings(home), state, observe=ask_each)
 
 
 def _report(reading: SnapshotResult) -> None:

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Self
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
-from locallb.cli.observe import inspect
 from locallb.cli.service_output import as_reported, print_services, services_json
 from locallb.cli.session import Session
 from locallb.cli.targets import MAX_NAMES
@@ -35,6 +34,7 @@ from locallb.engine.core.events import (
 from locallb.engine.state.values import UNKNOWN, PropertyChange
 from locallb.model.desired import BALANCER
 from locallb.model.texts import few
+from locallb.observe import inspect
 from locallb.planning.planned import Plan
 from locallb.planning.status import NOT_DEPLOYED, Row
 from locallb.sources.snapshot import SnapshotResult

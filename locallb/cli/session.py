@@ -278,6 +278,6 @@ def _lane_of(resource: ResourceState) -> str:
 
 def _observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
     """Query proxies for what they serve, and whether that answers."""
-    from locallb.cli.observe import ask_each  # noqa: PLC0415 - few commands need it
+    from locallb.observe import ask_each  # noqa: PLC0415 - few commands need it
 
     return ask_each(proxies)

@@ -1,7 +1,7 @@
 """The status table: one row per Service of this stack, from the plan and from an observation of the proxies. Pure.
 
 A Service is this stack's if it has a class that the stack implements and is selected by it. Others are never changed.
-Not here: printing rows (`cli.service_output`), and observing proxies (`cli.observe`).
+Not here: printing rows (`cli.service_output`), and observing proxies (`locallb.observe`).
 """
 
 from __future__ import annotations

@@ -205,8 +205,11 @@ def test_what_serves_from_the_beginning_is_written_once(play: Stage, backend: Ba
         assert written(api) == ["True Serves"]
 
 
-def test_up_asks_the_proxy_what_was_published_of_it(play: Stage, backend: Backends, tmp_path: Path) -> None:
-    """Without a watch nothing else would."""
+@pytest.mark.parametrize("says_more", [False, True])
+def test_up_asks_the_proxy_what_was_published_of_it(
+    play: Stage, backend: Backends, tmp_path: Path, *, says_more: bool
+) -> None:
+    """Without a watch nothing else would. A program that says more reads by itself, as it does for the Pulumi CLI."""
     at = play.at(40)
     with served(tmp_path) as (api, access):
         play.configure(sources=[source(access)])
@@ -218,5 +221,8 @@ def test_up_asks_the_proxy_what_was_published_of_it(play: Stage, backend: Backen
             becomes(lambda: "False BackendsDown" in written(api), watch)
         backend("web", at, PORT)
         becomes(lambda: reported(play) == ("serving", ""))
+        if says_more:
+            program = "from locallb.program import serve\n\nreading, plan = serve()\nassert plan.placements\n"
+            (play.root / "__main__.py").write_text(program)
         play.up()
         assert written(api) == ["Unknown Waiting", "False BackendsDown", "True Serves"]

@@ -18,7 +18,6 @@ from typing import Any, cast
 
 import pytest
 
-from locallb.cli.observe import observe
 from locallb.cli.session import Session
 from locallb.engine.state.project import load_config
 from locallb.kubernetes.api import live_service
@@ -27,6 +26,7 @@ from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status import FINALIZER
 from locallb.model.identities import ClusterName, ContextName, ObjectKey
 from locallb.model.snapshot import Access, Snapshot
+from locallb.observe import observe
 from locallb.sources.configuration import stack_settings
 from locallb.sources.snapshot import SnapshotResult, read_host
 from locallb.sources.snapshot_cache import SnapshotCache

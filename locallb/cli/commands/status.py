@@ -22,7 +22,6 @@ from msgspec.structs import replace
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused, sentence
-from locallb.cli.observe import inspect
 from locallb.cli.process import exit_cleanly_when_interrupted
 from locallb.cli.service_output import (
     Detail,
@@ -38,6 +37,7 @@ from locallb.cli.session import UNPLANNED, Session
 from locallb.cli.targets import matching
 from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol
+from locallb.observe import inspect
 from locallb.planning.planned import Plan
 from locallb.planning.status import Row
 

@@ -13,7 +13,6 @@ from locallb import __version__
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
-from locallb.cli.observe import ask, observe
 from locallb.cli.session import Session
 from locallb.cli.watching import supervision as sd_notify
 from locallb.cli.watching.health import Health
@@ -29,6 +28,7 @@ from locallb.cli.watching.supervision import Signals, Supervised, pages, refusal
 from locallb.config.loopback_socket import loopback_place
 from locallb.config.settings import Settings
 from locallb.engine.state.project import load_config
+from locallb.observe import ask, observe
 from locallb.runtimes.single_instance import only_one
 from locallb.sources.configuration import stack_settings
 from locallb.threads import THREADS, SupervisedThread, Task

@@ -13,12 +13,12 @@ import pytest
 
 from components import stack as declaration
 from locallb import envoy
-from locallb.cli.observe import observe
 from locallb.cli.session import Session
 from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.updates import Updates
 from locallb.engine.state.project import load_config
 from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.observe import observe
 from locallb.planning import plan
 from locallb.provider.resources import proxy_config
 from locallb.runtimes.process.processes import Process, is_alive
