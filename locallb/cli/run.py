@@ -137,7 +137,7 @@ WITHOUT_STACK = {
     "help": "commands.help:help_about",
 }
 """Commands that need none; the doctor also looks where there is no project, or a broken one."""
-OFFLINE = "reports:offline"
+OFFLINE = "commands.preview:offline"
 TEARDOWN = "commands.host:teardown"
 """What was done to this host is written down there, and can be undone after the project is gone."""
 ANYWHERE = frozenset({"host", "state"})
