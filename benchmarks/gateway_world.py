@@ -22,9 +22,9 @@ from lightkube import Client
 from benchmarks.nodes import FIRST
 from benchmarks.requests import TIMEOUT, Load, until
 from locallb.gateway.kinds import KINDS
-from locallb.kubernetes.api.client import SECRET, SERVICE, SLICE
 from locallb.kubernetes.rights import CERTIFICATE_RULES
 from locallb.model.gateway_objects import CONTROLLER, GROUP
+from tests.cluster.kinds import SECRET, SERVICE, SLICE
 from tests.cluster.test_gateways import BINDING, CRD, RIGHTS, ROLE, definition, is_created, resource
 from tests.e2e.support import Stage
 from tests.envoy.certificates import Pair

@@ -27,7 +27,7 @@ from benchmarks.requests import RATE, ask, until
 from benchmarks.services import Services
 from benchmarks.targets import OurLoop, target
 from benchmarks.watch import IDLE, Figures
-from locallb.kubernetes.api.client import NODE, POD
+from tests.cluster.kinds import NODE, POD
 from tests.kubelets.cluster import Cluster, KubeletNode, kubelet_cluster
 from tests.kubelets.deployments import CONTAINER, SERVED, Deployments
 from tests.kubelets.images import AGNHOST

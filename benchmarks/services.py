@@ -19,10 +19,10 @@ from lightkube.types import PatchType
 
 from benchmarks.requests import LONGEST
 from locallb.kubernetes.access.servers import KubeError
-from locallb.kubernetes.api.client import NODE, SERVICE
 from locallb.kubernetes.api.feed import ExpiredError, Feed
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
+from tests.cluster.kinds import NODE, SERVICE
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 PREFIX = "bench-"

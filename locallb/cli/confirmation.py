@@ -47,7 +47,7 @@ def confirmed(question: str, out: Out) -> bool:
 
 def confirm_new(entry: ClusterEntry, root: Path, command: str, out: Out, *, requires: bool) -> None:
     """Confirm that a new stack serves a cluster, unless that is of this host. Raises Refused, KubeError."""
-    from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - loads a client of Kubernetes
+    from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - loads what reads YAML
 
     if is_of_host(entry, root):
         return

@@ -10,6 +10,8 @@ import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from locallb.storage import files
+
 _CURVES = frozenset({"secp256r1", "secp384r1", "secp521r1"})
 """Those with which Envoy serves."""
 _ALGORITHMS = frozenset(
@@ -32,7 +34,7 @@ _FOREIGN = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"})
 def key_pair_fault(chain: bytes, key: bytes) -> str:
     """Return why TLS can't be served with them, without what is in them; empty where it can."""
     try:
-        with _in_memory(chain) as chain_path, _in_memory(key) as key_path:
+        with in_memory(chain) as chain_path, in_memory(key) as key_path:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain_path, key_path, password="")
     except (ssl.SSLError, ValueError) as error:
         reason = getattr(error, "reason", None) or "not PEM"
@@ -97,8 +99,14 @@ def _element(der: bytes, at: int) -> tuple[int, int]:
 
 
 @contextmanager
-def _in_memory(content: bytes) -> Iterator[str]:
-    """Name a file that is nowhere: Python's TLS reads from files alone."""
+def in_memory(content: bytes) -> Iterator[str]:
+    """Name a file that is on no disk, where the kernel has such: Python's TLS reads from files alone."""
+    if not hasattr(os, "memfd_create"):  # macOS
+        with files.scratch("certificates") as directory:
+            path = directory / "content"
+            files.write(path, content.decode())
+            yield str(path)
+        return
     with os.fdopen(os.memfd_create("tls"), "wb", buffering=0) as file:
         file.write(content)
         yield f"/proc/self/fd/{file.fileno()}"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.kubernetes.api import connected
+from locallb.kubernetes.api import client, connected
 from tests.cluster.controlplane import ControlPlane, Objects, control_plane
 from tests.e2e.support import Backend, Stage, backends, stage
 
@@ -38,7 +38,7 @@ def cluster(plane: ControlPlane) -> Iterator[Objects]:
 @pytest.fixture(autouse=True)
 def _every_event_arrives(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for an event as for other requests: one that this machine's API takes late isn't lost to the tests."""
-    monkeypatch.setattr(connected, "EVENT_TIMEOUT", connected.TIMEOUT)
+    monkeypatch.setattr(client, "EVENT_TIMEOUT", connected.TIMEOUT)
 
 
 @pytest.fixture

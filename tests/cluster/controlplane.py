@@ -24,8 +24,8 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.client import EVENT, NAMESPACE, NODE, SERVICE, SLICE
 from tests.cluster.build import etcd, kubernetes
+from tests.cluster.kinds import EVENT, NAMESPACE, NODE, SERVICE, SLICE
 
 SECONDS = 300.0
 KUBE_PROXY = "system:kube-proxy"

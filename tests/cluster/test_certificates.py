@@ -14,8 +14,8 @@ import pytest
 import yaml
 from lightkube import ApiError, Client
 
-from locallb.kubernetes.api.client import NAMESPACE, SERVICE
 from tests.cluster.controlplane import ControlPlane, Objects
+from tests.cluster.kinds import NAMESPACE, SERVICE
 from tests.cluster.test_gateways import BINDING, NAME, RIGHTS, ROLE, resource
 from tests.cluster.test_install_crds import install, remove
 from tests.docs.reading import fences

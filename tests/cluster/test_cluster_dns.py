@@ -16,11 +16,11 @@ from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
 from locallb.dns.stubs import ENDS, stub_block, with_block
-from locallb.kubernetes.api.client import CONFIG_MAP
 from locallb.model.identities import OwnerId
 from tests.cluster.build import COREDNS, kubernetes
 from tests.cluster.controlplane import ControlPlane, Document, Objects
 from tests.cluster.ingress_rights import IN_NAMESPACE, SUBJECT
+from tests.cluster.kinds import CONFIG_MAP
 from tests.dns.bind import ZONE as BIND_ZONE
 from tests.dns.bind import bind, free_port
 from tests.dns.questions import NXDOMAIN, requested

@@ -15,9 +15,9 @@ import yaml
 from lightkube import Client
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
-from locallb.kubernetes.api.client import CONFIG_MAP, LEASE, SECRET
 from tests.cluster.build import CHECKOUT
 from tests.cluster.controlplane import SERVICE_ACCOUNT, ControlPlane, Objects
+from tests.cluster.kinds import CONFIG_MAP, LEASE, SECRET
 from tests.cluster.test_life import address, made
 from tests.e2e.support import Backend, stage
 from tests.e2e.watching import answers, becomes, watching

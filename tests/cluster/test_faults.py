@@ -10,13 +10,14 @@ import pytest
 from lightkube.types import PatchType
 
 from locallb.kubernetes.access.servers import KubeError
-from locallb.kubernetes.api.client import NODE, Cluster
+from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.discovery import REVIEWS, ROOT
 from locallb.kubernetes.api.feed import PATHS, Feed
 from locallb.kubernetes.rights import RULES
 from locallb.model.identities import ContextName, ObjectKind
 from locallb.model.snapshot import Access
 from tests.cluster.controlplane import ControlPlane, Objects, control_plane
+from tests.cluster.kinds import NODE
 from tests.cluster.test_life import address, finalizers, ingress, made
 from tests.e2e.support import Backend, Stage, ask, envoys
 

@@ -12,7 +12,7 @@ import httpx2
 import pytest
 import yaml
 from lightkube import ApiError, Client
-from lightkube.generic_resource import create_global_resource
+from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 from msgspec.structs import replace
 
@@ -21,7 +21,6 @@ from locallb.gateway.status_patch import contains
 from locallb.gateway.statuses import Status
 from locallb.kubernetes.access.servers import KubeError, RefusedError
 from locallb.kubernetes.api import live_service
-from locallb.kubernetes.api.client import EVENT, written_types
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.writes import PAUSE, Unwritable
 from locallb.model.gateway_objects import CONTROLLER, GROUP
@@ -32,6 +31,7 @@ from locallb.outputs.status import GatewayStatus
 from locallb.resources.properties import GatewayStatusInputs
 from locallb.resources.resource_type import ProviderError
 from tests.cluster.controlplane import SECONDS, ControlPlane, Document, Objects
+from tests.cluster.kinds import EVENT
 from tests.traffic.waiting import eventually
 
 pytestmark = pytest.mark.cluster
@@ -85,7 +85,8 @@ def definition(kind: ObjectKind) -> Document:
 def served_type(kind: ObjectKind) -> Any:  # noqa: ANN401 - a type of the client
     """Return the client's type in the version that is served."""
     existing = next(each for each in KINDS.values() if each.plural == kind)
-    return written_types(kind)[existing.versions.index(SERVED[kind])]
+    create = create_namespaced_resource if existing.namespaced else create_global_resource
+    return create(existing.group, SERVED[kind], existing.name, existing.plural)
 
 
 def patiently(client: Client, kind: ObjectKind, body: Document) -> Document:

@@ -16,7 +16,7 @@ import yaml
 from lightkube.generic_resource import create_namespaced_resource
 
 from locallb.config.settings import Timing
-from locallb.kubernetes.api.client import LEASE, Cluster
+from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.api.writes import FENCE, Fence, NotLeaderError
 from locallb.kubernetes.lease import Candidate
@@ -24,6 +24,7 @@ from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
 from tests.cluster.controlplane import ControlPlane, Objects
+from tests.cluster.kinds import LEASE
 from tests.cluster.test_life import address, ingress, made
 from tests.e2e.support import Backend, Stage, ask, port, refused, service
 from tests.e2e.watching import becomes, watching

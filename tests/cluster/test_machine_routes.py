@@ -20,7 +20,6 @@ from lightkube import Client
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.client import NAMESPACE, POD
 from locallb.model.identities import KEY_PREFIX, Home
 from locallb.runtimes.docker.containers import PROXY_LABEL
 from locallb.runtimes.docker.engine_api import Containers
@@ -28,6 +27,7 @@ from locallb.runtimes.pod_routes import present_routes
 from tests.cluster.build import CHECKOUT
 from tests.cluster.controlplane import ControlPlane, Objects, control_plane
 from tests.cluster.ingress_rights import IN_NAMESPACE, SUBJECT
+from tests.cluster.kinds import NAMESPACE, POD
 from tests.docker.conftest import network
 from tests.docker.docker_image import image
 from tests.docker.support import Network, own_pool

@@ -15,9 +15,9 @@ import pytest
 import yaml
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
-from locallb.kubernetes.api.client import CONFIG_MAP, LEASE
 from tests.cluster.build import CHECKOUT
 from tests.cluster.controlplane import SERVICE_ACCOUNT, ControlPlane, Objects
+from tests.cluster.kinds import CONFIG_MAP, LEASE
 from tests.cluster.test_life import address, condition, made
 from tests.docker.docker_image import image
 from tests.docker.support import await_true, docker

@@ -15,7 +15,6 @@ from pulumi.provider.experimental.property_value import PropertyValue
 
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
-from locallb.kubernetes.api.client import SERVICE
 from locallb.kubernetes.status import publication
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import HostFacts, Snapshot
@@ -29,6 +28,7 @@ from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from tests.cluster.controlplane import Objects
+from tests.cluster.kinds import SERVICE
 from tests.e2e.support import port, service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from locallb.kubernetes.api.client import NODE
 from tests.cluster.build import kubernetes
 from tests.cluster.controlplane import running
+from tests.cluster.kinds import NODE
 from tests.kubelets import node_files
 from tests.kubelets.control_plane import KubeletControlPlane
 from tests.kubelets.daemon import DockerError, docker

@@ -9,8 +9,8 @@ from lightkube import Client
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.client import POD
 from tests.cluster.controlplane import Document
+from tests.cluster.kinds import POD
 from tests.kubelets.images import AGNHOST
 from tests.traffic.waiting import eventually
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import yaml
 
-from locallb.kubernetes.api.client import POD
 from tests.cluster.build import CHECKOUT, kubernetes
+from tests.cluster.kinds import POD
 from tests.docker.support import docker, own_pool
 from tests.kubelets.cluster import Cluster
 

@@ -18,8 +18,8 @@ from lightkube.codecs import load_all_yaml
 from lightkube.generic_resource import GenericGlobalResource, GenericNamespacedResource, create_global_resource
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.client import NAMESPACE, NODE, POD, SECRET, SERVICE
 from tests.cluster.controlplane import ControlPlane, Document, Objects, control_plane
+from tests.cluster.kinds import NAMESPACE, NODE, POD, SECRET, SERVICE
 from tests.e2e.support import service
 from tests.kubelets.cluster import Cluster
 from tests.kubelets.images import AGNHOST

@@ -22,10 +22,10 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace
 
 from locallb.gateway.kinds import KINDS
-from locallb.kubernetes.api.client import EVENT, SECRET, SLICE
 from locallb.model.gateway_objects import GROUP
 from tests.cluster.controlplane import Document
 from tests.cluster.ingress_rights import INGRESS, ingress_rights
+from tests.cluster.kinds import EVENT, SECRET, SLICE
 from tests.cluster.test_gateway_statuses import until_gone
 from tests.cluster.test_gateways import CRD, address_of, create, resource, status_of
 from tests.conformance.cluster import BINDING, NAME, ROLE, namespaces, prepare

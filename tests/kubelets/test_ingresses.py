@@ -11,9 +11,9 @@ import pytest
 from lightkube.types import PatchType
 
 from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION
-from locallb.kubernetes.api.client import SECRET
 from tests.cluster.controlplane import Document
 from tests.cluster.ingress_rights import CLASS, INGRESS, ingress_rights
+from tests.cluster.kinds import SECRET
 from tests.e2e.support import Stage, service
 from tests.e2e.watching import Watch
 from tests.envoy.certificates import Authority, Pair

@@ -21,7 +21,7 @@ from locallb.kubernetes.access.servers import (
 )
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
-from locallb.kubernetes.api.refusals import refused, stated
+from locallb.kubernetes.api.refusals import FailedAnswerError, refused
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.servers import QuietServer, in_thread
@@ -68,9 +68,8 @@ def test_an_answer_says_whether_another_attempt_may_help(code: int, kind: type[K
 def test_no_answer_names_the_encoding_in_which_it_is_read(encoding: str) -> None:
     """Some encodings take minutes for a page, others are none of texts."""
     headers = {"Content-Type": f"text/html; charset={encoding}"}
-    response = httpx2.Response(404, headers=headers, content=b"caf-dma \\u0041 \xff")
-    error = httpx2.HTTPStatusError("", request=httpx2.Request("GET", "http://127.0.0.1"), response=response)
-    assert stated(error) == (404, "caf-dma \\u0041 \ufffd")
+    error = FailedAnswerError(httpx2.Response(404, headers=headers, content=b"caf-dma \\u0041 \xff"))
+    assert (error.code, error.message) == (404, "caf-dma \\u0041 \ufffd")
 
 
 @contextmanager

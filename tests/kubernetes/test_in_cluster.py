@@ -42,7 +42,7 @@ def test_a_pod_means_its_own_cluster(account: Path, monkeypatch: pytest.MonkeyPa
     way = connection(access)
     assert way.server == server
     assert way.files == (str(account / "ca.crt"), str(account / "token"))
-    assert "secret" not in repr(way.config)
+    assert "secret" not in repr(way)
     assert sorted(account.iterdir()) == before
 
 

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler
 from itertools import cycle
 from pathlib import Path
+from urllib.parse import parse_qs
 
-import httpx2
 import pytest
 
 from locallb.kubernetes.access.servers import KubeError, UnreachableError
-from locallb.kubernetes.answers import AnswerError
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.connected import PageGuard
 from locallb.model.snapshot import Access
 from tests.kubernetes.test_answers import ODD_LISTS
+from tests.kubernetes.test_kubeconfig import written
+from tests.servers import QuietServer, answer_json, in_thread
 from tests.watch.api import Api, served
 
 LISTS_FOR_COMMANDS = ("nothing", "an object", "a list", "an item as a text", "null metadata", "no items", "too deep")
@@ -60,25 +61,32 @@ def test_a_list_that_goes_round_in_circles_is_reported_to_commands_as_well(
         assert len(answers.requested) == before + 1 + len(tokens)
 
 
-def test_a_page_that_is_asked_for_with_another_credential_is_no_circle() -> None:
+def test_a_page_that_is_asked_for_with_another_credential_is_no_circle(tmp_path: Path) -> None:
     """A token ends while a long list is read: the very same request goes once more."""
+    requested: list[tuple[str, str]] = []
 
-    class Renewing(httpx2.Auth):
-        def sync_auth_flow(self, request: httpx2.Request) -> Generator[httpx2.Request, httpx2.Response, None]:
-            response = yield request
-            if response.status_code == httpx2.codes.UNAUTHORIZED:
-                yield request
+    class Handler(BaseHTTPRequestHandler):
+        """Refuses the token that the first page was given for."""
 
-    answers = iter((401, 200, 200))
-    requested = httpx2.Client(
-        auth=Renewing(),
-        transport=httpx2.MockTransport(lambda _request: httpx2.Response(next(answers))),
-        event_hooks={"request": [PageGuard().inspect]},
-    )
-    page = "https://api.invalid/api/v1/services?limit=500&continue=x"
-    assert requested.get(page).status_code == httpx2.codes.OK
-    with pytest.raises(AnswerError, match="turns no page"):
-        requested.get(page)
+        def do_GET(self) -> None:
+            """Answer."""
+            page = parse_qs(self.path.partition("?")[2]).get("continue", [""])[0]
+            requested.append((page, self.headers["Authorization"].removeprefix("Bearer ")))
+            if requested[-1] == ("x", "old"):
+                (tmp_path / "token").write_text("new")
+                answer_json(self, 401, b"{}")
+            else:
+                answer_json(self, 200, odd_page("" if page else "x"))
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    (tmp_path / "token").write_text("old")
+    with in_thread(QuietServer(("127.0.0.1", 0), Handler)) as server:
+        url = f"http://127.0.0.1:{server.server_port}"
+        access = written(tmp_path / "config", cluster={"server": url}, user={"tokenFile": "token"})
+        assert Cluster(access).slices() == []
+    assert requested == [("", "old"), ("x", "old"), ("x", "new")]
 
 
 def odd_page(token: str) -> bytes:

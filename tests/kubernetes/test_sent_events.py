@@ -12,7 +12,7 @@ import pytest
 import yaml
 
 from locallb.kubernetes.access.servers import KubeError
-from locallb.kubernetes.api import connected
+from locallb.kubernetes.api import client, connected
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
@@ -65,7 +65,7 @@ def test_an_event_that_is_refused_is_not_tried_again(tmp_path: Path, refusing: t
 def test_an_api_that_hangs_holds_up_no_event(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Other requests may wait for as long as it takes; this ends because an event has a time of its own."""
     monkeypatch.setattr(connected, "TIMEOUT", httpx2.Timeout(None))
-    monkeypatch.setattr(connected, "EVENT_TIMEOUT", httpx2.Timeout(0.05))
+    monkeypatch.setattr(client, "EVENT_TIMEOUT", httpx2.Timeout(0.05))
     with socket.create_server(("127.0.0.1", 0)) as hanging:  # connections are taken, and nothing ever comes
         cluster = Cluster(access(tmp_path, hanging.getsockname()[1]))
         with pytest.raises(KubeError, match="doesn't answer"):

@@ -14,7 +14,7 @@ from locallb.kubernetes.access import tls
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.access.tls import TlsContexts
-from locallb.kubernetes.api import feed
+from locallb.kubernetes.api import connected
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.snapshot import Access
@@ -43,14 +43,14 @@ class Made:
     def of(self, access: Access, *, trust_env: bool = False) -> ssl.SSLContext:
         """Return the context of a cluster."""
         read = connection(access)
-        return self.contexts.of(read.config, read.files, trust_env=trust_env)
+        return self.contexts.of(read.tls, read.files, trust_env=trust_env)
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     """Count."""
     counting = Made()
-    monkeypatch.setattr(tls, "verify_cluster", counting.make)
+    monkeypatch.setattr(tls, "load", counting.make)
     return counting
 
 
@@ -58,7 +58,7 @@ def test_a_cluster_that_is_asked_again_and_again_has_its_authorities_read_once(
     tmp_path: Path, made: Made, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where its kubeconfig names none and all of the system's count, and while that is rewritten."""
-    monkeypatch.setattr(feed, "TLS", made.contexts)
+    monkeypatch.setattr(connected, "TLS", made.contexts)
     for _ in range(20):
         access = written(tmp_path / "config")
         for kind in ("Service", "Node"):

@@ -20,9 +20,9 @@ import httpx2
 import pytest
 from lightkube import ApiError
 
-from locallb.kubernetes.api.client import SERVICE
 from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.faulty import FaultyApi, faulty_api
+from tests.cluster.kinds import SERVICE
 from tests.cluster.test_life import address, condition, ingress
 from tests.e2e.support import Backend, Stage, envoys, port, service, stage
 from tests.e2e.test_changes import Client

@@ -18,10 +18,10 @@ import yaml
 from lightkube import ApiError
 from lightkube.types import PatchType
 
-from locallb.kubernetes.api.client import NODE, POD, SLICE
 from locallb.kubernetes.api.health_ports import answering
 from tests.cluster.build import kubernetes
 from tests.cluster.controlplane import ControlPlane, Document, Objects
+from tests.cluster.kinds import NODE, POD, SLICE
 from tests.e2e.support import Backend, ask
 from tests.host.support import Namespace
 from tests.traffic.spaces import inside

@@ -9,8 +9,8 @@ from contextlib import nullcontext
 
 import pytest
 
-from locallb.kubernetes.api.client import NODE
 from locallb.planning.nodes import AUTOSCALER_TAINT
+from tests.cluster.kinds import NODE
 from tests.e2e.support import Stage
 from tests.envoy.traffic import Load
 from tests.traffic.nodes import EXCLUDED, GATEWAY, Node, World

@@ -1,8 +1,8 @@
 """Kubeconfigs: the selected context, and the access to its cluster.
 
-Features that the client would silently ignore or lacks (exec plugins of version v1, impersonation) are refused in a
-sentence. Credentials stay in their files. Proof of a removed context, and cases that only resemble it:
-docs/design/sources.md. Not here: requests (`client`), and running plugins (`exec_plugin`).
+Fields that would be ignored in silence (impersonation, auth-providers) are refused in a sentence. Credentials stay in
+their files. Proof of a removed context, and cases that only resemble it: docs/design/sources.md. Not here: requests
+(`api.connected`), and running plugins (`exec_plugin`).
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
-from lightkube import KubeConfig
-from lightkube.config.kubeconfig import SingleConfig
-from msgspec import Struct
+from msgspec import Struct, convert, field
 
 from locallb.guarded import reader
 from locallb.guarded import reader as owners
@@ -64,17 +62,47 @@ _WAY = (
     "tls-server-name",
 )
 """Fields of a cluster's section that decide which API server answers."""
+_TRUST = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
+_SHOWN = ("client-certificate", "client-certificate-data", "client-key", "client-key-data")
 _USUAL = "~/.kube/config"
 Stamp: TypeAlias = tuple[tuple[int, int], ...]
 _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
+class TlsInputs(Struct, frozen=True, rename="kebab"):
+    """Fields of a kubeconfig that decide what a connection trusts, and which certificate it shows."""
+
+    certificate_authority: str | None = None
+    certificate_authority_data: str | None = None
+    insecure_skip_tls_verify: bool = False
+    client_certificate: str | None = None
+    client_certificate_data: str | None = None
+    client_key: str | None = None
+    client_key_data: str | None = None
+
+
+class Credentials(Struct, frozen=True):
+    """Fields of a kubeconfig's user that are sent with each request."""
+
+    token: str | None = None
+    token_file: str | None = field(name="tokenFile", default=None)
+    username: str | None = None
+    password: str | None = None
+
+
+for _struct in (TlsInputs, Credentials):
+    convert({}, _struct)  # msgspec looks at a struct when it is used first: in two threads at once, that can crash
+
+
 class Connection(Struct, frozen=True):
     """Access to a cluster."""
 
-    config: SingleConfig
+    access: Access
+    url: str
     server: str
     """The API's URL, as it may be shown."""
+    tls: TlsInputs
+    user: Credentials
     trust_env: bool
     """Ask the proxy that the environment names, if any."""
     proxy: str | None = None
@@ -212,16 +240,28 @@ def connection(access: Access) -> Connection:
         raise KubeconfigError(f"the context {access.context} of {path} can't be used: {why}")
     server = str(cluster.get("server") or "")
     proxy = cluster.get("proxy-url") or None
-    files = tuple(str(path.parent / str(part[key])) for part in (cluster, user) for key in _FILES if part.get(key))
+    cluster, user = (_with_whole_paths(part, path.parent) for part in (cluster, user))
+    files = tuple(str(part[key]) for part in (cluster, user) for key in _FILES if part.get(key))
     plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
     if plugin or files or proxy:
         _require_trusted(path, plugin, [key for key in (*_FILES, "proxy-url") if cluster.get(key) or user.get(key)])
     _require_regular(files, access)
     require_token(user, access)
-    config = _single(cluster, {key: user[key] for key in user if key != "exec"}, access)
+    try:
+        given = {key: cluster[key] for key in _TRUST if key in cluster} | {
+            key: user[key] for key in _SHOWN if key in user
+        }
+        tls, credentials = convert(given, TlsInputs), convert(user, Credentials)
+    except ValueError as error:
+        raise KubeconfigError(f"{path} isn't a kubeconfig: {error}") from None
     server_name = _server_name(cluster)
     direct = proxy or is_local(server) or is_exempt(server_name, server)
-    return Connection(config, redacted(server), not direct, proxy, files, plugin, server_name)
+    return Connection(access, server, redacted(server), tls, credentials, not direct, proxy, files, plugin, server_name)
+
+
+def _with_whole_paths(part: Section, directory: Path) -> Section:
+    """Return a section with its files as they are found from anywhere."""
+    return {**part, **{key: str(directory / str(part[key])) for key in _FILES if part.get(key)}}
 
 
 def sign_in(accesses: Iterable[Access]) -> None:
@@ -297,24 +337,3 @@ def _part(content: Content, kind: str, access: Access) -> Section:
         sentence = f"{access.kubeconfig} has no {kind} {name}, which its context {access.context} names"
         raise KubeconfigError(sentence)
     return existing[name]
-
-
-def _single(cluster: Section, user: Section, access: Access) -> SingleConfig:
-    path = Path(access.kubeconfig)
-    if user.get("tokenFile"):
-        user = {**user, "tokenFile": str(path.parent / str(user["tokenFile"]))}
-    given = {
-        "clusters": [{"name": "it", "cluster": cluster}],
-        "users": [{"name": "it", "user": user}],
-        "contexts": [{"name": access.context, "context": {"cluster": "it", "user": "it"}}],
-    }
-    try:
-        single: SingleConfig | None = KubeConfig.from_dict(given, path).get(access.context)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise KubeconfigError(f"{path} isn't a kubeconfig: {error}") from None
-    if single is None:
-        raise AssertionError(access)
-    return single
-
-
-_single({}, {}, Access("", ContextName("none")))  # uses structs before threads do, as `api.client.prepared` tells

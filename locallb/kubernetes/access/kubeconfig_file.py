@@ -137,22 +137,25 @@ _TOKEN = re.compile(rb"[ -~]+")
 def require_token(user: Section, access: Access) -> None:
     """Refuse a user's token that can't be sent, without printing it. Raises KubeError.
 
-    The bearer token is inline or in a file that may be replaced. The client would print a token that it can't send, or
-    half of it.
+    The bearer token is inline or in a file that may be replaced. An HTTP client would print a token that it can't send,
+    or half of it.
     """
-    why = ""
     if user.get("tokenFile"):
-        path = Path(access.kubeconfig).parent / str(user["tokenFile"])
-        why = "" if _TOKEN.fullmatch(_content(path, access)) else f"{path} has no token in one line; write one there"
+        read_token(Path(access.kubeconfig).parent / str(user["tokenFile"]), access)
     elif user.get("token") and not _TOKEN.fullmatch(str(user["token"]).encode("utf-8", "replace")):
-        why = "its user's token isn't one line of plain characters; copy it again"
-    if why:
-        raise KubeconfigError(f"the context {access.context} of {access.kubeconfig} can't be used: {why}")
+        raise _without_token("its user's token isn't one line of plain characters; copy it again", access)
 
 
-def _content(path: Path, access: Access) -> bytes:
-    """Read a token's file. Raises KubeError."""
+def read_token(path: Path, access: Access) -> str:
+    """Read the token in a file. Raises KubeError."""
     try:
-        return reader.read(path, LARGEST).strip()
+        token = reader.read(path, LARGEST).strip()
     except OSError as error:
         raise unreadable(str(path), error, access.kubeconfig) from None
+    if not _TOKEN.fullmatch(token):
+        raise _without_token(f"{path} has no token in one line; write one there", access)
+    return token.decode("ascii")
+
+
+def _without_token(why: str, access: Access) -> KubeError:
+    return KubeconfigError(f"the context {access.context} of {access.kubeconfig} can't be used: {why}")

@@ -6,19 +6,21 @@ a kubeconfig (`kubeconfig`), and clients.
 
 from __future__ import annotations
 
+import base64
 import os
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
-from lightkube.config.client_adapter import verify_cluster
-from lightkube.config.kubeconfig import SingleConfig
-from lightkube.config.models import User
+import httpx2
 
+from locallb.kubernetes.access.kubeconfig import TlsInputs
 from locallb.storage.files import stamp_of
+from locallb.storage.key_pairs import in_memory
 
 _MAX = 16
 """Contexts that are kept."""
@@ -36,26 +38,44 @@ class TlsContexts:
         self._lock = Lock()
         self._made: dict[_Key, tuple[float, ssl.SSLContext]] = {}
 
-    def of(self, config: SingleConfig, files: Iterable[str], *, trust_env: bool) -> ssl.SSLContext:
+    def of(self, given: TlsInputs, files: Iterable[str], *, trust_env: bool) -> ssl.SSLContext:
         """Return the TLS context for a kubeconfig that names `files`. Raises OSError, SSLError, ValueError."""
-        key = _key(config, files, trust_env=trust_env)  # before files are read: what changes now is seen next time
+        # files are stamped before they are read: what changes now is seen next time; using an absent one tells why
+        stamps = tuple((file, stamp_of(Path(file))) for file in files)
+        key = (given, trust_env, *map(os.environ.get, _ENVIRONMENT), *stamps)
         with self._lock:
             made, now = self._made.pop(key, None), self._clock()
             if made is None or now >= made[0] + _FRESH:
-                user = config.user or User()
-                made = now, verify_cluster(config.cluster, user, config.abs_file, trust_env=trust_env)
+                made = now, load(given, trust_env=trust_env)
             self._made[key] = made
             while len(self._made) > _MAX:
                 del self._made[next(iter(self._made))]
             return made[1]
 
 
-def _key(config: SingleConfig, files: Iterable[str], *, trust_env: bool) -> _Key:
-    cluster, user = config.cluster, config.user or User()
-    given = (cluster.certificate_auth, cluster.certificate_auth_data, cluster.insecure)
-    shown = (user.client_cert, user.client_cert_data, user.client_key, user.client_key_data)
-    read = tuple((file, stamp_of(Path(file))) for file in files)  # one that isn't there: using it tells what is wrong
-    return (*given, *shown, trust_env, *map(os.environ.get, _ENVIRONMENT), *read)
+def load(given: TlsInputs, *, trust_env: bool) -> ssl.SSLContext:
+    """Read what a connection trusts and shows; data go before files. Raises OSError, SSLError, ValueError."""
+    with ExitStack() as stack:
+
+        def file(data: str | None, path: str | None) -> str | None:
+            return stack.enter_context(in_memory(base64.b64decode(data))) if data else path or None
+
+        if authority := file(given.certificate_authority_data, given.certificate_authority):
+            context = ssl.create_default_context(cafile=authority)
+        else:
+            context = httpx2.create_ssl_context(verify=not given.insecure_skip_tls_verify, trust_env=trust_env)
+        if certificate := file(given.client_certificate_data, given.client_certificate):
+            if not (key := file(given.client_key_data, given.client_key)):
+                raise ValueError(
+                    "its user has a client-certificate without a client-key; write the key that belongs to it"
+                )
+            context.load_cert_chain(certificate, key, password=_no_password)
+        return context
+
+
+def _no_password() -> str:
+    """Refuse a key that Python would ask the terminal for, in the midst of a watch."""
+    raise ValueError("its client-key has a password; write it without one")
 
 
 TLS = TlsContexts()

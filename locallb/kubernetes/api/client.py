@@ -1,8 +1,7 @@
 """The client of Kubernetes APIs, by kubeconfig and context: lists and reads of objects, patches, events, leases.
 
-Objects are plain JSON, as the parsers of `kubernetes.parsing` take them. The client's types of objects are of
-Kubernetes' own kinds, and of kinds with a status that we write, in every version: a cluster serves an object in all
-versions of its kind, so the first known version is enough.
+Objects are plain JSON, as the parsers of `kubernetes.parsing` take them. A kind with a status that we write is written
+in every version: a cluster serves an object in all versions of its kind, so the first known version is enough.
 
 Not here: the connection (`connected`), watches (`feed`), and the content of patches (`kubernetes.status`).
 """
@@ -13,16 +12,10 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from threading import Lock
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, ClassVar, TypeVar
 
 import httpx2
-from lightkube import Client, ConfigError
-from lightkube.core.decoders import decode_list
-from lightkube.core.exceptions import NotReadyError
-from lightkube.core.generic_client import ListIterable
-from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
-from lightkube.models.meta_v1 import ObjectMeta, Status
-from lightkube.types import PatchType
+from msgspec import Struct, field, json
 
 from locallb.gateway.kinds import ApiKind
 from locallb.ingress.parsing import ROUTED_KINDS
@@ -30,52 +23,33 @@ from locallb.kubernetes.access.kubeconfig import stamp
 from locallb.kubernetes.access.servers import KubeconfigError, KubeError
 from locallb.kubernetes.answers import AnswerError, Object, listed
 from locallb.kubernetes.api import refusals
-from locallb.kubernetes.api.connected import Connected
-from locallb.kubernetes.api.limits import Allowance
-from locallb.model.fields import JsonObject
+from locallb.kubernetes.api.connected import MERGE, Connected, ServedKind
+from locallb.kubernetes.api.limits import PAGES, Allowance
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 from locallb.model.texts import cleaned
 from locallb.threads import Tally
 
-_Type = TypeVar("_Type", bound=type)
-
-
-def prepared(kind: _Type) -> _Type:
-    """Return a type of objects of which lists are asked for, after one was read.
-
-    The client makes a struct for each, and msgspec looks at its fields when the first list is read. It doesn't mind
-    another thread that is about the same: two at once can crash the process.
-    """
-    decode_list(b'{"items": [], "metadata": {}}', kind)
-    return kind
-
-
-ObjectMeta.from_dict({})
-Status.from_dict({})  # likewise structs, which threads use
-SERVICE = prepared(create_namespaced_resource("", "v1", "Service", "services"))
-SLICE = prepared(create_namespaced_resource("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices"))
-EVENT = create_namespaced_resource("events.k8s.io", "v1", "Event", "events")
-LEASE = create_namespaced_resource("coordination.k8s.io", "v1", "Lease", "leases")
-NODE = prepared(create_global_resource("", "v1", "Node", "nodes"))
-NAMESPACE = prepared(create_global_resource("", "v1", "Namespace", "namespaces"))
-SECRET = create_namespaced_resource("", "v1", "Secret", "secrets")
-CONFIG_MAP = create_namespaced_resource("", "v1", "ConfigMap", "configmaps")
-POD = prepared(create_namespaced_resource("", "v1", "Pod", "pods"))
+SERVICE = ServedKind("v1", "Service", "services")
+SLICE = ServedKind("discovery.k8s.io/v1", "EndpointSlice", "endpointslices")
+EVENT = ServedKind("events.k8s.io/v1", "Event", "events")
+LEASE = ServedKind("coordination.k8s.io/v1", "Lease", "leases")
+NODE = ServedKind("v1", "Node", "nodes")
+NAMESPACE = ServedKind("v1", "Namespace", "namespaces")
+SECRET = ServedKind("v1", "Secret", "secrets")
+CONFIG_MAP = ServedKind("v1", "ConfigMap", "configmaps")
+POD = ServedKind("v1", "Pod", "pods")
 
 
 @cache
-def written_types(kind: ObjectKind) -> tuple[type[GenericNamespacedResource], ...]:
-    """Return the client's types of a kind, the preferred version first.
-
-    The client takes a namespace for those without any, too, and leaves it out.
-    """
+def written_kinds(kind: ObjectKind) -> tuple[ServedKind, ...]:
+    """Return a kind in each of its versions, the preferred one first."""
     if kind is ObjectKind.SERVICE:
         return (SERVICE,)
     existing = _routed(kind)
-    create = create_namespaced_resource if existing.namespaced else create_global_resource
-    made = tuple(create(existing.group, version, existing.name, existing.plural) for version in existing.versions)
-    return cast("tuple[type[GenericNamespacedResource], ...]", made)
+    return tuple(
+        ServedKind(f"{existing.group}/{version}", existing.name, existing.plural) for version in existing.versions
+    )
 
 
 def object_name(kind: ObjectKind, namespace: str, name: str) -> str:
@@ -88,6 +62,19 @@ def _routed(kind: ObjectKind) -> ApiKind:
     return next(existing for existing in ROUTED_KINDS.values() if existing.plural == kind.value)
 
 
+class _ListMetadata(Struct):
+    version: str | None = field(name="resourceVersion", default=None)
+    more: str | None = field(name="continue", default=None)
+
+
+class _Page(Struct):
+    """A page of a list; its items are checked one by one."""
+
+    items: list[Any]
+    metadata: _ListMetadata | None = None
+
+
+_PAGES = json.Decoder(_Page)
 T = TypeVar("T")
 _PAUSES = (0.1, 0.3, 1.0)
 """Seconds between attempts."""
@@ -95,7 +82,9 @@ _PAGE = 500
 _RETAINED = 600.0
 """Seconds without a call after which a connection is let go."""
 
-_LEASES = "coordination.k8s.io/v1"
+EVENT_TIMEOUT = httpx2.Timeout(1.0)
+"""Seconds for any request about an event: a lost event is harmless, so it delays nothing."""
+_MAX_PAGES = 1000
 WRITES = Tally()
 """Requests of this process that write, whatever became of them: `status`, `event` and `config map`."""
 
@@ -122,24 +111,16 @@ class Cluster:
 
     def objects(self) -> list[Object]:
         """List every Service and Node. Raises KubeError."""
-        return [
-            *self._list("v1", "Service", lambda client: client.list(SERVICE, namespace="*", chunk_size=_PAGE)),
-            *self._list("v1", "Node", lambda client: client.list(NODE, chunk_size=_PAGE)),
-        ]
+        return [*self._list(SERVICE), *self._list(NODE)]
 
     def slices(self) -> list[Object]:
         """List every EndpointSlice. Raises KubeError."""
-        return self._list(
-            "discovery.k8s.io/v1",
-            "EndpointSlice",
-            lambda client: client.list(SLICE, namespace="*", chunk_size=_PAGE),
-        )
+        return self._list(SLICE)
 
     def service(self, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
         """Return a Service, or an object of another kind; None if there is none. Raises KubeError."""
         requested = (
-            self._get(object_name(kind, namespace, name), written_type, namespace, name)
-            for written_type in written_types(kind)
+            self._get(object_name(kind, namespace, name), written, namespace, name) for written in written_kinds(kind)
         )
         return next((answer for answer in requested if answer is not None), None)
 
@@ -154,15 +135,11 @@ class Cluster:
     def patch_config_map(self, namespace: str, name: str, patch: Mapping[str, object]) -> None:
         """Merge `patch` into a ConfigMap. Raises KubeError."""
         WRITES.add("config map")
+        path = CONFIG_MAP.path(namespace, name)
+        self._call(f"ConfigMap {namespace}/{name}", lambda api: api.send("PATCH", path, patch, MERGE))
 
-        def send(client: Client) -> JsonObject:
-            return client.patch(CONFIG_MAP, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
-
-        self._call(f"ConfigMap {namespace}/{name}", send)
-
-    def _get(self, what: str, kind: type[GenericNamespacedResource], namespace: str, name: str) -> Object | None:
-        document = self._call(what, lambda client: client.get(kind, name, namespace=namespace), absent=True)
-        return None if document is None else cleaned(document)
+    def _get(self, what: str, kind: ServedKind, namespace: str, name: str) -> Object | None:
+        return self._call(what, lambda api: cleaned(api.get(kind.path(namespace, name))), absent=True)
 
     def patch_status(
         self, namespace: str, name: str, patch: Mapping[str, object], kind: ObjectKind = ObjectKind.SERVICE
@@ -173,14 +150,12 @@ class Cluster:
         """
         WRITES.add("status")
         what = f"the status of {object_name(kind, namespace, name)}"
-        done = (self._patch(what, written_type, namespace, name, patch) for written_type in written_types(kind))
+        done = (self._patch(what, f"{written.path(namespace, name)}/status", patch) for written in written_kinds(kind))
         return next((answer for answer in done if answer is not None), None)
 
-    def _patch(
-        self, what: str, kind: type[GenericNamespacedResource], namespace: str, name: str, patch: Mapping[str, object]
-    ) -> Object | None:
-        def send(client: Client) -> Object:
-            made = client.patch(kind.Status, name, dict(patch), namespace=namespace, patch_type=PatchType.MERGE)
+    def _patch(self, what: str, path: str, patch: Mapping[str, object]) -> Object | None:
+        def send(api: Connected) -> Object:
+            made = api.send("PATCH", path, patch, MERGE)
             if not made["metadata"]["name"]:
                 raise AnswerError("an object has no name")
             return cleaned(made)
@@ -190,41 +165,56 @@ class Cluster:
     def create_event(self, namespace: str, body: Mapping[str, object]) -> None:
         """Create an event of events.k8s.io/v1, in one attempt that never takes long. Raises KubeError."""
         WRITES.add("event")
-        event = EVENT.from_dict(dict(body))
-        self._call("an event", lambda client: client.create(event, namespace=namespace), pauses=())
+        event, path = EVENT.typed(body), EVENT.path(namespace)
+        self._call("an event", lambda api: api.send("POST", path, event, timeout=EVENT_TIMEOUT), pauses=())
 
     def lease(self, namespace: str, name: str) -> Object | None:
         """Return a Lease; None if there is none. Raises KubeError."""
+        return self._existing(f"Lease {namespace}/{name}", LEASE, name, namespace)
+
+    def _existing(self, what: str, kind: ServedKind, name: str, namespace: str = "") -> Object | None:
+        """Return an object whose kind and name are checked; None if there is none."""
         return self._call(
-            f"Lease {namespace}/{name}",
-            lambda client: listed(client.get(LEASE, name, namespace=namespace), _LEASES, "Lease"),
-            absent=True,
+            what, lambda api: listed(api.get(kind.path(namespace, name)), kind.api, kind.name), absent=True
         )
 
-    def write_lease(self, namespace: str, body: Mapping[str, object], *, fresh: bool) -> Object:
+    def write_lease(self, namespace: str, body: Mapping[str, Any], *, fresh: bool) -> Object:
         """Create or replace a Lease. Raises KubeError (CONFLICT if there is one, or another version of it)."""
-        lease: GenericNamespacedResource = LEASE.from_dict(dict(body))
+        lease, path = LEASE.typed(body), LEASE.path(namespace, "" if fresh else body["metadata"]["name"])
 
-        def send(client: Client) -> Object:
-            made = client.create(lease, namespace=namespace) if fresh else client.replace(lease)
-            return listed(made, _LEASES, "Lease")
+        def send(api: Connected) -> Object:
+            return listed(api.send("POST" if fresh else "PUT", path, lease), LEASE.api, LEASE.name)
 
         return self._call("the Lease", send) or {}
 
-    def _list(self, api: str, kind: str, pages: Callable[[Client], ListIterable[Any]]) -> list[Object]:
-        """List all pages of a kind; adds the type to items, which lack it."""
+    def _list(
+        self, kind: ServedKind, namespace: str = "", *, labels: Mapping[str, str] | None = None, page: int = 0
+    ) -> list[Object]:
+        """List all pages of a kind, in one namespace or all; adds the type to items, which lack it."""
+        given = {"limit": str(page or _PAGE)}
+        if labels:
+            given["labelSelector"] = ",".join(f"{key}={value}" for key, value in labels.items())
+        return self._call(f"the list of {kind.name}s", lambda api: self._pages(api, kind, namespace, given)) or []
 
-        def read(client: Client) -> list[Object]:
-            page = pages(client)
-            objects = [listed(item, api, kind) for item in page]
-            if not page.resourceVersion:  # an answer that is no list must not count as an empty one
-                raise AnswerError("the list has no version")
-            return objects
-
-        return self._call(f"the list of {kind}s", read) or []
+    def _pages(self, api: Connected, kind: ServedKind, namespace: str, parameters: Mapping[str, str]) -> list[Object]:
+        objects, requested, path = list[Object](), [""], kind.path(namespace)
+        maximum = PAGES if self._allowance else _MAX_PAGES
+        while len(requested) <= maximum:
+            more = {"continue": requested[-1]} if requested[-1] else {}
+            page = _PAGES.decode(api.request("GET", path, params={**parameters, **more}))
+            objects += [listed(item, kind.api, kind.name) for item in page.items]
+            metadata = page.metadata or _ListMetadata()
+            if not metadata.more:
+                if not metadata.version:  # an answer that is no list must not count as an empty one
+                    raise AnswerError("the list has no version")
+                return objects
+            if metadata.more in requested:
+                raise AnswerError("the list turns no page")
+            requested.append(metadata.more)
+        raise AnswerError(f"the list has over {maximum} pages")
 
     def _call(
-        self, what: str, call: Callable[[Client], T], *, absent: bool = False, pauses: Iterable[float] | None = None
+        self, what: str, call: Callable[[Connected], T], *, absent: bool = False, pauses: Iterable[float] | None = None
     ) -> T | None:
         """Call, with retries if the API can't answer just now. `absent` makes 404 an answer.
 
@@ -234,23 +224,22 @@ class Cluster:
         for pause in (*(usual if pauses is None else pauses), None):
             connected = self._connection()
             try:
-                return call(connected.client)
-            except httpx2.HTTPStatusError as error:
-                code, message = refusals.stated(error)
-                if code == httpx2.codes.NOT_FOUND and absent:
+                return call(connected)
+            except refusals.FailedAnswerError as error:
+                if error.code == httpx2.codes.NOT_FOUND and absent:
                     return None
-                if pause is None or code not in refusals.TRANSIENT:
-                    raise self._refused(connected, what, code, message) from None
-                time.sleep(refusals.wish(error) or pause)
+                if pause is None or error.code not in refusals.TRANSIENT:
+                    raise self._refused(connected, what, error.code, error.message) from None
+                time.sleep(error.wish or pause)
             except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:  # it was reached, and cut us off
                 if pause is None:
                     raise refusals.unreachable(connected.server, error) from None
                 time.sleep(pause)
             except httpx2.HTTPError as error:
                 raise refusals.unreachable(connected.server, error) from None
-            except (ConfigError, httpx2.InvalidURL, OSError) as error:  # credentials by a file
+            except (httpx2.InvalidURL, OSError) as error:
                 raise KubeconfigError(f"the context {self.access.context} can't be used: {error}") from None
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError, NotReadyError) as error:
+            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
                 raise refusals.nonsense(connected.server, error) from None
         raise AssertionError(what)
 

@@ -1,40 +1,87 @@
 """The HTTP client for one Kubernetes API, and the configuration it was made from.
 
-Every request passes here: pages are checked, answers are limited in size, the quota is kept, events get a short
-timeout, and an API that another user named keeps to its allowance. Not here: which requests, and retries.
+Every request passes here: the quota is kept, answers are limited in size and time, and an API that another user named
+keeps to its allowance. Watches are of the same client, without these limits (`feed`). Not here: which requests, and
+retries.
 """
 
 from __future__ import annotations
 
 import ssl
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
-from threading import get_ident
+from typing import Any
+from urllib.parse import quote
 
 import httpx2
-from lightkube import Client, ConfigError
+from msgspec import Struct, json
 
-from locallb.kubernetes.access.auth import PluginAuth
-from locallb.kubernetes.access.kubeconfig import Stamp, connection, stamp
+from locallb.kubernetes.access.auth import auth_of
+from locallb.kubernetes.access.kubeconfig import Connection, Stamp, connection, stamp
 from locallb.kubernetes.access.servers import KubeconfigError, KubeError
-from locallb.kubernetes.answers import AnswerError
-from locallb.kubernetes.api.limits import PAGES, Allowance, ask_plainly, limit, limit_to, read_whole, refuse_compressed
-from locallb.kubernetes.api.refusals import refuse_redirect
+from locallb.kubernetes.access.tls import TLS
+from locallb.kubernetes.answers import Object
+from locallb.kubernetes.api.limits import PLAIN, Allowance, limit, limit_to, read_whole, refuse_compressed
+from locallb.kubernetes.api.refusals import FailedAnswerError, refuse_redirect
 from locallb.kubernetes.api.writes import QUOTAS
 from locallb.model.snapshot import Access
 
 TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 """Seconds for an answer, and for a connection."""
-EVENT_TIMEOUT = httpx2.Timeout(1.0)
-"""Seconds for any request about an event: a lost event is harmless, so it delays nothing."""
+MERGE, APPLY = "application/merge-patch+json", "application/apply-patch+yaml"
+"""Kinds of patches."""
 _MANAGER = "local-lb"
-_MAX_PAGES = 1000
+
+
+class ServedKind(Struct, frozen=True):
+    """A kind that an API serves, in one version."""
+
+    api: str
+    """Its `apiVersion`."""
+    name: str
+    plural: str
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        """Return where all are listed, or those of a namespace, or where one is."""
+        parts = (*(("namespaces", namespace) if namespace else ()), self.plural, *((name,) if name else ()))
+        root = "apis" if "/" in self.api else "api"
+        return "/".join(("", root, self.api, *(quote(part, safe="") for part in parts)))
+
+    def typed(self, document: Mapping[str, object]) -> Mapping[str, object]:
+        """Return an object with its type."""
+        return {"apiVersion": self.api, "kind": self.name, **document}
+
+
+def open_client(
+    reached: Connection,
+    checks: Iterable[Callable[[httpx2.Response], None]] = (),
+    headers: Mapping[str, str] | None = None,
+) -> httpx2.Client:
+    """Open a client of the API; `checks` see each answer before its reader. Raises KubeconfigError."""
+    hooks: dict[str, list[Callable[..., Any]]] = {
+        "request": [reached.name_server, partial(QUOTAS.hold, reached.access)],
+        "response": list(checks),
+    }
+    try:
+        return httpx2.Client(
+            base_url=reached.url,
+            verify=TLS.of(reached.tls, reached.files, trust_env=reached.trust_env),
+            auth=auth_of(reached),
+            timeout=TIMEOUT,
+            trust_env=reached.trust_env,
+            proxy=reached.proxy,
+            event_hooks=hooks,
+            headers=headers,
+        )
+    except (OSError, ssl.SSLError, ValueError, TypeError) as error:
+        sentence = f"the context {reached.access.context} of {reached.access.kubeconfig} can't be used: {error}"
+        raise KubeconfigError(sentence) from None
 
 
 class Connected:
-    """A connection; closed once it is unused."""
+    """A connection; closed once it is unused. Safe to use from several threads."""
 
     def __init__(self, access: Access, allowance: Allowance | None = None) -> None:
         named = connection(access).files
@@ -45,63 +92,39 @@ class Connected:
         self.files = reached.files
         self.server = reached.server
         self.beyond = reached.beyond
-        try:
-            self.client = Client(
-                reached.config,
-                timeout=TIMEOUT,
-                field_manager=_MANAGER,
-                trust_env=reached.trust_env,
-                proxy=reached.proxy,
-            )
-        except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
-            sentence = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
-            raise KubeconfigError(sentence) from None
-        if reached.plugin:
-            self.client._client._client.auth = PluginAuth(reached.plugin)  # noqa: SLF001 - no other way to its requests
-        hooks: list[Callable[[httpx2.Request], None]] = [
-            reached.name_server,
-            _hurry_event,
-            PageGuard(PAGES if allowance else _MAX_PAGES).inspect,
-            partial(QUOTAS.hold, access),
-            *([ask_plainly] if allowance else ()),
-        ]
-        answered = [refuse_redirect, *([refuse_compressed] if allowance else ()), read_whole]
-        client = self.client._client._client  # noqa: SLF001 - likewise
-        client.event_hooks = {"request": hooks, "response": answered}
-        limit_to(allowance, client) if allowance else limit(client)
-        weakref.finalize(self, self.client.close)
+        checks = (refuse_redirect, *((refuse_compressed,) if allowance else ()), read_whole)
+        self._client = open_client(reached, checks, PLAIN if allowance else None)
+        limit_to(allowance, self._client) if allowance else limit(self._client)
+        weakref.finalize(self, self._client.close)
+
+    def request(self, method: str, path: str, **given: Any) -> bytes:  # noqa: ANN401 - as httpx2 has it
+        """Return the whole answer to a request. Raises FailedAnswerError, AnswerError, HTTPError."""
+        answer = self._client.request(method, path, **given)
+        if not answer.is_success:
+            raise FailedAnswerError(answer)
+        return answer.content
+
+    def get(self, path: str) -> Object:
+        """Return the object at a path. Raises what `request` does, and DecodeError or TypeError."""
+        return _object(self.request("GET", path))
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, object],
+        content: str = "application/json",
+        *,
+        parameters: Mapping[str, str] | None = None,
+        **given: Any,  # noqa: ANN401 - as httpx2 has it
+    ) -> Object:
+        """Return the object that a write made. Raises what `get` does."""
+        named, headers = {"fieldManager": _MANAGER, **(parameters or {})}, {"Content-Type": content}
+        return _object(self.request(method, path, params=named, content=json.encode(body), headers=headers, **given))
 
 
-def _hurry_event(request: httpx2.Request) -> None:
-    """Don't wait for events as for other requests."""
-    if request.method == "POST" and request.url.path.endswith("/events"):
-        request.extensions["timeout"] = EVENT_TIMEOUT.as_dict()
-
-
-class PageGuard:
-    """Ends endless lists of one connection: a server that names a page again would keep the client going round.
-
-    Safe to use from several threads, each with lists of its own. Lists of watches follow their own pages (`feed`).
-    """
-
-    def __init__(self, maximum: int = _MAX_PAGES) -> None:
-        self._most = maximum
-        self._requested: dict[tuple[int, str], set[str]] = {}
-        self._last: dict[int, httpx2.Request] = {}
-        """Last request of each thread. An identical one follows if a credential was refused and another is tried."""
-
-    def inspect(self, request: httpx2.Request) -> None:
-        """Raise AnswerError if this page of a list was asked for before, or if there are too many."""
-        last, self._last[get_ident()] = self._last.get(get_ident()), request
-        if last is request or "limit" not in request.url.params:
-            return
-        page, key = request.url.params.get("continue"), (get_ident(), request.url.path)
-        requested = self._requested.setdefault(key, set())
-        if page is None:
-            requested.clear()
-        elif page in requested or len(requested) + 1 >= self._most:
-            raise AnswerError(
-                "the list turns no page" if page in requested else f"the list has over {self._most} pages"
-            )
-        else:
-            requested.add(page)
+def _object(text: bytes) -> Object:
+    document = json.decode(text)
+    if not isinstance(document, dict):
+        raise TypeError
+    return document

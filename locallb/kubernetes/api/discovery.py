@@ -14,15 +14,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import httpx2
-from lightkube import Client
-from lightkube.generic_resource import create_global_resource
 
 from locallb.gateway.kinds import KINDS
 from locallb.ingress.parsing import INGRESS_KINDS
 from locallb.kubernetes.access.servers import ConflictError, ForbiddenError, KubeError, RefusedError, UnreachableError
-from locallb.kubernetes.answers import Object, listed
+from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.connected import Connected
+from locallb.kubernetes.api.connected import APPLY, Connected, ServedKind
 from locallb.kubernetes.api.feed import ApiPath, Feed
 from locallb.kubernetes.pod_ranges import CALICO, CILIUM, VERSIONS
 from locallb.model.fields import JsonObject
@@ -112,10 +110,15 @@ def _listed(asking: Feed, path: str, kind: str, field: str, key: str) -> frozens
 
 
 MANAGER = "local-lb-install-crds"
-_PLURALS = {
-    "CustomResourceDefinition": ("apiextensions.k8s.io", "customresourcedefinitions"),
-    "ValidatingAdmissionPolicy": ("admissionregistration.k8s.io", "validatingadmissionpolicies"),
-    "ValidatingAdmissionPolicyBinding": ("admissionregistration.k8s.io", "validatingadmissionpolicybindings"),
+_DEFINITIONS = {
+    kind.name: kind
+    for kind in (
+        ServedKind("apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions"),
+        ServedKind("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies"),
+        ServedKind(
+            "admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"
+        ),
+    )
 }
 _LONGEST = 600
 """Limit of characters quoted from an API's answer."""
@@ -129,24 +132,14 @@ class Definitions(Cluster):
 
     def definition(self, kind: str, name: str) -> Object | None:
         """Return one; None if there is none. Raises KubeError."""
-        group, plural = _PLURALS[kind]
-        resource = create_global_resource(group, "v1", kind, plural)
-
-        def read(client: Client) -> Object:
-            return listed(client.get(resource, name), f"{group}/v1", kind)
-
-        return self._call(f"{kind} {name}", read, absent=True)
+        return self._existing(f"{kind} {name}", _DEFINITIONS[kind], name)
 
     def apply(self, document: JsonObject, *, rehearsed: bool) -> None:
         """Apply one; `rehearsed`, the server decides and checks as if, and keeps nothing. Raises KubeError."""
-        kind = document["kind"]
-        resource = create_global_resource(_PLURALS[kind][0], "v1", kind, _PLURALS[kind][1])
-        wanted = resource.from_dict(dict(document))
-
-        def send(client: Client) -> object:
-            return client.apply(wanted, field_manager=MANAGER, dry_run=rehearsed)
-
-        self._call(f"{kind} {document['metadata']['name']}", send)
+        kind, name = _DEFINITIONS[document["kind"]], document["metadata"]["name"]
+        parameters = {"fieldManager": MANAGER, **({"dryRun": "All"} if rehearsed else {})}
+        path, body = kind.path(name=name), kind.typed(document)
+        self._call(f"{kind.name} {name}", lambda api: api.send("PATCH", path, body, APPLY, parameters=parameters))
 
     def _refused(self, connected: Connected, what: str, code: int, message: str) -> KubeError:
         """Return what a refusal means here, where no rights of ours help."""

@@ -13,22 +13,17 @@ import ssl
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import httpx2
-from lightkube import ConfigError
-from lightkube.config.client_adapter import user_auth
 from msgspec import Struct
 
-from locallb.kubernetes.access.auth import PluginAuth
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.servers import ForbiddenError, KubeconfigError, RefusedError, UnreachableError
-from locallb.kubernetes.access.tls import TLS
 from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, lines, list_page, watch_line, whole
+from locallb.kubernetes.api.connected import open_client
 from locallb.kubernetes.api.limits import LARGEST
 from locallb.kubernetes.api.refusals import excerpt
-from locallb.kubernetes.api.writes import QUOTAS
 from locallb.model.fields import JsonObject
 from locallb.model.snapshot import Access
 
@@ -51,7 +46,6 @@ _LIFE = 300
 """Seconds after which the server must end a watch; the next one continues from there."""
 _PAGE = 1000
 _MAX_PAGES = 1000
-_TIMEOUT = httpx2.Timeout(10.0, connect=3.0)
 _REMOVED = 410
 _EXCERPT = 4096
 _CONNECTED = ("connect_tcp.complete", "start_tls.complete")
@@ -84,19 +78,7 @@ class Feed:
         self._due = float("inf")
         reached = connection(access)
         self._server = reached.server
-        try:
-            self._client = httpx2.Client(
-                base_url=reached.config.cluster.server,
-                verify=TLS.of(reached.config, reached.files, trust_env=reached.trust_env),
-                auth=PluginAuth(reached.plugin) if reached.plugin else user_auth(reached.config.user),
-                timeout=_TIMEOUT,
-                trust_env=reached.trust_env,
-                proxy=reached.proxy,
-                event_hooks={"request": [reached.name_server, partial(QUOTAS.hold, access)]},
-            )
-        except (OSError, ssl.SSLError, ConfigError, ValueError, TypeError) as error:
-            sentence = f"the context {access.context} of {access.kubeconfig} can't be used: {error}"
-            raise KubeconfigError(sentence) from None
+        self._client = open_client(reached)
 
     def close(self) -> None:
         """Close the connections; only for the thread that reads."""
@@ -136,12 +118,12 @@ class Feed:
 
     def document(self, path: str) -> Object | None:
         """Return the API's document at a path; None if it doesn't exist. Raises KubeError."""
-        with self._reporting(), self._requested({}, _TIMEOUT, path) as answer:
+        with self._reporting(), self._requested({}, path) as answer:
             return None if answer.status_code == httpx2.codes.NOT_FOUND else whole(self._text(answer))
 
     def posted(self, path: str, body: Mapping[str, object]) -> Object | None:
         """Return the API's answer to a posted request; None if it takes none. Raises KubeError."""
-        with self._reporting(), self._requested({}, _TIMEOUT, path, body) as answer:
+        with self._reporting(), self._requested({}, path, body) as answer:
             if answer.status_code in _UNANSWERED:
                 return None
             return whole(self._text(answer, httpx2.codes.CREATED))
@@ -149,7 +131,8 @@ class Feed:
     def watch(self, version: str) -> Iterator[Event]:
         """Return what happens after `version`, until the server ends it. Raises KubeError, ExpiredError."""
         timeout = httpx2.Timeout(10.0, connect=3.0, read=TIMEOUT)
-        with self._reporting(), self._requested({"watch": "true", **self._watching(version)}, timeout) as answer:
+        parameters = {"watch": "true", **self._watching(version)}
+        with self._reporting(), self._requested(parameters, timeout=timeout) as answer:
             if answer.status_code != httpx2.codes.OK:
                 self._refuse(answer)
             self._due = time.monotonic() + _LIFE + TIMEOUT
@@ -177,7 +160,7 @@ class Feed:
 
     def _get(self, parameters: Mapping[str, str]) -> bytes:
         """Read a whole answer."""
-        with self._requested(parameters, _TIMEOUT) as answer:
+        with self._requested(parameters) as answer:
             return self._text(answer)
 
     def _text(self, answer: httpx2.Response, wanted: int = httpx2.codes.OK) -> bytes:
@@ -196,9 +179,9 @@ class Feed:
     def _requested(
         self,
         parameters: Mapping[str, str],
-        timeout: httpx2.Timeout,
         path: str = "",
         body: Mapping[str, object] | None = None,
+        **given: Any,  # noqa: ANN401 - as httpx2 has it
     ) -> Iterator[httpx2.Response]:
         """Send a request; the answer's head has come."""
         self._due = time.monotonic() + TIMEOUT
@@ -207,9 +190,9 @@ class Feed:
                 "POST" if body else "GET",
                 path or self._path,
                 params=parameters,
-                timeout=timeout,
                 extensions={"trace": self._trace},
                 json=body,
+                **given,
             ) as answer:
                 yield answer
         finally:
@@ -243,5 +226,5 @@ class Feed:
         except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, OSError) as error:
             sentence = f"{self._server} doesn't answer ({str(error) or type(error).__name__:.200})"
             raise UnreachableError(sentence) from None
-        except (ConfigError, httpx2.InvalidURL) as error:
+        except httpx2.InvalidURL as error:
             raise KubeconfigError(f"{self._server} can't be asked: {error}") from None

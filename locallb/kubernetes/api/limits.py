@@ -3,7 +3,7 @@
 No API can fill the memory or hold its reader up for long. The limits of cost are for an API that another user named,
 and they count all requests of a pass together.
 
-Not here: lines of watches (`kubernetes.answers`), deadlines of watches (`feed`), and pages (`connected.PageGuard`).
+Not here: lines of watches (`kubernetes.answers`), deadlines of watches (`feed`), and pages (`client`).
 """
 
 from __future__ import annotations
@@ -146,12 +146,11 @@ def limit_to(allowance: Allowance, client: httpx2.Client) -> None:
     connect_with(client, _AllowanceConnecting(allowance))
 
 
-def ask_plainly(request: httpx2.Request) -> None:
-    """Request an uncompressed answer: a compressed one may unpack to a thousand times its size.
+PLAIN = {"Accept-Encoding": "identity", "Connection": "close"}
+"""Headers of requests for uncompressed answers: a compressed one may unpack to a thousand times its size.
 
-    Each request has a connection of its own: without retries, one that was closed meanwhile would fail.
-    """
-    request.headers |= {"Accept-Encoding": "identity", "Connection": "close"}
+Each request has a connection of its own: without retries, one that was closed meanwhile would fail.
+"""
 
 
 def refuse_compressed(response: httpx2.Response) -> None:

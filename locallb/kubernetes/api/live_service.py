@@ -48,7 +48,7 @@ _State = TypeVar("_State")
 @cache
 def _clusters() -> Clusters:
     """Return the connections of this process."""
-    from locallb.kubernetes.api.client import Clusters  # noqa: PLC0415 - its client takes 0.1 s to import, manifests need none
+    from locallb.kubernetes.api.client import Clusters  # noqa: PLC0415 - takes 0.1 s to import, manifests need none
 
     return Clusters()
 

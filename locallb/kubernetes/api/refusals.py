@@ -6,8 +6,7 @@ The API's own text is quoted at a bounded length. Not here: which are retried (`
 from __future__ import annotations
 
 import httpx2
-from lightkube import ApiError
-from msgspec import DecodeError
+from msgspec import DecodeError, Struct, json
 
 from locallb.kubernetes.access.servers import (
     ConflictError,
@@ -36,11 +35,33 @@ _EXCERPT = 200
 """Of what something else writes, such as a proxy between."""
 
 
-def stated(error: httpx2.HTTPStatusError) -> tuple[int, str]:
-    """Read an answer that is a refusal, the API's own or that of something between."""
-    if isinstance(error, ApiError):
-        return error.status.code or error.response.status_code, printable((error.status.message or "")[:_LONGEST])
-    return error.response.status_code, excerpt(error.response.content[:_LONGEST])
+class _Status(Struct):
+    """What an API says of its refusal (`Status` of `v1`)."""
+
+    code: int | None = None
+    message: str | None = None
+
+
+_STATUS = json.Decoder(_Status)
+
+
+class FailedAnswerError(Exception):
+    """A request failed: the status code, and why in the words of the API or of something between.
+
+    Its making raises DecodeError for an answer that isn't what it is said to be.
+    """
+
+    def __init__(self, answer: httpx2.Response) -> None:
+        if answer.headers.get("Content-Type") == "application/json":
+            status = _STATUS.decode(answer.content)
+            self.code = status.code or answer.status_code
+            self.message = printable((status.message or "")[:_LONGEST])
+        else:
+            self.code, self.message = answer.status_code, excerpt(answer.content[:_LONGEST])
+        wish = answer.headers.get("Retry-After", "")
+        self.wish = min(float(wish), _LONGEST_WISH) if wish.isdecimal() else 0.0
+        """The API's requested delay in seconds; 0 if absent, and bounded."""
+        super().__init__(self.message)
 
 
 def excerpt(content: bytes) -> str:
@@ -53,12 +74,6 @@ def refuse_redirect(answer: httpx2.Response) -> None:
     if answer.has_redirect_location or answer.status_code // 100 == _REDIRECTS:
         elsewhere = clipped(redacted(answer.headers.get("location", ""))) or "nowhere"
         raise AnswerError(f"it leads to {elsewhere} ({answer.status_code}); is that the API's `server`?")
-
-
-def wish(error: httpx2.HTTPStatusError) -> float:
-    """Parse the API's requested delay in seconds (Retry-After); 0 if absent, and bounded."""
-    text = error.response.headers.get("Retry-After", "")
-    return min(float(text), _LONGEST_WISH) if text.isdecimal() else 0.0
 
 
 def unreachable(server: str, error: httpx2.HTTPError) -> KubeError:

@@ -12,16 +12,15 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from ipaddress import ip_address
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import TypeAlias
 from urllib.parse import urlsplit
 
-from lightkube import Client
-from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from msgspec import Struct
 
 from locallb.kubernetes.access.servers import KubeError, RefusedError
 from locallb.kubernetes.answers import Object, listed
-from locallb.kubernetes.api.client import NAMESPACE, prepared
+from locallb.kubernetes.api.client import NAMESPACE
+from locallb.kubernetes.api.connected import Connected, ServedKind
 from locallb.model import http_checks
 from locallb.model.fields import LABEL, JsonObject, at, text_of
 from locallb.model.identities import ClusterName, ContextName, IPAddress, in_place
@@ -143,9 +142,9 @@ def text_at(value: object, *keys: str) -> str:
     return text_of(at(value, *keys))
 
 
-_GROUP, _VERSION = "extensions.gardener.cloud", "v1alpha1"
-_CLUSTER = prepared(create_global_resource(_GROUP, _VERSION, "Cluster", "clusters"))
-_RECORD = prepared(create_namespaced_resource(_GROUP, _VERSION, "DNSRecord", "dnsrecords"))
+_GROUP = "extensions.gardener.cloud/v1alpha1"
+_CLUSTER = ServedKind(_GROUP, "Cluster", "clusters")
+_RECORD = ServedKind(_GROUP, "DNSRecord", "dnsrecords")
 _PAGE = 100
 _SYSTEM = "kube-system"
 
@@ -188,21 +187,18 @@ class Seed(MachinesApi):
         """Return the uid of kube-system, which stays as long as a cluster does. Raises KubeError."""
         subject = f"Namespace {_SYSTEM}"
 
-        def ask(client: Client) -> str:
-            return str(listed(client.get(NAMESPACE, _SYSTEM), "v1", "Namespace")["metadata"]["uid"])
+        def ask(api: Connected) -> str:
+            return str(listed(api.get(NAMESPACE.path(name=_SYSTEM)), NAMESPACE.api, NAMESPACE.name)["metadata"]["uid"])
 
         return self._call(subject, ask) or ""
 
     def _control_planes(self) -> set[str]:
         """Return the namespaces of shoots; one that hosts itself is the seed. Raises KubeError."""
-        labels: dict[str, Any] = dict(LABELS)
-        namespaces = self._list(
-            "v1", "Namespace", lambda client: client.list(NAMESPACE, chunk_size=_PAGE, labels=labels)
-        )
+        namespaces = self._list(NAMESPACE, labels=LABELS, page=_PAGE)
         return {str(document["metadata"]["name"]) for document in namespaces} - {_SYSTEM}
 
     def _clusters(self) -> list[Object]:
-        return self._list(f"{_GROUP}/{_VERSION}", "Cluster", lambda client: client.list(_CLUSTER, chunk_size=_PAGE))
+        return self._list(_CLUSTER, page=_PAGE)
 
     def _node_routes(self) -> Mapping[str, tuple[PodRoute, ...]] | None:
         """Return the ways to the Nodes of shoots; None where this user may not ask. Raises KubeError."""
@@ -219,11 +215,7 @@ class Seed(MachinesApi):
         Names are then resolved by this host.
         """
         try:
-            return self._list(
-                f"{_GROUP}/{_VERSION}",
-                "DNSRecord",
-                lambda client: client.list(_RECORD, namespace="*", chunk_size=_PAGE),
-            )
+            return self._list(_RECORD, page=_PAGE)
         except KubeError as error:
             if not isinstance(error, RefusedError):
                 raise

@@ -13,7 +13,6 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from threading import Condition
-from typing import Any
 
 from msgspec import Struct
 
@@ -25,7 +24,7 @@ from locallb.kubernetes.access.servers import (
     NoContextError,
     UnreachableError,
 )
-from locallb.kubernetes.answers import Object, listed
+from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import NAMESPACE, POD, Cluster
 from locallb.kubernetes.api.connected import Connected
 from locallb.kubernetes.api.limits import Allowance
@@ -57,12 +56,9 @@ class MachinesApi(Cluster):
 
     rights = "deploy/rbac-machines.yaml"
 
-    def machines(self, namespace: str = "*") -> list[Object]:
+    def machines(self, namespace: str = "") -> list[Object]:
         """List the pods of machines, in one namespace or in all. Raises KubeError."""
-        labels: dict[str, Any] = dict(LABELS)
-        return self._list(
-            "v1", "Pod", lambda client: client.list(POD, namespace=namespace, chunk_size=_PAGE, labels=labels)
-        )
+        return self._list(POD, namespace, labels=LABELS, page=_PAGE)
 
     def existing_machines(self, namespace: str) -> list[Object]:
         """List the machines of an existing namespace; a missing one is no proof that there are none. Raises KubeError.
@@ -73,9 +69,7 @@ class MachinesApi(Cluster):
             return machines
         subject = f"Namespace {namespace}"
         try:
-            existing = self._call(
-                subject, lambda client: listed(client.get(NAMESPACE, namespace), "v1", "Namespace"), absent=True
-            )
+            existing = self._existing(subject, NAMESPACE, namespace)
         except ForbiddenError:
             return machines
         if existing is None:

@@ -13,7 +13,7 @@ import pytest
 
 from locallb.kubernetes import answers as watch_pace
 from locallb.kubernetes.answers import MAX
-from locallb.kubernetes.api import feed
+from locallb.kubernetes.api import connected, feed
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
@@ -133,7 +133,7 @@ def test_an_answer_without_an_end_is_an_error(  # noqa: PLR0913, PLR0917 - one o
 ) -> None:
     """Of a watch as of a list; an outage keeps its first sentence."""
     answers, access = api
-    monkeypatch.setattr(feed, "_TIMEOUT", httpx2.Timeout(1.0))
+    monkeypatch.setattr(connected, "TIMEOUT", httpx2.Timeout(1.0))
     monkeypatch.setattr(feed, "LARGEST", 1 << 20)
     followed = follower(access)
     try:

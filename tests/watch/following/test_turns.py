@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from locallb.kubernetes.api import connected, feed
+from locallb.kubernetes.api import connected
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.writes import EACH, LIFE, MAX, OWED, SPAN, Quotas
@@ -54,7 +54,7 @@ class Moment:
 def moment(monkeypatch: pytest.MonkeyPatch) -> Moment:
     """Replace the quotas by those of a moment that passes only while somebody waits for a turn."""
     moment = Moment()
-    for module in (connected, feed, write_hints):
+    for module in (connected, write_hints):
         monkeypatch.setattr(module, "QUOTAS", moment.quotas)
     return moment
 
