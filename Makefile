@@ -33,7 +33,7 @@ endif
 	@$(PYTHON) -m venv .venv
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements.txt
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable .
-	@$(BIN)/python -m compileall -q locallb components
+	@$(BIN)/python -m compileall -q locallb
 	@touch $@
 
 .venv/dev: .venv/runtime requirements-dev.txt

@@ -9,7 +9,8 @@ Not here: the types of groups and resources (`model.desired`), and the decisions
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from importlib.metadata import version
 
@@ -57,6 +58,7 @@ from locallb.planning.planned import (
     Rejection,
     run_planner,
 )
+from locallb.planning.urls import hostnames_of, urls_of
 from locallb.resources.codec import encode
 
 _NO_CLUSTER = Access("", ContextName(""))
@@ -414,6 +416,40 @@ def exports(plan: Plan) -> Mapping[str, object]:
             str(placement.key): [str(address) for address in placement.addresses] for placement in plan.placements
         }
     }
+
+
+class Shown(Struct, frozen=True):
+    """What programs get of each load balancer, by `namespace/name`."""
+
+    addresses: Mapping[str, Sequence[str]]
+    urls: Mapping[str, Sequence[str]]
+    """Of ports that speak HTTP."""
+    hostnames: Mapping[str, Sequence[str]]
+    """In the stack's zones."""
+    ports: Mapping[str, Sequence[str]]
+    """Served ones, as `80/TCP`, by the number that clients use."""
+
+
+def shown(plan: Plan) -> Shown:
+    """Return what programs get of a plan."""
+    served = {name: placement for placement, name in zip(plan.placements, short_names(plan), strict=True)}
+    return Shown(
+        addresses={name: [str(address) for address in each.addresses] for name, each in served.items()},
+        urls={name: list(urls_of(each)) for name, each in served.items()},
+        hostnames={name: hostnames_of(each) for name, each in served.items()},
+        ports={
+            name: [f"{port.port.number}/{port.port.protocol}" for port in each.ports if port.listeners]
+            for name, each in served.items()
+        },
+    )
+
+
+def short_names(plan: Plan) -> list[str]:
+    """Name each placement by its key without the cluster, unless another cluster has that as well."""
+    keys = [str(placement.key) for placement in plan.placements]
+    short = [key.partition("/")[2] for key in keys]
+    counts = Counter(short)
+    return [name if counts[name] == 1 else key for name, key in zip(short, keys, strict=True)]
 
 
 def exports_the_same(plan: Plan, other: Plan) -> bool:

@@ -1,32 +1,171 @@
-"""The program of every project of ours: read the stack's Services, plan, declare. For `pulumi up` and for `locallb up`.
+"""The program of every project of ours: read what is to be served, plan, declare. For `pulumi up` and `locallb up`.
 
-A project's `__main__.py` calls `serve`; resources of its own may follow. Not here: who runs the program.
+A project's `__main__.py` calls `serve`, with the arguments of the stack's configuration, or declares `LoadBalancers`
+with arguments of its own; resources that depend on what is served may follow. Not here: who runs the program.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any, Self, TypeVar, Unpack
+from weakref import WeakKeyDictionary
 
 import pulumi
+from msgspec import Struct
 
-from components.stack import declare
-from locallb.config.settings import SettingsError
-from locallb.engine.monitor import refuse_unfinished
+from locallb.components.arguments import Arguments, configuration
+from locallb.components.stack import declare, warn
+from locallb.config.settings import Settings, SettingsError
+from locallb.desired import Shown, short_names, shown
+from locallb.engine.monitor import Monitor, refuse_unfinished
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import state_file
+from locallb.model.desired import BALANCER, REACHABLE, ResourceKey
 from locallb.model.errors import ClientError, of_host
 from locallb.model.identities import Home
+from locallb.model.texts import few
 from locallb.observe import ask_each
+from locallb.planning.planned import Plan
 from locallb.sources import SourceError
-from locallb.sources.configuration import program_settings
+from locallb.sources.configuration import program_settings, settings_of
 from locallb.sources.snapshot import SnapshotResult
+from locallb.sources.state import program_arguments
 from locallb.sources.state.stack_home import refuse_renamed, require_here, write
 from locallb.sources.workspace import Planned, Workspace
+from locallb.storage.paths import project_root
+
+T = TypeVar("T")
+Texts = Mapping[str, Sequence[str]]
+_MAX_NAMES = 10
 
 
-def serve() -> Planned:
+class _Declared(Struct, frozen=True):
+    """A plan, and the resources that it became."""
+
+    plan: Plan
+    made: Mapping[ResourceKey, pulumi.Resource]
+
+    @property
+    def shown(self) -> Shown:
+        return shown(self.plan)
+
+    def once_proven(self, value: T) -> pulumi.Output[T]:
+        """Return an output that is known once all that is served is proven; in a preview it is what is planned."""
+        proofs = [each for key, each in self.made.items() if key.type == REACHABLE]
+        if pulumi.runtime.is_dry_run():
+            return pulumi.Output.from_input(value)
+        ids = [each.id for each in proofs if isinstance(each, pulumi.CustomResource)]
+        return pulumi.Output.all(*ids).apply(lambda _: value)
+
+    def service(self, name: str, otherwise: pulumi.Resource | None) -> pulumi.Resource:
+        """Return a load balancer by its name; `otherwise` for one that is missing. Raises RunError."""
+        keys = {str(each.key): each for each in self.plan.placements}
+        keys |= dict(zip(short_names(self.plan), self.plan.placements, strict=True))
+        if name in keys:
+            return self.made[ResourceKey(BALANCER, str(keys[name].key))]
+        if otherwise is not None:
+            return otherwise
+        served = f"served are {few(short_names(self.plan), _MAX_NAMES)}" if keys else "nothing is served"
+        raise pulumi.RunError(f"there is no load balancer {name!r}: {served}")
+
+
+class Services:
+    """Load balancers by `namespace/name`, as resources on which others can depend."""
+
+    def __init__(self, declared: pulumi.Output[_Declared], planned_by: pulumi.Resource | None) -> None:
+        self._declared = declared
+        self._planned_by = planned_by
+
+    def __getitem__(self, name: str) -> pulumi.Output[pulumi.Resource]:
+        """Return a load balancer, for `depends_on`: what depends on it comes once it is served.
+
+        In a preview of a Service that the same program makes, that isn't known yet: whoever planned stands for it.
+        """
+        otherwise = self._planned_by if pulumi.runtime.is_dry_run() else None
+        return self._declared.apply(lambda declared: declared.service(name, otherwise))
+
+
+class LoadBalancers(pulumi.ComponentResource):
+    """Serves the Services, Gateways and Ingresses of some clusters on this host. A program has one.
+
+    Arguments are the keys of a stack's configuration in Python's spelling. What serves are children of the stack, as
+    `serve` has them: their URNs don't depend on who declares them, nor on the name of this component.
+    """
+
+    addresses: pulumi.Output[Texts]
+    """By `namespace/name`, once they are served; the same holds for the others."""
+    urls: pulumi.Output[Texts]
+    """Of ports that speak HTTP."""
+    hostnames: pulumi.Output[Texts]
+    """In the zones of `dns`."""
+    ports: pulumi.Output[Texts]
+    """As `80/TCP`."""
+    services: Services
+    """To depend on."""
+
+    def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None, **arguments: Unpack[Arguments]) -> None:
+        """Declare it. It is planned once the resources are there on which arguments and `opts` depend."""
+        _require_engine()
+        _take_stack(f"LoadBalancers {name!r}")
+        given = pulumi.Output.from_input(configuration(arguments))
+        super().__init__("locallb:index:LoadBalancers", name, {"arguments": given}, opts)
+        self._given: pulumi.Output[Any] = given
+        self._opts = opts or pulumi.ResourceOptions()
+        declared: pulumi.Output[_Declared] = pulumi.Output.all(self.urn, given).apply(lambda both: self._serve(both[1]))
+        self.addresses = declared.apply(lambda each: each.once_proven(each.shown.addresses))
+        self.urls = declared.apply(lambda each: each.once_proven(each.shown.urls))
+        self.hostnames = declared.apply(lambda each: each.once_proven(each.shown.hostnames))
+        self.ports = declared.apply(lambda each: each.once_proven(each.shown.ports))
+        self.services = Services(declared, self)
+        self.register_outputs(
+            {"addresses": self.addresses, "urls": self.urls, "hostnames": self.hostnames, "ports": self.ports}
+        )
+
+    async def _serve(self, given: Mapping[str, object]) -> _Declared:
+        if await self._given.is_secret():
+            raise pulumi.RunError("an argument is a secret, and what is served is in the state: give it as plain text")
+        after = {*await self._given.resources(), *await _resources_of(self._opts.depends_on)}
+        home = _home()
+        keep = not pulumi.runtime.is_dry_run()
+
+        def read() -> Planned:
+            with _errors_in_one_sentence():
+                workspace = _open_workspace(home, settings_of(given, home))
+                if keep:
+                    program_arguments.write(home, given)
+                return workspace.read_anew(keep=keep)
+
+        reading, plan = await asyncio.to_thread(read)
+        made = declare(plan, after=[*after - {self}], exported=False)
+        _report(reading, plan)
+        return _Declared(plan, made)
+
+
+class Serving(tuple[SnapshotResult, Plan]):  # noqa: SLOT001 - it has more than its items
+    """What was read, and the plan made of it; with the outputs of `LoadBalancers`."""
+
+    addresses: pulumi.Output[Texts]
+    urls: pulumi.Output[Texts]
+    hostnames: pulumi.Output[Texts]
+    ports: pulumi.Output[Texts]
+    services: Services
+
+    def __new__(cls, planned: Planned, made: Mapping[ResourceKey, pulumi.Resource]) -> Self:
+        """Join both."""
+        self = super().__new__(cls, planned)
+        declared = _Declared(planned[1], made)
+        self.addresses = declared.once_proven(declared.shown.addresses)
+        self.urls = declared.once_proven(declared.shown.urls)
+        self.hostnames = declared.once_proven(declared.shown.hostnames)
+        self.ports = declared.once_proven(declared.shown.ports)
+        self.services = Services(pulumi.Output.from_input(declared), None)
+        return self
+
+
+def serve() -> Serving:
     """Read the stack's Services, plan, and declare what serves them; return what was read, and the plan made of it.
 
     Raises:
@@ -34,11 +173,39 @@ def serve() -> Planned:
 
     """
     _require_engine()
+    _take_stack("serve()")
     with _errors_in_one_sentence():
-        reading, plan = _open_workspace().read_and_plan(keep=not pulumi.runtime.is_dry_run())
-    declare(plan)
-    _report(reading)
-    return reading, plan
+        home = _home()
+        workspace = _open_workspace(home, program_settings(home))
+        keep = not pulumi.runtime.is_dry_run()
+        if keep:
+            program_arguments.forget(home)
+        reading, plan = workspace.read_and_plan(keep=keep)
+    made = declare(plan)
+    _report(reading, plan)
+    return Serving((reading, plan), made)
+
+
+_TAKEN: WeakKeyDictionary[pulumi.Resource, str] = WeakKeyDictionary()
+"""Who declares what serves, by the stack of each program of this process."""
+
+
+def _take_stack(who: str) -> None:
+    """Refuse a second declaration: both would choose the same addresses and proxies. Raises RunError."""
+    stack = pulumi.runtime.get_root_resource()
+    if stack is None:
+        return
+    if earlier := _TAKEN.get(stack):
+        raise pulumi.RunError(
+            f"{earlier} declares what is served already; give it the sources of {who} too, so that one plan has them"
+        )
+    _TAKEN[stack] = who
+
+
+async def _resources_of(depends_on: Any) -> Iterable[pulumi.Resource]:  # noqa: ANN401 - as ResourceOptions has it
+    """Return the resources that options name."""
+    named = await pulumi.Output.from_input(depends_on).future()
+    return named if isinstance(named, list | tuple) else (named,) if named is not None else ()
 
 
 def _require_engine() -> None:
@@ -60,21 +227,43 @@ def _errors_in_one_sentence() -> Iterator[None]:
         raise
 
 
-def _open_workspace() -> Workspace:
-    """Check that the stack belongs to this directory, then read its configuration."""
-    root = Path(pulumi.get_root_directory()).resolve()
-    home = Home(pulumi.get_project(), pulumi.get_stack(), str(root))
-    state = state_file(root, home.stack)
-    refuse_unfinished(root, home.stack)
+def _home() -> Home:
+    """Return the stack's identity.
+
+    Programs of the Automation API and component providers have no directory of a project: theirs is where they run, or
+    the nearest project above.
+    """
+    here = Path(pulumi.get_root_directory() or project_root(Path.cwd()) or Path.cwd())
+    return Home(pulumi.get_project(), pulumi.get_stack(), str(here.resolve()))
+
+
+def _open_workspace(home: Home, settings: Settings) -> Workspace:
+    """Check that the stack belongs to this directory, then open it."""
+    root = Path(home.root)
+    state = None
+    if pulumi.get_root_directory():  # otherwise the engine keeps the state where that directory doesn't say
+        state = state_file(root, home.stack)
+        refuse_unfinished(root, home.stack)
     refuse_renamed(home, state)
     check_home = require_here if pulumi.runtime.is_dry_run() else write
     check_home(home, state)
-    return Workspace(home, program_settings(home), state, observe=ask_each)
+    return Workspace(home, settings, state, observe=ask_each)
 
 
-def _report(reading: SnapshotResult) -> None:
-    """Log what the user should hear of what was read."""
+def _report(reading: SnapshotResult, plan: Plan) -> None:
+    """Log what the user should hear of what was read, and with the official CLI of ports that aren't served."""
+    warn(plan)
     for notice in reading.notices:
         pulumi.log.warn(notice)
     for complaint in reading.complaints:
         pulumi.log.error(complaint)
+    if not isinstance(pulumi.runtime.settings.SETTINGS.monitor, Monitor):  # which reports them in a table
+        for problem in _problems(plan):
+            pulumi.log.warn(problem)
+
+
+def _problems(plan: Plan) -> Iterator[str]:
+    """Return sentences about planned ports that aren't served."""
+    for placement in plan.placements:
+        problems = [placement.problem, *(port.problem for port in placement.ports)]
+        yield from dict.fromkeys(str(problem) for problem in problems if problem)

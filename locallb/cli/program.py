@@ -13,7 +13,6 @@ from functools import partial
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
-from pkgutil import extend_path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
@@ -106,12 +105,9 @@ class Program(Struct):
 @contextmanager
 def _importable(project: Path) -> Iterator[None]:
     """Let the program import modules next to it, as Python does, including its own `components`."""
-    import components as ours  # noqa: PLC0415 - loads the SDK
-
     finder = _TrustedModules(project)
     sys.meta_path.insert(0, finder)
     sys.path.insert(0, str(project))
-    ours.__path__ = extend_path(ours.__path__, ours.__name__)
     try:
         yield
     finally:

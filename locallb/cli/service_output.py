@@ -11,7 +11,6 @@ Not here: opening links (`commands.status`).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from ipaddress import IPv6Address
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,28 +19,15 @@ from locallb.cli.console import Out
 from locallb.dns.zones import is_hostname, is_wildcard, name_fault
 from locallb.host.setup_plan import routing_files
 from locallb.host.setup_steps import HOSTS, applies_to
-from locallb.model.http_serving import HttpListener, HttpRoutes
-from locallb.model.identities import ROUTED, IPAddress, ObjectKey, Protocol, UpstreamName
+from locallb.model.identities import ROUTED, ObjectKey, Protocol, UpstreamName
 from locallb.model.objects import ServicePort
 from locallb.model.serving import Proxy, Upstream
 from locallb.model.texts import few
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy, Via
 from locallb.planning.status import PortRow, Row, State
+from locallb.planning.urls import scheme_of, url, url_host
 from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies
-
-_USUAL = {"http": 80, "https": 443}
-_BY_PROTOCOL = {"http": "http", "kubernetes.io/ws": "http", "https": "https", "kubernetes.io/wss": "https"}
-"""Schemes by appProtocol; any other is none that a browser or curl speaks by itself."""
-_BY_NAME = {"http": "http", "web": "http", "https": "https", "websecure": "https"}
-"""Schemes by a port's name, up to its first hyphen."""
-_OTHERS = frozenset({"dns", "grpc", "mongo", "mysql", "postgres", "postgresql", "redis", "ssh"})
-"""Names of ports that speak something else, whatever their number."""
-_BY_NUMBER = {
-    **dict.fromkeys((80, 3000, 5000, 8000, 8008, *range(8080, 8091), 8888, 9090), "http"),
-    **dict.fromkeys((443, 8443, 9443), "https"),
-}
-"""Schemes by a port's number, where nothing else says it."""
 
 
 class Link(Struct, frozen=True):
@@ -60,10 +46,10 @@ def links(row: Row, planned: tuple[PlannedPort, ...] = ()) -> tuple[Link, ...]:
     if not row.addresses:
         return ()
     by_port = {(port.port.port, port.port.protocol): port for port in planned}
-    host = _name(row) or _host(row.addresses[0])
+    host = _name(row) or url_host(row.addresses[0])
     serving = [port.port for port in row.ports if port.state is State.SERVING and port.port.protocol is Protocol.TCP]
-    found = [(port, _scheme(port, by_port.get((port.port, port.protocol)))) for port in serving]
-    made = [Link(row.key, port, scheme, _url(scheme, host, port.number)) for port, scheme in found]
+    found = [(port, scheme_of(port, by_port.get((port.port, port.protocol)))) for port in serving]
+    made = [Link(row.key, port, scheme, url(scheme, host, port.number)) for port, scheme in found]
     return tuple(sorted(made, key=lambda link: not link.scheme))
 
 
@@ -106,41 +92,6 @@ def _is_in_hosts(name: str) -> bool:
 def _name(row: Row) -> str:
     """Return the first name that this host's resolver knows and one host may have; empty without one."""
     return next((name for name in row.names if not name_fault(name) and is_hostname(name) and is_routed(name)), "")
-
-
-def _host(address: IPAddress) -> str:
-    """Write an address as URLs have it, without a zone, which is any text."""
-    return f"[{IPv6Address(int(address))}]" if isinstance(address, IPv6Address) else str(address)
-
-
-def _url(scheme: str, host: str, number: int) -> str:
-    if not scheme:
-        return f"{host}:{number}"
-    return f"{scheme}://{host}/" if number == _USUAL[scheme] else f"{scheme}://{host}:{number}/"
-
-
-def _scheme(port: ServicePort, planned: PlannedPort | None) -> str:
-    """Return the scheme: by the planned listener of HTTP, else by what the Service says of the port, else its number.
-
-    The number is the Service's own, whatever port clients use.
-    """
-    chains = [
-        chain
-        for listener in (planned.listeners if planned else ())
-        if isinstance(listener, HttpListener)
-        for chain in listener.chains
-    ]
-    if chains:
-        of_http = [chain for chain in chains if isinstance(chain.serves, HttpRoutes)]
-        if any(chain.termination for chain in of_http) or any(chain.by_tls for chain in chains):
-            return "https"
-        return "http" if of_http else ""
-    if port.app_protocol:
-        return _BY_PROTOCOL.get(port.app_protocol.lower(), "")
-    for word in (port.name.partition("-")[0], str(port.target_port or "").partition("-")[0]):
-        if word in _BY_NAME or word in _OTHERS:
-            return _BY_NAME.get(word, "")
-    return _BY_NUMBER.get(port.port, "")
 
 
 MAX_SENTENCES = 20

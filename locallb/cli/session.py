@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from locallb.cli.project_layout import is_standard
+from locallb.config.addresses import DEFAULT_POOL
 from locallb.config.settings import LeaderElection, Settings, SettingsError, Sharing
 from locallb.engine.sdk_parts import defer
 from locallb.engine.state.errors import EngineError, LockHeld
@@ -29,9 +31,10 @@ from locallb.planning.planned import Plan, run_types
 from locallb.planning.status import Observation
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
-from locallb.sources.configuration import is_confirmable, stack_settings
+from locallb.sources.configuration import configuration_of, is_confirmable, settings_of, stack_settings
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import reached
+from locallb.sources.state import program_arguments
 from locallb.sources.state.stack_home import has_deployed, refuse_renamed, require_here
 from locallb.sources.state.stack_home import write as write_home
 from locallb.sources.workspace import Planned, Workspace
@@ -79,16 +82,45 @@ class Session(Struct, frozen=True, dict=True):
         """The stack's identity on this host."""
         return Home(self.project.name, self.stack, str(self.project.root))
 
-    @cached_property
+    @property
     def settings(self) -> Settings:
-        """The stack's typed configuration.
+        """The stack's typed configuration: that of its file, or what its program said last by itself.
 
         Raises:
             EngineError: if there is no such stack.
             SettingsError: if its configuration can't be used.
+            SourceError: if what the program said can't be read.
 
         """
-        return stack_settings(load_config(self.project, self.stack), self.home)
+        return self._configured if self._is_configured_by_file else self.load_settings()
+
+    def load_settings(self) -> Settings:
+        """Read the configuration as it is now. Raises as `settings`."""
+        config = load_config(self.project, self.stack)
+        if self._is_standard():
+            return stack_settings(config, self.home)
+        stated = program_arguments.read(self.home)
+        if stated is None and not configuration_of(config):
+            return Settings(sources=(), pools=(DEFAULT_POOL,))
+        return stack_settings(config, self.home) if stated is None else settings_of(stated, self.home)
+
+    @cached_property
+    def _configured(self) -> Settings:
+        return self.load_settings()
+
+    @cached_property
+    def _is_configured_by_file(self) -> bool:
+        return self._is_standard()
+
+    def _is_standard(self) -> bool:
+        """Return whether the program is the standard one, which has no arguments of its own."""
+        return is_standard(self.project.main / "__main__.py")
+
+    @property
+    def configuration_file(self) -> Path:
+        """The file that says what is served: the stack's, or the one with what its program said."""
+        file = program_arguments.file_of(self.home)
+        return self.project.stack_file(self.stack) if self._is_configured_by_file or not file.exists() else file
 
     @property
     def watch_lock(self) -> Path:
@@ -214,7 +246,7 @@ class Session(Struct, frozen=True, dict=True):
     def _readable_settings(self) -> Settings | None:
         try:
             return self.settings
-        except (EngineError, SettingsError):
+        except (EngineError, SettingsError, SourceError):
             return None
 
     def require_runtime(self, *, planned: bool) -> None:

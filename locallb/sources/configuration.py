@@ -72,9 +72,19 @@ def stack_settings(flat: Mapping[str, str], home: Home | None = None) -> Setting
         SettingsError: if the configuration can't be used; one sentence a mistake.
 
     """
+    return settings_of(configuration_of(flat), home)
+
+
+def configuration_of(flat: Mapping[str, str]) -> Mapping[str, object]:
+    """Return the keys of local-lb in flat configuration, decoded. Raises SettingsError."""
     _require_namespace(flat)
     prefix = f"{NAMESPACE}:"
-    read = parse_settings({key.removeprefix(prefix): _decoded(flat[key]) for key in flat if key.startswith(prefix)})
+    return {key.removeprefix(prefix): _decoded(flat[key]) for key in flat if key.startswith(prefix)}
+
+
+def settings_of(configuration: Mapping[str, object], home: Home | None = None) -> Settings:
+    """Read the settings from decoded configuration, such as `{"pools": [...]}`. Otherwise as `stack_settings`."""
+    read = parse_settings(configuration)
     if home is None:
         return read
     path = str(consents_file(home))

@@ -106,6 +106,14 @@ class Workspace(Struct, frozen=True):
             return handed.used
         return self._read_and_plan(changes, down, silent, keep=keep)
 
+    def read_anew(self, *, keep: bool) -> Planned:
+        """Read and plan whatever was handed over, which was by another configuration; note that this was used."""
+        handed = _HANDED.get()
+        planned = self._read_and_plan(EVERYTHING, frozenset(), frozenset(), keep=keep)
+        if handed:
+            handed.used = planned
+        return planned
+
     def _read_and_plan(
         self, changes: Changes, down: Collection[str], silent: Collection[SilentPort], *, keep: bool
     ) -> Planned:

@@ -24,7 +24,6 @@ from msgspec import Struct
 from msgspec import field as field_msgspec
 from msgspec.structs import replace
 
-import components
 import locallb
 from locallb.desired import exports, exports_the_same, provider_version
 from locallb.engine.core.declared import Scope, only
@@ -64,7 +63,7 @@ NAME = "brought-about"
 """Of the note; sources' readings end with `.json`."""
 MAX_UNVERIFIED = 50
 """Load balancers that a note names as not brought about; with more there is none."""
-_PACKAGES = tuple(Path(package.__path__[0]) for package in (locallb, components))
+_PACKAGE = Path(locallb.__path__[0])
 
 
 @dataclass(slots=True)
@@ -129,9 +128,8 @@ class Checks:
 def _code() -> str:
     """Name all that decides what is declared of a plan, as it was when this process asked first."""
     digest = hashlib.sha256()
-    for package in _PACKAGES:
-        for path in sorted((*package.rglob("*.py"), *package.rglob("*.json"))):
-            digest.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())
+    for path in sorted((*_PACKAGE.rglob("*.py"), *_PACKAGE.rglob("*.json"))):
+        digest.update(f"{path.relative_to(_PACKAGE)}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 
 

@@ -52,7 +52,7 @@ OF_PROJECTS = {"components.note", "components.hosts"}
 @pytest.mark.checkout
 def test_every_module_that_a_text_names_is_there() -> None:
     """Names in strings and docstrings are seen by no tool that follows imports: scripts of tests, lists, references."""
-    files = [path for room in ("locallb", "components", "tests", "benchmarks") for path in (ROOT / room).rglob("*.py")]
+    files = [path for room in ("locallb", "tests", "benchmarks") for path in (ROOT / room).rglob("*.py")]
     named = {(path, name) for path in files for name in NAME.findall(path.read_text(encoding="utf-8"))}
     assert len(named) > 100
     assert sorted(f"{path}: {name}" for path, name in named if not _exists(name) and name not in OF_PROJECTS) == []

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from components.stack import declare
+from locallb.components.stack import declare
 from locallb.desired import desired, exports
 from locallb.engine.state.urns import make_urn, stack_urn
 from locallb.model.desired import CONTAINER, Group, Ref, ResourceKey

@@ -17,7 +17,7 @@ _NAMED = re.compile(rf"`(?:locallb[./])?((?:{_ROOM})(?:[./]\w+)+)`")
 OF_OTHERS = re.compile(r"kubernetes\.(io/.+|leaderelection)|envoy\.(log|stats_matcher|transport_sockets)\b.*")
 """What begins as a room does, and is somebody else's."""
 _FILE = re.compile(r"`([\w/.-]+\.py)`")
-CODE = ("locallb", "components", "tests", "benchmarks", "examples")
+CODE = ("locallb", "tests", "benchmarks", "examples")
 ENOUGH = 100
 """Fewer would mean that none is found."""
 TEXTS = [*sorted((CHECKOUT / "docs").rglob("*.md")), *sorted(ROOMS.rglob("*.py"))]

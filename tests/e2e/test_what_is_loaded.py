@@ -18,7 +18,13 @@ SCREEN = {"rich.console", "rich.live"}
 SDK = {"pulumi", "grpc", "google.protobuf", "opentelemetry", "debugpy"}
 CLIENTS = {"docker", "httpx2", "kubernetes", "prometheus_client", "pulumi_docker", "pulumi_kubernetes"}
 REPORTS = {"locallb.report"}
-CHANGING = {"components", "locallb.engine.engine", "locallb.engine.core.core", "locallb.provider", "locallb.watch"}
+CHANGING = {
+    "locallb.components",
+    "locallb.engine.engine",
+    "locallb.engine.core.core",
+    "locallb.provider",
+    "locallb.watch",
+}
 LEAST = SCREEN | SDK | CLIENTS | REPORTS | CHANGING
 RUN = """
 import json, sys
@@ -67,7 +73,7 @@ def test_up_refresh_and_destroy_load_no_sdk_and_no_client(play: Stage, terms: li
     loaded = loaded_by(play, *terms)
     assert "locallb.engine.engine" in loaded
     clients = CLIENTS - ({"docker"} if "destroy" in terms else set())  # it looks for what the state doesn't know of
-    assert sorted(loaded & (SDK | SCREEN | clients | REPORTS | {"components", "locallb.watch"})) == []
+    assert sorted(loaded & (SDK | SCREEN | clients | REPORTS | {"locallb.components", "locallb.watch"})) == []
 
 
 @pytest.mark.envoy
@@ -76,7 +82,7 @@ def test_preview_loads_neither_the_sdk_nor_clients(play: Stage) -> None:
     play.write("web.yaml", node(), service("web", port(8080, 30_080)))
     loaded = loaded_by(play, "preview")
     assert "locallb.engine.engine" in loaded
-    assert sorted(loaded & (SDK | SCREEN | CLIENTS | {"components", "locallb.watch"})) == []
+    assert sorted(loaded & (SDK | SCREEN | CLIENTS | {"locallb.components", "locallb.watch"})) == []
 
 
 def test_a_part_of_the_sdk_that_waits_is_there_when_it_is_used() -> None:

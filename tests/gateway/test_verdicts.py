@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.stack import declare
 from locallb.cli.watching.metrics import Metrics
+from locallb.components.stack import declare
 from locallb.gateway.status_patch import Verdict, bad_news, verdict_of
 from locallb.kubernetes.events import WARNING, event_body
 from locallb.model.gateway_objects import CONTROLLER

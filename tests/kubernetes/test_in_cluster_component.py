@@ -27,7 +27,7 @@ class Mocks(pulumi.runtime.Mocks):
 
 made = []
 pulumi.runtime.set_mocks(Mocks())
-from components.in_cluster import InCluster
+from locallb.components.in_cluster import InCluster
 
 @pulumi.runtime.test
 def declare():

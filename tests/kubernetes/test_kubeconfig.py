@@ -289,7 +289,7 @@ def test_invalid_token_is_refused_without_printing_it(tmp_path: Path, odd: bytes
 def test_stacks_of_manifests_load_no_client() -> None:
     """It takes a tenth of a second to import, which `up` of a directory needn't wait for."""
     code = (
-        "import sys, locallb.cli, locallb.provider, locallb.sources.snapshot, components.stack\n"
+        "import sys, locallb.cli, locallb.provider, locallb.sources.snapshot, locallb.components.stack\n"
         "print([name for name in sys.modules if name.split('.')[0] == 'httpx2'])"
     )
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)

@@ -39,7 +39,7 @@ class Mocks(pulumi.runtime.Mocks):
 
 made = []
 pulumi.runtime.set_mocks(Mocks())
-from components.in_cluster import ClusterAccess
+from locallb.components.in_cluster import ClusterAccess
 
 @pulumi.runtime.test
 def declare():

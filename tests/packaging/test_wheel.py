@@ -36,10 +36,10 @@ def names(wheel: Path) -> list[str]:
         return archive.namelist()
 
 
-@pytest.mark.parametrize("folder", ["locallb", "components", "deploy", "examples"])
+@pytest.mark.parametrize("folder", ["locallb", "deploy", "examples"])
 def test_the_wheel_has_what_a_checkout_has(wheel: Path, folder: str) -> None:
     """Code and data; what isn't code lies in `locallb/shipped`."""
-    shipped = "" if folder in {"locallb", "components"} else "locallb/shipped/"
+    shipped = "" if folder == "locallb" else "locallb/shipped/"
     files = [path for path in (CHECKOUT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     expected = {f"{shipped}{path.relative_to(CHECKOUT)}" for path in files}
     assert expected <= set(names(wheel))
@@ -66,7 +66,7 @@ def test_the_installed_tool_says_its_version_and_has_no_checkout_on_its_path(too
     terms = [str(tool), "--version"]
     done = subprocess.run(terms, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True)
     assert done.stdout == f"local-lb {__version__}\n"
-    program = "import locallb, components, sys; print(locallb.__file__, components.__file__, *sys.path)"
+    program = "import locallb, locallb.components, sys; print(locallb.__file__, locallb.components.__file__, *sys.path)"
     terms = [str(tool.with_name("python")), "-c", program]
     where = subprocess.run(terms, cwd=tmp_path, env=environment, check=True, capture_output=True, text=True).stdout
     assert f"{tool.parents[1]}/lib" in where

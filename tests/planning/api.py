@@ -15,7 +15,7 @@ from unittest import mock
 
 from msgspec.structs import replace
 
-from components.stack import declare
+from locallb.components.stack import declare
 from locallb.engine.engine import Engine
 from locallb.kubernetes.access.servers import ConflictError
 from locallb.kubernetes.api import live_service

@@ -29,7 +29,7 @@ SHIPPED = "files of this very package"
 PROGRAM = "programs and archives, which are no texts"
 DEVICE = "a device or a descriptor, no file"
 MODULES = {
-    "components.in_cluster": SHIPPED,
+    "locallb.components.in_cluster": SHIPPED,
     "locallb.cli.commands.help": SHIPPED,
     "locallb.cli.commands.watch": DEVICE,
     "locallb.cli.console": "a stream of its own, by that name",
@@ -92,7 +92,7 @@ def opens(node: ast.AST) -> bool:
 
 def opening() -> Iterator[str]:
     """Return the modules that open files."""
-    for root in ("locallb", "components"):
+    for root in ("locallb",):
         for path in (CHECKOUT / root).rglob("*.py"):
             if any(map(opens, ast.walk(ast.parse(path.read_text())))):
                 yield ".".join(path.relative_to(CHECKOUT).with_suffix("").parts).removesuffix(".__init__")

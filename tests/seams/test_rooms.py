@@ -35,7 +35,7 @@ def modules(room: Path) -> set[str]:
 def test_each_package_has_a_layer() -> None:
     """The contract of layers names all of them; the program's entry alone is above it."""
     (rooms,) = (contract for contract in contracts() if contract["name"].startswith("layers:"))
-    assert names(rooms) == {f"locallb.{name}" for name in modules(CHECKOUT / "locallb") - {"__main__"}} | {"components"}
+    assert names(rooms) == {f"locallb.{name}" for name in modules(CHECKOUT / "locallb") - {"__main__"}}
 
 
 def test_the_engine_may_import_no_other_package_but_the_guarded_reader() -> None:
@@ -48,5 +48,5 @@ def test_the_engine_may_import_no_other_package_but_the_guarded_reader() -> None
 def test_no_package_has_an_import_cycle() -> None:
     """Both root packages are checked, at every depth and without exceptions."""
     (circles,) = (contract for contract in contracts() if contract["type"] == "acyclic_siblings")
-    assert set(circles["ancestors"]) == {"locallb", "components"}
+    assert set(circles["ancestors"]) == {"locallb"}
     assert set(circles) == {"name", "type", "ancestors"}

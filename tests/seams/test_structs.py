@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from tests.e2e.support import CHECKOUT
 
-PATHS = [path for room in ("locallb", "components", "tests", "benchmarks") for path in (CHECKOUT / room).rglob("*.py")]
+PATHS = [path for room in ("locallb", "tests", "benchmarks") for path in (CHECKOUT / room).rglob("*.py")]
 
 
 def names_of(tree: ast.Module, module: str) -> Iterator[str]:

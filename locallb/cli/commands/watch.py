@@ -26,11 +26,8 @@ from locallb.cli.watching.reporting import EventReporter, EventSink, Lines, OnSc
 from locallb.cli.watching.screen import Screen
 from locallb.cli.watching.supervision import Signals, Supervised, pages, refusal
 from locallb.config.loopback_socket import loopback_place
-from locallb.config.settings import Settings
-from locallb.engine.state.project import load_config
 from locallb.observe import ask, observe
 from locallb.runtimes.single_instance import only_one
-from locallb.sources.configuration import stack_settings
 from locallb.threads import THREADS, SupervisedThread, Task
 from locallb.watch.events import Broken, Cause, Leading, LoopEvent, Mark
 from locallb.watch.loop import Loop
@@ -67,9 +64,6 @@ class _Watch:
     """The loop, and all that observes it: each in a thread of its own, the main one waits for signals."""
 
     def __init__(self, session: Session, args: Arguments, out: Out, leads: Callable[[], bool] | None = None) -> None:
-        def load() -> Settings:
-            return stack_settings(load_config(session.project, session.stack), session.home)
-
         self._out = out
         self._stack = session.stack
         self._metrics_place = args.metrics or session.settings.metrics
@@ -80,12 +74,11 @@ class _Watch:
         self._supervised = Supervised()
         self._delays = DelaysFile(session.delays_file)
         self._leads = leads or _alone
-        configuration = session.project.stack_file(session.stack)
         self._loop = Loop(
             session.home,
             session.engine(lambda _event: None),
-            load,
-            configuration,
+            session.load_settings,
+            session.configuration_file,
             self._listen,
             leads=self._leads,
             observe=observe,

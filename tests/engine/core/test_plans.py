@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from pulumi.provider.experimental.provider import Provider
 
-from components.stack import declare
+from locallb.components.stack import declare
 from locallb.desired import desired
 from locallb.engine.core.desired_index import DesiredIndex
 from locallb.engine.core.lanes import Parties

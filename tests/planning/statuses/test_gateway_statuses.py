@@ -14,7 +14,7 @@ from unittest import mock
 import pytest
 from msgspec.structs import replace
 
-from components.stack import declare
+from locallb.components.stack import declare
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.gateway.kinds import KINDS

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from components import stack as declaration
 from locallb import envoy
 from locallb.cli.session import Session
+from locallb.components import stack as declaration
 from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.updates import Updates
 from locallb.engine.state.project import load_config
@@ -112,14 +112,14 @@ def test_checks_are_not_noted_while_too_many_are_doubtful(home: Home) -> None:
 
 def test_all_that_decides_what_is_declared_is_this_code() -> None:
     """Wherever this module is: another version that plans otherwise is other code, whose note nobody may trust."""
-    existing = {path.resolve() for package in module._PACKAGES for path in package.rglob("*.py")}
+    existing = {path.resolve() for path in module._PACKAGE.rglob("*.py")}
     deciding = plan, declaration, proxy_config, envoy, module
     assert {Path(str(one.__file__)).resolve() for one in deciding} <= existing
 
 
 def test_code_digest_changes_with_content_and_place_of_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """But not with their times."""
-    monkeypatch.setattr(module, "_PACKAGES", (tmp_path,))
+    monkeypatch.setattr(module, "_PACKAGE", tmp_path)
     (tmp_path / "a.py").write_text("1")
     named = [module._code.__wrapped__()]
     os.utime(tmp_path / "a.py", (0, 0))

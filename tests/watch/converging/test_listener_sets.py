@@ -8,8 +8,8 @@ from unittest import mock
 
 import pytest
 
-from components.stack import declare
 from locallb.cli.targets import scope_of
+from locallb.components.stack import declare
 from locallb.engine.engine import Engine
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan

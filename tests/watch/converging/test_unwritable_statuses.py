@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from components.stack import declare
 from locallb.cli.watching.log import Narrator
 from locallb.cli.watching.relay import Batch, RelayedEvent
+from locallb.components.stack import declare
 from locallb.engine.core.events import Result, Severity
 from locallb.kubernetes.access.servers import ForbiddenError, KubeError
 from locallb.kubernetes.api.writes import PAUSE, Unwritable, lacks_right

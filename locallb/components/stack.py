@@ -5,7 +5,7 @@ The only place that turns data into resources of the SDK. Not here: desired reso
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pulumi
@@ -17,21 +17,28 @@ from locallb.model.desired import Group, Ref, ResourceKey
 from locallb.planning.planned import Plan
 
 
-def declare_groups(groups: Collection[Group]) -> None:
-    """Declare all resources of these groups, which refer to each other only, what is needed first."""
-    declaration = _Declaration({resource.key: resource for group in groups for resource in group.members})
+def declare_groups(
+    groups: Collection[Group], after: Sequence[pulumi.Resource] = ()
+) -> Mapping[ResourceKey, pulumi.Resource]:
+    """Declare all resources of these groups, which refer to each other only, what is needed first; return them.
+
+    Their roots come after the resources `after`, which the program made.
+    """
+    declaration = _Declaration({resource.key: resource for group in groups for resource in group.members}, after)
     for group in groups:
         for resource in group.members:
             declaration.declared(resource.key)
     for group in groups:
         declaration.register_outputs(group.members[0])
+    return declaration.made
 
 
 class _Declaration(Struct):
     """The resources of one update, each declared once."""
 
     desired: Mapping[ResourceKey, Resource]
-    _declared: dict[ResourceKey, pulumi.Resource] = field(default_factory=dict)
+    after: Sequence[pulumi.Resource] = ()
+    made: dict[ResourceKey, pulumi.Resource] = field(default_factory=dict)
     _outputs: dict[ResourceKey, set[str]] = field(default_factory=dict)
     """The outputs to which others refer."""
 
@@ -42,9 +49,9 @@ class _Declaration(Struct):
 
     def declared(self, key: ResourceKey) -> pulumi.Resource:
         """Return a resource of the SDK, declared after its dependencies."""
-        if key not in self._declared:
-            self._declared[key] = self._declare(self.desired[key])
-        return self._declared[key]
+        if key not in self.made:
+            self.made[key] = self._declare(self.desired[key])
+        return self.made[key]
 
     def register_outputs(self, resource: Resource) -> None:
         """Register the outputs of a component, once what is below it is declared."""
@@ -56,6 +63,7 @@ class _Declaration(Struct):
         parent = self.declared(resource.parent) if resource.parent else None
         needs = [self.declared(key) for key in resource.needs]
         needs += [self.declared(key) for key in resource.follows if key in self.desired]
+        needs += () if parent else self.after
         inputs = self._resolved(resource.inputs)
         options = pulumi.ResourceOptions(
             parent=parent, depends_on=needs, version=provider_version(resource.key.type.partition(":")[0])
@@ -82,16 +90,23 @@ class _Declaration(Struct):
         return pulumi.Output.all(*outputs).apply(lambda values: ref.value(*values))
 
 
-def declare(plan: Plan, wanted: Desired | None = None) -> None:
-    """Declare all resources of a plan, which are `wanted` if given; export the addresses, and warn."""
-    declare_groups((wanted or desired(plan)).groups)
-    _export(exports(plan))
+def declare(
+    plan: Plan, wanted: Desired | None = None, *, after: Sequence[pulumi.Resource] = (), exported: bool = True
+) -> Mapping[ResourceKey, pulumi.Resource]:
+    """Declare all resources of a plan, which are `wanted` if given, after others; export the addresses if that is so.
+
+    Return the resources.
+    """
+    made = declare_groups((wanted or desired(plan)).groups, after)
+    if exported:
+        for name, value in exports(plan).items():
+            pulumi.export(name, value)
+    return made
+
+
+def warn(plan: Plan) -> None:
+    """Log what isn't served, and other notices of a plan."""
     for rejection in plan.rejections:
         pulumi.log.warn(str(rejection.problem))
     for notice in plan.notices:
         pulumi.log.warn(notice)
-
-
-def _export(outputs: Mapping[str, object]) -> None:
-    for name, value in outputs.items():
-        pulumi.export(name, value)

@@ -1,0 +1,174 @@
+"""A program that declares `LoadBalancers` with arguments of its own, by the embedded engine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.support import CHECKOUT, Backend, Stage, ask, node, port, service
+
+PROGRAM = """\
+import pulumi
+
+from locallb.program import LoadBalancers
+
+served = LoadBalancers(
+    {name!r},
+    sources=[{{"manifests": pulumi.Output.from_input("manifests"), "name": "c"}}],
+    pools=[{{"name": "own", "addresses": [{pool!r}]}}],
+)
+after = pulumi.ResourceOptions(depends_on=served.services["n/web"])
+last = pulumi.ComponentResource("my:index:Last", "last", {{}}, after)
+pulumi.export("addresses", served.addresses)
+pulumi.export("urls", served.urls)
+pulumi.export("hostnames", served.hostnames)
+pulumi.export("ports", served.ports)
+"""
+
+
+def declared(play: Stage, text: str = PROGRAM, name: str = "all") -> None:
+    """Write the program; the stack's file has none of our keys."""
+    (play.root / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
+    (play.root / "__main__.py").write_text(text.format(name=name, pool=f"{play.at(0)}/27"))
+
+
+def state(play: Stage) -> list[dict[str, Any]]:
+    """Return the resources of the state."""
+    document = json.loads((play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
+    resources: list[dict[str, Any]] = document["checkpoint"]["latest"].get("resources", [])
+    return resources
+
+
+def urns(play: Stage) -> set[str]:
+    """Return the URNs of what serves."""
+    return {str(each["urn"]) for each in state(play) if str(each["type"]).startswith("locallb:index:")} - {
+        f"urn:pulumi:dev::local-lb::locallb:index:LoadBalancers::{name}" for name in ("all", "other")
+    }
+
+
+def outputs(play: Stage) -> object:
+    """Return the stack's outputs."""
+    return state(play)[0]["outputs"]
+
+
+@pytest.mark.envoy
+def test_a_program_declares_load_balancers_and_depends_on_them(play: Stage, backend: Callable[..., Backend]) -> None:
+    """Its outputs, commands that go by its arguments, and what depends on one Service; a second run changes nothing."""
+    play.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
+    declared(play)
+    done = play.run("up", "--yes")
+    assert done.code == 0, done.out + done.err
+    at = play.addresses()["n/web"]
+    assert at.startswith(f"{play.prefix}.")
+    assert ask(at, 8080) == "web: hello"
+    assert outputs(play) == {
+        "addresses": {"n/web": [at]},
+        "urls": {"n/web": [f"http://{at}:8080/"]},
+        "hostnames": {"n/web": []},
+        "ports": {"n/web": ["8080/TCP"]},
+    }
+    (last,) = (each for each in state(play) if each["urn"] == "urn:pulumi:dev::local-lb::my:index:Last::last")
+    assert any("Reachable::c/n/web" in urn for urn in last["dependencies"])
+    done = play.run("up", "--yes", "--expect-no-changes")
+    assert done.code == 0, done.out + done.err
+
+
+@pytest.mark.envoy
+def test_urns_do_not_depend_on_who_declares(play: Stage, backend: Callable[..., Backend]) -> None:
+    """From serve() to the component, to one of another name, and back: the same processes go on serving."""
+    play.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
+    standard = (play.root / "__main__.py").read_text()
+    play.up()
+    before, processes = urns(play), play.pids()
+    for name in ("all", "other"):
+        declared(play, name=name)
+        play.up()
+        assert (urns(play), play.pids()) == (before, processes)
+    (play.root / "__main__.py").write_text(standard.replace("reading, plan = serve()", "made = serve()\nmade.urls"))
+    play.configure()
+    play.up()
+    assert (urns(play), play.pids()) == (before, processes)
+
+
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ('LoadBalancers("more", sources=[])', "LoadBalancers 'all' declares what is served already"),
+        ('served.services["n/none"].apply(print)', "there is no load balancer 'n/none': nothing is served"),
+    ],
+)
+def test_a_mistake_of_the_program_is_one_sentence(play: Stage, more: str, sentence: str) -> None:
+    """A second declaration, and a Service that isn't there."""
+    declared(play, PROGRAM.replace("after = pulumi", f"{more}\n#").replace("last = pulumi", "#"))
+    done = play.run("up", "--yes")
+    assert done.code == 1
+    assert sentence in " ".join(done.err.split())
+    assert "Traceback" not in done.err
+
+
+@pytest.mark.parametrize(
+    ("argument", "sentence"),
+    [
+        ('pools=[{"name": "p", "addresses": ["127.77.0"]}]', "local-lb:pools[0].addresses[0]"),
+        ('gateway_clases=["a"]', "local-lb:gateway_clases: no such key; did you mean gatewayClasses?"),
+        ('metrics=pulumi.Output.secret("127.0.0.1:9477")', "property arguments: a secret"),
+    ],
+)
+def test_a_wrong_argument_is_one_sentence(play: Stage, argument: str, sentence: str) -> None:
+    """As of the configuration: the key, the value and the remedy."""
+    (play.root / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
+    source = 'sources=[{"manifests": "manifests", "name": "c"}]'
+    (play.root / "__main__.py").write_text(
+        f"import pulumi\nfrom locallb.program import LoadBalancers\nLoadBalancers('lb', {source}, {argument})\n"
+    )
+    done = play.run("up", "--yes")
+    assert done.code == 1
+    assert sentence in " ".join(done.err.split())
+
+
+@pytest.fixture
+def example(play: Stage) -> Stage:
+    """Return a project with the example's program, and the shop's manifests where it expects them."""
+    text = (CHECKOUT / "examples/program/__main__.py").read_text()
+    (play.root / "__main__.py").write_text(
+        text.replace("../shop/manifests", "manifests").replace("127.77.1", play.prefix)
+    )
+    (play.root / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
+    shutil.copytree(CHECKOUT / "examples/shop/manifests", play.manifests, dirs_exist_ok=True)
+    shutil.copy(CHECKOUT / "examples/shop/nodes.yaml", play.manifests)
+    return play
+
+
+@pytest.mark.envoy
+def test_the_example_serves_and_says_where(example: Stage) -> None:
+    """In a preview as well; and it is gone at the end."""
+    done = example.run("preview")
+    assert done.code == 0, done.out + done.err
+    done = example.run("up", "--yes")
+    assert done.code == 0, done.out + done.err
+    assert state(example)[0]["outputs"]["notice"] == f"The shop is open: http://{example.at(1)}:8080/"
+    done = example.run("destroy", "--yes")
+    assert done.code == 0, done.out + done.err
+    assert not example.pids()
+
+
+@pytest.mark.slow
+def test_the_example_is_typed_strictly(tmp_path: Path) -> None:
+    """In a project of a user's: what it imports of ours has types, and a wrong argument is found."""
+    program = tmp_path / "__main__.py"
+    text = (CHECKOUT / "examples/program/__main__.py").read_text()
+    program.write_text(text)
+    command = [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "cache"), str(program)]
+    found = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert found.returncode == 0, found.stdout + found.stderr
+    program.write_text(text.replace('"addresses": ["127.77.1.0/27"]', '"adresses": ["127.77.1.0/27"]'))
+    found = subprocess.run(command, cwd=tmp_path, check=False, capture_output=True, text=True)
+    assert found.returncode == 1
+    assert 'Extra key "adresses" for TypedDict "Pool"' in found.stdout
