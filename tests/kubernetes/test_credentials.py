@@ -200,6 +200,22 @@ def test_replaced_token_file_is_read_again(tmp_path: Path) -> None:
                 feed.list()
 
 
+@pytest.mark.parametrize("by_environment", [True, False])
+def test_socks_proxy_without_its_library_is_one_sentence(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, by_environment: bool
+) -> None:
+    """Of the kubeconfig or of the environment: no traceback."""
+    cluster = {"server": "https://api.shop.test:6443"}
+    if by_environment:
+        monkeypatch.setenv("ALL_PROXY", "socks5://127.0.0.1:1080")
+    else:
+        cluster["proxy-url"] = "socks5://127.0.0.1:1080"
+    access = written(tmp_path / "config", cluster=cluster)
+    for use in (lambda: Cluster(access), lambda: Feed(access, "Service")):
+        with pytest.raises(KubeconfigError, match="can't be used: a SOCKS proxy needs the package socksio; install it"):
+            use()
+
+
 def test_proxy_of_the_kubeconfig_is_asked(tmp_path: Path) -> None:
     """A request for another host comes to it."""
     with serving() as proxy:

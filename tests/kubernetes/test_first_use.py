@@ -11,7 +11,7 @@ SCRIPT = """
 import sys
 import httpx2
 from msgspec import convert
-from locallb.kubernetes.access.kubeconfig import Credentials, TlsInputs
+from locallb.kubernetes.access.kubeconfig import Credentials, Trust
 from locallb.kubernetes.api import client
 from locallb.kubernetes.api.refusals import FailedAnswerError
 
@@ -27,7 +27,7 @@ print(observed.count("get_class_annotations"))
     "use",
     [
         'client._PAGES.decode(b\'{"items": [{}], "metadata": {"continue": "x"}}\')',
-        "convert({}, Credentials), convert({}, TlsInputs)",
+        "convert({}, Credentials), convert({}, Trust)",
         'FailedAnswerError(httpx2.Response(404, json={"code": 404}))',
     ],
 )

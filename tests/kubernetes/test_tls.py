@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.kubernetes.access import tls
 from locallb.kubernetes.access.kubeconfig import connection
@@ -42,8 +43,7 @@ class Made:
 
     def of(self, access: Access, *, trust_env: bool = False) -> ssl.SSLContext:
         """Return the context of a cluster."""
-        read = connection(access)
-        return self.contexts.of(read.tls, read.files, trust_env=trust_env)
+        return self.contexts.of(replace(connection(access), trust_env=trust_env))
 
 
 @pytest.fixture

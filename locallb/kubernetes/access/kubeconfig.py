@@ -62,35 +62,33 @@ _WAY = (
     "tls-server-name",
 )
 """Fields of a cluster's section that decide which API server answers."""
-_TRUST = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
-_SHOWN = ("client-certificate", "client-certificate-data", "client-key", "client-key-data")
 _USUAL = "~/.kube/config"
 Stamp: TypeAlias = tuple[tuple[int, int], ...]
 _PROXIES = ("http", "https", "socks5", "socks5h")
 
 
-class TlsInputs(Struct, frozen=True, rename="kebab"):
-    """Fields of a kubeconfig that decide what a connection trusts, and which certificate it shows."""
+class Trust(Struct, frozen=True, rename="kebab"):
+    """Fields of a kubeconfig's cluster that decide which servers are believed."""
 
     certificate_authority: str | None = None
     certificate_authority_data: str | None = None
     insecure_skip_tls_verify: bool = False
+
+
+class Credentials(Struct, frozen=True, rename="kebab"):
+    """Fields of a kubeconfig's user that are shown to the server."""
+
     client_certificate: str | None = None
     client_certificate_data: str | None = None
     client_key: str | None = None
     client_key_data: str | None = None
-
-
-class Credentials(Struct, frozen=True):
-    """Fields of a kubeconfig's user that are sent with each request."""
-
     token: str | None = None
     token_file: str | None = field(name="tokenFile", default=None)
     username: str | None = None
     password: str | None = None
 
 
-for _struct in (TlsInputs, Credentials):
+for _struct in (Trust, Credentials):
     convert({}, _struct)  # msgspec looks at a struct when it is used first: in two threads at once, that can crash
 
 
@@ -101,7 +99,7 @@ class Connection(Struct, frozen=True):
     url: str
     server: str
     """The API's URL, as it may be shown."""
-    tls: TlsInputs
+    trust: Trust
     user: Credentials
     trust_env: bool
     """Ask the proxy that the environment names, if any."""
@@ -248,15 +246,14 @@ def connection(access: Access) -> Connection:
     _require_regular(files, access)
     require_token(user, access)
     try:
-        given = {key: cluster[key] for key in _TRUST if key in cluster} | {
-            key: user[key] for key in _SHOWN if key in user
-        }
-        tls, credentials = convert(given, TlsInputs), convert(user, Credentials)
+        trust, credentials = convert(cluster, Trust), convert(user, Credentials)
     except ValueError as error:
         raise KubeconfigError(f"{path} isn't a kubeconfig: {error}") from None
     server_name = _server_name(cluster)
     direct = proxy or is_local(server) or is_exempt(server_name, server)
-    return Connection(access, server, redacted(server), tls, credentials, not direct, proxy, files, plugin, server_name)
+    return Connection(
+        access, server, redacted(server), trust, credentials, not direct, proxy, files, plugin, server_name
+    )
 
 
 def _with_whole_paths(part: Section, directory: Path) -> Section:

@@ -10,15 +10,16 @@ import base64
 import os
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
 import httpx2
+from msgspec.structs import replace
 
-from locallb.kubernetes.access.kubeconfig import TlsInputs
+from locallb.kubernetes.access.kubeconfig import Connection
 from locallb.storage.files import stamp_of
 from locallb.storage.key_pairs import in_memory
 
@@ -38,34 +39,36 @@ class TlsContexts:
         self._lock = Lock()
         self._made: dict[_Key, tuple[float, ssl.SSLContext]] = {}
 
-    def of(self, given: TlsInputs, files: Iterable[str], *, trust_env: bool) -> ssl.SSLContext:
-        """Return the TLS context for a kubeconfig that names `files`. Raises OSError, SSLError, ValueError."""
+    def of(self, reached: Connection) -> ssl.SSLContext:
+        """Return the TLS context of a connection. Raises OSError, SSLError, ValueError."""
         # files are stamped before they are read: what changes now is seen next time; using an absent one tells why
-        stamps = tuple((file, stamp_of(Path(file))) for file in files)
-        key = (given, trust_env, *map(os.environ.get, _ENVIRONMENT), *stamps)
+        stamps = tuple((file, stamp_of(Path(file))) for file in reached.files)
+        user = replace(reached.user, token=None, token_file=None, username=None, password=None)
+        key = (reached.trust, user, reached.trust_env, *map(os.environ.get, _ENVIRONMENT), *stamps)
         with self._lock:
             made, now = self._made.pop(key, None), self._clock()
             if made is None or now >= made[0] + _FRESH:
-                made = now, load(given, trust_env=trust_env)
+                made = now, load(reached)
             self._made[key] = made
             while len(self._made) > _MAX:
                 del self._made[next(iter(self._made))]
             return made[1]
 
 
-def load(given: TlsInputs, *, trust_env: bool) -> ssl.SSLContext:
+def load(reached: Connection) -> ssl.SSLContext:
     """Read what a connection trusts and shows; data go before files. Raises OSError, SSLError, ValueError."""
+    trust, user = reached.trust, reached.user
     with ExitStack() as stack:
 
         def file(data: str | None, path: str | None) -> str | None:
             return stack.enter_context(in_memory(base64.b64decode(data))) if data else path or None
 
-        if authority := file(given.certificate_authority_data, given.certificate_authority):
+        if authority := file(trust.certificate_authority_data, trust.certificate_authority):
             context = ssl.create_default_context(cafile=authority)
         else:
-            context = httpx2.create_ssl_context(verify=not given.insecure_skip_tls_verify, trust_env=trust_env)
-        if certificate := file(given.client_certificate_data, given.client_certificate):
-            if not (key := file(given.client_key_data, given.client_key)):
+            context = httpx2.create_ssl_context(verify=not trust.insecure_skip_tls_verify, trust_env=reached.trust_env)
+        if certificate := file(user.client_certificate_data, user.client_certificate):
+            if not (key := file(user.client_key_data, user.client_key)):
                 raise ValueError(
                     "its user has a client-certificate without a client-key; write the key that belongs to it"
                 )

@@ -67,7 +67,7 @@ def open_client(
     try:
         return httpx2.Client(
             base_url=reached.url,
-            verify=TLS.of(reached.tls, reached.files, trust_env=reached.trust_env),
+            verify=TLS.of(reached),
             auth=auth_of(reached),
             timeout=TIMEOUT,
             trust_env=reached.trust_env,
@@ -75,8 +75,10 @@ def open_client(
             event_hooks=hooks,
             headers=headers,
         )
-    except (OSError, ssl.SSLError, ValueError, TypeError) as error:
-        sentence = f"the context {reached.access.context} of {reached.access.kubeconfig} can't be used: {error}"
+    except (OSError, ssl.SSLError, ValueError, TypeError, ImportError) as error:
+        why = "a SOCKS proxy needs the package socksio; install it, or name an HTTP proxy"
+        why = why if isinstance(error, ImportError) else str(error)
+        sentence = f"the context {reached.access.context} of {reached.access.kubeconfig} can't be used: {why}"
         raise KubeconfigError(sentence) from None
 
 
