@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-part test-checkout test-wheel test-cluster test-kubelets test-raised test-upstream test-conformance soak lint format goldens bench wheel docs release image clean
+.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-part test-checkout test-wheel test-cluster test-pulumi test-kubelets test-raised test-upstream test-conformance soak lint format goldens bench wheel docs release image clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -70,22 +70,22 @@ COVER := -p tests.pure_coverage --cov --cov-report=
 test: .venv/dev ## Check the code and test it, real Envoys included (eleven minutes)
 	@[ ! -d locallb ] || $(MAKE) --no-print-directory lint
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(or $(PYTEST_ARGS),$(COVER)) \
-		-m "not slow and not docker and not cluster and not soak"
+		-m "not slow and not docker and not cluster and not soak and not pulumi"
 
 test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host, the loop, containers
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "(slow or docker or root) and not cluster and not soak"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "(slow or docker or root) and not cluster and not soak and not pulumi"
 
 test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
-	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster and not soak"
+	@$(BIN)/python -m pytest -q -m "not envoy and not slow and not cluster and not soak and not pulumi"
 
 PART := cli crds docs packaging provider runtimes takeover
 
 test-part: .venv/dev ## Run the rooms of `make test` that an installation could break: commands, pages, data, programs
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(PYTEST_ARGS) \
-		-m "not slow and not docker and not cluster and not soak" $(PART:%=tests/%)
+		-m "not slow and not docker and not cluster and not soak and not pulumi" $(PART:%=tests/%)
 
 test-checkout: .venv/dev ## Run what `make test` and the wheel leave out: slower tests of the repository itself (once test-cluster was built)
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "checkout and (slow or docker or root or cluster) and not kubelets"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "checkout and (slow or docker or root or cluster) and not kubelets and not pulumi"
 
 test-wheel: .venv/dev ## Run a tier against the wheel, installed where no checkout is on the path (TIER=test-slow: another than test)
 	@room=$$(mktemp -d /tmp/locallb-wheel.XXXXXX) && trap 'rm -rf "$$room"' EXIT && tests/wheel.sh "$$room" && \
@@ -94,12 +94,17 @@ test-wheel: .venv/dev ## Run a tier against the wheel, installed where no checko
 test-cluster: .venv/dev ## Run the tests against real Kubernetes: API, Nodes with kube-proxy (root, etcd; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
 	@$(BIN)/python -m tests.cluster.build
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "cluster and not kubelets"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "cluster and not kubelets and not pulumi"
+
+test-pulumi: .venv/dev ## Run the tests with Pulumi's own CLI (builds once, with Go)
+	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
+	@$(BIN)/python -m tests.official.build
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m pulumi
 
 test-kubelets: .venv/dev ## Run the tests against real kubelets: Nodes are containers (Docker, mmdebstrap; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
 	@$(BIN)/python -m tests.kubelets.ready
-	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m kubelets
+	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "kubelets and not pulumi"
 
 test-raised: .venv/dev ## Run the tests of 300 Services and of 100 in a cluster with a raised inotify limit (as root)
 	@bash tests/raised_limit.sh $(PYTEST_ARGS)
@@ -126,7 +131,7 @@ format: .venv/dev ## Format the code
 	@$(BIN)/ruff check --quiet --fix . ; $(BIN)/ruff format .
 
 goldens: .venv/dev ## Write the golden files
-	@$(BIN)/python -m pytest -q --update-goldens -m "not slow and not cluster and not soak"
+	@$(BIN)/python -m pytest -q --update-goldens -m "not slow and not cluster and not soak and not pulumi"
 
 bench: .venv/dev ## Measure everything on an otherwise idle machine, for docs/benchmarks.md
 	@mkdir -p benchmarks/results

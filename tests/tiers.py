@@ -80,7 +80,7 @@ def _marks(item: pytest.Item) -> frozenset[str]:
     return frozenset(mark.name for mark in item.iter_markers())
 
 
-TIER_MARKS = frozenset({CHECKOUT, "docker", "root", "slow", "soak", "cluster", "kubelets"})
+TIER_MARKS = frozenset({CHECKOUT, "docker", "root", "slow", "soak", "cluster", "kubelets", "pulumi"})
 """The marks by which tiers select tests; other marks count as present or absent, whichever selects more."""
 _NAMED = re.compile(r"\bmarks?\.(" + "|".join(sorted(TIER_MARKS)) + r")\b")
 _MODULE_WIDE = re.compile(r"^pytestmark\s*=\s*(?:\[[^\]]*\]|[^\[\n][^\n]*)", re.MULTILINE)

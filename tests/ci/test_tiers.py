@@ -210,7 +210,7 @@ def test_interrupt_also_ends_parallel_lanes(project: Path) -> None:
 
 def test_ci_and_the_readme_run_their_tiers_this_way() -> None:
     """Every `make` that tests goes through it; from the wheel run all but those of the checkout."""
-    for path, tiers in ((".ci/run", 5), ("tests/readme.sh", 1)):
+    for path, tiers in ((".ci/run", 6), ("tests/readme.sh", 1)):
         text = (CHECKOUT / path).read_text()
         assert len(re.findall(r"^ *tier ", text, re.MULTILINE)) == tiers
         assert not re.search(r"^ *make (test|soak)", text, re.MULTILINE)
@@ -233,6 +233,9 @@ def test_ci_and_the_readme_run_their_tiers_this_way() -> None:
         ("slow cluster", "test-cluster"),
         ("cluster kubelets envoy", "test-kubelets"),
         ("soak envoy", "soak"),
+        ("pulumi envoy", "test-pulumi"),
+        ("pulumi docker", "test-pulumi"),
+        ("pulumi cluster kubelets", "test-pulumi"),
         ("checkout envoy", "test"),
         ("checkout slow", "test-checkout"),
         ("checkout cluster", "test-checkout"),
@@ -350,6 +353,7 @@ def test_mark_that_a_file_does_not_name_stops_the_run(tmp_path: Path) -> None:
     assert "marks of test_it.py::test_it aren't named in their files" in reported
 
 
-def test_file_systems_of_containers_are_made_by_any_python() -> None:
-    """`.ci/run` makes them before there is an environment with what tests need."""
-    subprocess.run([sys.executable, "-S", "-c", "import tests.kubelets.images"], cwd=CHECKOUT, check=True)
+@pytest.mark.parametrize("made", ["tests.kubelets.images", "tests.official.build"])
+def test_what_tests_are_made_of_is_made_by_any_python(made: str) -> None:
+    """`.ci/run` makes it before there is an environment with what tests need."""
+    subprocess.run([sys.executable, "-S", "-c", f"import {made}"], cwd=CHECKOUT, check=True)

@@ -28,12 +28,11 @@ from tests.docker.support import (
     own_pool,
 )
 from tests.e2e.official import (
-    ENVIRONMENT,
     bring,
     command_line,
     content,
     end_session,
-    find_cli,
+    environment,
     find_docker_plugin,
     make_runnable,
     make_stack,
@@ -43,15 +42,16 @@ from tests.e2e.official import (
 )
 from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
 from tests.e2e.test_shared_proxies import SHARED, SPARE
+from tests.official.cli import needs_cli
 
 pytestmark = [
     docker_only,
     pytest.mark.docker,
     pytest.mark.envoy,
-    pytest.mark.slow,
+    pytest.mark.pulumi,
+    needs_cli,
     pytest.mark.skipif(
-        not (find_cli() and find_docker_plugin()),
-        reason="no `pulumi` on PATH or no official docker plugin: its recordings stand in",
+        not find_docker_plugin(), reason="no official docker plugin, which is in no registry: its recordings stand in"
     ),
 ]
 
@@ -356,6 +356,6 @@ def test_both_families_in_gardeners_layout_settle_in_both_engines(host: Hosted) 
 
 def pulumi_inside(host: Hosted, *terms: str) -> None:
     """Run the CLI in the namespaces of a host, and expect it to succeed."""
-    environment = {**ENVIRONMENT, "XDG_STATE_HOME": str(host.project.root / "s")}
-    done = host.project.space.run(*command_line(host.project.root, *terms), user=0, **environment)
+    told = {**environment(), "XDG_STATE_HOME": str(host.project.root / "s")}
+    done = host.project.space.run(*command_line(host.project.root, *terms), user=0, **told)
     assert done.code == 0, (terms, done.out + done.err)

@@ -1,4 +1,4 @@
-"""The official Pulumi CLI on a stage's stack: where it is, how it is called, that neither engine has anything to do."""
+"""The official Pulumi CLI on a stage's stack: how it is called, and that neither engine has anything to do."""
 
 from __future__ import annotations
 
@@ -14,15 +14,11 @@ from typing import Any
 
 import locallb
 from tests.e2e.support import Done, Stage
-
-
-def find_cli() -> str | None:
-    """Find the official CLI."""
-    return shutil.which("pulumi")
+from tests.official.cli import cli_environment
 
 
 def find_docker_plugin() -> Path | None:
-    """Find the official docker plugin where the CLI looks for it: on PATH, or installed in the version of the SDK."""
+    """Find the official docker plugin, which is in no registry: on PATH, or installed in the version of the SDK."""
     if ambient := shutil.which("pulumi-resource-docker"):
         return Path(ambient)
     home = Path(os.environ.get("PULUMI_HOME") or Path.home() / ".pulumi")
@@ -36,7 +32,11 @@ def make_runnable(root: Path) -> None:
     (root / ".venv").symlink_to(sys.prefix)
 
 
-ENVIRONMENT = {"PULUMI_CONFIG_PASSPHRASE": "", "PULUMI_SKIP_UPDATE_CHECK": "true"}
+def environment() -> dict[str, str]:
+    """Return what the CLI is told, and where the docker plugin is, if somewhere."""
+    told = cli_environment()
+    plugin = find_docker_plugin()
+    return {**told, "PATH": f"{plugin.parent}{os.pathsep}{told['PATH']}"} if plugin else told
 
 
 def command_line(root: Path, *terms: str) -> list[str]:
@@ -48,7 +48,7 @@ def start(stage: Stage, *terms: str) -> subprocess.Popen[str]:
     """Start the CLI on the stack, in a session of its own."""
     return subprocess.Popen(
         command_line(stage.root, *terms),
-        env={**os.environ, **ENVIRONMENT},
+        env={**os.environ, **environment()},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

@@ -1,4 +1,4 @@
-"""The official Pulumi CLI and `locallb` on the same stack, taking over from each other; needs a `pulumi` on PATH."""
+"""The official Pulumi CLI and `locallb` on the same stack, taking over from each other."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.official import bring, content, find_cli, make_runnable, make_stack, pulumi, update
+from tests.e2e.official import bring, content, make_runnable, make_stack, pulumi, update
 from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
+from tests.official.cli import needs_cli
 
 pytestmark = [
     pytest.mark.envoy,
-    pytest.mark.slow,
-    pytest.mark.skipif(not find_cli(), reason="no `pulumi` on PATH: its recorded goldens stand in"),
+    pytest.mark.pulumi,
+    needs_cli,
 ]
 
 

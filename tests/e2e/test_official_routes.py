@@ -1,4 +1,4 @@
-"""Gateways and Ingresses under the official Pulumi CLI and `locallb` by turns; needs a `pulumi` on PATH."""
+"""Gateways and Ingresses under the official Pulumi CLI and `locallb` by turns."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.e2e.official import bring, content, find_cli, make_runnable, make_stack, update
+from tests.e2e.official import bring, content, make_runnable, make_stack, update
 from tests.e2e.support import Stage, envoys, node
 from tests.e2e.test_gateways import answering, service
 from tests.e2e.test_local_certificates import https
@@ -17,11 +17,12 @@ from tests.envoy.http_traffic import Client
 from tests.gateway.api import backend, gateway, gateway_class, listener, route, rule
 from tests.ingress.api import ingress, path
 from tests.ingress.api import rule as ingress_rule
+from tests.official.cli import needs_cli
 
 pytestmark = [
     pytest.mark.envoy,
-    pytest.mark.slow,
-    pytest.mark.skipif(not find_cli(), reason="no `pulumi` on PATH: its recorded goldens stand in"),
+    pytest.mark.pulumi,
+    needs_cli,
 ]
 
 

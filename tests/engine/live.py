@@ -7,7 +7,6 @@ its own: its world is a folder (LIVE_WORLD), what it shall do stands in a file (
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, MutableMapping
@@ -20,6 +19,7 @@ from pulumi.provider.experimental import server
 
 from tests.engine.balancers import declare
 from tests.engine.support import Inputs, World, WorldProvider
+from tests.official.cli import cli_environment
 
 ROOT = Path(__file__).parents[2]
 SALT = "v1:aZco2d2rP/M=:v1:ER6jWNm/9UK0C3QL:9Wa/HyAsepEJ8k8QZCPW9fkxs98GHA=="  # for the empty passphrase
@@ -110,11 +110,6 @@ def make_live_project(folder: Path) -> Path:
     return folder
 
 
-def find_cli() -> str | None:
-    """Find the official command line."""
-    return shutil.which("pulumi")
-
-
 def start_cli(
     folder: Path, command: list[str], spec: Inputs, control: Inputs, more: dict[str, str] | None = None
 ) -> "subprocess.Popen[str]":
@@ -124,8 +119,7 @@ def start_cli(
     environment = {
         **os.environ,
         **(more or {}),
-        "PULUMI_CONFIG_PASSPHRASE": "",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
+        **cli_environment(),
         "PULUMI_DEBUG_COMMANDS": "true",
         "LIVE_SPEC": str(folder / "spec.json"),
         "LIVE_CONTROL": str(folder / "control.json"),

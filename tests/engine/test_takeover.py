@@ -1,4 +1,4 @@
-"""The official command line and the engine take over each other's stacks; needs a `pulumi` on PATH."""
+"""The official command line and the engine take over each other's stacks."""
 
 import shutil
 from pathlib import Path
@@ -10,12 +10,11 @@ from locallb.engine.core.declared import only
 from locallb.engine.engine import Engine
 from locallb.engine.state.project import load_project
 from tests.engine.balancers import declare, roots
-from tests.engine.live import Names, find_cli, make_live_project, run_cli
+from tests.engine.live import Names, make_live_project, run_cli
 from tests.engine.support import Inputs, World, WorldProvider
+from tests.official.cli import needs_cli
 
-pytestmark = pytest.mark.skipif(
-    find_cli() is None, reason="no `pulumi` on PATH: the goldens stand in for the official command line"
-)
+pytestmark = [pytest.mark.pulumi, needs_cli]
 SPEC: Inputs = {
     "balancers": {
         "alpha": {"address": "127.77.0.1", "port": 80, "digest": "d1"},
@@ -60,7 +59,6 @@ def test_the_engine_has_nothing_to_do_after_the_command_line(folder: Path) -> No
     shutil.rmtree(folder / "world")
 
 
-@pytest.mark.slow
 def test_both_engines_alternate_through_replacements_and_failures(folder: Path) -> None:
     """After each run of the engine the command line finds exactly what is left to do."""
     spec: Inputs = {"balancers": {"alpha": dict(SPEC["balancers"]["alpha"]), "beta": SPEC["balancers"]["beta"]}}
