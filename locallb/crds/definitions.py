@@ -74,11 +74,13 @@ def structural_faults(document: Mapping[Any, Any]) -> tuple[StructuralFault, ...
     kind, version = document.get("kind"), document.get("apiVersion")
     if not isinstance(kind, str) or not isinstance(version, str):
         return ()
-    validator = _validator(kind, version.rpartition("/")[2])
+    version = version.rpartition("/")[2]
+    validator = _validator(kind, version)
     if validator is None:
         return ()
+    spec = with_defaults(document.get("spec"), _schemas()[kind, version])
     try:
-        errors = list(islice(validator.iter_errors(document.get("spec")), _MAX_FAULTS))
+        errors = list(islice(validator.iter_errors(spec), _MAX_FAULTS))
     except ValueError as error:  # no JSON: keys that are no text, or nested too deep
         return (_fault((), kind, str(error)),)
     return tuple(_fault(tuple(error.instance_path), kind, error.message) for error in errors)
@@ -100,7 +102,7 @@ def _validator(kind: str, version: str) -> jsonschema_rs.Draft7Validator | None:
         import jsonschema_rs  # noqa: PLC0415 - few stacks have manifests of Gateway API
     except ImportError:  # where it can't be had; what decides about clients is checked while parsing, too
         return None
-    return jsonschema_rs.Draft7Validator(dict(schema), keywords={_KEYS: _DistinctKeys})
+    return jsonschema_rs.Draft7Validator(dict(_adapted(schema)), keywords={_KEYS: _DistinctKeys})
 
 
 @cache
@@ -112,20 +114,26 @@ def _schemas() -> Mapping[tuple[str, str], JsonObject]:
         return {}
     definitions = [document["spec"] for document in documents if document["kind"] == "CustomResourceDefinition"]
     return {
-        (definition["names"]["kind"], version["name"]): _adapted(
-            version["schema"]["openAPIV3Schema"]["properties"]["spec"]
-        )
+        (definition["names"]["kind"], version["name"]): version["schema"]["openAPIV3Schema"]["properties"]["spec"]
         for definition in definitions
         for version in definition["versions"]
     }
 
 
+def with_defaults(value: Any, schema: JsonObject) -> Any:  # noqa: ANN401 - a field has any JSON
+    """Return a value as a server completes it before it validates: absent and null fields have their defaults."""
+    if isinstance(value, list) and "items" in schema:
+        return [with_defaults(entry, schema["items"]) for entry in value]
+    fields = schema.get("properties")
+    if not isinstance(value, dict) or not fields:
+        return value
+    given = {name: of["default"] for name, of in fields.items() if "default" in of and value.get(name) is None}
+    return {name: with_defaults(part, fields.get(name, {})) for name, part in {**value, **given}.items()}
+
+
 def _adapted(schema: JsonObject) -> JsonObject:
-    """Return a structural schema as JSON Schema: a server leaves out fields that are null, and adds defaults first."""
+    """Return a structural schema as JSON Schema: a server leaves out fields that are null."""
     made = {key: _of_keyword(key, value) for key, value in schema.items() if key not in _TEXTS}
-    fields = schema.get("properties", {})
-    if "required" in schema:
-        made["required"] = [name for name in schema["required"] if "default" not in fields.get(name, {})]
     if schema.get("x-kubernetes-list-type") == "set":
         made["uniqueItems"] = True
     return made

@@ -34,6 +34,10 @@ FINE: dict[str, JsonObject] = {
     "a Gateway": gateway(listener(), listener("b", 81, hostname="*.a.test")),
     "a Gateway with fields that are null": gateway(listener(hostname=None, tls=None), addresses=None),
     "a Gateway without what is filled in": gateway(listener(allowedRoutes={"namespaces": {}})),
+    "a Gateway with an address whose type is filled in": gateway(listener(), addresses=[{"value": "127.0.0.9"}]),
+    "a Gateway with an address whose type is null": gateway(
+        listener(), addresses=[{"type": None, "value": "127.0.0.9"}]
+    ),
     "a Gateway with fields of another release": gateway(listener(added=1), added={"x": []}),
     "a set": api_object("ListenerSet", "more", spec={"parentRef": {"name": "web"}, "listeners": [listener()]}),
     "a route": route(API, rule("/v1", name="v1", timeouts={"request": "1s"})),
@@ -68,6 +72,10 @@ REFUSED: dict[str, tuple[JsonObject, str]] = {
         "spec.listeners[1].tls.mode: ",
     ),
     "a parent without a name": (route(API, parentRefs=[{"namespace": "shop"}]), "spec.parentRefs[0]: "),
+    "a name where an address is filled in": (
+        gateway(listener(), addresses=[{"value": "a.test"}]),
+        "spec.addresses[0]: ",
+    ),
     "no listeners": (
         api_object("Gateway", "web", spec={"gatewayClassName": "local", "listeners": "none"}),
         "spec.listeners: ",
