@@ -16,7 +16,7 @@ from benchmarks.throughput import CLIENTS, CONNECTIONS, HAND, backend, measure, 
 from benchmarks.traffic import ADDRESS
 from locallb.envoy import render
 from locallb.model.faults import Fault
-from locallb.model.http_routes import Answer, Forward, Match, PathKind, PathMatch, Route, Target
+from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, PathKind, PathMatch, Target
 from locallb.model.http_serving import Chain, HttpBackends, HttpListener, HttpRoutes, VirtualHost
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
@@ -55,8 +55,8 @@ def routed(  # noqa: PLR0913 - what a listener may have, each with a default
     fault: Fault | None = None,
 ) -> Files:
     """Render the same as local-lb does, behind so many other routes."""
-    more = (Route(Match(PathMatch(PathKind.PREFIX, f"/{n}")), Answer(404)) for n in range(others))
-    routes = (*more, Route(Match(PathMatch(PathKind.PREFIX, "/")), Forward((Target(UpstreamName("web")),))))
+    more = (HttpRoute(Match(PathMatch(PathKind.PREFIX, f"/{n}")), DirectResponse(404)) for n in range(others))
+    routes = (*more, HttpRoute(Match(PathMatch(PathKind.PREFIX, "/")), Forward((Target(UpstreamName("web")),))))
     chain = Chain(HttpRoutes((VirtualHost(("bench",), routes),)))
     backends = (Backend.at(ip_address(place[0]), place[1]),)
     led_to, http = UpstreamName("web"), HttpBackends()

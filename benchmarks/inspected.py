@@ -28,10 +28,10 @@ from benchmarks.traffic import ADDRESS, OLD, PORT
 from locallb.cli.traffic import line_json
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.listeners import CLOSED, GATE, gate
-from locallb.model.faults import Delay, Fault
+from locallb.model.faults import Fault, RequestDelay
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.traffic.figures import STATISTICS, by_upstream, lines
-from locallb.traffic.reading import PACE, Reading
+from locallb.traffic.reading import PACE, TrafficReading
 
 OFF, CPU = "all off", "Envoy's us a request"
 _KEY = ObjectKey(ClusterName("bench"), "default", "web")
@@ -69,7 +69,7 @@ def ask(directory: Path) -> None:
 
 def read(directory: Path) -> None:
     """Read the log as `locallb logs --json` does, into nothing."""
-    reading = Reading()
+    reading = TrafficReading()
     if failures := list(reading.follow([directory])):
         raise SystemExit(failures[0])
     with Path("/dev/null").open("w", encoding="utf-8") as nowhere:
@@ -99,7 +99,7 @@ def failing(ports: list[int], place: tuple[str, int]) -> Files:
 
 def ordered(ports: list[int], place: tuple[str, int]) -> Files:
     """Have a fault ordered that befalls one request in 10,000, so that all others pay for the question."""
-    return routed(ports, place, may_fail=True, fault=Fault("2099-01-01T00:00:00Z", delay=Delay(1, 1)))
+    return routed(ports, place, may_fail=True, fault=Fault("2099-01-01T00:00:00Z", delay=RequestDelay(1, 1)))
 
 
 def used(process: int) -> float:

@@ -64,7 +64,7 @@ from locallb.resources.codec import encode
 _NO_CLUSTER = Access("", ContextName(""))
 
 
-class Claimed(Struct, frozen=True):
+class OwnProxyUser(Struct, frozen=True):
     """The load balancer that has a proxy of its own: its addresses are claimed before the proxy may bind them."""
 
     addresses: tuple[ResourceKey, ...]
@@ -72,7 +72,7 @@ class Claimed(Struct, frozen=True):
     """Where its certificates are read."""
 
     @classmethod
-    def by(cls, placement: Placement) -> Claimed:
+    def by(cls, placement: Placement) -> OwnProxyUser:
         """Return what a placement claims."""
         return cls(claims_of(placement), placement.access)
 
@@ -102,7 +102,7 @@ def claims_of(placement: Placement) -> tuple[ResourceKey, ...]:
     return tuple(ResourceKey(kind, address_name(placement.key, address)) for address in placement.addresses)
 
 
-def proxy_group(planned: PlannedProxy, claimed: Claimed | None = None) -> tuple[Group, ServingProxy]:
+def proxy_group(planned: PlannedProxy, claimed: OwnProxyUser | None = None) -> tuple[Group, ServingProxy]:
     """Return the group of a proxy; one of the stack waits for no addresses: it gets them one by one."""
     name = planned.proxy.name
     root, config = ResourceKey(PROXY, name), ResourceKey(CONFIG, name)
@@ -160,7 +160,7 @@ def _serves(planned: PlannedProxy) -> dict[str, str]:
 
 
 def _certificate(
-    planned: PlannedProxy, certificate: AnyCertificate, claimed: Claimed | None, root: ResourceKey
+    planned: PlannedProxy, certificate: AnyCertificate, claimed: OwnProxyUser | None, root: ResourceKey
 ) -> Resource:
     """Return a certificate with its key, where the proxy reads them."""
     if isinstance(certificate, LocalCertificate):
@@ -400,7 +400,7 @@ def _served(placement: Placement, proxy: PlannedProxy | ServingProxy, routes: Ob
     if isinstance(proxy, ServingProxy):
         group = balancer_group(placement, proxy, routes)
         return _Served((group,), group.digest)
-    running, serving = proxy_group(proxy, Claimed.by(placement))
+    running, serving = proxy_group(proxy, OwnProxyUser.by(placement))
     group = balancer_group(placement, serving, routes)
     return _Served((running, group), group.digest)
 

@@ -51,7 +51,7 @@ class ProgramError(ClientError):
         """The sentence without its subject and its remedy."""
 
 
-class Ended(Struct, frozen=True):
+class EndedProgram(Struct, frozen=True):
     """A program that ended by itself."""
 
     code: int
@@ -89,19 +89,19 @@ class Program(Struct, frozen=True):
     stop_timeout: float = 0.0
     """Seconds that it has after SIGTERM before its group is ended."""
 
-    def run(self) -> Ended:
+    def run(self) -> EndedProgram:
         """Run it, whatever its exit code. Raises ProgramError."""
         try:
             return self._run(time.monotonic() + self.seconds)
         except OSError as error:
             raise ProgramError(self.terms[0], f"can't be run ({refusal(error)})") from error
 
-    def _run(self, ends: float) -> Ended:
+    def _run(self, ends: float) -> EndedProgram:
         with self._standard_input() as given, ExitStack() as stack:
             process = self._started(given, stack)
             try:
                 output, complaints = self._read(process, ends)
-                return Ended(process.wait(max(0.0, ends - time.monotonic())), output, complaints)
+                return EndedProgram(process.wait(max(0.0, ends - time.monotonic())), output, complaints)
             except subprocess.TimeoutExpired:
                 raise self._late() from None
             finally:

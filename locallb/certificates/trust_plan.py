@@ -19,7 +19,7 @@ _REPORTED = 16
 """Digits of a fingerprint in a name: 64 bits."""
 
 
-class Kind(StrEnum):
+class StoreKind(StrEnum):
     """How a store is kept."""
 
     SYSTEM = "system"
@@ -43,7 +43,7 @@ class StoreEntry(Struct, frozen=True):
 class TrustStore(Struct, frozen=True):
     """A store that programs of this host ask."""
 
-    kind: Kind
+    kind: StoreKind
     place: str
     requires: str
     """Requesting user."""
@@ -188,5 +188,5 @@ def _keychain_removed(step: TrustStep) -> Iterator[tuple[str, ...]]:
     yield "security", "delete-certificate", "-t", "-Z", step.fingerprint.upper(), step.store.place
 
 
-_ADD = {Kind.NSS: _nss_added, Kind.SYSTEM: _system_added, Kind.KEYCHAIN: _keychain_added}
-_REMOVE = {Kind.NSS: _nss_removed, Kind.SYSTEM: _system_removed, Kind.KEYCHAIN: _keychain_removed}
+_ADD = {StoreKind.NSS: _nss_added, StoreKind.SYSTEM: _system_added, StoreKind.KEYCHAIN: _keychain_added}
+_REMOVE = {StoreKind.NSS: _nss_removed, StoreKind.SYSTEM: _system_removed, StoreKind.KEYCHAIN: _keychain_removed}

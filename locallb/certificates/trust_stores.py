@@ -23,7 +23,15 @@ from msgspec.structs import replace
 
 from locallb import programs
 from locallb.certificates.store import subject_of_user
-from locallb.certificates.trust_plan import Kind, StoreEntry, TrustStep, TrustStore, believes, entry_name, system_file
+from locallb.certificates.trust_plan import (
+    StoreEntry,
+    StoreKind,
+    TrustStep,
+    TrustStore,
+    believes,
+    entry_name,
+    system_file,
+)
 from locallb.guarded import atomic
 from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Fingerprint
@@ -220,7 +228,7 @@ def doubting(fingerprint: Fingerprint) -> tuple[str, ...]:
 
 def change_store(step: TrustStep) -> None:
     """Carry out a step, and see that it counts. Raises TrustError."""
-    changes = {Kind.NSS: change, Kind.SYSTEM: change_system, Kind.KEYCHAIN: change_keychain}
+    changes = {StoreKind.NSS: change, StoreKind.SYSTEM: change_system, StoreKind.KEYCHAIN: change_keychain}
     changes[step.store.kind](step)
     changed = _with_entries(replace(step.store, entries=(), exists=True))
     named = [entry for entry in changed.entries if entry.name == step.name and step.fingerprint in entry.fingerprints]
@@ -232,7 +240,7 @@ def _system() -> Iterator[TrustStore]:
     for place, gather, rebuild_options in ANCHORS:
         if Path(place).is_dir() and programs.find(gather[0]):
             by_root = os.geteuid() != 0
-            store = TrustStore(Kind.SYSTEM, place, "curl, git and most programs of this host", by_root=by_root)
+            store = TrustStore(StoreKind.SYSTEM, place, "curl, git and most programs of this host", by_root=by_root)
             store = replace(
                 store, gather=gather, rebuild=(*gather, *rebuild_options), lacks=_BY_ROOT if by_root else ""
             )
@@ -242,7 +250,7 @@ def _system() -> Iterator[TrustStore]:
 
 def _keychain(home: Path) -> Iterator[TrustStore]:
     place = home / "Library/Keychains/login.keychain-db"
-    yield _with_entries(TrustStore(Kind.KEYCHAIN, str(place), "Safari, Chrome and most programs of this user"))
+    yield _with_entries(TrustStore(StoreKind.KEYCHAIN, str(place), "Safari, Chrome and most programs of this user"))
 
 
 def _chromiums(home: Path) -> Iterator[TrustStore]:
@@ -260,7 +268,7 @@ def _firefoxes(home: Path) -> Iterator[TrustStore]:
 
 def _nss(place: Path, requires: str) -> TrustStore:
     exists = _exists(place / DATABASE)
-    return _with_entries(TrustStore(Kind.NSS, str(place), requires, exists=exists, lacks=_forbidden(place)))
+    return _with_entries(TrustStore(StoreKind.NSS, str(place), requires, exists=exists, lacks=_forbidden(place)))
 
 
 def _forbidden(place: Path) -> str:
@@ -276,11 +284,11 @@ def _with_entries(store: TrustStore) -> TrustStore:
     """Look what a store has; one that can't be read can't be changed either."""
     try:
         match store.kind:
-            case Kind.SYSTEM:
+            case StoreKind.SYSTEM:
                 return replace(store, entries=system_entries(Path(store.place)))
-            case Kind.KEYCHAIN:
+            case StoreKind.KEYCHAIN:
                 return replace(store, entries=keychain_entries(store.place, os.getuid(), subject_of_user()))
-            case Kind.NSS:
+            case StoreKind.NSS:
                 readable = store.exists and programs.find("certutil")
                 return replace(store, entries=entries(store.place) if readable else ())
     except TrustError as error:

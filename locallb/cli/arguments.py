@@ -9,7 +9,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from locallb.cli.grammar import make_parser
-from locallb.model.faults import WHOLE, Delay, Failure
+from locallb.model.faults import WHOLE, RequestDelay, RequestFailure
 from locallb.model.identities import ContextName, IPNetwork
 
 
@@ -73,9 +73,9 @@ class Arguments(Struct, frozen=True):
     """Which share of connections `fault` orders to be refused, in hundredths of a percent; `hang` and `reset` alike."""
     hang: int = 0
     reset: int = 0
-    delay: Delay | None = None
+    delay: RequestDelay | None = None
     """How `fault` orders requests to be delayed, and which share of them; `status` alike, what they are answered."""
-    status: Failure | None = None
+    status: RequestFailure | None = None
     seconds: int = 0
     """For how long."""
     ends: bool = False

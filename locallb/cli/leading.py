@@ -63,7 +63,7 @@ def leading(settings: Settings, home: Home) -> Iterator[None]:
         yield
 
 
-class Holder(NamedTuple):
+class LeaseHolder(NamedTuple):
     """The holder of a stack's Lease."""
 
     identity: str = ""
@@ -91,16 +91,16 @@ class LeaderChecks(Struct):
         """Seconds within which a renewal is seen."""
         return 1.5 * self.timing.retry_period
 
-    def inspect(self, lease: Object | None) -> Holder:
+    def inspect(self, lease: Object | None) -> LeaseHolder:
         """Return the holder, as it was just read."""
         record, valid, now = lease_record(lease or {"metadata": {}}), validity(lease or {}), time.monotonic()
         if record != self._observed:
             self._observed, self._since, self._renewed = record, now, self._observed is not None
         if not record.holder or valid is None or valid.is_current(_now()):
-            return Holder(record.holder)
+            return LeaseHolder(record.holder)
         if now - self._since < self.timeout:
-            return Holder(record.holder, doubtful=not self._renewed)
-        return Holder(record.holder, valid.end(_now()))
+            return LeaseHolder(record.holder, doubtful=not self._renewed)
+        return LeaseHolder(record.holder, valid.end(_now()))
 
 
 class Leaders:
@@ -109,15 +109,15 @@ class Leaders:
     def __init__(self) -> None:
         self._checks: tuple[LeaderElection, LeaderChecks] | None = None
 
-    def inspect(self, settings: Settings, root: Path) -> Holder:
+    def inspect(self, settings: Settings, root: Path) -> LeaseHolder:
         """Return the holder of the Lease; an empty one without an election. Raises KubeError."""
         if (wanted := settings.leader_election) is None:
-            return Holder()
+            return LeaseHolder()
         if self._checks is None or self._checks[0] != wanted:
             self._checks = wanted, LeaderChecks(wanted.timing)
         return self._checks[1].inspect(_keeper(wanted, settings, root).lease(*_place(wanted)))
 
-    def settled(self, settings: Settings, root: Path, waiting: Callable[[str], None]) -> Holder:
+    def settled(self, settings: Settings, root: Path, waiting: Callable[[str], None]) -> LeaseHolder:
         """Return the same without a doubt; call `waiting` with the reason if that takes a while. Raises KubeError."""
         holder = self.inspect(settings, root)
         if holder.doubtful and settings.leader_election:

@@ -30,7 +30,7 @@ from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies
 
 
-class Link(Struct, frozen=True):
+class PortLink(Struct, frozen=True):
     """Where a port is found."""
 
     key: ObjectKey
@@ -41,7 +41,7 @@ class Link(Struct, frozen=True):
     """Without a scheme an address, or a name, and a port."""
 
 
-def links(row: Row, planned: tuple[PlannedPort, ...] = ()) -> tuple[Link, ...]:
+def links(row: Row, planned: tuple[PlannedPort, ...] = ()) -> tuple[PortLink, ...]:
     """Return a link for each serving TCP port, HTTP ports first."""
     if not row.addresses:
         return ()
@@ -49,7 +49,7 @@ def links(row: Row, planned: tuple[PlannedPort, ...] = ()) -> tuple[Link, ...]:
     host = _name(row) or url_host(row.addresses[0])
     serving = [port.port for port in row.ports if port.state is State.SERVING and port.port.protocol is Protocol.TCP]
     found = [(port, scheme_of(port, by_port.get((port.port, port.protocol)))) for port in serving]
-    made = [Link(row.key, port, scheme, url(scheme, host, port.number)) for port, scheme in found]
+    made = [PortLink(row.key, port, scheme, url(scheme, host, port.number)) for port, scheme in found]
     return tuple(sorted(made, key=lambda link: not link.scheme))
 
 
@@ -70,7 +70,7 @@ def next_step(rows: Sequence[Row]) -> str:
     return f"curl {'-k ' if link.scheme == 'https' else ''}{link.url}"  # no certificate has an address
 
 
-def _distance(row: Row, link: Link) -> tuple[bool, bool, bool]:
+def _distance(row: Row, link: PortLink) -> tuple[bool, bool, bool]:
     """Return how far something is from a Service that is worth a try: the smallest is the best."""
     is_routed_kind = row.key.kind in ROUTED
     return row.state is not State.SERVING, not (is_routed_kind or link.scheme), is_routed_kind

@@ -22,7 +22,7 @@ from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan
 from locallb.storage.proxy_directories import Proxies
 from locallb.traffic.figures import Counts, Details, Line, TrafficRow, lines, services_by_listener, since
-from locallb.traffic.reading import ENOUGH, Reading, traffic
+from locallb.traffic.reading import ENOUGH, TrafficReading, traffic
 from locallb.traffic.reading import PACE as READING_PACE
 
 _FAILED = 500
@@ -197,7 +197,7 @@ class _Shown:
     """Which lines are shown, and in which form."""
 
     def __init__(self, args: Arguments, out: Out) -> None:
-        self.reading, self.services = Reading(), dict[str, ObjectKey]()
+        self.reading, self.services = TrafficReading(), dict[str, ObjectKey]()
         self._terms, self._is_json, self._out = args.services, args.json, out
         self._reported = set[str]()
 

@@ -23,7 +23,7 @@ from locallb.kubernetes.rights import (
     RANGE_RULES,
     RULES,
     SECRET_RULES,
-    Rule,
+    PolicyRule,
 )
 from locallb.storage.paths import shipped
 
@@ -96,7 +96,7 @@ class ClusterAccess(pulumi.ComponentResource):
 def _bind(
     name: str,
     role_name: str,
-    rules: tuple[Rule, ...],
+    rules: tuple[PolicyRule, ...],
     subjects: Sequence[k8s.rbac.v1.SubjectArgs],
     below: pulumi.ResourceOptions,
 ) -> None:
@@ -122,7 +122,7 @@ def _read_in(
         rbac.RoleBinding(f"{name}-{what}-{namespace}", metadata=present, role_ref=role, subjects=subjects, opts=below)
 
 
-def _rules(rules: tuple[Rule, ...]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+def _rules(rules: tuple[PolicyRule, ...]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
     return [
         k8s.rbac.v1.PolicyRuleArgs(
             api_groups=[rule.group],

@@ -28,7 +28,7 @@ Document: TypeAlias = JsonObject
 FILE = "gateway-api.json.xz"
 
 
-class BundleError(ClientError):
+class DefinitionsError(ClientError):
     """The carried definitions can't be read: one sentence."""
 
 
@@ -45,12 +45,14 @@ def carried() -> Bundle:
     try:
         import lzma  # noqa: PLC0415 - a Python may have been built without it
     except ImportError:
-        raise BundleError("this Python was built without lzma, which the definitions need; use another one") from None
+        raise DefinitionsError(
+            "this Python was built without lzma, which the definitions need; use another one"
+        ) from None
     try:
         read = json.loads(lzma.decompress(files(__package__).joinpath(FILE).read_bytes()))
     except (OSError, EOFError, lzma.LZMAError, ValueError) as error:
         sentence = f"{FILE} of the installed local-lb can't be read ({error!r:.100}); install local-lb again"
-        raise BundleError(sentence) from None
+        raise DefinitionsError(sentence) from None
     return Bundle(read["version"], {name: tuple(documents) for name, documents in read["channels"].items()})
 
 
@@ -110,7 +112,7 @@ def _schemas() -> Mapping[tuple[str, str], JsonObject]:
     """Return the schema of each kind's spec, by kind and version; none where the definitions can't be read."""
     try:
         documents = carried().channels[_CHANNEL]
-    except BundleError:  # as of a Python without lzma; what decides about clients is checked while parsing, too
+    except DefinitionsError:  # as of a Python without lzma; what decides about clients is checked while parsing, too
         return {}
     definitions = [document["spec"] for document in documents if document["kind"] == "CustomResourceDefinition"]
     return {
@@ -182,7 +184,7 @@ _RELEASE = re.compile(r"v(\d{1,6})\.(\d{1,6})\.(\d{1,6})(-[0-9A-Za-z.-]{1,40})?"
 DEFAULT = "standard"
 
 
-class Step(Struct, frozen=True):
+class InstallStep(Struct, frozen=True):
     """One object of the release, and the installed one in its place."""
 
     document: Document
@@ -207,7 +209,7 @@ class CrdPlan(Struct, frozen=True):
 
     version: str
     channel: str
-    steps: tuple[Step, ...]
+    steps: tuple[InstallStep, ...]
     refusal: str = ""
     """The reason that nothing may be written: one sentence, or empty."""
 
@@ -232,7 +234,7 @@ def plan(bundle: Bundle, observed: Mapping[Name, Document], wished: str) -> CrdP
     channels = _channels(observed)
     channel = wished or (channels.pop() if len(channels) == 1 and channels <= {*bundle.channels} else DEFAULT)
     steps = tuple(
-        Step(document, _stated(observed.get(name_of(document), {}), _VERSION), bundle.version)
+        InstallStep(document, _stated(observed.get(name_of(document), {}), _VERSION), bundle.version)
         for document in bundle.channels[channel]
     )
     mixed = len(_channels(observed)) > 1

@@ -32,7 +32,7 @@ from locallb.engine.state.values import UNKNOWN, Properties, Value, has_unknown,
 from locallb.engine.store import Store
 
 
-class Reply(Struct, frozen=True):
+class RegistrationReply(Struct, frozen=True):
     """What the program is answered; there are no outputs of what failed, or needs something that failed."""
 
     urn: str
@@ -53,7 +53,7 @@ class Registrar:
         self._goals = goals
         self._post = post
         self._stack_outputs: Properties | None = None
-        self._waiting: dict[Future[Reply], str] = {}
+        self._waiting: dict[Future[RegistrationReply], str] = {}
         """Registrations without an answer, each with its URN once the core has it."""
         self._is_closed = False
         self._lock = Lock()
@@ -70,7 +70,7 @@ class Registrar:
 
     # The program's threads
 
-    def register(self, goal: Goal) -> Reply:
+    def register(self, goal: Goal) -> RegistrationReply:
         """Wait until a resource is as registered, or can't be. Raises EngineError when the program can't go on."""
         return self._ask(lambda: self._add(goal))
 
@@ -78,8 +78,8 @@ class Registrar:
         """Set the outputs of a component, or the Stack. Raises EngineError when the program can't go on."""
         self._ask(lambda: self._set_outputs(urn, outputs))
 
-    def _ask(self, begin: Callable[[], str]) -> Reply:
-        answer: Future[Reply] = Future()
+    def _ask(self, begin: Callable[[], str]) -> RegistrationReply:
+        answer: Future[RegistrationReply] = Future()
         with self._lock:
             if self._is_closed:
                 raise Cancelled
@@ -89,7 +89,7 @@ class Registrar:
 
     # The core's thread
 
-    def _begin(self, answer: Future[Reply], begin: Callable[[], str]) -> None:
+    def _begin(self, answer: Future[RegistrationReply], begin: Callable[[], str]) -> None:
         try:
             self._waiting[answer] = begin()
         except StateUnwritable:
@@ -138,17 +138,21 @@ class Registrar:
                     self._waiting.pop(answer)
                     answer.set_result(reply)
 
-    def _reply(self, urn: str) -> Reply | None:
+    def _reply(self, urn: str) -> RegistrationReply | None:
         if urn == self._goals.root:
-            return Reply(urn)
+            return RegistrationReply(urn)
         if self._core.is_as_desired(urn):
             resource = self._core.snapshot.live[urn]
-            return Reply(urn, id=resource.id, outputs=resource.outputs) if resource.custom else Reply(urn)
+            return (
+                RegistrationReply(urn, id=resource.id, outputs=resource.outputs)
+                if resource.custom
+                else RegistrationReply(urn)
+            )
         if self._core.is_under_way(urn):
             return None
         if self._core.is_stopping:
             raise Cancelled
-        return Reply(urn, failed=True)
+        return RegistrationReply(urn, failed=True)
 
     def close(self) -> None:
         """Refuse what waits, and all that comes."""
@@ -252,7 +256,7 @@ class Monitor:
             raise
 
 
-def _response(reply: Reply, *, keeps_unknown: bool) -> resource_pb2.RegisterResourceResponse:
+def _response(reply: RegistrationReply, *, keeps_unknown: bool) -> resource_pb2.RegisterResourceResponse:
     outputs = reply.outputs if keeps_unknown else without_unknown(reply.outputs)
     return resource_pb2.RegisterResourceResponse(
         urn=reply.urn,

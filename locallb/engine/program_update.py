@@ -47,14 +47,14 @@ class Setting(Struct, frozen=True):
     preview: bool
 
 
-class Failure(Struct, frozen=True):
+class ProgramFailure(Struct, frozen=True):
     """Why a program broke off: a sentence, and for surprises the traceback."""
 
     message: str
     debug: str = ""
 
 
-def run_program(program: Program, setting: Setting, monitor: Monitor, service: EngineService) -> Failure | None:
+def run_program(program: Program, setting: Setting, monitor: Monitor, service: EngineService) -> ProgramFailure | None:
     """Run a program to its end, in a context of its own; give its failure, if any."""
     set_all_config(dict(setting.config), [])
     ROOT.set(None)
@@ -73,7 +73,7 @@ def run_program(program: Program, setting: Setting, monitor: Monitor, service: E
         return _run_on_loop(program, setting.root, loop)
 
 
-def _run_on_loop(program: Program, root: Path, loop: asyncio.AbstractEventLoop) -> Failure | None:
+def _run_on_loop(program: Program, root: Path, loop: asyncio.AbstractEventLoop) -> ProgramFailure | None:
     threads = ThreadPoolExecutor(_REGISTRATIONS, "register")
     loop.set_default_executor(threads)
     loop.set_exception_handler(lambda _loop, _context: None)  # what matters reaches us as an exception
@@ -118,13 +118,13 @@ def _new_loop() -> Iterator[asyncio.AbstractEventLoop]:
         loop.close()
 
 
-def _failure(error: BaseException, root: Path) -> Failure:
+def _failure(error: BaseException, root: Path) -> ProgramFailure:
     if isinstance(error, pulumi.RunError):
-        return Failure(" ".join(str(error).split()))
+        return ProgramFailure(" ".join(str(error).split()))
     if isinstance(error, OSError) and has_remedy(error):
-        return Failure(f"the program failed: {HostRefused(error)}", "".join(traceback.format_exception(error)))
+        return ProgramFailure(f"the program failed: {HostRefused(error)}", "".join(traceback.format_exception(error)))
     where = _own_frame(error.__traceback__, root)
-    return Failure(f"the program failed: {_words_of(error)}{where}", "".join(traceback.format_exception(error)))
+    return ProgramFailure(f"the program failed: {_words_of(error)}{where}", "".join(traceback.format_exception(error)))
 
 
 def _words_of(error: BaseException) -> str:
@@ -163,7 +163,7 @@ class Update:
         """
         registrar = Registrar(self._setting.project, self._setting.stack, core, goals, executor.post)
         monitor = Monitor(registrar)
-        ended: Future[Failure | None] = Future()
+        ended: Future[ProgramFailure | None] = Future()
 
         def run() -> None:
             try:
@@ -194,7 +194,7 @@ class Update:
         registrar.enter_outputs(is_whole=is_whole)
         return is_whole
 
-    def _report(self, failure: Failure | None, monitor: Monitor) -> bool:
+    def _report(self, failure: ProgramFailure | None, monitor: Monitor) -> bool:
         for error in monitor.errors:
             if isinstance(error, Cancelled):
                 raise error

@@ -32,7 +32,7 @@ _KERNEL = Path("/proc/sys/kernel/random/boot_id")
 _CLOCK_SLACK = 2.0  # seconds that a process may seem to have started after its own lock
 
 
-class Holder(Struct, frozen=True):
+class LockHolder(Struct, frozen=True):
     """Who made a lock file."""
 
     path: Path
@@ -96,7 +96,7 @@ def _seconds(text: str) -> float:
         return float("inf")  # unreadable: never call its process another one
 
 
-def read_holders(folder: Path) -> Iterator[Holder]:
+def read_holders(folder: Path) -> Iterator[LockHolder]:
     """Read the lock files of a stack.
 
     Raises OSError where the folder can't be read, in which `glob` finds none: whoever has one wouldn't be heard of.
@@ -110,7 +110,7 @@ def read_holders(folder: Path) -> Iterator[Holder]:
             yield holder
 
 
-def _read_holder(path: Path) -> Holder | None:
+def _read_holder(path: Path) -> LockHolder | None:
     """Read a lock file; None where it was removed meanwhile. What can't be understood locks all the same."""
     try:
         data = reader.read_if_present(path, _LARGEST)
@@ -118,9 +118,9 @@ def _read_holder(path: Path) -> Holder | None:
             return None
         raw = json.loads(data)
         username, hostname, kernel = str(raw["username"]), str(raw["hostname"]), str(raw.get("kernel", ""))
-        return Holder(path, int(raw["pid"]), username, hostname, str(raw["timestamp"]), kernel)
+        return LockHolder(path, int(raw["pid"]), username, hostname, str(raw["timestamp"]), kernel)
     except (*_UNKNOWN, IsADirectoryError, PermissionError, reader.UnfitError):
-        return Holder(path, 0, "someone", "an unknown host", "an unknown time")
+        return LockHolder(path, 0, "someone", "an unknown host", "an unknown time")
 
 
 @contextmanager

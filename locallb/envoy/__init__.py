@@ -51,7 +51,7 @@ __all__ = [
 ]
 
 
-class Versions(Struct, frozen=True):
+class FileVersions(Struct, frozen=True):
     """The `version_info` of the LDS and the CDS file: digests of what they say.
 
     Where listeners refer to routes and secrets, a digest of those files' versions follows that of the listeners.
@@ -65,7 +65,7 @@ class Rendered(Struct, frozen=True):
     """The files of a proxy's directory, by name, and the versions that Envoy reports when they are active."""
 
     files: Mapping[str, str]
-    versions: Versions
+    versions: FileVersions
 
 
 @lru_cache(maxsize=1024)
@@ -91,12 +91,12 @@ def render(proxy: Proxy) -> Rendered:
         referred = http_files.files(proxy.http, tuple(upstreams.values()))
         files |= {name: discovered.response for name, discovered in referred.items()}
     version = with_referred(lds.version, [discovered.version for discovered in referred.values()])
-    return Rendered({name: text(message) for name, message in files.items()}, Versions(version, cds.version))
+    return Rendered({name: text(message) for name, message in files.items()}, FileVersions(version, cds.version))
 
 
 def render_empty(proxy: Proxy) -> Rendered:
     """Make what a proxy of the stack is started with: the bootstrap alone, as what it serves comes in parts."""
-    return Rendered({"bootstrap.json": text(bootstrap(proxy))}, Versions("", ""))
+    return Rendered({"bootstrap.json": text(bootstrap(proxy))}, FileVersions("", ""))
 
 
 def _endpoints(upstream: Upstream) -> Discovered:

@@ -36,7 +36,7 @@ _BYTES = 4096
 _PEER = struct.Struct("3i")
 
 
-class Reply(Enum):
+class AdminReply(Enum):
     """What is known of a question."""
 
     NONE = "none"
@@ -50,7 +50,7 @@ class QueueFullError(Exception):
     """The kernel's accept queue is full: the query was not sent."""
 
 
-class Question:
+class AdminQuestion:
     """A query whether an Envoy answers at all. Raises QueueFullError, and OSError if it can't connect.
 
     It is sent, and its answer is received, without waiting for anything.
@@ -76,15 +76,15 @@ class Question:
         """Return the descriptor that gets readable with the answer."""
         return self._socket.fileno()
 
-    def reply(self) -> Reply:
+    def reply(self) -> AdminReply:
         """Return what came so far."""
         try:
             answer = self._socket.recv(_BYTES)
         except BlockingIOError:
-            return Reply.NONE
+            return AdminReply.NONE
         except OSError:
-            return Reply.ENDED
-        return Reply.ANSWERED if answer else Reply.ENDED
+            return AdminReply.ENDED
+        return AdminReply.ANSWERED if answer else AdminReply.ENDED
 
     def close(self) -> None:
         """Ask no more."""

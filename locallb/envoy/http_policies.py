@@ -15,8 +15,8 @@ from itertools import count
 from locallb.envoy.document import Json, Message, typed
 from locallb.envoy.listeners import ranges
 from locallb.model.faults import Fault
-from locallb.model.http_policies import Cors, Mirror, Retry, Session, SessionKind
-from locallb.model.http_routes import Forward, Route
+from locallb.model.http_policies import Cors, Mirror, RetryRule, SessionAffinity, SessionKind
+from locallb.model.http_routes import Forward, HttpRoute
 from locallb.model.identities import IPNetwork
 
 FAULT = "local-lb.fault"
@@ -106,7 +106,7 @@ _NOT_SUPPORTED = "connect-failure,refused-stream,reset-before-request"
 _FULL = 1_000_000
 
 
-def per_filter(route: Route) -> Mapping[str, Message]:
+def per_filter(route: HttpRoute) -> Mapping[str, Message]:
     """Return what filters do differently in this route."""
     session = route.action.session if isinstance(route.action, Forward) else None
     return {
@@ -116,7 +116,7 @@ def per_filter(route: Route) -> Mapping[str, Message]:
     }
 
 
-def retries(retry: Retry | None, attempt_timeout: int) -> Message:
+def retries(retry: RetryRule | None, attempt_timeout: int) -> Message:
     """Make the RetryPolicy: a backend that didn't take the request is passed over, more is tried on demand."""
     more: dict[str, Json] = {}
     conditions, attempts = _NOT_SUPPORTED, _PASSED_OVER
@@ -190,7 +190,7 @@ def _origin(origin: str) -> Message:
     return {"safe_regex": {"regex": ".*".join(re.escape(piece) for piece in origin.split("*"))}}
 
 
-def _session(session: Session) -> Message:
+def _session(session: SessionAffinity) -> Message:
     if session.kind is SessionKind.HEADER:
         state = typed(f"{_STATES}.header.v3.HeaderBasedSessionState", name=session.name)
     else:

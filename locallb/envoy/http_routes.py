@@ -21,15 +21,15 @@ from locallb.model.faults import Fault
 from locallb.model.http_policies import MAX_SEPARATORS, HeaderChanges
 from locallb.model.http_routes import (
     OPTIONS,
-    Answer,
+    DirectResponse,
     Forward,
     GrpcMethod,
+    HttpRoute,
     Match,
     PathKind,
     PathMatch,
     PathRewrite,
     Redirect,
-    Route,
     Target,
     ValueMatch,
 )
@@ -127,7 +127,7 @@ class Entrance(NamedTuple):
         return cls(listener.port, "https" if secure else "http", secure and listener.quic)
 
 
-def action(route: Route, entrance: Entrance, host: str) -> Message:
+def action(route: HttpRoute, entrance: Entrance, host: str) -> Message:
     """Make the action of a Route for requests of one host; empty: of several ones."""
     path = route.match.path
     matched = path.value if isinstance(path, PathMatch) else ""
@@ -136,7 +136,7 @@ def action(route: Route, entrance: Entrance, host: str) -> Message:
             return {"route": _forward(forward, matched)}
         case Redirect() as redirect:
             return {"redirect": _redirect(redirect, matched, entrance, host)}
-        case Answer(status=status, body=body):
+        case DirectResponse(status=status, body=body):
             return {"direct_response": {"status": status, **({"body": {"inline_string": body}} if body else {})}}
         case _:
             return {"direct_response": {"status": 500}}
@@ -279,7 +279,7 @@ def _host(host: VirtualHost, entrance: Entrance, *, failing: bool) -> Message:
     }
 
 
-def _preflights(route: Route, own: Container[Match]) -> Iterator[Message]:
+def _preflights(route: HttpRoute, own: Container[Match]) -> Iterator[Message]:
     """Make a route for preflights of a route's requests, which have another method; `own` matches have a route."""
     match = route.match.preflight
     if route.cors is None or match is None or match in own:
@@ -288,7 +288,7 @@ def _preflights(route: Route, own: Container[Match]) -> Iterator[Message]:
     yield {
         "match": _match(match, {"name": "origin", "present_match": True}, method),
         "route": {"cluster": NO_OWNER, "cluster_not_found_response_code": "NOT_FOUND"},
-        "typed_per_filter_config": per_filter(Route(match, _NOWHERE, cors=route.cors, sources=route.sources)),
+        "typed_per_filter_config": per_filter(HttpRoute(match, _NOWHERE, cors=route.cors, sources=route.sources)),
     }
 
 
@@ -299,7 +299,7 @@ The filter ignores routes with a direct response.
 """
 
 
-def _route(route: Route, entrance: Entrance, host: str, *, failing: bool) -> Message:
+def _route(route: HttpRoute, entrance: Entrance, host: str, *, failing: bool) -> Message:
     """Make a route of a host; `failing` heeds its own fault."""
     attempt_timeout = route.action.attempt_timeout if isinstance(route.action, Forward) else 0
     filters = {
@@ -316,11 +316,11 @@ def _route(route: Route, entrance: Entrance, host: str, *, failing: bool) -> Mes
     }
 
 
-def _is_mirrored(route: Route) -> bool:
+def _is_mirrored(route: HttpRoute) -> bool:
     return isinstance(route.action, Forward) and bool(route.action.mirrors)
 
 
-def _decided(route: Route) -> frozenset[str]:
+def _decided(route: HttpRoute) -> frozenset[str]:
     """Return the names of request headers that a route, or a share of it, decides."""
     shares = route.action.targets if isinstance(route.action, Forward) else ()
     changes = (route.request, *(share.request for share in shares))

@@ -92,7 +92,7 @@ def put(directory: Path, step: rollout.Write, mode: int) -> None:
     Series(directory, mode).put(step)
 
 
-def roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None:
+def roll_out(directory: Path, steps: Iterable[rollout.RolloutStep], mode: int) -> None:
     """Take the steps; between them a running Envoy gets the time to follow, once for all routes."""
     series = Series(directory, mode)
     for of_routes, group in groupby(steps, key=_writes_routes):
@@ -109,7 +109,7 @@ def roll_out(directory: Path, steps: Iterable[rollout.Step], mode: int) -> None:
                     time.sleep(seconds)
 
 
-def _writes_routes(step: rollout.Step) -> bool:
+def _writes_routes(step: rollout.RolloutStep) -> bool:
     return isinstance(step, rollout.Write) and step.name.startswith(rollout.ROUTES)
 
 
@@ -152,7 +152,7 @@ class Series(Struct):
         for step in steps:
             self._write(step)
         wanted = {step.version for step in steps if step.version}
-        self._wait(lambda: not wanted or _has_routes(self.directory, wanted), Verdict(self.directory).is_refused)
+        self._wait(lambda: not wanted or _has_routes(self.directory, wanted), EnvoyVerdict(self.directory).is_refused)
 
     def _write(self, step: rollout.Write) -> None:
         files.write(self.directory / step.name, step.text, mode=self.mode)
@@ -180,7 +180,7 @@ class Series(Struct):
         return False
 
 
-class Verdict(Struct):
+class EnvoyVerdict(Struct):
     """Asks Envoy once, when a change takes longer than usual, whether it refuses the files in a directory."""
 
     directory: Path

@@ -63,10 +63,10 @@ class Pause(Struct, frozen=True):
     seconds: float
 
 
-Step = Write | Remove | Pause
+RolloutStep = Write | Remove | Pause
 
 
-def steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[Step]:
+def steps(present: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[RolloutStep]:
     """Return how to get from the files `present` to those `wanted`; nothing for a file that is right already."""
     different = {name for name, text in wanted.items() if present.get(name) != text}
     routes = {name for name in different if name.startswith(ROUTES)}

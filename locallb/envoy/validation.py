@@ -22,7 +22,7 @@ from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject
 from locallb.model.identities import Digest
 from locallb.model.texts import printable
-from locallb.programs import Ended, Program
+from locallb.programs import EndedProgram, Program
 from locallb.storage import files
 from locallb.storage.files import scratch
 
@@ -97,7 +97,7 @@ def _digest(configuration: str, directory: Path) -> Digest:
     return Digest(requested.hexdigest())
 
 
-def _ended(configuration: str, directory: Path, timeout: float) -> Ended:
+def _ended(configuration: str, directory: Path, timeout: float) -> EndedProgram:
     """Run Envoy until it has its verdict. Raises NoVerdictError."""
     try:
         with scratch("a configuration to validate") as place:

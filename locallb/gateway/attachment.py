@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from locallb.gateway.conditions import INCOMPATIBLE_FILTERS, UNSUPPORTED, Failure
 from locallb.gateway.listeners import KINDS, MAX_ENTRIES, BoundListener, Capacity, intersection, intersections
-from locallb.model.gateway_objects import ParentRef, Route, RouteKind, TlsMode
-from locallb.model.gateway_rules import FIRST, Rule
+from locallb.model.gateway_objects import GatewayRoute, ParentRef, RouteKind, TlsMode
+from locallb.model.gateway_rules import FIRST, RouteRule
 from locallb.model.http_routes import SIZE_OF_ONE
 from locallb.model.texts import any_of, clipped
 
@@ -29,7 +29,7 @@ _Claimed: TypeAlias = defaultdict[tuple[int, RouteKind], set[str]]
 class Attached(NamedTuple):
     """A route at a listener, and their common hostnames; an empty one is every one."""
 
-    route: Route
+    route: GatewayRoute
     names: tuple[str, ...]
     accepted: bool = True
     """False: its requests are answered with an error, lest they reach what they weren't meant for."""
@@ -38,7 +38,7 @@ class Attached(NamedTuple):
 class ParentVerdict(Struct, frozen=True):
     """The verdict of one of a route's parents: accepted, or why not."""
 
-    route: Route
+    route: GatewayRoute
     parent: ParentRef
     accepted: Failure | None = None
     places: tuple[int, ...] = ()
@@ -56,7 +56,7 @@ class Attachment(Struct, frozen=True):
 
 
 def attach(
-    listeners: Sequence[BoundListener], routes: Iterable[Route], namespaces: Mapping[str, Mapping[str, str]]
+    listeners: Sequence[BoundListener], routes: Iterable[GatewayRoute], namespaces: Mapping[str, Mapping[str, str]]
 ) -> Attachment:
     """Attach routes, the oldest first, to one Gateway's listeners."""
     owners = {bound.owner for bound in listeners}
@@ -67,7 +67,7 @@ def attach(
     for number, bound in enumerate(listeners):
         capacity.open(number, bound.listener.hostname)
     for route in sorted(routes, key=lambda route: (route.meta.age, route.kind)):
-        refused: Route | None = None
+        refused: GatewayRoute | None = None
         for parent in route.parents:
             if parent.reference in owners:
                 places, why = _places(route, parent, listeners, namespaces, claimed)
@@ -84,7 +84,11 @@ def attach(
 
 
 def _verdict(
-    route: Route, parent: ParentRef, why: Failure | None, places: Iterable[int], listeners: Sequence[BoundListener]
+    route: GatewayRoute,
+    parent: ParentRef,
+    why: Failure | None,
+    places: Iterable[int],
+    listeners: Sequence[BoundListener],
 ) -> ParentVerdict:
     if why:
         return ParentVerdict(route, parent, why)
@@ -93,12 +97,12 @@ def _verdict(
     return ParentVerdict(route, parent, None, attached, TlsMode.TERMINATE in modes)
 
 
-def _refused(route: Route, why: Failure, *, has_room: bool) -> Route:
+def _refused(route: GatewayRoute, why: Failure, *, has_room: bool) -> GatewayRoute:
     """Return a route that answers its requests with an error; without room for its matches, all of its hosts."""
     rules = tuple(rule.refused(why.message) for rule in route.rules)
     if not has_room:
         best = min((rank for rule in rules for _, rank in rule.ranked), default=FIRST)
-        rules = (Rule(problem=why.message, ranks=(best,)),)
+        rules = (RouteRule(problem=why.message, ranks=(best,)),)
     return replace(route, rules=rules, problem=why.message)
 
 
@@ -109,7 +113,7 @@ def _add(attached: list[Attached], new: Attached) -> None:
 
 
 def _places(
-    route: Route,
+    route: GatewayRoute,
     parent: ParentRef,
     listeners: Sequence[BoundListener],
     namespaces: Mapping[str, Mapping[str, str]],
@@ -147,14 +151,14 @@ def _is_named(bound: BoundListener, parent: ParentRef) -> bool:
     return parent.section in {"", bound.listener.name} and parent.port in {0, bound.listener.port}
 
 
-def _is_allowed(bound: BoundListener, route: Route, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
+def _is_allowed(bound: BoundListener, route: GatewayRoute, namespaces: Mapping[str, Mapping[str, str]]) -> bool:
     other = route.meta.key.namespace
     return route.kind in bound.kinds and bound.listener.allowed.admits(
         bound.owner.key.namespace, other, namespaces.get(other)
     )
 
 
-def _not_allowed(route: Route, parent: ParentRef, named: Collection[BoundListener]) -> str:
+def _not_allowed(route: GatewayRoute, parent: ParentRef, named: Collection[BoundListener]) -> str:
     """Return why none of these listeners takes a route: their protocol, or the kinds or namespaces that they allow."""
     which, kind = f"{parent.kind} {parent.key}", route.kind
     if any(kind in bound.kinds for bound in named):
@@ -167,14 +171,14 @@ def _not_allowed(route: Route, parent: ParentRef, named: Collection[BoundListene
     return f"{kind}s don't attach to listeners of protocol {protocols}, as {which} has; correct parentRefs"
 
 
-def _is_claimed(route: Route, names: Iterable[str], claimed: Iterable[str]) -> bool:
+def _is_claimed(route: GatewayRoute, names: Iterable[str], claimed: Iterable[str]) -> bool:
     """Return whether an older route of the other kind of HTTP is attached to one of the names."""
     if route.kind not in _EXCLUSIVE:
         return False
     return any(intersection(name, theirs) is not None for theirs in claimed for name in names)
 
 
-def _too_much(route: Route, places: Mapping[int, Sequence[str]], capacity: Capacity) -> Failure | None:
+def _too_much(route: GatewayRoute, places: Mapping[int, Sequence[str]], capacity: Capacity) -> Failure | None:
     """Return why a Gateway has no room for a route at these hostnames of its listeners."""
     matches = _matches(route)
     wanted = sum(capacity.wanted(number, names, matches) for number, names in places.items())
@@ -184,13 +188,13 @@ def _too_much(route: Route, places: Mapping[int, Sequence[str]], capacity: Capac
     return Failure(UNSUPPORTED, f"{why} room for {capacity.remaining} more; use fewer of them, or another Gateway")
 
 
-def _matches(route: Route) -> int:
+def _matches(route: GatewayRoute) -> int:
     """Return the number of entries of a route at one hostname."""
     rules = route.rules if route.kind in _BY_NAME else ()
     return sum(_entries(rule) for rule in rules)
 
 
-def _entries(rule: Rule) -> int:
+def _entries(rule: RouteRule) -> int:
     """Count the matches of a rule: each has all header changes in the proxy, and CORS, which preflights have too."""
     filters = rule.filters
     rights = filters.cors.size // SIZE_OF_ONE if filters.cors else 0
@@ -201,7 +205,7 @@ def _entries(rule: Rule) -> int:
     )
 
 
-def invalid(route: Route) -> Failure | None:
+def invalid(route: GatewayRoute) -> Failure | None:
     """Return why nothing of a route can be served: the problem of the route, or of each of its rules."""
     if route.problem:
         return Failure(UNSUPPORTED, route.problem)

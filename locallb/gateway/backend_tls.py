@@ -18,7 +18,7 @@ from locallb.model.http_serving import BackendTls
 from locallb.model.reasons import Condition
 
 
-class Policies:
+class BackendTlsPolicies:
     """The policies of one cluster, by their targets.
 
     Of several for one target the oldest counts, whatever its other faults; one for a port precedes one for the whole
@@ -149,7 +149,7 @@ def _authorities(reference: Reference, bundles: Mapping[Named, AuthorityBundle])
     return bundle.authorities
 
 
-def policy_status(policy: BackendTlsPolicy, policies: Policies, gateways: Iterable[Named]) -> JsonObject:
+def policy_status(policy: BackendTlsPolicy, policies: BackendTlsPolicies, gateways: Iterable[Named]) -> JsonObject:
     """Return the status of a policy, the same for each Gateway with routes to its Service."""
     stated = conditions(*_conditions(policy, policies))
     return {
@@ -164,14 +164,14 @@ def policy_status(policy: BackendTlsPolicy, policies: Policies, gateways: Iterab
     }
 
 
-def _conditions(policy: BackendTlsPolicy, policies: Policies) -> Iterator[Condition]:
+def _conditions(policy: BackendTlsPolicy, policies: BackendTlsPolicies) -> Iterator[Condition]:
     made = policies.made(policy)
     yield verdict(ACCEPTED, policies.failure(policy))
     if made.is_read:
         yield verdict(RESOLVED, made.resolved)
 
 
-def policy_sentences(cluster: str, policies: Policies, services: Collection[Named]) -> Iterator[str]:
+def policy_sentences(cluster: str, policies: BackendTlsPolicies, services: Collection[Named]) -> Iterator[str]:
     """Return what is wrong with policies that target any of these Services."""
     for policy in policies.about(services):
         if why := policies.failure(policy) or policies.made(policy).resolved:

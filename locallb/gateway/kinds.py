@@ -29,10 +29,10 @@ from locallb.model.gateway_objects import (
     BackendTlsPolicy,
     Gateway,
     GatewayClass,
+    GatewayRoute,
     ListenerSet,
     Meta,
     ReferenceGrant,
-    Route,
     RouteKind,
 )
 from locallb.model.gateway_of_cluster import (
@@ -112,7 +112,7 @@ def parse_api_object(document: Document, kinds: Mapping[str, ApiKind] = KINDS) -
 
 def _refused(parsed: ApiObject | None, why: str) -> ApiObject | None:
     """Return an object that isn't understood: as refused if it receives requests, else None."""
-    if not isinstance(parsed, Gateway | ListenerSet | Route | BackendTlsPolicy | Ingress):
+    if not isinstance(parsed, Gateway | ListenerSet | GatewayRoute | BackendTlsPolicy | Ingress):
         return None
     problem = "; ".join(filter(None, (why, parsed.problem)))
     if not isinstance(parsed, ListenerSet):
@@ -125,7 +125,7 @@ def with_faults(parsed: ApiObject, document: Document, faults: Sequence[Structur
 
     Parts that the parser refused keep their reason. None if no part can be used.
     """
-    if isinstance(parsed, Route):
+    if isinstance(parsed, GatewayRoute):
         return _route_with_faults(parsed, faults)
     if isinstance(parsed, Gateway | ListenerSet):
         names = _listener_names(document)
@@ -150,7 +150,7 @@ def _listener_names(document: Document) -> Sequence[str]:
     return [text_of(entry.get("name")) if isinstance(entry, Mapping) else "" for entry in entries]
 
 
-def _route_with_faults(route: Route, faults: Sequence[StructuralFault]) -> Route:
+def _route_with_faults(route: GatewayRoute, faults: Sequence[StructuralFault]) -> GatewayRoute:
     of_rules = {_number(fault, "rules", route.rules): fault.sentence for fault in reversed(faults)}
     rules = tuple(
         rule.refused(of_rules[number]) if number in of_rules else rule for number, rule in enumerate(route.rules)
@@ -187,7 +187,7 @@ def _gathered(cluster: ClusterName, objects: Iterable[ApiObject]) -> GatewayObje
         _first(of(GatewayClass)),
         _first(of(Gateway)),
         _first(of(ListenerSet)),
-        _first_routes(of(Route)),
+        _first_routes(of(GatewayRoute)),
         tuple(of(ReferenceGrant)),
         _first(of(BackendTlsPolicy)),
         {namespace.name: namespace.labels for namespace in of(Namespace)},
@@ -205,7 +205,7 @@ def _first(listed: Sequence[_Retained]) -> tuple[_Retained, ...]:
     return tuple(named[name] for name in sorted(named))
 
 
-def _first_routes(listed: Sequence[Route]) -> tuple[Route, ...]:
+def _first_routes(listed: Sequence[GatewayRoute]) -> tuple[GatewayRoute, ...]:
     """Return routes likewise; those of one name may be of several kinds."""
     named = {(route.meta.key, route.kind): route for route in reversed(listed)}
     return tuple(named[name] for name in sorted(named))

@@ -24,7 +24,7 @@ from locallb.model.gateway_objects import (
     GROUP,
     FrontendValidation,
     Gateway,
-    Listener,
+    GatewayListener,
     ListenerProtocol,
     ListenerSet,
     Meta,
@@ -240,7 +240,7 @@ class BoundListener(Struct, frozen=True):
     """A listener, the routes it may serve, and the reason if it isn't served."""
 
     owner: Reference
-    listener: Listener
+    listener: GatewayListener
     kinds: tuple[RouteKind, ...] = ()
     """The kinds of routes that may attach to it."""
     accepted: Failure | None = None
@@ -316,7 +316,7 @@ def _owner(kind: str, meta: Meta) -> Reference:
     return Reference(GROUP, kind, meta.key)
 
 
-def _bound(owner: Reference, listener: Listener, objects: GatewayObjects, grants: Grants) -> BoundListener:
+def _bound(owner: Reference, listener: GatewayListener, objects: GatewayObjects, grants: Grants) -> BoundListener:
     accepted = _unsupported(listener)
     possible = KINDS.get(listener.protocol, ())
     requested = listener.allowed.kinds
@@ -351,7 +351,7 @@ def _validated(bound: BoundListener, requested: Mapping[int, Clients]) -> BoundL
     return replace(bound, accepted=accepted, resolved=resolved, clients=clients.validation)
 
 
-def _unsupported(listener: Listener) -> Failure | None:
+def _unsupported(listener: GatewayListener) -> Failure | None:
     """Return why a listener isn't accepted, whatever else there is."""
     if listener.problem:
         return Failure("UnsupportedValue", listener.problem)
@@ -363,7 +363,7 @@ def _unsupported(listener: Listener) -> Failure | None:
     return _odd_tls(listener)
 
 
-def _odd_tls(listener: Listener) -> Failure | None:
+def _odd_tls(listener: GatewayListener) -> Failure | None:
     with_tls = listener.protocol in _WITH_NAMES
     if with_tls != (listener.tls is not None):
         fix = "give it tls" if with_tls else "leave tls out"
@@ -374,7 +374,7 @@ def _odd_tls(listener: Listener) -> Failure | None:
 
 
 def _certificates(
-    owner: Reference, listener: Listener, objects: GatewayObjects, grants: Grants
+    owner: Reference, listener: GatewayListener, objects: GatewayObjects, grants: Grants
 ) -> tuple[tuple[Certificate, ...], Failure | None]:
     """Return the certificates that can be used, and why another one can't."""
     tls = listener.tls

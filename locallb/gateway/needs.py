@@ -12,7 +12,7 @@ from locallb.gateway.grants import Grants
 from locallb.gateway.kinds import KINDS, gathered
 from locallb.gateway.listeners import attached_sets
 from locallb.gateway.translation import our_classes
-from locallb.model.gateway_objects import GROUP, Gateway, Listener, Reference, Route
+from locallb.model.gateway_objects import GROUP, Gateway, GatewayListener, GatewayRoute, Reference
 from locallb.model.gateway_of_cluster import (
     ApiObject,
     AuthorityBundle,
@@ -44,7 +44,7 @@ ExistingObjects = Mapping[str, Collection[ObjectOfCluster]]
 
 def kind_of(api_object: ApiObject) -> str:
     """Return the API's kind of an object."""
-    if isinstance(api_object, Route):
+    if isinstance(api_object, GatewayRoute):
         return api_object.kind.value
     name = type(api_object).__name__.lower()
     return _NAMES.get(type(api_object)) or next(kind for kind in KINDS if kind.lower() == name)
@@ -112,7 +112,7 @@ def _bundles(objects: GatewayObjects) -> Iterator[Reference]:
         yield from (reference for reference in policy.authorities if reference[:2] == _CONFIG_MAP)
 
 
-def _listeners(objects: GatewayObjects) -> Iterator[tuple[Reference, Listener]]:
+def _listeners(objects: GatewayObjects) -> Iterator[tuple[Reference, GatewayListener]]:
     for gateway in our_gateways(objects):
         owner = Reference(GROUP, GATEWAY, gateway.meta.key)
         yield from ((owner, listener) for listener in gateway.listeners)

@@ -17,17 +17,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.gateway.attachment import Attached
-from locallb.gateway.backend_tls import Policies, policy_failure
+from locallb.gateway.backend_tls import BackendTlsPolicies, policy_failure
 from locallb.gateway.conditions import UNSUPPORTED, Failure
 from locallb.gateway.grants import Grants, not_permitted
 from locallb.gateway.listeners import MAX_GATEWAY_AUTHORITIES, covering, covers, specificity
 from locallb.model.faults import Fault
-from locallb.model.gateway_objects import Named, Reference, Route, RouteKind
+from locallb.model.gateway_objects import GatewayRoute, Named, Reference, RouteKind
 from locallb.model.gateway_of_cluster import BackendService, GatewayObjects
-from locallb.model.gateway_rules import BackendRef, Placed, Rank, Rule, ordered, rank_among_others
+from locallb.model.gateway_rules import BackendRef, PlacedMatch, Rank, RouteRule, ordered, rank_among_others
 from locallb.model.http_policies import Mirror
-from locallb.model.http_routes import Answer, Forward, Match, Redirect, Target
-from locallb.model.http_routes import Route as ServedRoute
+from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, Redirect, Target
 from locallb.model.http_serving import ANY, BackendTls, Certificate, Chain, HttpRoutes, Speaks, VirtualHost
 from locallb.model.identities import ObjectKey, Protocol, UpstreamName
 from locallb.model.objects import Service, ServicePort
@@ -120,9 +119,9 @@ class Backends:
     def __init__(self, objects: GatewayObjects) -> None:
         self._objects = objects
         self._grants = Grants(objects.grants)
-        self.policies = Policies(objects)
+        self.policies = BackendTlsPolicies(objects)
 
-    def target(self, route: Route, ref: BackendRef) -> BackendTarget | Failure:
+    def target(self, route: GatewayRoute, ref: BackendRef) -> BackendTarget | Failure:
         """Return the target of a route's reference, or the reason that it has none."""
         if (ref.group, ref.kind) != ("", "Service"):
             return Failure("InvalidKind", f"{ref.group or 'core'}/{ref.kind} {ref} can't be a backend; name a Service")
@@ -148,7 +147,7 @@ class Backends:
         unspoken = None if target.app_protocol in _BY_TLS else _unspoken(target)
         return unspoken or target._replace(tls=tls)
 
-    def failures(self, route: Route, *, opened: bool = False) -> Iterator[Failure]:
+    def failures(self, route: GatewayRoute, *, opened: bool = False) -> Iterator[Failure]:
         """Return the reasons that references of a route can't be resolved, in order; `opened` as in `Upstreams.name`.
 
         An unsupported policy is such a reason: then the backend gets nothing.
@@ -159,7 +158,7 @@ class Backends:
             if isinstance(served, Failure):
                 yield served
 
-    def own_failures(self, route: Route) -> Iterator[Failure]:
+    def own_failures(self, route: GatewayRoute) -> Iterator[Failure]:
         """Yield troubles except those of policies, which are reported once for all routes."""
         for target in self._targets(route):
             if isinstance(target, Failure):
@@ -167,19 +166,19 @@ class Backends:
             elif not self.policies.of(target.named, target.port.name) and (unspoken := _unspoken(target)):
                 yield unspoken
 
-    def _targets(self, route: Route) -> Iterator[BackendTarget | Failure]:
+    def _targets(self, route: GatewayRoute) -> Iterator[BackendTarget | Failure]:
         for rule in route.rules:
             for ref in (*rule.backends, *(mirror.backend for mirror in rule.filters.mirrors)):
                 yield self.target(route, ref)
 
-    def unused_policies(self, route: Route) -> Iterator[str]:
+    def unused_policies(self, route: GatewayRoute) -> Iterator[str]:
         """Return the policies of backends that get unchanged bytes, where they have no effect."""
         for ref in (ref for rule in route.rules for ref in rule.backends):
             target = self.target(route, ref)
             if isinstance(target, BackendTarget) and (policy := self.policies.of(target.named, target.port.name)):
                 yield f"BackendTLSPolicy {policy.meta.key} is for Service {target.named}, which gets bytes as they come"
 
-    def _port(self, route: Route, ref: BackendRef, service: BackendService) -> BackendTarget | Failure:
+    def _port(self, route: GatewayRoute, ref: BackendRef, service: BackendService) -> BackendTarget | Failure:
         protocol = Protocol.UDP if route.kind is RouteKind.UDP else Protocol.TCP
         for port, spoken in zip(service.ports, service.protocols, strict=True):
             if (port.port, port.protocol) == (ref.port, protocol):
@@ -187,7 +186,7 @@ class Backends:
         why = f"Service {service.key} has no {protocol} port {ref.port or '(none is given)'}"
         return Failure("BackendNotFound", f"{why}; correct the port of backendRefs")
 
-    def _spoken(self, route: Route, key: Named, port: ServicePort, spoken: str) -> BackendTarget:
+    def _spoken(self, route: GatewayRoute, key: Named, port: ServicePort, spoken: str) -> BackendTarget:
         target = BackendTarget(ObjectKey(self._objects.cluster, *key), port)
         if route.kind not in _OF_REQUESTS:
             return target
@@ -220,7 +219,7 @@ class Upstreams:
         """Reasons that Services aren't reached although their policies are supported."""
         self._remaining = MAX_GATEWAY_AUTHORITIES
 
-    def name(self, route: Route, ref: BackendRef, *, opened: bool = False) -> UpstreamName:
+    def name(self, route: GatewayRoute, ref: BackendRef, *, opened: bool = False) -> UpstreamName:
         """Return the name of a backend's upstream; empty if the reference can't be resolved.
 
         `opened` are bytes with TLS terminated here; a client may have encrypted others itself.
@@ -230,7 +229,7 @@ class Upstreams:
 
     def find(
         self,
-        route: Route,
+        route: GatewayRoute,
         ref: BackendRef,
         change: Callable[[BackendTarget], BackendTarget] = lambda target: target,
         *,
@@ -263,9 +262,9 @@ def _without_room(service: Named) -> str:
     return f"Service {service} isn't spoken to: {why}; name smaller bundles in caCertificateRefs"
 
 
-MISDIRECTED = Answer(421)
+MISDIRECTED = DirectResponse(421)
 """To clients that reuse a connection for a host that it doesn't serve: they then open another one."""
-REFUSED = Answer(500)
+REFUSED = DirectResponse(500)
 """To requests of an unserved rule, as the API specifies for unsupported filters: no other rule gets them."""
 
 
@@ -290,14 +289,14 @@ def https_routes(mine: Hosted, others: Iterable[Hosted], upstreams: Upstreams) -
     sibling = list(others)
     hosts = _hosts(mine, (mine, *sibling), upstreams)
     elsewhere = [other.hostname or ANY for other in sibling]
-    misdirected = VirtualHost(tuple(elsewhere), (ServedRoute(Match(), MISDIRECTED),)) if elsewhere else None
+    misdirected = VirtualHost(tuple(elsewhere), (HttpRoute(Match(), MISDIRECTED),)) if elsewhere else None
     return HttpRoutes((*hosts, *([misdirected] if misdirected else [])))
 
 
 def _hosts(listener: Hosted, sibling: Sequence[Hosted], upstreams: Upstreams) -> Iterator[VirtualHost]:
     """Return the hosts of one listener, except the ones of another, more specific listener."""
     served = {id(attached.route): _Served(attached.route, upstreams) for attached in listener.attached}
-    routes_by_name: dict[str, list[Route]] = {listener.hostname: []}
+    routes_by_name: dict[str, list[GatewayRoute]] = {listener.hostname: []}
     for attached in listener.attached:
         for name in attached.names:
             routes_by_name.setdefault(name, []).append(attached.route)
@@ -315,7 +314,7 @@ def home(name: str, listeners: Iterable[Hosted]) -> Hosted | None:
 class _Served:
     """The rules of one route, as the proxy has them; each made once."""
 
-    def __init__(self, route: Route, upstreams: Upstreams) -> None:
+    def __init__(self, route: GatewayRoute, upstreams: Upstreams) -> None:
         self._route, self._upstreams = route, upstreams
         self.namespace = route.meta.key.namespace
         self.matches = [
@@ -324,15 +323,15 @@ class _Served:
             for place, (rank, served) in enumerate(self._matches(rule))
         ]
 
-    def _matches(self, rule: Rule) -> Iterator[tuple[Rank, ServedRoute]]:
+    def _matches(self, rule: RouteRule) -> Iterator[tuple[Rank, HttpRoute]]:
         if rule.problem:
-            yield from ((rank, ServedRoute(match, REFUSED)) for match, rank in rule.ranked)
+            yield from ((rank, HttpRoute(match, REFUSED)) for match, rank in rule.ranked)
             return
         action, filters, fault = self._action(rule), rule.filters, self._route.meta.failing
         for match, rank in rule.ranked:
-            yield rank, ServedRoute(match, action, filters.request, filters.response, filters.cors, fault=fault)
+            yield rank, HttpRoute(match, action, filters.request, filters.response, filters.cors, fault=fault)
 
-    def _action(self, rule: Rule) -> Forward | Redirect:
+    def _action(self, rule: RouteRule) -> Forward | Redirect:
         filters = rule.filters
         if filters.redirect:
             return filters.redirect
@@ -357,15 +356,15 @@ class _Served:
 
 
 def _routes(
-    name: str, routes_by_name: Mapping[str, Iterable[Route]], served: Mapping[int, _Served]
-) -> Iterator[ServedRoute]:
+    name: str, routes_by_name: Mapping[str, Iterable[GatewayRoute]], served: Mapping[int, _Served]
+) -> Iterator[HttpRoute]:
     """Return the routes of one host in the order in which they are asked, up to a refusal of everything."""
     nearest: dict[int, str] = {}
     for theirs in covering(name):
         for route in routes_by_name.get(theirs, ()):
             nearest.setdefault(id(route), theirs)
     sorted_routes = [
-        Placed(
+        PlacedMatch(
             served[route_id].namespace,
             (specificity(theirs), own, *order),
             (specificity(theirs), among_others, *order),
@@ -376,9 +375,9 @@ def _routes(
         for (own, among_others), order, match in served[route_id].matches
     ]
     for match, is_refused in ordered(sorted_routes):
-        yield ServedRoute(match.match, REFUSED) if is_refused else match
+        yield HttpRoute(match.match, REFUSED) if is_refused else match
         if match == _ALL_REFUSED:
             return
 
 
-_ALL_REFUSED = ServedRoute(Match(), REFUSED)
+_ALL_REFUSED = HttpRoute(Match(), REFUSED)

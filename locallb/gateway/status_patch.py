@@ -273,7 +273,7 @@ _MAX = 10_000
 """Limit of statuses with a cached verdict."""
 
 
-class Verdict(StrEnum):
+class StatusVerdict(StrEnum):
     """The overall result in an object's status."""
 
     ACCEPTED = "accepted"
@@ -284,13 +284,17 @@ class Verdict(StrEnum):
 
 
 @lru_cache(_MAX)  # to parse a text takes long, and whoever shows statuses comes with the same ones again
-def verdict_of(status: str) -> Verdict:
+def verdict_of(status: str) -> StatusVerdict:
     """Return the overall result of a status, given as JSON."""
     stated: JsonObject = json.loads(status)
     of_object = _verdict_entries(stated)
     if any(_is(entry, kind, "False") for entry in of_object for kind in (ACCEPTED, PROGRAMMED)):
-        return Verdict.REFUSED
-    return Verdict.PARTLY if any(map(_is_partly, [*of_object, *stated.get("listeners", ())])) else Verdict.ACCEPTED
+        return StatusVerdict.REFUSED
+    return (
+        StatusVerdict.PARTLY
+        if any(map(_is_partly, [*of_object, *stated.get("listeners", ())]))
+        else StatusVerdict.ACCEPTED
+    )
 
 
 def _is_partly(entry: JsonObject) -> bool:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from locallb.gateway.attachment import ParentVerdict, invalid
-from locallb.gateway.backend_tls import Policies
+from locallb.gateway.backend_tls import BackendTlsPolicies
 from locallb.gateway.conditions import (
     ACCEPTED,
     CONFLICTED,
@@ -42,12 +42,12 @@ from locallb.model.gateway_objects import (
     GROUP,
     BackendTlsPolicy,
     GatewayClass,
+    GatewayRoute,
     ListenerProtocol,
     ListenerSet,
     Meta,
     Named,
     Reference,
-    Route,
     ValidationMode,
 )
 from locallb.model.gateway_of_cluster import GatewayObjects
@@ -277,7 +277,7 @@ def verdicts_of(bound: BoundGateway) -> Mapping[Reference, tuple[ParentVerdict, 
 
 
 def gateways_by_policy(
-    bound: Iterable[BoundGateway], policies: Policies
+    bound: Iterable[BoundGateway], policies: BackendTlsPolicies
 ) -> Sequence[tuple[BackendTlsPolicy, tuple[Named, ...]]]:
     """Return the policies that are about a Service of any Gateway, with those Gateways, in the order of names."""
     gateways: dict[Named, tuple[BackendTlsPolicy, tuple[Named, ...]]] = {}
@@ -303,7 +303,7 @@ def _parent(view: ParentVerdict, resolved: Failure | None) -> Status:
     return {"parentRef": dict(view.parent.written), "controllerName": CONTROLLER, **conditions(*written)}
 
 
-def _dropped(route: Route) -> str:
+def _dropped(route: GatewayRoute) -> str:
     """Return which rules of a valid route aren't served."""
     problems = [rule.problem for rule in route.rules if rule.problem]
     if not problems or invalid(route):

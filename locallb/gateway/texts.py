@@ -16,7 +16,7 @@ from locallb.gateway.translation import BoundGateway, our_classes, shared_object
 from locallb.model.faults import annotation_problem
 from locallb.model.gateway_objects import CONTROLLER, ListenerProtocol, Named, Reference, RouteKind
 from locallb.model.gateway_of_cluster import GatewayObjects
-from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, PathKind, Redirect, Route, Target
+from locallb.model.http_routes import DirectResponse, Forward, GrpcMethod, HttpRoute, Match, PathKind, Redirect, Target
 from locallb.model.http_serving import Chain, HttpRoutes
 from locallb.model.identities import ClusterName, ObjectKey, UpstreamName
 from locallb.model.memory import AnyMemo, Memo
@@ -72,14 +72,14 @@ def _path(match: Match) -> str:
             return path.value if path.kind is PathKind.EXACT else f" ~ {path.value}"
 
 
-def _done(route: Route, targets: Mapping[UpstreamName, BackendTarget]) -> str:
+def _done(route: HttpRoute, targets: Mapping[UpstreamName, BackendTarget]) -> str:
     match route.action:
         case Redirect(code, scheme, hostname, port, path):
             where = f"{scheme}://{hostname}{f':{port}' if port else ''}{path.value if path else ''}"
             return f"{code} {where.removeprefix('://') or 'elsewhere'}"
         case Forward():
             return _behind(route.action.targets, targets)
-        case Answer():
+        case DirectResponse():
             return " ".join([str(route.action.status), *(value for _, value in route.response.set)])
 
 

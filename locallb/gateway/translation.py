@@ -24,11 +24,11 @@ from locallb.model.gateway_objects import (
     CONTROLLER,
     Gateway,
     GatewayClass,
+    GatewayRoute,
     ListenerProtocol,
     ListenerSet,
     Named,
     Reference,
-    Route,
     RouteKind,
     TlsMode,
     WantedAddress,
@@ -157,28 +157,28 @@ class RoutesByParent(Struct):
     routes are sorted again. This saves work and decides nothing.
     """
 
-    _routes: Sequence[Route] = ()
-    _made: Mapping[Reference, tuple[Route, ...]] = field(default_factory=dict)
+    _routes: Sequence[GatewayRoute] = ()
+    _made: Mapping[Reference, tuple[GatewayRoute, ...]] = field(default_factory=dict)
     _numbers: Mapping[Reference, int] = field(default_factory=dict)
     """Indexes of the last requested parents."""
-    _together: tuple[Sequence[Reference], list[tuple[Route, ...]]] | None = None
+    _together: tuple[Sequence[Reference], list[tuple[GatewayRoute, ...]]] | None = None
     """The last requested parents, and their routes."""
 
-    def of(self, routes: Sequence[Route]) -> Mapping[Reference, tuple[Route, ...]]:
+    def of(self, routes: Sequence[GatewayRoute]) -> Mapping[Reference, tuple[GatewayRoute, ...]]:
         """Return the routes of each parent, in order; no two have a name together."""
         if not self._put_others(routes):
             self._made, self._together = _by_parent(routes), None
         self._routes = routes
         return self._made
 
-    def each(self, parents: Sequence[Reference]) -> list[tuple[Route, ...]]:
+    def each(self, parents: Sequence[Reference]) -> list[tuple[GatewayRoute, ...]]:
         """Return the routes of these parents, of which no two are the same, as `of` found them last."""
         if self._together is None or self._together[0] is not parents:
             self._together = parents, [self._made.get(parent, ()) for parent in parents]
             self._numbers = {parent: number for number, parent in enumerate(parents)}
         return [*self._together[1]]
 
-    def _put_others(self, routes: Sequence[Route]) -> bool:
+    def _put_others(self, routes: Sequence[GatewayRoute]) -> bool:
         """Put others in the places of some; return whether that was all, as names and parents are the same."""
         where = few_replaced(self._routes, routes)
         pairs = [(self._routes[number], routes[number]) for number in where or ()]
@@ -194,15 +194,15 @@ class RoutesByParent(Struct):
         return True
 
 
-def _by_parent(routes: Iterable[Route]) -> Mapping[Reference, tuple[Route, ...]]:
-    by_parent: dict[Reference, dict[Reference, Route]] = {}
+def _by_parent(routes: Iterable[GatewayRoute]) -> Mapping[Reference, tuple[GatewayRoute, ...]]:
+    by_parent: dict[Reference, dict[Reference, GatewayRoute]] = {}
     for route in routes:
         for parent in route.parents:
             by_parent.setdefault(parent.reference, {})[route.reference] = route
     return {parent: tuple(by_reference.values()) for parent, by_reference in by_parent.items()}
 
 
-def _parents(route: Route) -> list[Reference]:
+def _parents(route: GatewayRoute) -> list[Reference]:
     return [parent.reference for parent in route.parents]
 
 
@@ -302,7 +302,7 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
     cluster: ClusterName,
     gateway: Gateway,
     sets: tuple[ListenerSet, ...],
-    routes: tuple[Route, ...],
+    routes: tuple[GatewayRoute, ...],
     shared: GatewayObjects,
     authority: LocalAuthority | None,
 ) -> BoundGateway:

@@ -22,12 +22,12 @@ from locallb.host.capabilities import NO_MACOS, is_macos
 from locallb.host.doctor import ObservedName
 from locallb.host.limits import SocketOwners, socket_owners
 from locallb.host.netlink import RouteError, routes, rules
-from locallb.host.sockets import LISTEN, Row, bind, rows
+from locallb.host.sockets import LISTEN, SocketRow, bind, rows
 from locallb.model.errors import ClientError, refuse_scarcity
 from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import IPAddress, Protocol
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import POD_PROTOCOL, Route, Rule, diversions
+from locallb.model.routes import POD_PROTOCOL, HostRoute, HostRule, diversions
 from locallb.model.snapshot import HostFacts, Socket
 from locallb.storage.paths import is_another_directory, proxies_root
 from locallb.threads import addresses_of
@@ -108,7 +108,7 @@ def with_routes(facts: HostFacts, pools: Iterable[Pool], *, strict: bool) -> Hos
     )
 
 
-def _serves_all_clients(route: Route) -> bool:
+def _serves_all_clients(route: HostRoute) -> bool:
     """Return whether a route is for all clusters: our own routes to pods are for one each."""
     return route.is_way and not route.is_default and route.protocol != POD_PROTOCOL
 
@@ -124,7 +124,7 @@ def inotify_limit() -> int:
     return min(limit, _number(_NAMESPACE_INSTANCES, limit))
 
 
-def _routes() -> tuple[tuple[Route, ...], tuple[Rule, ...]]:
+def _routes() -> tuple[tuple[HostRoute, ...], tuple[HostRule, ...]]:
     """Read routes and rules; none where that isn't allowed. A failure of the moment says nothing about addresses."""
     try:
         return routes(), rules()
@@ -171,7 +171,7 @@ def _port_start(status: dict[str, str]) -> int:
     return 0 if start and has_right and _bind_error(Protocol.UDP, _SCRATCH, start - 1) != errno.EACCES else start
 
 
-def _sockets(in_use: dict[Protocol, list[Row]], owners: SocketOwners) -> set[Socket]:
+def _sockets(in_use: dict[Protocol, list[SocketRow]], owners: SocketOwners) -> set[Socket]:
     """Return the sockets of others."""
     serving = {row.address for listed in in_use.values() for row in listed if row.inode in owners.ours}
     sockets = set()
@@ -187,7 +187,7 @@ def _sockets(in_use: dict[Protocol, list[Row]], owners: SocketOwners) -> set[Soc
     return sockets
 
 
-def _is_foreign(row: Row, owners: SocketOwners) -> bool:
+def _is_foreign(row: SocketRow, owners: SocketOwners) -> bool:
     """Return whether a socket is another user's, or a proxy's of another state home: this user's ledger has neither."""
     if row.user != os.geteuid():
         return True
@@ -204,7 +204,7 @@ def _covers_ipv4(protocol: Protocol, port: int) -> bool:
     return _bind_error(protocol, _SCRATCH, port) in {errno.EADDRINUSE, errno.EACCES}
 
 
-def _addresses(pools: Iterable[Pool], existing: Sequence[Route], *, strict: bool) -> HostAddresses:
+def _addresses(pools: Iterable[Pool], existing: Sequence[HostRoute], *, strict: bool) -> HostAddresses:
     """Find out which addresses are this host's: by its tables, or by trying where those tell nothing.
 
     What is tried is only what needs no table: the loopback network, and addresses that are listed by themselves.

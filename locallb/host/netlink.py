@@ -17,7 +17,7 @@ from ipaddress import IPv4Address, IPv6Address, ip_network
 
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, IPNetwork
-from locallb.model.routes import LOOKUP, NO_ACTION, POD_PROTOCOL, PROTOCOL, Interface, PodRoute, Route, Rule
+from locallb.model.routes import LOOKUP, NO_ACTION, POD_PROTOCOL, PROTOCOL, HostRoute, HostRule, Interface, PodRoute
 
 Link = socket.socket
 _HEADER = struct.Struct("=IHHII")  # length, type, flags, sequence, port
@@ -64,12 +64,12 @@ class RouteError(ClientError):
         """This process may never talk to the kernel about routes, as in a sandbox."""
 
 
-def routes() -> tuple[Route, ...]:
+def routes() -> tuple[HostRoute, ...]:
     """Read the routes of every table of this network namespace, both families. Raises RouteError."""
     return tuple(route for data in _listed("routes", _GET, _NEW) if (route := _parse(data)))
 
 
-def route_to(address: IPAddress) -> Route | None:
+def route_to(address: IPAddress) -> HostRoute | None:
     """Return the route that the kernel takes to an address now, after all rules; None where none leads there.
 
     Raises RouteError.
@@ -93,7 +93,7 @@ def interfaces() -> tuple[Interface, ...]:
         raise RouteError(f"the interfaces of this host can't be read: {error.strerror}", error.errno) from error
 
 
-def rules() -> tuple[Rule, ...]:
+def rules() -> tuple[HostRule, ...]:
     """Read the rules of this network namespace, both families; none where the kernel has none. Raises RouteError."""
     try:
         return tuple(map(_parse_rule, _listed("routing rules", _GET_RULE, _NEW_RULE)))
@@ -223,7 +223,7 @@ def _messages(data: bytes) -> Iterator[tuple[int, bytes]]:
         data = data[(length + 3) & ~3 :]
 
 
-def _parse(data: bytes, *, cloned: bool = False) -> Route | None:
+def _parse(data: bytes, *, cloned: bool = False) -> HostRoute | None:
     family, bits, _, _, table, protocol, _, kind, flags = _ROUTE.unpack_from(data)
     if family not in _FAMILIES or (flags & _CLONED and not cloned):
         return None
@@ -233,7 +233,7 @@ def _parse(data: bytes, *, cloned: bool = False) -> Route | None:
     gateway = _address(existing[_GATEWAY]) if _GATEWAY in existing else None
     number = int.from_bytes(existing[_TABLE_NUMBER], "little") if _TABLE_NUMBER in existing else table
     metric = int.from_bytes(existing.get(_METRIC, b""), "little")
-    return Route(
+    return HostRoute(
         destination, _TYPES.get(kind, str(kind)), _device(existing.get(_OUT)), gateway, number, protocol, metric
     )
 
@@ -254,12 +254,12 @@ def _text(value: bytes) -> str:
     return value.rstrip(b"\0").decode(errors="replace")
 
 
-def _parse_rule(data: bytes) -> Rule:
+def _parse_rule(data: bytes) -> HostRule:
     family, to_bits, from_bits, _, table, _, _, action, flags = _ROUTE.unpack_from(data)
     existing = dict(_attributes(data[_ROUTE.size :]))
     numbers = {kind: int.from_bytes(value, "little") for kind, value in existing.items()}
     mark, longer = numbers.get(_RULE_MARK, 0), numbers.get(_RULE_LONGER, _ALL)
-    return Rule(
+    return HostRule(
         version=4 if family == socket.AF_INET else 6,
         priority=numbers.get(_RULE_PRIORITY, 0),
         table=numbers.get(_TABLE_NUMBER, table),

@@ -17,7 +17,7 @@ from locallb.host import netlink
 from locallb.host.netlink import Link, RouteError, opened, routes, rules, take
 from locallb.model.identities import IPAddress
 from locallb.model.pacing import Backoff, Pace
-from locallb.model.routes import PodRoute, Route, Rule, is_host_only, networks_of_host
+from locallb.model.routes import HostRoute, HostRule, PodRoute, is_host_only, networks_of_host
 from locallb.threads import SupervisedThread, Task, jitter
 
 
@@ -107,7 +107,7 @@ class RouteEvents:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._observed: frozenset[Route | Rule] | None = None
+        self._observed: frozenset[HostRoute | HostRule] | None = None
         """The routes at the last look; None where they aren't known."""
         self._due = False
         """Something was heard that hasn't been looked at."""
@@ -151,7 +151,7 @@ class RouteEvents:
     def _inspect(self) -> bool:
         """Compare the routes with those of the last look; False if they can't be read while they change."""
         try:
-            table = frozenset[Route | Rule]((*rules(), *(route for route in routes() if route.is_usual)))
+            table = frozenset[HostRoute | HostRule]((*rules(), *(route for route in routes() if route.is_usual)))
         except RouteError as error:
             return error.forbidden
         if table != self._observed:

@@ -27,10 +27,10 @@ from locallb.host import netlink, setup_plan
 from locallb.host.capabilities import is_macos
 from locallb.host.macos import DEVICE, alias_notes, pool_aliases
 from locallb.host.setup_plan import inspected, restarted_by
-from locallb.host.setup_steps import HOSTS, PRESENT, ObservedHost, Retained, SetupRecord, Step, StepKind, Table
+from locallb.host.setup_steps import HOSTS, PRESENT, ObservedHost, Retained, SetupRecord, SetupStep, StepKind, Table
 from locallb.model.errors import ClientError, refusal
 from locallb.model.host_addresses import survey
-from locallb.model.routes import Route
+from locallb.model.routes import HostRoute
 from locallb.planning.pool_routes import is_local, pool_routes
 from locallb.programs import Program, ProgramError
 from locallb.storage import files
@@ -126,7 +126,7 @@ def _record_fault() -> owners.Distrust | None:
     return owners.distrust(RECORD, RECORD.parent, frozenset({owners.ROOT})) if os.geteuid() == 0 else None
 
 
-def apply(step: Step) -> None:
+def apply(step: SetupStep) -> None:
     """Record what is found, then make the change. Raises ClientError."""
     changes = dict(read_record().changes)
     key = (step.sort, step.what)
@@ -136,7 +136,7 @@ def apply(step: Step) -> None:
     _change(step)
 
 
-def undo(step: Step) -> None:
+def undo(step: SetupStep) -> None:
     """Make what was found be there again, then forget the change. Raises ClientError."""
     if not step.done:
         _change(step)
@@ -145,7 +145,7 @@ def undo(step: Step) -> None:
     _write_record(changes)
 
 
-def _change(step: Step) -> None:
+def _change(step: SetupStep) -> None:
     path = Path(step.what)
     try:
         match step.sort:
@@ -167,7 +167,7 @@ def _change(step: Step) -> None:
         raise HostSetupError(f"{step.what} can't be changed: {refusal(error)}") from error
 
 
-def _change_ledger(path: Path, step: Step) -> None:
+def _change_ledger(path: Path, step: SetupStep) -> None:
     if not step.wanted:
         path.rmdir()
         return
@@ -184,7 +184,7 @@ def _change_ledger(path: Path, step: Step) -> None:
         os.close(descriptor)
 
 
-def _change_file(path: Path, step: Step) -> None:
+def _change_file(path: Path, step: SetupStep) -> None:
     _put_file(path, step)
     if service := restarted_by(step.what):
         try:
@@ -195,7 +195,7 @@ def _change_file(path: Path, step: Step) -> None:
             ) from None
 
 
-def _put_file(path: Path, step: Step) -> None:
+def _put_file(path: Path, step: SetupStep) -> None:
     atomic.remove_abandoned_of(path)
     if not step.wanted:
         path.unlink(missing_ok=True)
@@ -206,7 +206,7 @@ def _put_file(path: Path, step: Step) -> None:
         atomic.put_link(path, step.wanted)
 
 
-def _present(sort: StepKind, what: str, existing: tuple[Route, ...]) -> str:
+def _present(sort: StepKind, what: str, existing: tuple[HostRoute, ...]) -> str:
     match sort:
         case StepKind.SYSCTL:
             value = _sysctl(what)

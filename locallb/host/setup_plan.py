@@ -30,7 +30,7 @@ from locallb.host.setup_steps import (
     Retained,
     Setup,
     SetupRecord,
-    Step,
+    SetupStep,
     StepKind,
     directory_step,
     file_step,
@@ -81,7 +81,7 @@ def resolver_files(zones: Sequence[Zone], resolvers: Mapping[str, str]) -> Mappi
     return dict(_files(zones, DNSMASQ_DIRECTORY)) if DNSMASQ_DIRECTORY in resolvers else {}
 
 
-def resolver_steps(observed: ObservedHost) -> Iterator[Step]:
+def resolver_steps(observed: ObservedHost) -> Iterator[SetupStep]:
     """Have this host's resolver ask the servers of the zones; teardown removes the files."""
     if not takes_zones(observed.texts):
         yield from _hosts(observed)
@@ -94,7 +94,7 @@ def resolver_steps(observed: ObservedHost) -> Iterator[Step]:
         yield replace(step, command=step.command + restarting([path]))
 
 
-def _hosts(observed: ObservedHost) -> Iterator[Step]:
+def _hosts(observed: ObservedHost) -> Iterator[SetupStep]:
     """Have /etc/hosts list the names of today, as the last resort: glibc alone knows neither zones nor ports."""
     for zone in observed.zones:
         present, wanted = block_in(observed.texts.get(HOSTS, ""), zone.name), wanted_block(zone.name, observed.names)
@@ -102,7 +102,7 @@ def _hosts(observed: ObservedHost) -> Iterator[Step]:
         adding = [printed(wanted, f">>{HOSTS}")] if wanted else []
         why = f"this host finds the names below {zone.name} that there are now"
         if removing or adding:
-            yield Step(StepKind.HOSTS, zone.name, present, wanted, why, " && ".join([*removing, *adding]))
+            yield SetupStep(StepKind.HOSTS, zone.name, present, wanted, why, " && ".join([*removing, *adding]))
 
 
 def routing_files(name: str) -> Iterator[str]:
@@ -158,7 +158,7 @@ def _path(directory: str, zone: str) -> str:
     return f"{directory}/{zone}" if directory == MACOS_DIRECTORY else f"{directory}/60-locallb-{zone}.conf"
 
 
-class Consent(Struct, frozen=True):
+class SetupConsent(Struct, frozen=True):
     """What the caller named by options."""
 
     zones: frozenset[str] = frozenset()
@@ -167,7 +167,7 @@ class Consent(Struct, frozen=True):
     """Other users that are permitted as beneficiaries, by name or number."""
 
 
-def unnamed(observed: ObservedHost, consent: Consent) -> Iterator[Problem]:
+def unnamed(observed: ObservedHost, consent: SetupConsent) -> Iterator[Problem]:
     """Return what would be changed and isn't named."""
     yield from _zones(observed, consent)
     new = [(route.pool, route.prefix) for route in observed.routes if not route.local and not route.problem]
@@ -181,7 +181,7 @@ def unnamed(observed: ObservedHost, consent: Consent) -> Iterator[Problem]:
             )
 
 
-def on_behalf(owner: str, names: Iterable[str], consent: Consent) -> Iterator[Problem]:
+def on_behalf(owner: str, names: Iterable[str], consent: SetupConsent) -> Iterator[Problem]:
     """Return the problem of changes for another user; `names` has what the caller may call that one."""
     if not consent.users.intersection(names):
         yield Problem(
@@ -191,7 +191,7 @@ def on_behalf(owner: str, names: Iterable[str], consent: Consent) -> Iterator[Pr
         )
 
 
-def _zones(observed: ObservedHost, consent: Consent) -> Iterator[Problem]:
+def _zones(observed: ObservedHost, consent: SetupConsent) -> Iterator[Problem]:
     for zone in observed.zones:
         if all(step.done for step in resolver_steps(replace(observed, zones=(zone,)))):
             continue
@@ -205,7 +205,7 @@ def _zones(observed: ObservedHost, consent: Consent) -> Iterator[Problem]:
             yield from _names(observed, zone.name, consent)
 
 
-def _names(observed: ObservedHost, zone: str, consent: Consent) -> Iterator[Problem]:
+def _names(observed: ObservedHost, zone: str, consent: SetupConsent) -> Iterator[Problem]:
     """Check the names that the state has, which are written to a file of the host."""
     public = {
         address: name
@@ -220,7 +220,7 @@ def _names(observed: ObservedHost, zone: str, consent: Consent) -> Iterator[Prob
         yield Problem(Reason.NOT_NAMED, f"the state leads {shown}, which is public; name that: `{options}`")
 
 
-def _may_be_ours(network: IPNetwork, consent: Consent) -> bool:
+def _may_be_ours(network: IPNetwork, consent: SetupConsent) -> bool:
     return any(inside(network, named) for named in consent.networks) or not is_public(
         AddressRange(network[0], network[-1])
     )
@@ -288,7 +288,7 @@ def plan_teardown(record: SetupRecord, now: Mapping[tuple[StepKind, str], str], 
     return Setup(tuple(steps), (), tuple(notes))
 
 
-def _sysctls(observed: ObservedHost) -> Iterator[Step]:
+def _sysctls(observed: ObservedHost) -> Iterator[SetupStep]:
     wanted = {
         PORT_START: (WANTED_PORT_START, min, "proxies of ordinary users may serve ports such as 22, 53, 80 and 443"),
         INSTANCES: (WANTED_INSTANCES, max, "Envoy takes two inotify instances or more: this is how many proxies fit"),
@@ -296,13 +296,13 @@ def _sysctls(observed: ObservedHost) -> Iterator[Step]:
     for name, (value, better, why) in wanted.items():
         if (now := observed.sysctls.get(name)) is not None:
             aim = better(now, value)
-            yield Step(StepKind.SYSCTL, name, str(now), str(aim), why, f"sysctl -w {name}={aim}")
+            yield SetupStep(StepKind.SYSCTL, name, str(now), str(aim), why, f"sysctl -w {name}={aim}")
 
 
-def _ledger(observed: ObservedHost) -> Step:
+def _ledger(observed: ObservedHost) -> SetupStep:
     aim = describe_ledger(MODE, observed.group)
     why = "all users and stacks of this host see there who has which address"
-    return Step(
+    return SetupStep(
         StepKind.LEDGER,
         LEDGER,
         observed.ledger,
@@ -313,16 +313,16 @@ def _ledger(observed: ObservedHost) -> Step:
     )
 
 
-def _route(route: PoolRoute) -> Step:
+def _route(route: PoolRoute) -> SetupStep:
     why = f"every address of pool {route.pool} becomes this host's own, for itself and for its containers"
-    return Step(
+    return SetupStep(
         StepKind.ROUTE, str(route.prefix), "local" if route.local else "", "local", why, route_command(route.prefix)
     )
 
 
-def _alias(alias: PoolAlias) -> Step:
+def _alias(alias: PoolAlias) -> SetupStep:
     why = f"the address of pool {alias.pool} becomes this host's own"
-    return Step(StepKind.ALIAS, str(alias.address), DEVICE if alias.present else "", DEVICE, why, alias.command)
+    return SetupStep(StepKind.ALIAS, str(alias.address), DEVICE if alias.present else "", DEVICE, why, alias.command)
 
 
 def route_command(prefix: IPNetwork) -> str:
@@ -337,7 +337,7 @@ def _persistent_routes(observed: ObservedHost) -> tuple[IPNetwork, ...]:
     return tuple(dict.fromkeys([*made, *new]))
 
 
-def _persistence(observed: ObservedHost, prefixes: tuple[IPNetwork, ...]) -> Iterator[Step]:
+def _persistence(observed: ObservedHost, prefixes: tuple[IPNetwork, ...]) -> Iterator[SetupStep]:
     yield from directory_step(observed, SYSCTL_DIRECTORY)
     yield file_step(observed, SYSCTL_FILE, _sysctl_text(observed), "the kernel's settings come back at boot")
     if prefixes:
@@ -346,7 +346,7 @@ def _persistence(observed: ObservedHost, prefixes: tuple[IPNetwork, ...]) -> Ite
         yield from directory_step(observed, WANTS_DIRECTORY)
         command = f"ln -s {UNIT_FILE} {UNIT_LINK}"
         why = "the unit is started at boot (what `systemctl enable` does)"
-        yield Step(StepKind.LINK, UNIT_LINK, observed.texts.get(UNIT_LINK, ""), UNIT_FILE, why, command)
+        yield SetupStep(StepKind.LINK, UNIT_LINK, observed.texts.get(UNIT_LINK, ""), UNIT_FILE, why, command)
 
 
 def _sysctl_text(observed: ObservedHost) -> str:
@@ -375,7 +375,7 @@ def _unit_text(ip: str, prefixes: Iterable[IPNetwork]) -> str:
     )
 
 
-def _undo(sort: StepKind, what: str, current: str, retained: Retained) -> Step:
+def _undo(sort: StepKind, what: str, current: str, retained: Retained) -> SetupStep:
     commands = {
         StepKind.SYSCTL: f"sysctl -w {what}={retained.found}",
         StepKind.ROUTE: f"ip route del local {what} dev lo",
@@ -385,4 +385,4 @@ def _undo(sort: StepKind, what: str, current: str, retained: Retained) -> Step:
     }
     restored = f"restore {what}" if retained.found else f"{'rmdir' if sort is StepKind.DIRECTORY else 'rm'} {what}"
     command = commands.get(sort, restored) + restarting([what])
-    return Step(sort, what, current, retained.found, "as it was found", command)
+    return SetupStep(sort, what, current, retained.found, "as it was found", command)

@@ -86,7 +86,7 @@ class StepKind(StrEnum):
     """The block of a zone in /etc/hosts."""
 
 
-class Step(Struct, frozen=True):
+class SetupStep(Struct, frozen=True):
     """One change of the host. `now` is empty if nothing exists, `wanted` if nothing must remain."""
 
     sort: StepKind
@@ -147,7 +147,7 @@ class ObservedHost(Struct, frozen=True):
 class Setup(Struct, frozen=True):
     """The steps, done ones among them, what forbids all of it, and what to mind."""
 
-    steps: tuple[Step, ...]
+    steps: tuple[SetupStep, ...]
     problems: tuple[Problem, ...] = ()
     notes: tuple[str, ...] = ()
 
@@ -158,12 +158,12 @@ def printed(text: str, where: str) -> str:
     return f"printf '%s\\n' {lines} {where}"
 
 
-def directory_step(observed: ObservedHost, path: str) -> Iterator[Step]:
+def directory_step(observed: ObservedHost, path: str) -> Iterator[SetupStep]:
     """Make a directory that is missing."""
     if path not in observed.texts:
-        yield Step(StepKind.DIRECTORY, path, "", PRESENT, "the next file goes there", f"mkdir -p {path}")
+        yield SetupStep(StepKind.DIRECTORY, path, "", PRESENT, "the next file goes there", f"mkdir -p {path}")
 
 
-def file_step(observed: ObservedHost, path: str, text: str, why: str) -> Step:
+def file_step(observed: ObservedHost, path: str, text: str, why: str) -> SetupStep:
     """Write a file."""
-    return Step(StepKind.FILE, path, observed.texts.get(path, ""), text, why, printed(text, f">{path}"))
+    return SetupStep(StepKind.FILE, path, observed.texts.get(path, ""), text, why, printed(text, f">{path}"))

@@ -68,7 +68,7 @@ class SocketError(ClientError):
     """A connection can't be had: one sentence."""
 
 
-class Row(Struct, frozen=True):
+class SocketRow(Struct, frozen=True):
     """A line of the kernel's tables of sockets. `state` is its hexadecimal code, LISTEN for instance."""
 
     address: IPAddress
@@ -132,7 +132,7 @@ def has_streams(places: Collection[tuple[IPAddress, int]], process: int) -> bool
     return any(_among(places, own))
 
 
-def own_rows(protocol: Protocol, process: int) -> Iterator[Row]:
+def own_rows(protocol: Protocol, process: int) -> Iterator[SocketRow]:
     """Return the rows of a process's own sockets. Raises ClientError."""
     own = socket_owners((), (process,)).ours
     return (row for row in rows(protocol, process=process) if row.inode in own)
@@ -190,7 +190,7 @@ def bind(address: str, port: int, protocol: Protocol) -> None:
         probe.bind((address, port))
 
 
-def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[Row]:
+def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[SocketRow]:
     """Return the sockets of a network namespace, all or those in one state; IPv4-mapped IPv6 as IPv4.
 
     It is the one of `process`, which may be gone then; 0 stands for our own. Each counts once: the kernel may name one
@@ -203,7 +203,7 @@ def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[Row]
             if (not state or fields[3] == state) and (ends := (fields[1], fields[2], fields[9])) not in observed:
                 observed.add(ends)
                 place, port = fields[1].split(":")
-                yield Row(_address(place), int(port, 16), fields[3], fields[9], int(fields[7]))
+                yield SocketRow(_address(place), int(port, 16), fields[3], fields[9], int(fields[7]))
 
 
 def _lines(table: Path) -> list[str]:

@@ -36,7 +36,7 @@ _TRUE, _FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "FALSE"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 
 
-class Values(Struct):
+class AnnotationValues(Struct):
     """The annotations of one controller on an Ingress; it records which were read."""
 
     prefix: str
@@ -44,7 +44,7 @@ class Values(Struct):
     requested: set[str] = field(default_factory=set)
 
     @classmethod
-    def of(cls, prefix: str, annotations: Mapping[str, str]) -> Values:
+    def of(cls, prefix: str, annotations: Mapping[str, str]) -> AnnotationValues:
         """Take those with a prefix."""
         return cls(
             prefix, {name.removeprefix(prefix): text for name, text in annotations.items() if name.startswith(prefix)}
@@ -166,7 +166,7 @@ class Policy(Struct, frozen=True):
     """As `Forward` has it."""
     cors: Cors | None = None
     sources: tuple[IPNetwork, ...] = ()
-    """As `Route` has it."""
+    """As `HttpRoute` has it."""
     canary: Canary | None = None
     plain: bool = True
     """Served by plain HTTP."""
@@ -205,10 +205,10 @@ GUARDS = re.compile(
     r"auth-.*|.*denylist-source-range|.*-snippet|enable-(modsecurity|owasp-core-rules)|proxy-ssl-(secret|verify)"
 )
 """Unserved annotations that may keep clients out, or unverified backends."""
-_Reader = Callable[[Values, Policy], Policy]
+_Reader = Callable[[AnnotationValues, Policy], Policy]
 
 
-def read(values: Values) -> Policy:
+def read(values: AnnotationValues) -> Policy:
     """Return the policy of these annotations; a canary has nothing else, as its routes belong to another Ingress.
 
     An invalid canary is not served at all: it must not take all requests of its intended share.
@@ -232,7 +232,7 @@ def read(values: Values) -> Policy:
     return replace(policy, canary=None, problems=tuple(problems))
 
 
-def _paths(values: Values, policy: Policy) -> Policy:
+def _paths(values: AnnotationValues, policy: Policy) -> Policy:
     expressions, target = values.flag("use-regex"), values.text("rewrite-target")
     rewrite = _GROUP.sub(r"\\\1", target)
     if target:
@@ -242,7 +242,7 @@ def _paths(values: Values, policy: Policy) -> Policy:
     return replace(policy, expressions=expressions or bool(target), rewrite=rewrite)
 
 
-def _location(values: Values, policy: Policy) -> Policy:
+def _location(values: AnnotationValues, policy: Policy) -> Policy:
     permanent = values.number("permanent-redirect-code", 300, 308, 301)
     temporal = values.number("temporal-redirect-code", 300, 308, 302)
     values.text("permanent-redirect")
@@ -262,33 +262,33 @@ def _location(values: Values, policy: Policy) -> Policy:
     return replace(policy, location=location)
 
 
-def _app_root(values: Values, policy: Policy) -> Policy:
+def _app_root(values: AnnotationValues, policy: Policy) -> Policy:
     path = values.text("app-root")
     return replace(policy, app_root=path and values.made("app-root", lambda: check.path(path)))
 
 
-def _spoken(values: Values, policy: Policy) -> Policy:
+def _spoken(values: AnnotationValues, policy: Policy) -> Policy:
     text = values.text("backend-protocol").upper()
     if text and text not in _PROTOCOLS:
         raise values.fault("backend-protocol", f"use one of {', '.join(_PROTOCOLS)}")
     return replace(policy, spoken=_PROTOCOLS.get(text))
 
 
-def _sources(values: Values, policy: Policy) -> Policy:
+def _sources(values: AnnotationValues, policy: Policy) -> Policy:
     older, newer = (tuple(values.networks(f"{word}list-source-range")) for word in ("white", "allow"))
     return replace(policy, sources=newer or older)
 
 
-def _to_https(values: Values, policy: Policy) -> Policy:
+def _to_https(values: AnnotationValues, policy: Policy) -> Policy:
     wished, must = values.flag("ssl-redirect"), values.flag("force-ssl-redirect")
     return replace(policy, to_https=wished or must, must_be_https=must)
 
 
-def _idle(values: Values, policy: Policy) -> Policy:
+def _idle(values: AnnotationValues, policy: Policy) -> Policy:
     return replace(policy, idle=1000 * values.number("proxy-read-timeout", 1, _LONGEST_TIMEOUT, 0))
 
 
-def _cors(values: Values, policy: Policy) -> Policy:
+def _cors(values: AnnotationValues, policy: Policy) -> Policy:
     is_on, any_origin = values.flag("enable-cors"), "*" in (origins := values.items("cors-allow-origin") or ("*",))
     for origin in origins:
         if origin != "*" and not _ORIGIN.fullmatch(origin):
@@ -305,14 +305,14 @@ def _cors(values: Values, policy: Policy) -> Policy:
     return replace(policy, cors=cors if is_on else None)
 
 
-def _tokens(values: Values, name: str, usual: tuple[str, ...], *, credentials: bool) -> Iterator[str]:
+def _tokens(values: AnnotationValues, name: str, usual: tuple[str, ...], *, credentials: bool) -> Iterator[str]:
     for text in values.items(name) or usual:
         if text == "*" and credentials:
             raise values.fault(name, "with credentials * means nothing to browsers; list them by name")
         yield values.made(name, lambda text=text: check.header_name(text))  # type: ignore[misc]
 
 
-def _canary(values: Values, policy: Policy) -> Policy:
+def _canary(values: AnnotationValues, policy: Policy) -> Policy:
     total = values.number("canary-weight-total", 1, MAX_WEIGHT, 100)
     weight = values.number("canary-weight", 0, total, 0)
     name, value, pattern = (values.text(f"canary-by-header{end}") for end in ("", "-value", "-pattern"))
@@ -359,15 +359,15 @@ def policy_of(ingress: Ingress, dialects: Collection[Dialect]) -> Policy:
     """Return what the annotations of an Ingress say."""
     policy = NONE
     if Dialect.NGINX in dialects:
-        values = Values.of(PREFIX, ingress.meta.annotations)
+        values = AnnotationValues.of(PREFIX, ingress.meta.annotations)
         policy = _with_unknown(read(values), values, GUARDS)
     if Dialect.TRAEFIK in dialects:
-        values = Values.of(TRAEFIK, ingress.meta.annotations)
+        values = AnnotationValues.of(TRAEFIK, ingress.meta.annotations)
         policy = _with_unknown(_of_traefik(values, policy), values, _GUARDS)
     return policy
 
 
-def _of_traefik(values: Values, policy: Policy) -> Policy:
+def _of_traefik(values: AnnotationValues, policy: Policy) -> Policy:
     """Return the policy with what Traefik's annotations say: which of both ports has the rules."""
     try:
         entries = set(values.items("router.entrypoints"))
@@ -382,7 +382,7 @@ def _of_traefik(values: Values, policy: Policy) -> Policy:
     return replace(policy, plain=policy.plain and plain and not by_tls, secured=policy.secured and secured)
 
 
-def _with_unknown(policy: Policy, values: Values, guards: re.Pattern[str]) -> Policy:
+def _with_unknown(policy: Policy, values: AnnotationValues, guards: re.Pattern[str]) -> Policy:
     """Report unknown annotations. If one may keep clients out, all requests are refused, as none would be checked."""
     guarding = [name for name in values.unknown if guards.fullmatch(name) and values.data[name] not in _OFF]
     harmless = [name for name in values.unknown if name not in guarding]

@@ -34,8 +34,8 @@ from locallb.model.gateway_of_cluster import (
     IngressTls,
     everything_refused,
 )
-from locallb.model.gateway_rules import Placed, ordered
-from locallb.model.http_routes import Answer, Match, PathKind, PathMatch, Route, ValueMatch
+from locallb.model.gateway_rules import PlacedMatch, ordered
+from locallb.model.http_routes import DirectResponse, HttpRoute, Match, PathKind, PathMatch, ValueMatch
 from locallb.model.http_serving import (
     ANY,
     AnyCertificate,
@@ -144,12 +144,12 @@ def _nearest(host: str, names: Container[str], *, itself: bool = True) -> str:
     return next((name for name in covering(host) if name in names and (itself or name != host)), "")
 
 
-Routes: TypeAlias = tuple[Route, ...]
+Routes: TypeAlias = tuple[HttpRoute, ...]
 Act: TypeAlias = Callable[[Ingress, str, IngressPath], Routes]
 """Returns the routes of a path of a host, or, without a match, of all requests without a rule: tried one after the
 other, each with the path.
 """
-UNAVAILABLE = Answer(503)
+UNAVAILABLE = DirectResponse(503)
 """The answer if a path has no backend, or isn't understood."""
 MISDIRECTED = 421
 """Status for a request to another host than the connection's: the client then connects again."""
@@ -216,7 +216,7 @@ class Hosts(Struct):
 
         Requests to all other hosts are answered 421, also to hosts `elsewhere` that a wildcard among `names` covers.
         """
-        away = (Route(Match(), Answer(MISDIRECTED)),)
+        away = (HttpRoute(Match(), DirectResponse(MISDIRECTED)),)
         others = [VirtualHost(tuple(sorted(domains)), away) for domains in (elsewhere, (ANY,)) if domains]
         return HttpRoutes((*self.table((*names, *below)).hosts, *others), self.by_source)
 
@@ -256,21 +256,23 @@ class Hosts(Struct):
         else:
             self.conflicts.append(Conflict(ingress, host, path.written, winner))
 
-    def _routes(self, name: str) -> Iterator[Route]:
+    def _routes(self, name: str) -> Iterator[HttpRoute]:
         """Return the routes of one host, up to the first that takes everything."""
         for route in self._every(name):
             yield route
             if route.match in _EVERYTHING:
                 return
 
-    def _every(self, name: str) -> Iterator[Route]:
+    def _every(self, name: str) -> Iterator[HttpRoute]:
         for host in dict.fromkeys((name, *above(name), "")):
             placed = (
-                Placed(entry.namespace, (entry.rank, entry.number), (entry.among_others, entry.number), "", entry)
+                PlacedMatch(entry.namespace, (entry.rank, entry.number), (entry.among_others, entry.number), "", entry)
                 for entry in self._entries.get(host, ())
             )
             for entry, is_refused in ordered(placed):
-                routes = tuple(Route(each.match, UNAVAILABLE) for each in entry.routes) if is_refused else entry.routes
+                routes = (
+                    tuple(HttpRoute(each.match, UNAVAILABLE) for each in entry.routes) if is_refused else entry.routes
+                )
                 yield from _of_host(routes, name, host)
         for host in dict.fromkeys((name, *above(name), "")):
             yield from _of_host(self._defaults.get(host, ()), name, host)

@@ -16,13 +16,22 @@ from locallb.gateway.routes import Backends, BackendTarget, Upstreams, upstream_
 from locallb.ingress.annotations import BackendProtocol, Canary, Location, Policy
 from locallb.ingress.hosts import UNAVAILABLE, Routes, above
 from locallb.ingress.parsing import refused_path
-from locallb.model.gateway_objects import Named, Route, RouteKind
+from locallb.model.gateway_objects import GatewayRoute, Named, RouteKind
 from locallb.model.gateway_of_cluster import GatewayObjects, Ingress, IngressBackend, IngressPath, IngressRule
 from locallb.model.gateway_rules import BackendRef
 from locallb.model.http_checks import checked
 from locallb.model.http_policies import HeaderChanges
-from locallb.model.http_routes import Answer, Forward, Match, PathKind, PathMatch, PathRewrite, Redirect, Target
-from locallb.model.http_routes import Route as RouteRoute
+from locallb.model.http_routes import (
+    DirectResponse,
+    Forward,
+    HttpRoute,
+    Match,
+    PathKind,
+    PathMatch,
+    PathRewrite,
+    Redirect,
+    Target,
+)
 from locallb.model.http_serving import BackendTls
 from locallb.model.identities import ObjectKey, UpstreamName
 from locallb.model.texts import clipped, shown
@@ -49,7 +58,7 @@ class IngressBackends:
         """Return the name of a backend's upstream; empty if it can't be resolved."""
         port = self._port(ingress, backend)
         if isinstance(port, int):
-            route = Route(RouteKind.HTTP, ingress.meta)
+            route = GatewayRoute(RouteKind.HTTP, ingress.meta)
             ref = BackendRef("", "Service", ingress.meta.key.namespace, backend.service, port)
             upstream = self._upstreams.find(route, ref, partial(_spoken, spoken=spoken))
             if isinstance(upstream, str):
@@ -225,7 +234,7 @@ class Rules:
             return self.secured(ingress, host, path)
         owners = [certified[name] for name in standing_for(host, certified)]
         if ingress.meta.key.namespace in owners or (owners and policy.must_be_https):
-            return (RouteRoute(Match(path.match), Redirect(_TO_HTTPS, "https", port=https)),)
+            return (HttpRoute(Match(path.match), Redirect(_TO_HTTPS, "https", port=https)),)
         if policy.must_be_https:
             why = f"{host or 'every host'} has no certificate, so nobody is sent to HTTPS; name one in spec.tls"
             self._backends.failures.append((ingress, why))
@@ -253,7 +262,7 @@ class Rules:
 
     def _shared(
         self, ingress: Ingress, path: IngressPath, policy: Policy, main: UpstreamName, entry: Canaried
-    ) -> Iterator[RouteRoute]:
+    ) -> Iterator[HttpRoute]:
         """Return the routes of a path of which a canary has a share."""
         other, canary = self._backends.upstream(entry.ingress, entry.backend, policy.spoken), entry.canary
         shares = (Target(main, canary.total - canary.weight), Target(other, canary.weight))
@@ -272,14 +281,14 @@ class Rules:
         else:
             yield self._route(ingress, path, policy, shares)
 
-    def _route(self, ingress: Ingress, path: IngressPath, policy: Policy, targets: tuple[Target, ...]) -> RouteRoute:
+    def _route(self, ingress: Ingress, path: IngressPath, policy: Policy, targets: tuple[Target, ...]) -> HttpRoute:
         has_groups = "\\" in policy.rewrite
         # What leads to the very path that is asked for is left as it is, with whatever follows.
         is_same = not policy.rewrite or policy.rewrite == (path.written or "/")
         try:
             rewrite = None if is_same else PathRewrite(policy.rewrite, groups=has_groups)
             forward = Forward(targets, path=rewrite, idle=policy.idle)
-            return RouteRoute(Match(path.match), forward, cors=policy.cors, sources=policy.sources)
+            return HttpRoute(Match(path.match), forward, cors=policy.cors, sources=policy.sources)
         except ValueError as error:
             self.refused.append((ingress, f"rewrite-target of {path.written}: {error}"))
             return _no_owner(path)
@@ -294,14 +303,16 @@ def _place(ingress: Ingress, host: str, path: IngressPath) -> _Place:
     return ingress.meta.key.namespace, host, path.written or "/"
 
 
-def _no_owner(path: IngressPath) -> RouteRoute:
-    return RouteRoute(Match(path.match), UNAVAILABLE)
+def _no_owner(path: IngressPath) -> HttpRoute:
+    return HttpRoute(Match(path.match), UNAVAILABLE)
 
 
-def _sent(path: IngressPath, location: Location) -> RouteRoute:
+def _sent(path: IngressPath, location: Location) -> HttpRoute:
     """Return a route that sends clients elsewhere: to the very URL, or with their path and query to another host."""
     if not location.keeps_request:
-        return RouteRoute(
-            Match(path.match), Answer(location.status), response=HeaderChanges(set=(("location", location.url),))
+        return HttpRoute(
+            Match(path.match),
+            DirectResponse(location.status),
+            response=HeaderChanges(set=(("location", location.url),)),
         )
-    return RouteRoute(Match(path.match), location.redirect)
+    return HttpRoute(Match(path.match), location.redirect)

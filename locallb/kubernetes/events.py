@@ -65,7 +65,7 @@ _MAX_PORTS = 10
 """Ports that a note names."""
 
 
-class Allowance(Struct, frozen=True):
+class EventAllowance(Struct, frozen=True):
     """Remaining events of a Service: a bucket that fills with time."""
 
     tokens: int = BURST
@@ -128,13 +128,13 @@ def news(before: Sequence[Event], after: Sequence[Event]) -> tuple[Event, ...]:
     )
 
 
-def spend(allowance: Allowance, wanted: int, now: int) -> tuple[int, Allowance]:
+def spend(allowance: EventAllowance, wanted: int, now: int) -> tuple[int, EventAllowance]:
     """Return how many of `wanted` events may be sent at `now` (Unix seconds), and what is left then."""
     grown = max(0, now - allowance.since) // SECONDS_A_TOKEN
     full = allowance.tokens + grown >= BURST
     tokens = BURST if full else allowance.tokens + grown
     allowed = min(wanted, tokens)
-    return allowed, Allowance(tokens - allowed, now if full else allowance.since + grown * SECONDS_A_TOKEN)
+    return allowed, EventAllowance(tokens - allowed, now if full else allowance.since + grown * SECONDS_A_TOKEN)
 
 
 def event_body(event: Event, owner: Owner, nanoseconds: int, time: str) -> Mapping[str, object]:

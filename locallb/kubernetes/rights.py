@@ -12,7 +12,7 @@ NAME = "local-lb"
 """Of the ServiceAccount, the ClusterRole and the binding."""
 
 
-class Rule(Struct, frozen=True):
+class PolicyRule(Struct, frozen=True):
     """A PolicyRule of rbac.authorization.k8s.io/v1 for one resource."""
 
     group: str
@@ -29,16 +29,16 @@ class Rule(Struct, frozen=True):
 
 
 RULES = (
-    Rule("", "services", ("get", "list", "watch")),
-    Rule("", "services/status", ("patch",)),
-    Rule("", "nodes", ("list", "watch")),
-    Rule("discovery.k8s.io", "endpointslices", ("list", "watch")),
-    Rule("events.k8s.io", "events", ("create",)),
+    PolicyRule("", "services", ("get", "list", "watch")),
+    PolicyRule("", "services/status", ("patch",)),
+    PolicyRule("", "nodes", ("list", "watch")),
+    PolicyRule("discovery.k8s.io", "endpointslices", ("list", "watch")),
+    PolicyRule("events.k8s.io", "events", ("create",)),
 )
 """Rights to serve Services, in every namespace. `watch` is for `locallb watch`."""
 ELECTION_RULES = (
-    Rule("coordination.k8s.io", "leases", ("create",)),
-    Rule("coordination.k8s.io", "leases", ("get", "update"), (NAME,)),
+    PolicyRule("coordination.k8s.io", "leases", ("create",)),
+    PolicyRule("coordination.k8s.io", "leases", ("get", "update"), (NAME,)),
 )
 """Rights of leader election, in the namespace of its Lease: this one by default. A Lease to create has no name yet."""
 _KINDS = (
@@ -54,28 +54,28 @@ _KINDS = (
 )
 _GROUP = "gateway.networking.k8s.io"
 GATEWAY_RULES = (
-    *(Rule(_GROUP, kind, ("get", "list", "watch")) for kind in _KINDS),
-    Rule(_GROUP, "referencegrants", ("list", "watch")),
-    *(Rule(_GROUP, f"{kind}/status", ("patch",)) for kind in _KINDS),
-    Rule("", "namespaces", ("list", "watch")),
+    *(PolicyRule(_GROUP, kind, ("get", "list", "watch")) for kind in _KINDS),
+    PolicyRule(_GROUP, "referencegrants", ("list", "watch")),
+    *(PolicyRule(_GROUP, f"{kind}/status", ("patch",)) for kind in _KINDS),
+    PolicyRule("", "namespaces", ("list", "watch")),
 )
 """Additional rights to serve Gateways, in every namespace."""
 INGRESS_RULES = (
-    Rule("networking.k8s.io", "ingressclasses", ("list", "watch")),
-    Rule("networking.k8s.io", "ingresses", ("get", "list", "watch")),
-    Rule("networking.k8s.io", "ingresses/status", ("patch",)),
+    PolicyRule("networking.k8s.io", "ingressclasses", ("list", "watch")),
+    PolicyRule("networking.k8s.io", "ingresses", ("get", "list", "watch")),
+    PolicyRule("networking.k8s.io", "ingresses/status", ("patch",)),
 )
 """Additional rights to serve Ingresses, in every namespace."""
-SECRET_RULES = (Rule("", "secrets", ("get",)),)
+SECRET_RULES = (PolicyRule("", "secrets", ("get",)),)
 """Rights to read certificates: only in the namespaces of the Secrets that Gateways and Ingresses name."""
-AUTHORITY_RULES = (Rule("", "configmaps", ("get",)),)
+AUTHORITY_RULES = (PolicyRule("", "configmaps", ("get",)),)
 """Rights to read other authorities: only in the namespaces of the ConfigMaps that Gateways and policies name."""
-CERTIFICATE_RULES = (Rule("", "secrets", ("watch",)), Rule("", "configmaps", ("watch",)))
+CERTIFICATE_RULES = (PolicyRule("", "secrets", ("watch",)), PolicyRule("", "configmaps", ("watch",)))
 """Optional rights in the same namespaces, to notice a changed certificate or authority at once."""
 RANGE_RULES = (
-    Rule("crd.projectcalico.org", "blockaffinities", ("list", "watch")),
-    Rule("cilium.io", "ciliumnodes", ("list", "watch")),
+    PolicyRule("crd.projectcalico.org", "blockaffinities", ("list", "watch")),
+    PolicyRule("cilium.io", "ciliumnodes", ("list", "watch")),
 )
 """Where pods are that Calico or Cilium gives addresses: for routes to them."""
-CLUSTER_DNS_RULES = (Rule("", "configmaps", ("get", "patch"), ("coredns", "coredns-custom")),)
+CLUSTER_DNS_RULES = (PolicyRule("", "configmaps", ("get", "patch"), ("coredns", "coredns-custom")),)
 """Rights for zones in clusters, in the namespace kube-system: two ConfigMaps by their names."""

@@ -44,7 +44,7 @@ _OURS = (
 )
 
 
-class Decision(StrEnum):
+class YesOrNo(StrEnum):
     """Value of a yes-or-no annotation."""
 
     YES = "true"

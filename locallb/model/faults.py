@@ -29,7 +29,7 @@ _LONGEST = 3600 * 1000
 """Milliseconds that a request may be delayed by: an hour, after which its client will have given up."""
 
 
-class Delay(Struct, frozen=True):
+class RequestDelay(Struct, frozen=True):
     """Delay of requests."""
 
     milliseconds: int
@@ -42,7 +42,7 @@ class Delay(Struct, frozen=True):
         _require_share(self.share)
 
     @classmethod
-    def parse(cls, text: str) -> Delay:
+    def parse(cls, text: str) -> RequestDelay:
         """Read `200ms`, which is for all requests, or `2s:10%`. Raises ValueError with half a sentence."""
         value, share = _parted(text)
         match = _DELAY.fullmatch(value)
@@ -56,7 +56,7 @@ class Delay(Struct, frozen=True):
         return f"{self.milliseconds}ms{_of_some(self.share)}"
 
 
-class Failure(Struct, frozen=True):
+class RequestFailure(Struct, frozen=True):
     """The answer to requests in place of a backend's."""
 
     status: int
@@ -67,7 +67,7 @@ class Failure(Struct, frozen=True):
         _require_share(self.share)
 
     @classmethod
-    def parse(cls, text: str) -> Failure:
+    def parse(cls, text: str) -> RequestFailure:
         """Read `503`, which is for all requests, or `503:10%`. Raises ValueError with half a sentence."""
         value, share = _parted(text)
         if not _STATUS.fullmatch(value):
@@ -91,9 +91,9 @@ class Fault(Struct, frozen=True):
     """Share of connections never answered, once the client has sent something."""
     reset: int = 0
     """Share of connections closed, once the client has sent something."""
-    delay: Delay | None = None
+    delay: RequestDelay | None = None
     """Requests that wait."""
-    status: Failure | None = None
+    status: RequestFailure | None = None
     """Requests that get another answer, whether they waited or not."""
 
     def __post_init__(self) -> None:
@@ -149,8 +149,8 @@ def parse_fault(text: str) -> Fault:
     return Fault(
         given.get("until", ""),
         **{name: parse_share(given[name]) for name in _SHARES if name in given},
-        delay=Delay.parse(given["delay"]) if "delay" in given else None,
-        status=Failure.parse(given["status"]) if "status" in given else None,
+        delay=RequestDelay.parse(given["delay"]) if "delay" in given else None,
+        status=RequestFailure.parse(given["status"]) if "status" in given else None,
     )
 
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from locallb.model.faults import Fault
-from locallb.model.gateway_rules import Rule
+from locallb.model.gateway_rules import RouteRule
 from locallb.model.identities import KEY_PREFIX, IPAddress, Uid
 from locallb.model.objects import EMPTY
 
@@ -245,7 +245,7 @@ class FrontendValidation(Struct, frozen=True):
     problem: str = ""
 
 
-class Listener(Struct, frozen=True):
+class GatewayListener(Struct, frozen=True):
     """An entry of the listeners of a Gateway or a ListenerSet."""
 
     name: str
@@ -281,7 +281,7 @@ class Gateway(Struct, frozen=True):
 
     meta: Meta
     class_name: str
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[GatewayListener, ...] = ()
     addresses: tuple[WantedAddress, ...] = ()
     listener_sets: Allowed = field(default_factory=lambda: Allowed(From.NONE))
     labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
@@ -308,7 +308,7 @@ class ListenerSet(Struct, frozen=True):
 
     meta: Meta
     parent: Reference
-    listeners: tuple[Listener, ...] = ()
+    listeners: tuple[GatewayListener, ...] = ()
     problem: str = ""
 
     @property
@@ -334,7 +334,7 @@ class ParentRef(Struct, frozen=True):
         return Reference(self.group, self.kind, self.key)
 
 
-class Route(Struct, frozen=True):
+class GatewayRoute(Struct, frozen=True):
     """A route of any kind; those of TCP, UDP and TLS have rules with backends only."""
 
     kind: RouteKind
@@ -342,7 +342,7 @@ class Route(Struct, frozen=True):
     parents: tuple[ParentRef, ...] = ()
     hostnames: tuple[str, ...] | None = ()
     """Empty for all of a listener's; None where it has some, and none of them can be a request's."""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[RouteRule, ...] = ()
     problem: str = ""
     """The reason that nothing of it is served. Its requests are answered with an error, and by no other route."""
 

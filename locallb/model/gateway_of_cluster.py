@@ -18,12 +18,12 @@ from locallb.model.gateway_objects import (
     BackendTlsPolicy,
     Gateway,
     GatewayClass,
+    GatewayRoute,
     ListenerSet,
     Meta,
     Named,
     Reference,
     ReferenceGrant,
-    Route,
 )
 from locallb.model.http_routes import PathKind, PathMatch
 from locallb.model.identities import KEY_PREFIX, ClusterName, Digest
@@ -177,7 +177,7 @@ ApiObject: TypeAlias = (
     GatewayClass
     | Gateway
     | ListenerSet
-    | Route
+    | GatewayRoute
     | ReferenceGrant
     | BackendTlsPolicy
     | IngressClass
@@ -203,7 +203,7 @@ class GatewayObjects(Struct, frozen=True):
     classes: tuple[GatewayClass, ...] = ()
     gateways: tuple[Gateway, ...] = ()
     listener_sets: tuple[ListenerSet, ...] = ()
-    routes: tuple[Route, ...] = ()
+    routes: tuple[GatewayRoute, ...] = ()
     grants: tuple[ReferenceGrant, ...] = ()
     policies: tuple[BackendTlsPolicy, ...] = ()
     namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.model.http_policies import NO_CHANGES, Cors, HeaderChanges, Retry, Session
+from locallb.model.http_policies import NO_CHANGES, Cors, HeaderChanges, RetryRule, SessionAffinity
 from locallb.model.http_routes import GrpcMethod, Match, PathKind, PathMatch, PathRewrite, Redirect
 
 _Item = TypeVar("_Item")
@@ -32,7 +32,7 @@ _ANY = "any"
 _WHOLE = (None, PathMatch(PathKind.PREFIX, "/"))
 
 
-class Placed(NamedTuple, Generic[_Item]):
+class PlacedMatch(NamedTuple, Generic[_Item]):
     """A match among those of all namespaces."""
 
     namespace: str
@@ -44,7 +44,7 @@ class Placed(NamedTuple, Generic[_Item]):
     item: _Item
 
 
-def ordered(matches: Iterable[Placed[_Item]]) -> Iterator[tuple[_Item, bool]]:
+def ordered(matches: Iterable[PlacedMatch[_Item]]) -> Iterator[tuple[_Item, bool]]:
     """Return matches in the order in which requests are compared, each with whether its requests are refused.
 
     They are refused where a refused match of the same namespace precedes them, but comes after those of others.
@@ -142,7 +142,7 @@ class Filters(Struct, frozen=True):
         return bool(self.hostname or self.path)
 
 
-class Rule(Struct, frozen=True):
+class RouteRule(Struct, frozen=True):
     """A rule. One without a backend answers by itself: with a redirect, or 500. Times are milliseconds."""
 
     matches: tuple[Match, ...] = (Match(),)
@@ -152,8 +152,8 @@ class Rule(Struct, frozen=True):
     timeout: int = 0
     """0 for none."""
     attempt_timeout: int = 0
-    retry: Retry | None = None
-    session: Session | None = None
+    retry: RetryRule | None = None
+    session: SessionAffinity | None = None
     problem: str = ""
     """The reason that it isn't served: half a sentence. Its requests are answered with an error, by no other rule."""
     incompatible: bool = False
@@ -166,10 +166,10 @@ class Rule(Struct, frozen=True):
         """Return the matches, each with its precedence."""
         return zip(self.matches, self.ranks or map(rank, self.matches), strict=True)
 
-    def refused(self, problem: str) -> Rule:
+    def refused(self, problem: str) -> RouteRule:
         """Return this rule as an unserved one, for its own problem or this one."""
         return self if self.problem else replace(self, problem=problem)
 
 
-ANYTHING = Rule(ranks=(FIRST,))
+ANYTHING = RouteRule(ranks=(FIRST,))
 """A rule that takes every request before all others: for rules that aren't understood at all."""

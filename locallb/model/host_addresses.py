@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from locallb.model.identities import Family, IPAddress
 from locallb.model.ranges import AddressRange, Span, intersect, merge, range_of, span_of, spans_of, subtract
-from locallb.model.routes import LOCAL_TABLE, Route
+from locallb.model.routes import LOCAL_TABLE, HostRoute
 
 _PUBLIC = {Family.IPV4: "0.0.0.0/0", Family.IPV6: "2000::/3"}
 _NOT_PUBLIC = {
@@ -37,7 +37,7 @@ class HostAddresses(Struct, frozen=True):
     """The addresses of interfaces other than lo, each with its interface: they face a network."""
     broadcast: frozenset[IPAddress] = frozenset()
     """Broadcast addresses of networks of this host, which can be bound and not connected to."""
-    routes: tuple[Route, ...] = ()
+    routes: tuple[HostRoute, ...] = ()
     """Ways to addresses that pools may have, the default route apart."""
 
     @property
@@ -54,7 +54,7 @@ class HostAddresses(Struct, frozen=True):
         return next((device for own, device in self.own if own == address), "")
 
 
-def survey(routes: Sequence[Route], bindable: Collection[IPAddress] | None = None) -> HostAddresses:
+def survey(routes: Sequence[HostRoute], bindable: Collection[IPAddress] | None = None) -> HostAddresses:
     """Work out what the routes prove. `bindable` restricts IPv6 to these, for who can't bind behind a local route.
 
     In the local table as anywhere the longest prefix counts: a broadcast or anycast address within a local prefix isn't
@@ -71,14 +71,14 @@ def survey(routes: Sequence[Route], bindable: Collection[IPAddress] | None = Non
     )
 
 
-def _proven(routes: Iterable[Route]) -> dict[Family, list[Span]]:
+def _proven(routes: Iterable[HostRoute]) -> dict[Family, list[Span]]:
     spans: dict[Family, list[Span]] = {family: [] for family in Family}
     for family, local, other in _by_length(routes):
         spans[family] = subtract([*spans[family], *local], other)
     return spans
 
 
-def _by_length(routes: Iterable[Route]) -> Iterator[tuple[Family, list[Span], list[Span]]]:
+def _by_length(routes: Iterable[HostRoute]) -> Iterator[tuple[Family, list[Span], list[Span]]]:
     """Sort the local table by length of prefix, each with what is local and what is anything else."""
     table: dict[tuple[int, int], tuple[list[Span], list[Span]]] = defaultdict(lambda: ([], []))
     for route in routes:

@@ -67,7 +67,7 @@ class Mirror(Struct, frozen=True):
         check.within(self.per_million, 0, _PER_MILLION, "share")
 
 
-class Retry(Struct, frozen=True):
+class RetryRule(Struct, frozen=True):
     """Retries: of answers with one of `codes`, and of requests that didn't reach a backend."""
 
     codes: tuple[int, ...] = ()
@@ -89,7 +89,7 @@ class SessionKind(StrEnum):
     HEADER = "Header"
 
 
-class Session(Struct, frozen=True):
+class SessionAffinity(Struct, frozen=True):
     """Session affinity: a client's requests go to the backend of its first one, as long as that is healthy."""
 
     name: str

@@ -17,7 +17,15 @@ from msgspec.structs import replace
 from locallb.model import http_checks as check
 from locallb.model.faults import Fault
 from locallb.model.http_checks import checked, groups, size_of
-from locallb.model.http_policies import MAX_MILLISECONDS, NO_CHANGES, Cors, HeaderChanges, Mirror, Retry, Session
+from locallb.model.http_policies import (
+    MAX_MILLISECONDS,
+    NO_CHANGES,
+    Cors,
+    HeaderChanges,
+    Mirror,
+    RetryRule,
+    SessionAffinity,
+)
 from locallb.model.identities import IPNetwork, UpstreamName
 from locallb.model.texts import shown
 
@@ -146,8 +154,8 @@ class Forward(Struct, frozen=True):
     """Milliseconds until the whole answer must be there, 504 otherwise; 0: no limit."""
     attempt_timeout: int = 0
     """The same for one attempt (backendRequest)."""
-    retry: Retry | None = None
-    session: Session | None = None
+    retry: RetryRule | None = None
+    session: SessionAffinity | None = None
     idle: int = 0
     """Milliseconds in which nothing comes or goes until the request is given up (504); 0: no limit."""
 
@@ -179,7 +187,7 @@ class Redirect(Struct, frozen=True):
         check.within(self.port, 0, 65535, "port")
 
 
-class Answer(Struct, frozen=True):
+class DirectResponse(Struct, frozen=True):
     """An answer that the proxy gives itself, without a backend."""
 
     status: int
@@ -190,11 +198,11 @@ class Answer(Struct, frozen=True):
         check.within(len(self.body), 0, check.MAX_TEXT, "length of an answer")
 
 
-class Route(Struct, frozen=True):
+class HttpRoute(Struct, frozen=True):
     """One match and its action. Header changes apply to every answer."""
 
     match: Match
-    action: Forward | Redirect | Answer
+    action: Forward | Redirect | DirectResponse
     request: HeaderChanges = NO_CHANGES
     response: HeaderChanges = NO_CHANGES
     cors: Cors | None = None

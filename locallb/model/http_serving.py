@@ -19,7 +19,7 @@ from msgspec import Struct
 from locallb.model import http_checks as check
 from locallb.model.faults import Fault
 from locallb.model.http_policies import NO_CHANGES
-from locallb.model.http_routes import Route, Target
+from locallb.model.http_routes import HttpRoute, Target
 from locallb.model.identities import ClusterName, Digest, Fingerprint, IPAddress, IPNetwork, Protocol, place
 
 
@@ -152,7 +152,7 @@ class VirtualHost(Struct, frozen=True):
 
     domains: tuple[str, ...]
     """`a.test`, `*.a.test` (any depth) or `ANY`. The most specific one of a table wins; ports aren't compared."""
-    routes: tuple[Route, ...]
+    routes: tuple[HttpRoute, ...]
 
     def __post_init__(self) -> None:
         for domain in self.domains:

@@ -35,7 +35,7 @@ MAX = 16
 """Operations of one party at a time: as many connections as a cluster or a daemon is asked to bear."""
 
 
-class Room(NamedTuple):
+class PartyCapacity(NamedTuple):
     """Capacity of a party: concurrent operations, or batches of all that waits; and the duration limit of one."""
 
     width: int = MAX
@@ -43,10 +43,10 @@ class Room(NamedTuple):
     seconds: float = 1.0
 
 
-_BATCHES = Room(1, is_batch=True, seconds=10.0)
-_CONTAINERS = Room(seconds=30.0)
-_ROOMS: Mapping[str, Room] = {
-    CHECK: Room(64, seconds=10.0),  # a proof waits for an Envoy, with all others that this one serves
+_BATCHES = PartyCapacity(1, is_batch=True, seconds=10.0)
+_CONTAINERS = PartyCapacity(seconds=30.0)
+_ROOMS: Mapping[str, PartyCapacity] = {
+    CHECK: PartyCapacity(64, seconds=10.0),  # a proof waits for an Envoy, with all others that this one serves
     DOCKER: _CONTAINERS,
     LEDGER: _BATCHES,
     NETLINK: _BATCHES,
@@ -102,6 +102,6 @@ def party_of(resource: Resource) -> str:
     return named(resource.inputs) if named else UNKNOWN
 
 
-def room_of(party: str) -> Room:
+def room_of(party: str) -> PartyCapacity:
     """Return how much a party bears."""
-    return _ROOMS.get(party.partition("/")[0], Room())
+    return _ROOMS.get(party.partition("/")[0], PartyCapacity())

@@ -50,7 +50,7 @@ def networks_of_host(interfaces: Iterable[Interface]) -> frozenset[str]:
     )
 
 
-def is_host_only(route: Route | None, networks: frozenset[str]) -> bool:
+def is_host_only(route: HostRoute | None, networks: frozenset[str]) -> bool:
     """Return whether packets that take `route` reach this host itself, or a neighbour in one of `networks`.
 
     A network that exists on this host only can't have another machine's API server in it. A private range proves
@@ -82,7 +82,7 @@ _DOCKER = ("docker", "br-", "podman", "cni", "virbr")
 _VPN = ("tun", "tap", "wg", "ppp", "tailscale", "nordlynx", "utun", "zt", "ipsec", "vpn")
 
 
-class Route(Struct, frozen=True):
+class HostRoute(Struct, frozen=True):
     """A route of the host, as the kernel lists it."""
 
     destination: IPNetwork
@@ -192,7 +192,7 @@ _THROW = "9"
 """A kind of route: go on with the next rule."""
 
 
-class Rule(Struct, frozen=True):
+class HostRule(Struct, frozen=True):
     """A rule, as the kernel lists it."""
 
     version: int
@@ -235,7 +235,7 @@ class Diversion(Struct, frozen=True):
     """A longer prefix in the main table comes first."""
 
 
-def diversions(rules: Iterable[Rule], routes: Sequence[Route]) -> tuple[Diversion, ...]:
+def diversions(rules: Iterable[HostRule], routes: Sequence[HostRoute]) -> tuple[Diversion, ...]:
     """Return what is led elsewhere before the main table decides for good; sorted, each once.
 
     VPNs make such rules: WireGuard leads packets without its own mark to a table of its own, unless the main table has
@@ -247,7 +247,7 @@ def diversions(rules: Iterable[Rule], routes: Sequence[Route]) -> tuple[Diversio
     return tuple(sorted(diverted, key=str))
 
 
-def _of_family(version: int, rules: Iterable[Rule], routes: Sequence[Route]) -> Iterator[Diversion]:
+def _of_family(version: int, rules: Iterable[HostRule], routes: Sequence[HostRoute]) -> Iterator[Diversion]:
     yields = False
     for rule in rules:
         if rule.version != version or rule.action == NO_ACTION:
@@ -271,7 +271,7 @@ def _of_family(version: int, rules: Iterable[Rule], routes: Sequence[Route]) -> 
                         yield Diversion(where, f"{route.owner} ({_name(rule)})", yields)
 
 
-def _within(rule: Rule, network: IPNetwork) -> IPNetwork | None:
+def _within(rule: HostRule, network: IPNetwork) -> IPNetwork | None:
     """Return the part of `network` that a rule is about."""
     wanted = None if rule.inverted else rule.destination
     if wanted is None or inside(network, wanted):
@@ -279,6 +279,6 @@ def _within(rule: Rule, network: IPNetwork) -> IPNetwork | None:
     return wanted if inside(wanted, network) else None
 
 
-def _name(rule: Rule) -> str:
+def _name(rule: HostRule) -> str:
     where = f"table {rule.table}" if rule.action == LOOKUP else rule.action
     return f"ip rule {rule.priority}: {where}"

@@ -30,7 +30,7 @@ from locallb.model.identities import (
     ProxyName,
 )
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
-from locallb.model.routes import Diversion, PodRoute, Route
+from locallb.model.routes import Diversion, HostRoute, PodRoute
 from locallb.model.serving import HeapBounds
 
 LAST_PORT = 65535
@@ -184,7 +184,7 @@ class HostFacts(Struct, frozen=True):
     """Addresses of this host; None if no host is known: then every address counts as its own."""
     routed: tuple[IPNetwork, ...] | None = None
     """Networks to which this host has a route, except the default route; None if unknown."""
-    routes: tuple[Route, ...] = ()
+    routes: tuple[HostRoute, ...] = ()
     """Routes that the kernel reads for every packet, whatever their destination; empty if unknown."""
     diversions: tuple[Diversion, ...] = ()
     """Destinations that rules lead elsewhere than those routes."""

@@ -15,7 +15,7 @@ from locallb.kubernetes.events import (
     DELETING,
     ENSURED,
     NORMAL,
-    Allowance,
+    EventAllowance,
     ingress_events,
     news,
     placement_events,
@@ -44,7 +44,7 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
 
     def create(self, new: ServiceEventsInputs) -> tuple[str, ServiceEventsState]:
         """Send all."""
-        return str(new.owner.service), _send(new, _current(new), Allowance(), {})
+        return str(new.owner.service), _send(new, _current(new), EventAllowance(), {})
 
     def read(self, state: ServiceEventsState) -> ServiceEventsState:
         """Return the state unchanged: sent events can't be read back."""
@@ -59,7 +59,7 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
         """Send what is new, all for another Service of the same name; a Warning that ended in time is never sent."""
         sent, current = (_current(old), _current(new)) if old.owner == new.owner else ((), ())
         withdrawn = HELD_WARNINGS.withdraw(old.owner, current)
-        allowance = Allowance(min(BURST, old.tokens + len(withdrawn)), old.since)
+        allowance = EventAllowance(min(BURST, old.tokens + len(withdrawn)), old.since)
         return _send(new, news(sent, _current(new)), allowance, withdrawn if old.owner == new.owner else {})
 
     def delete(self, state: ServiceEventsState) -> None:
@@ -77,7 +77,7 @@ def _current(inputs: ServiceEventsInputs) -> tuple[Event, ...]:
 
 
 def _send(
-    new: ServiceEventsInputs, events: Sequence[Event], allowance: Allowance, withdrawn: Mapping[Event, float]
+    new: ServiceEventsInputs, events: Sequence[Event], allowance: EventAllowance, withdrawn: Mapping[Event, float]
 ) -> ServiceEventsState:
     """Send events; a Warning in place of a withdrawn one of the same reason waits no longer than that would have."""
     allowed, remaining = spend(allowance, len(events), int(time.time()))

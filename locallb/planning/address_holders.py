@@ -24,7 +24,7 @@ from locallb.model.objects import Service
 from locallb.model.snapshot import Claim, Snapshot
 
 
-class Holder(Interface):
+class AddressHolder(Interface):
     """A holder of an address."""
 
     def admits(self, service: Service) -> bool:
@@ -151,7 +151,7 @@ def age(service: Service) -> Age:
 class Holdings(Struct, frozen=True):
     """All addresses that are held."""
 
-    holders: Mapping[IPAddress, Holder]
+    holders: Mapping[IPAddress, AddressHolder]
     held: Mapping[ObjectKey, Sequence[IPAddress]]
     """Held addresses by Service, the strongest hold first: ledger, state, status, then the lower address."""
 
@@ -174,7 +174,7 @@ class Evidence(Struct):
     """All evidence of holders."""
 
     home: Home
-    weakest: Mapping[IPAddress, Holder]
+    weakest: Mapping[IPAddress, AddressHolder]
     """By pins and by facts of the host: of addresses without a claim or a status."""
     ages: dict[ObjectKey, Age]
     ours: dict[ObjectKey, Service]
@@ -220,7 +220,7 @@ class Evidence(Struct):
 
         return sorted(addresses, key=rank)
 
-    def _of_claims(self, address: IPAddress, claims: Sequence[Claim]) -> Holder:
+    def _of_claims(self, address: IPAddress, claims: Sequence[Claim]) -> AddressHolder:
         """Return the holder of a claimed address: a foreign one, or the oldest existing one of our claimants."""
         remembered = self.state.get(address, [])
         existing = [claim for claim in claims if claim.owner.service.name]
@@ -232,7 +232,7 @@ class Evidence(Struct):
         keys = {claim.owner.service for claim in existing}
         return self._claimant(keys, doubtful=doubtful) if keys else _another_owner(claims[0])
 
-    def _claimant(self, keys: AbstractSet[ObjectKey], *, doubtful: bool) -> Holder:
+    def _claimant(self, keys: AbstractSet[ObjectKey], *, doubtful: bool) -> AddressHolder:
         """Return the holder among our claimants: the oldest existing one, with the Services that share it.
 
         `doubtful`: another claimant may exist.
@@ -242,7 +242,7 @@ class Evidence(Struct):
             return _together(present, leaving=doubtful or len(present) < len(keys))
         return ByService(min(keys), "is not yet released by")
 
-    def _oldest(self, keys: Sequence[ObjectKey]) -> Holder:
+    def _oldest(self, keys: Sequence[ObjectKey]) -> AddressHolder:
         """Return the holder of an address in several statuses: the oldest Service, with the ones that share it."""
         first = min(keys, key=self.ages.__getitem__)
         if first in self.ours:
@@ -255,7 +255,7 @@ class Evidence(Struct):
         return [self.ours[key] for key in present]
 
 
-def keepers(holder: Holder | None) -> Sequence[ObjectKey]:
+def keepers(holder: AddressHolder | None) -> Sequence[ObjectKey]:
     """Return the Services that may keep an address that is held so."""
     match holder:
         case ByService(key):
@@ -266,8 +266,8 @@ def keepers(holder: Holder | None) -> Sequence[ObjectKey]:
             return ()
 
 
-def _of_host(snapshot: Snapshot) -> dict[IPAddress, Holder]:
-    holders: dict[IPAddress, Holder] = {
+def _of_host(snapshot: Snapshot) -> dict[IPAddress, AddressHolder]:
+    holders: dict[IPAddress, AddressHolder] = {
         address: ByOther(f"is the address of Node {node.name} in {node.cluster}")
         for node in snapshot.nodes
         for address in node.addresses
@@ -297,7 +297,7 @@ def _claimed(claims: Iterable[Claim]) -> dict[IPAddress, list[Claim]]:
     return by_address
 
 
-def _together(services: Sequence[Service], *, leaving: bool) -> Holder:
+def _together(services: Sequence[Service], *, leaving: bool) -> AddressHolder:
     """Make the holder of the first of `services` and the ones that share with it."""
     first = services[0]
     if not first.sharing_key:

@@ -82,7 +82,7 @@ def allows(pool: Pool, service: Service) -> bool:
     return selects(service, pool.namespaces, pool.selector)
 
 
-class Request(Struct, frozen=True):
+class AddressRequest(Struct, frozen=True):
     """Addresses that one Service may get and requests."""
 
     service: Service
@@ -173,7 +173,7 @@ class AddressPools:
         held = self._held.held.get(service.key, ())
         return any(address in held for address in addresses)
 
-    def refusal(self, request: Request, requested: RequestedAddress) -> Problem | None:
+    def refusal(self, request: AddressRequest, requested: RequestedAddress) -> Problem | None:
         """Return the reason that the Service can't have the requested address; None if it can."""
         service, address = request.service, requested.address
         if Family.of(address) not in request.families:
@@ -206,7 +206,7 @@ class AddressPools:
         others = (*self._given.get(address, ()), *stronger)
         return next((other for other in others if other.key != service.key and not may_share(other, service)), None)
 
-    def find(self, request: Request, family: Family) -> IPAddress | Problem:
+    def find(self, request: AddressRequest, family: Family) -> IPAddress | Problem:
         """Find the address of `family` that the Service keeps or, failing that, the free one next to its preferred.
 
         It gives up an address if another user occupies one of its ports there, as long as another one is free.
@@ -296,13 +296,13 @@ def allocate(snapshot: Snapshot, services: Sequence[Service], settings: Settings
     return {request.service.key: _in_the_end(request, answers[request.service.key], pools) for request in requests}
 
 
-def request_of(service: Service, pinned: Iterable[IPAddress] = ()) -> Request:
+def request_of(service: Service, pinned: Iterable[IPAddress] = ()) -> AddressRequest:
     """Return what a Service may and wants to get; `pinned` are addresses of its own by the configuration."""
     requested = {Family.of(address): RequestedAddress(address) for address in service.requested}
     requested |= {Family.of(address): RequestedAddress(address, pinned=True) for address in pinned}
     single = service.family_policy is FamilyPolicy.SINGLE
     families = tuple(dict.fromkeys(service.families))[: 1 if single else None]
-    return Request(service, families, tuple(requested.values()), _preferred(service.key))
+    return AddressRequest(service, families, tuple(requested.values()), _preferred(service.key))
 
 
 @lru_cache(maxsize=8192)  # all are asked for when one Service comes or goes
@@ -310,12 +310,12 @@ def _preferred(key: ObjectKey) -> int:
     return int.from_bytes(hashlib.sha256(str(key).encode()).digest(), "big")
 
 
-def is_complete(request: Request, answer: Answer) -> bool:
+def is_complete(request: AddressRequest, answer: Answer) -> bool:
     """Return whether the Service has an address of each family that it wants."""
     return not isinstance(answer, Problem) and len(answer) == len(request.families)
 
 
-def _in_the_end(request: Request, answer: Answer, pools: AddressPools) -> Answer:
+def _in_the_end(request: AddressRequest, answer: Answer, pools: AddressPools) -> Answer:
     """Explain refusals by the obstacles after the whole allocation, as every later plan will."""
     if not isinstance(answer, Problem):
         return answer
@@ -323,7 +323,7 @@ def _in_the_end(request: Request, answer: Answer, pools: AddressPools) -> Answer
     return retry if isinstance(retry, Problem) else answer
 
 
-def serve(request: Request, pools: AddressPools) -> Answer:
+def serve(request: AddressRequest, pools: AddressPools) -> Answer:
     """Choose all addresses of one Service and take them, or take none."""
     chosen = _choose(request, pools)
     if not isinstance(chosen, Problem):
@@ -331,7 +331,7 @@ def serve(request: Request, pools: AddressPools) -> Answer:
     return chosen
 
 
-def _choose(request: Request, pools: AddressPools) -> Answer:
+def _choose(request: AddressRequest, pools: AddressPools) -> Answer:
     chosen: dict[Family, IPAddress] = {}
     for requested in request.requested:
         if problem := pools.refusal(request, requested):

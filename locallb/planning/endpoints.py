@@ -19,7 +19,7 @@ from locallb.model.faults import ALL
 from locallb.model.identities import Family, IPAddress, IPNetwork, Protocol
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, Node, ServicePort
 from locallb.model.ranges import span_of
-from locallb.model.routes import Diversion, Route, inside
+from locallb.model.routes import Diversion, HostRoute, inside
 from locallb.model.texts import counted
 
 
@@ -164,7 +164,7 @@ class Reach(Struct, frozen=True):
         )
 
 
-def reach_of(nodes: Sequence[Node], routes: Iterable[Route], diversions: tuple[Diversion, ...] = ()) -> Reach:
+def reach_of(nodes: Sequence[Node], routes: Iterable[HostRoute], diversions: tuple[Diversion, ...] = ()) -> Reach:
     """Return the reach of the cluster that has `nodes`: the identical object if nothing has changed.
 
     A route names the next hop, not the owner of the destination: a VPN's 10.0.0.0/8, Docker's bridge and another
@@ -182,11 +182,11 @@ def reach_of(nodes: Sequence[Node], routes: Iterable[Route], diversions: tuple[D
 def _reach(
     nodes: frozenset[IPAddress],
     behind: frozenset[IPNetwork],
-    routes: tuple[Route, ...],
+    routes: tuple[HostRoute, ...],
     diversions: tuple[Diversion, ...],
 ) -> Reach:
     """Compute the reach; `behind` are networks behind Nodes: their addresses don't answer in the Nodes' own network."""
-    by_destination: dict[IPNetwork, list[Route]] = {}
+    by_destination: dict[IPNetwork, list[HostRoute]] = {}
     for route in routes:
         by_destination.setdefault(route.destination, []).append(route)
     is_node = any(route.is_own and route.destination[0] in nodes for route in routes)
@@ -216,7 +216,7 @@ def _nowhere(network: IPNetwork) -> Destination:
     return Destination(network.version, *span_of(network), leads=False)
 
 
-def _is_link(route: Route) -> bool:
+def _is_link(route: HostRoute) -> bool:
     return route.gateway is None and not route.is_local
 
 
@@ -228,7 +228,7 @@ def _is_passed_on(network: IPNetwork, links: Iterable[IPNetwork], routes: Collec
     return not any(network.supernet(new_prefix=bits) in routes for bits in range(network.prefixlen, around, -1))
 
 
-def _leads(route: Route, nodes: Iterable[IPAddress], *, is_node: bool) -> bool:
+def _leads(route: HostRoute, nodes: Iterable[IPAddress], *, is_node: bool) -> bool:
     if route.is_default or not (route.is_local or route.kind == "unicast"):
         return False
     if is_node and not route.is_local:

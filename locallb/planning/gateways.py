@@ -29,7 +29,7 @@ from locallb.ingress.translation import bind_ingresses
 from locallb.model.faults import Order
 from locallb.model.gateway_objects import Named
 from locallb.model.gateway_of_cluster import GatewayObjects, ObjectOfCluster
-from locallb.model.http_routes import Redirect, Route
+from locallb.model.http_routes import HttpRoute, Redirect
 from locallb.model.http_serving import (
     AnyCertificate,
     Chain,
@@ -107,7 +107,7 @@ def _chain(chain: Chain, mapping: _Mapping) -> Chain:
     return replace(chain, serves=replace(chain.serves, hosts=tuple(hosts)))
 
 
-def _route(route: Route, mapping: _Mapping) -> Route:
+def _route(route: HttpRoute, mapping: _Mapping) -> HttpRoute:
     return replace(route, action=mapping.redirect(route.action)) if isinstance(route.action, Redirect) else route
 
 

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey, Protocol
 from locallb.model.objects import BackendChoice, EndpointSlice, Node, Service, ServicePort, TrafficPolicy
-from locallb.model.routes import POD_PROTOCOL, PodRoute, Route
+from locallb.model.routes import POD_PROTOCOL, HostRoute, PodRoute
 from locallb.model.serving import Backend, HealthCheck, HttpCheck
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.model.texts import counted
@@ -254,5 +254,5 @@ def _reached_families(nodes: Sequence[Node], reach: Reach, ours: Sequence[PodRou
     return frozenset(Family.of(route.destination) for route in ours)
 
 
-def _made(routes_to_pods: Iterable[PodRoute]) -> Iterator[Route]:
-    return (Route(way.destination, "unicast", gateway=way.gateway, protocol=POD_PROTOCOL) for way in routes_to_pods)
+def _made(routes_to_pods: Iterable[PodRoute]) -> Iterator[HostRoute]:
+    return (HostRoute(way.destination, "unicast", gateway=way.gateway, protocol=POD_PROTOCOL) for way in routes_to_pods)

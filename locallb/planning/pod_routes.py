@@ -20,7 +20,7 @@ from locallb.config.settings import PodRouting, Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey
 from locallb.model.objects import BackendChoice, Node
 from locallb.model.ranges import span_of
-from locallb.model.routes import LOOPBACK, POD_PROTOCOL, Diversion, PodRoute, Route
+from locallb.model.routes import LOOPBACK, POD_PROTOCOL, Diversion, HostRoute, PodRoute
 from locallb.model.snapshot import Snapshot
 from locallb.model.texts import counted, metric_of
 from locallb.planning.planned import Plan, Via
@@ -35,7 +35,7 @@ _SPECIAL = (
 class Claimed:
     """Destinations that have routes, with their owners; networks contain each other or are disjoint."""
 
-    def __init__(self, routes: Iterable[Route], diversions: Iterable[Diversion] = ()) -> None:
+    def __init__(self, routes: Iterable[HostRoute], diversions: Iterable[Diversion] = ()) -> None:
         self._by: dict[tuple[int, int, int], list[tuple[IPAddress | None, str]]] = {}
         self._firsts: dict[int, list[tuple[int, int]]] = {4: [], 6: []}
         for route in routes:
@@ -201,7 +201,7 @@ def container_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     """Return the routes to make in the namespaces of proxies on a Docker network: each has those of one cluster."""
     near = [subnet.network for subnet in snapshot.host.subnets]
     refuse = Refusals(
-        Claimed([Route(network, "unicast", "its Docker network") for network in near]), near, _named(settings)
+        Claimed([HostRoute(network, "unicast", "its Docker network") for network in near]), near, _named(settings)
     )
     made: dict[ClusterName, tuple[PodRoute, ...]] = {}
     notices: list[str] = []
@@ -274,11 +274,11 @@ def _address(node: Node, family: Family) -> IPAddress | None:
     return next((address for address in node.addresses if Family.of(address) is family), None)
 
 
-def _is_of(route: Route, metric: int) -> bool:
+def _is_of(route: HostRoute, metric: int) -> bool:
     return (route.protocol, route.metric) == (POD_PROTOCOL, metric)
 
 
-def _way(route: Route) -> tuple[IPNetwork, IPAddress | None]:
+def _way(route: HostRoute) -> tuple[IPNetwork, IPAddress | None]:
     return route.destination, route.gateway
 
 

@@ -16,7 +16,7 @@ from locallb.model.host_addresses import HostAddresses, is_public, usable
 from locallb.model.identities import Family, IPAddress, IPNetwork
 from locallb.model.ranges import AddressRange, Span, covered, range_of, span_of, spans_of, subtract
 from locallb.model.reasons import Problem, Reason
-from locallb.model.routes import LOOPBACK, Route, inside
+from locallb.model.routes import LOOPBACK, HostRoute, inside
 from locallb.model.snapshot import HostFacts
 from locallb.model.texts import few
 
@@ -123,7 +123,7 @@ def left_out(judged: Iterable[PoolRoute]) -> Iterator[tuple[bool, str]]:
         yield partly, f"{few(prefixes, _SHOWN)} of pool {pool} {verb} this host's: no local route has all of it"
 
 
-def is_local(prefix: IPNetwork, routes: Iterable[Route]) -> bool:
+def is_local(prefix: IPNetwork, routes: Iterable[HostRoute]) -> bool:
     """Return whether every address of `prefix` has a local route: by one route, or by several that add up."""
     return covered(prefix, {route.destination for route in routes if route.is_local})
 
@@ -162,7 +162,7 @@ def _judge(part: _Part, prefix: IPNetwork) -> PoolRoute:
     )
 
 
-def _problem(pool: str, prefix: IPNetwork, route: Route, *, local: bool) -> Problem | None:
+def _problem(pool: str, prefix: IPNetwork, route: HostRoute, *, local: bool) -> Problem | None:
     where = route.destination
     if isinstance(where, IPv6Network) and route.is_connected:
         return on_link(where, pool, prefix)
@@ -192,7 +192,7 @@ def _nothing(part: _Part) -> Problem:
     return Problem(Reason.NOT_ON_HOST, f"{part} has nothing to give: {why}; correct local-lb:pools")
 
 
-def _note(pool: str, prefix: IPNetwork, route: Route) -> str:
+def _note(pool: str, prefix: IPNetwork, route: HostRoute) -> str:
     return (
         f"pool {pool}: {prefix} lies in {route.destination} of {route.owner}: nothing there may hand out the same "
         "addresses (limit its DHCP or `--ip-range`)"

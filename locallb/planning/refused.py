@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.model.faults import NO_ORDER
-from locallb.model.gateway_objects import Gateway, ListenerSet, Route
+from locallb.model.gateway_objects import Gateway, GatewayRoute, ListenerSet
 from locallb.model.gateway_of_cluster import AuthorityBundle, Ingress, ObjectOfCluster, TlsSecret
 from locallb.model.identities import ClusterName, Digest
 from locallb.model.memory import Memo
@@ -155,11 +155,11 @@ def added(several: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
     return total
 
 
-RefusableObject: TypeAlias = Route | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle
+RefusableObject: TypeAlias = GatewayRoute | Ingress | ListenerSet | Gateway | TlsSecret | AuthorityBundle
 Refusable: TypeAlias = RefusableObject | Service
 
 
-class Refusal(Struct, frozen=True):
+class EnvoyRefusal(Struct, frozen=True):
     """Envoy's refusal of one object with its content at that time."""
 
     name: str
@@ -180,7 +180,7 @@ def name_of(cluster: ClusterName, thing: Refusable) -> str:
     match thing:
         case Service():
             return str(thing.key)
-        case Route():
+        case GatewayRoute():
             return f"{cluster}/{thing.kind.value}/{thing.meta.key}"
         case TlsSecret() | AuthorityBundle():
             return f"{cluster}/{type(thing).__name__}/{thing.key}"
@@ -208,8 +208,8 @@ def sibling(
 
 
 def current(
-    snapshot: Snapshot, refusals: Iterable[Refusal], contents: Memo[Digest] | None = None
-) -> tuple[Refusal, ...]:
+    snapshot: Snapshot, refusals: Iterable[EnvoyRefusal], contents: Memo[Digest] | None = None
+) -> tuple[EnvoyRefusal, ...]:
     """Return the refusals of unchanged objects, refused with the same others; `contents` caches digests by name."""
     contents = contents or Memo()
     present: dict[str, tuple[ClusterName, Refusable]] = {
@@ -220,7 +220,7 @@ def current(
             present[name_of(cluster, thing)] = cluster, thing
     digests: dict[tuple[ClusterName, bool], Digest] = {}
 
-    def holds(refusal: Refusal) -> bool:
+    def holds(refusal: EnvoyRefusal) -> bool:
         if refusal.name not in present:
             return False
         cluster, thing = present[refusal.name]
@@ -245,12 +245,12 @@ class RefusedObjects(Struct):
     """The snapshot as it was read last."""
     changed: frozenset[str] = frozenset()
     """Names of the objects that were added or changed when any was last: most often they are to blame."""
-    _refusals: tuple[Refusal, ...] = ()
+    _refusals: tuple[EnvoyRefusal, ...] = ()
     _planned: Snapshot | None = None
     _made: Memo[ObjectOfCluster] = field(default_factory=Memo)
     _contents: Memo[Digest] = field(default_factory=Memo)
 
-    def of(self, snapshot: Snapshot, refusals: tuple[Refusal, ...]) -> Snapshot:
+    def of(self, snapshot: Snapshot, refusals: tuple[EnvoyRefusal, ...]) -> Snapshot:
         """Return the snapshot to plan: the identical one if nothing in it is refused."""
         if self._planned is None or self.read is not snapshot or self._refusals != refusals:
             self.changed = _changed(self.read, snapshot) or self.changed
@@ -261,7 +261,7 @@ class RefusedObjects(Struct):
             self._made.evict_unused()
         return self._planned
 
-    def _without(self, snapshot: Snapshot, refusals: Iterable[Refusal]) -> Snapshot:
+    def _without(self, snapshot: Snapshot, refusals: Iterable[EnvoyRefusal]) -> Snapshot:
         by_name = {refusal.name: refusal for refusal in refusals}
         objects = tuple(self._object(each, by_name) for each in snapshot.gateway_api)
         refused = {service.key: refusal for service in snapshot.services if (refusal := by_name.get(str(service.key)))}
@@ -283,7 +283,7 @@ class RefusedObjects(Struct):
             malformed=(*snapshot.malformed, *malformed),
         )
 
-    def _object(self, each: ObjectOfCluster, by_name: Mapping[str, Refusal]) -> ObjectOfCluster:
+    def _object(self, each: ObjectOfCluster, by_name: Mapping[str, EnvoyRefusal]) -> ObjectOfCluster:
         """Return what is planned of one: the same object each time."""
         if not isinstance(each.object, RefusableObject):
             return each
@@ -302,18 +302,18 @@ def _changed(before: Snapshot | None, after: Snapshot) -> frozenset[str]:
     return frozenset(name_of(each.cluster, each.object) for each in new if isinstance(each.object, RefusableObject))
 
 
-def _refused(cluster: ClusterName, thing: RefusableObject, refusal: Refusal) -> ObjectOfCluster:
+def _refused(cluster: ClusterName, thing: RefusableObject, refusal: EnvoyRefusal) -> ObjectOfCluster:
     return ObjectOfCluster(cluster, refused(thing, refusal))
 
 
-def refused(thing: RefusableObject, refusal: Refusal) -> RefusableObject:
+def refused(thing: RefusableObject, refusal: EnvoyRefusal) -> RefusableObject:
     """Return an object of which Envoy gets nothing that it refused."""
-    if isinstance(thing, Route) and refusal.wholly:
+    if isinstance(thing, GatewayRoute) and refusal.wholly:
         return replace(thing, problem=_sentence(refusal), rules=(), hostnames=None)
     if isinstance(thing, Ingress) and refusal.wholly:
         return replace(thing, problem=_sentence(refusal), rules=(), tls=(), default=None)
     return replace(thing, problem=_sentence(refusal))
 
 
-def _sentence(refusal: Refusal) -> str:
+def _sentence(refusal: EnvoyRefusal) -> str:
     return f"Envoy refuses its configuration: {refusal.why}"

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.gateway.attachment import ParentVerdict
-from locallb.gateway.backend_tls import Policies, policy_status
+from locallb.gateway.backend_tls import BackendTlsPolicies, policy_status
 from locallb.gateway.conditions import DRAINED, FAULT_ORDERED, INVALID, OF_PROGRAMMED, Failure, ordered
 from locallb.gateway.routes import Backends, Bound
 from locallb.gateway.statuses import (
@@ -415,6 +415,6 @@ def _order(*names: tuple[Reference, ...]) -> _InOrder:
 
 
 def _of_policy(
-    policy: BackendTlsPolicy, gateways: tuple[Named, ...], _shared: GatewayObjects, policies: Policies
+    policy: BackendTlsPolicy, gateways: tuple[Named, ...], _shared: GatewayObjects, policies: BackendTlsPolicies
 ) -> ApiStatus:
     return ApiStatus(policy.reference, policy.meta, policy_status(policy, policies, gateways))

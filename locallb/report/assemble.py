@@ -15,7 +15,7 @@ from locallb.model.identities import ObjectKey
 from locallb.model.snapshot import Snapshot
 from locallb.model.texts import few
 from locallb.report.alerts import moved
-from locallb.report.changes import Gate, Report, Room, ServiceChange, Violation, compare, rooms
+from locallb.report.changes import Gate, PoolRoom, Report, ServiceChange, Violation, compare, rooms
 from locallb.report.deployed import listed_entrances
 from locallb.report.exposure import is_open
 from locallb.report.sides import Balancer, Port, Side
@@ -24,7 +24,9 @@ _KEY = "local-lb:policies"
 _PERCENT = 100
 
 
-def violations(services: Iterable[ServiceChange], rooms: Iterable[Room], policies: Policies) -> tuple[Violation, ...]:
+def violations(
+    services: Iterable[ServiceChange], rooms: Iterable[PoolRoom], policies: Policies
+) -> tuple[Violation, ...]:
     """Find every violation, in the order of the gates, then of Services and pools."""
     listed = tuple(services)
     violated: list[Violation] = []
@@ -82,7 +84,7 @@ def _allows(allowed: PortRange, port: Port) -> bool:
     return allowed.first <= port.number <= allowed.last and allowed.protocol in {None, port.protocol}
 
 
-def _full_pools(rooms: Iterable[Room], headroom: Headroom) -> Iterator[Violation]:
+def _full_pools(rooms: Iterable[PoolRoom], headroom: Headroom) -> Iterator[Violation]:
     for room in rooms:
         wanted = -(-room.size * headroom.number // _PERCENT) if headroom.percent else headroom.number
         if room.free < wanted:

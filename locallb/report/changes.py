@@ -22,7 +22,7 @@ from locallb.report.exposure import Exposure, Narrowing, exposures, narrowings
 from locallb.report.sides import Balancer, Port, Side
 
 
-class Room(Struct, frozen=True):
+class PoolRoom(Struct, frozen=True):
     """One family of one pool: `size` addresses, of which our Services have `used`, and `free` are available.
 
     The rest is held by others, kept by a pin, or not usable on this host.
@@ -40,12 +40,12 @@ class Room(Struct, frozen=True):
         return self.size - self.used - self.free
 
 
-def rooms(side: Side, snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
+def rooms(side: Side, snapshot: Snapshot, settings: Settings) -> tuple[PoolRoom, ...]:
     """Count the addresses of every pool once all is as on `side`; `snapshot` knows what others hold."""
     return rooms_for({a for balancer in side.balancers.values() for a in balancer.addresses}, snapshot, settings)
 
 
-def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settings) -> tuple[Room, ...]:
+def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settings) -> tuple[PoolRoom, ...]:
     """Count the addresses of every pool, with the `used` ones of our Services."""
     claimed = {*used, *_not_free(snapshot, settings)}
     return tuple(
@@ -58,9 +58,9 @@ def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settin
 
 def _room(
     name: str, candidates: Candidates, here: Candidates, used: Collection[IPAddress], claimed: Collection[IPAddress]
-) -> Room:
+) -> PoolRoom:
     free = here.size - sum(address in here for address in claimed)
-    return Room(name, candidates.family, candidates.size, sum(address in candidates for address in used), free)
+    return PoolRoom(name, candidates.family, candidates.size, sum(address in candidates for address in used), free)
 
 
 def _not_free(snapshot: Snapshot, settings: Settings) -> Iterator[IPAddress]:
@@ -121,7 +121,7 @@ class What(StrEnum):
     """Resources that aren't as declared; only where a Service is repaired."""
 
 
-class Difference(Struct, frozen=True):
+class PortDifference(Struct, frozen=True):
     """One difference: its port (empty for the whole Service), and the texts before and after."""
 
     what: What
@@ -139,7 +139,7 @@ class ServiceChange(Struct, frozen=True):
     after: Balancer | None = None
     problems: tuple[Problem, ...] = ()
     """Why it is rejected on the new side; on a Service that has a load balancer, why a second one of its name isn't."""
-    differences: tuple[Difference, ...] = ()
+    differences: tuple[PortDifference, ...] = ()
     exposures: tuple[Exposure, ...] = ()
     narrowings: tuple[Narrowing, ...] = ()
 
@@ -176,7 +176,7 @@ class Report(Struct, frozen=True):
     old: str
     new: str
     services: tuple[ServiceChange, ...]
-    rooms: tuple[Room, ...] = ()
+    rooms: tuple[PoolRoom, ...] = ()
     settings: tuple[str, ...] = ()
     """Keys of the stack's configuration that differ between the sides."""
     notices: tuple[str, ...] = ()
@@ -214,7 +214,7 @@ def _compared(key: ObjectKey, old: Side, new: Side, touched: Collection[str]) ->
     else:
         change = replace(change, differences=tuple(_differences(before, after)))
         if change.change is Change.UNCHANGED and touched:
-            resources = Difference(What.RESOURCES, after=tuple(sorted(touched)))
+            resources = PortDifference(What.RESOURCES, after=tuple(sorted(touched)))
             change = replace(change, change=Change.REPAIRED, differences=(*change.differences, resources))
     return replace(change, exposures=exposures(before, after), narrowings=narrowings(before, after))
 
@@ -229,39 +229,39 @@ def _kind(before: Balancer | None, after: Balancer | None, problems: tuple[Probl
     return Change.UNCHANGED if before.fingerprint == after.fingerprint else Change.CHANGED
 
 
-def _differences(before: Balancer, after: Balancer) -> Iterator[Difference]:
+def _differences(before: Balancer, after: Balancer) -> Iterator[PortDifference]:
     existing = [*_of_whole(before, after), *_of_ports(before, after), *_of_routes(before, after)]
     yield from existing
     if not existing and before.fingerprint != after.fingerprint:
-        yield Difference(What.CONFIGURATION)
+        yield PortDifference(What.CONFIGURATION)
 
 
-def _of_whole(before: Balancer, after: Balancer) -> Iterator[Difference]:
+def _of_whole(before: Balancer, after: Balancer) -> Iterator[PortDifference]:
     if before.addresses != after.addresses:
-        yield Difference(What.ADDRESSES, "", _texts(before.addresses), _texts(after.addresses))
+        yield PortDifference(What.ADDRESSES, "", _texts(before.addresses), _texts(after.addresses))
     if before.uid != after.uid:
-        yield Difference(What.UID, "", (before.uid,), (after.uid,))
+        yield PortDifference(What.UID, "", (before.uid,), (after.uid,))
     if before.envoy != after.envoy:
-        yield Difference(What.ENVOY, "", (before.envoy,), (after.envoy,))
+        yield PortDifference(What.ENVOY, "", (before.envoy,), (after.envoy,))
     if before.container != after.container:
         was = tuple(fact for fact in before.container if fact not in after.container)
-        yield Difference(
+        yield PortDifference(
             What.CONTAINER, "", was, tuple(fact for fact in after.container if fact not in before.container)
         )
 
 
-def _of_ports(before: Balancer, after: Balancer) -> Iterator[Difference]:
+def _of_ports(before: Balancer, after: Balancer) -> Iterator[PortDifference]:
     old = {port.label: port for port in before.ports}
     new = {port.label: port for port in after.ports}
     for label in dict.fromkeys((*old, *new)):
         was, now = old.get(label), new.get(label)
         if was is None or now is None:
-            yield Difference(What.PORT, label, (label,) if was else (), (label,) if now else ())
+            yield PortDifference(What.PORT, label, (label,) if was else (), (label,) if now else ())
         else:
             yield from _of_port(was, now, moved=before.addresses != after.addresses)
 
 
-def _of_routes(before: Balancer | None, after: Balancer | None) -> Iterator[Difference]:
+def _of_routes(before: Balancer | None, after: Balancer | None) -> Iterator[PortDifference]:
     """Return the routes that only one side has, where both are known; another order of theirs is none."""
     was, now = (side.routes if side else () for side in (before, after))
     if was is None or now is None:
@@ -269,20 +269,20 @@ def _of_routes(before: Balancer | None, after: Balancer | None) -> Iterator[Diff
     removed, new = dict.fromkeys(was), dict.fromkeys(now)
     if removed.keys() != new.keys():
         only = tuple(line for line in removed if line not in new), tuple(line for line in new if line not in removed)
-        yield Difference(What.ROUTES, "", *only)
+        yield PortDifference(What.ROUTES, "", *only)
 
 
-def _of_port(was: Port, now: Port, *, moved: bool) -> Iterator[Difference]:
+def _of_port(was: Port, now: Port, *, moved: bool) -> Iterator[PortDifference]:
     if was.sources is not None and now.sources is not None and was.sources != now.sources:
-        yield Difference(What.SOURCES, now.label, _texts(was.sources), _texts(now.sources))
+        yield PortDifference(What.SOURCES, now.label, _texts(was.sources), _texts(now.sources))
     if was.backends != now.backends:
-        yield Difference(What.BACKENDS, now.label, was.backends, now.backends)
+        yield PortDifference(What.BACKENDS, now.label, was.backends, now.backends)
     if was.affinity is not None and now.affinity is not None and was.affinity != now.affinity:
-        yield Difference(What.AFFINITY, now.label, _affinity(was), _affinity(now))
+        yield PortDifference(What.AFFINITY, now.label, _affinity(was), _affinity(now))
     if was.listens != now.listens and (not moved or bool(was.listens) != bool(now.listens)):
-        yield Difference(What.LISTENS, now.label, _texts(was.listens), _texts(now.listens))
+        yield PortDifference(What.LISTENS, now.label, _texts(was.listens), _texts(now.listens))
     if was.problem != now.problem:
-        yield Difference(What.PROBLEM, now.label, _some(was.problem), _some(now.problem))
+        yield PortDifference(What.PROBLEM, now.label, _some(was.problem), _some(now.problem))
 
 
 def _affinity(port: Port) -> tuple[str, ...]:

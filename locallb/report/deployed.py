@@ -31,7 +31,7 @@ _PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/
 """A listener's name, as `serving.Listener.name` makes it."""
 
 
-class Listener(Struct, frozen=True):
+class DeployedListener(Struct, frozen=True):
     """A listener as clients meet it."""
 
     address: IPAddress
@@ -42,7 +42,7 @@ class Listener(Struct, frozen=True):
     affinity: bool
 
 
-def listed_listeners(files: Mapping[str, str]) -> Iterator[Listener]:
+def listed_listeners(files: Mapping[str, str]) -> Iterator[DeployedListener]:
     """Read Envoy's listeners by their names: where ports are published, it binds other ones."""
     for raw in _resources(files, "lds.json"):
         place = _PLACE.fullmatch(text_of(raw.get("name")))
@@ -53,7 +53,7 @@ def listed_listeners(files: Mapping[str, str]) -> Iterator[Listener]:
             text_of(part["cluster"]) for part in [*everything, *_routes(files, everything)] if "cluster" in part
         ]
         ranges = [part for part in everything if "address_prefix" in part]
-        yield Listener(
+        yield DeployedListener(
             address=address,
             port=int(place["port"]),
             protocol=Protocol(place["protocol"]),
@@ -69,7 +69,7 @@ def _routes(files: Mapping[str, str], listener: Iterable[Mapping[str, object]]) 
     return (part for name in names for resource in _resources(files, f"{name}.json") for part in _walk(resource))
 
 
-class Entrance(Struct, frozen=True):
+class DeployedEntrance(Struct, frozen=True):
     """What of requests, or of connections by name, a port takes."""
 
     port: str
@@ -80,7 +80,7 @@ class Entrance(Struct, frozen=True):
     """Requests are taken without TLS, and not only to be sent elsewhere by https."""
 
 
-def listed_entrances(files: Mapping[str, str]) -> Iterator[Entrance]:
+def listed_entrances(files: Mapping[str, str]) -> Iterator[DeployedEntrance]:
     """Read what listeners of HTTP and TLS accept, one entrance per chain, without what Envoy answers itself."""
     for raw in _resources(files, "lds.json"):
         place = _PLACE.fullmatch(text_of(raw.get("name")))
@@ -98,7 +98,7 @@ def listed_entrances(files: Mapping[str, str]) -> Iterator[Entrance]:
             clear = not secure and any(_is_served(part) for host in claimed for part in objects_of(host.get("routes")))
             if place and hostnames:
                 label = f"{place['port']}/{place['protocol']}"
-                yield Entrance(label, tuple(dict.fromkeys(hostnames)), clear)
+                yield DeployedEntrance(label, tuple(dict.fromkeys(hostnames)), clear)
 
 
 def _tables(files: Mapping[str, str], chain: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
@@ -176,7 +176,7 @@ _READ = {desired.ADDRESS, desired.PORTS, desired.CONFIG, desired.SERVICE}
 _LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?:=(\d{1,5}))?(?: (\w+))?")
 
 
-class Resource(Struct, frozen=True):
+class DeployedResource(Struct, frozen=True):
     """A resource with the properties that it is declared with (JSON-like values, from any source)."""
 
     type: str
@@ -200,10 +200,10 @@ class _Parts(Struct):
     container: tuple[str, ...] = ()
 
 
-def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
+def deployed_side(label: str, resources: Iterable[DeployedResource]) -> Side:
     """Return the side of the deployed resources. Never raises."""
     parts: dict[ObjectKey, _Parts] = defaultdict(_Parts)
-    by_name: dict[str, Resource] = {}
+    by_name: dict[str, DeployedResource] = {}
     of_stack: dict[str, _Parts] = defaultdict(_Parts)
     for resource in resources:
         if resource.type == desired.BALANCER:
@@ -224,7 +224,7 @@ def deployed_side(label: str, resources: Iterable[Resource]) -> Side:
     return Side(label, MappingProxyType({key: _balancer(key, parts[key]) for key in sorted(parts)}))
 
 
-def _key(resource: Resource) -> ObjectKey | None:
+def _key(resource: DeployedResource) -> ObjectKey | None:
     """Return the Service that a resource belongs to; None for resources that don't matter here."""
     if runtime := run_types().get(resource.type):
         return run_planner(runtime).owner(resource.inputs)
@@ -236,7 +236,7 @@ def _key(resource: Resource) -> ObjectKey | None:
         return None
 
 
-def _take(parts: _Parts, resource: Resource) -> None:
+def _take(parts: _Parts, resource: DeployedResource) -> None:
     inputs = resource.inputs
     match resource.type:
         case desired.ADDRESS | desired.PORTS:
@@ -278,7 +278,7 @@ def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
 
 def _ports(parts: _Parts, addresses: tuple[IPAddress, ...]) -> tuple[Port, ...]:
     """Return the ports already shown, in their order, then other listening ones."""
-    by_port: dict[tuple[int, Protocol], list[Listener]] = defaultdict(list)
+    by_port: dict[tuple[int, Protocol], list[DeployedListener]] = defaultdict(list)
     for listener in listed_listeners(parts.files):
         by_port[listener.port, listener.protocol].append(listener)
     backends = listed_backends(parts.files)
@@ -302,7 +302,7 @@ def _port(  # noqa: PLR0913, PLR0917 - private, one caller
     number: int,
     protocol: Protocol,
     problem: str,
-    listeners: list[Listener],
+    listeners: list[DeployedListener],
     backends: Mapping[str, tuple[str, ...]],
     rank: Mapping[IPAddress, int],
 ) -> Port:

@@ -19,7 +19,7 @@ from importlib.resources import files
 from math import log2
 
 from locallb.report.alerts import Alert, alerts, summary
-from locallb.report.changes import Change, Report, Room, ServiceChange
+from locallb.report.changes import Change, PoolRoom, Report, ServiceChange
 from locallb.report.sides import Balancer, Port
 from locallb.report.wording import LONGEST_NAME, by_gravity, closed, differences, html_text, shown_side, visible
 
@@ -340,7 +340,7 @@ def _diagram(rows: Sequence[ServiceChange]) -> str:
     )
 
 
-def _pools(rooms: Sequence[Room]) -> str:
+def _pools(rooms: Sequence[PoolRoom]) -> str:
     if not rooms:
         return ""
     return (
@@ -349,7 +349,7 @@ def _pools(rooms: Sequence[Room]) -> str:
     )
 
 
-def _pool(room: Room) -> str:
+def _pool(room: PoolRoom) -> str:
     used, held = (100 * part / room.size for part in (room.used, room.unavailable))
     rest = f", {_number(room.unavailable)} unavailable" if room.unavailable else ""
     return (

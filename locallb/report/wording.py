@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from locallb.model.texts import printable
 from locallb.report.alerts import listed
-from locallb.report.changes import Change, Difference, Report, ServiceChange, What
+from locallb.report.changes import Change, PortDifference, Report, ServiceChange, What
 from locallb.report.sides import Balancer
 
 LONGEST_NAME = 120
@@ -114,7 +114,7 @@ def shown_side(service: ServiceChange) -> Balancer | None:
     return service.after or service.before
 
 
-def difference(change: Difference) -> str:
+def difference(change: PortDifference) -> str:
     """Return one difference in words."""
     where = f"{'ports' if ',' in change.port else 'port'} {change.port}" if change.port else ""
     match change.what:
@@ -133,7 +133,7 @@ def difference(change: Difference) -> str:
             return f"{where}{', ' if where else ''}{_NAMES[change.what]}: {_sides(change, 'none')}"
 
 
-def _sides(change: Difference, nothing: str) -> str:
+def _sides(change: PortDifference, nothing: str) -> str:
     return f"{listed(change.before) or nothing} → {listed(change.after) or nothing}"
 
 
@@ -144,7 +144,7 @@ def reasons(service: ServiceChange) -> list[str]:
 
 def differences(service: ServiceChange) -> list[str]:
     """Return in what a Service differs; what differs alike for several ports once."""
-    ports: dict[Difference, list[str]] = {}
+    ports: dict[PortDifference, list[str]] = {}
     for change in service.differences:
         if change.what is not What.PROBLEM:
             alike = change if change.what is What.PORT else replace(change, port="")

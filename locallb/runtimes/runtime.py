@@ -22,7 +22,7 @@ from locallb.model.identities import Home, Owner, RunIdentity
 from locallb.model.snapshot import HostFacts
 
 
-class UnfitError(ClientError):
+class UnfitRuntimeError(ClientError):
     """This host's runtime can't do what the configuration wants: one sentence."""
 
 

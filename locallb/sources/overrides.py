@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from locallb.model.errors import ClientError
 from locallb.model.faults import NO_ORDER, Down, Fault, Order, at_time, parse_fault
 from locallb.model.fields import JsonObject
-from locallb.model.gateway_objects import Gateway, Route
+from locallb.model.gateway_objects import Gateway, GatewayRoute
 from locallb.model.gateway_of_cluster import ApiObject, Ingress, ObjectOfCluster
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.objects import Service
@@ -32,7 +32,7 @@ from locallb.storage.paths import stack_directory
 FORMAT = 1
 NAME = "orders"
 """Of the file; sources' readings end with `.json`."""
-_ANNOTATED = Gateway, Route, Ingress
+_ANNOTATED = Gateway, GatewayRoute, Ingress
 """Routed kinds that may have the annotation."""
 _FAULT: Callable[[Service], Fault | None] = attrgetter("fault")
 _LARGEST = 1 << 20

@@ -25,14 +25,14 @@ from locallb.envoy.validation import TIMEOUT, NoVerdictError, why_refused
 from locallb.gateway.translation import BoundGateway
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.errors import ClientError
-from locallb.model.gateway_objects import Gateway, Route
+from locallb.model.gateway_objects import Gateway, GatewayRoute
 from locallb.model.gateway_of_cluster import AuthorityBundle, Ingress, ObjectOfCluster, TlsSecret
 from locallb.model.identities import ClusterName, Digest, Home, ObjectKey, ObjectKind
 from locallb.model.snapshot import Snapshot
 from locallb.planning.gateways import gateways_of
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.refused import Refusable, Refusal, RefusedObjects, content_of, current, name_of, sibling
+from locallb.planning.refused import EnvoyRefusal, Refusable, RefusedObjects, content_of, current, name_of, sibling
 from locallb.storage import files, paths
 from locallb.storage.paths import REFUSALS, stack_directory
 from locallb.storage.proxy_directories import Proxies
@@ -56,14 +56,14 @@ class _Retained(Struct, frozen=True):
     envoy: str = ""
     program: str = ""
     """The versions of Envoy and local-lb that refused: others may accept it."""
-    refused: tuple[Refusal, ...] = ()
+    refused: tuple[EnvoyRefusal, ...] = ()
 
 
-def _retained(refused: Iterable[Refusal] = ()) -> _Retained:
+def _retained(refused: Iterable[EnvoyRefusal] = ()) -> _Retained:
     return _Retained(envoy=installed().version, program=__version__, refused=tuple(refused))
 
 
-def read_refusals(home: Home) -> tuple[Refusal, ...]:
+def read_refusals(home: Home) -> tuple[EnvoyRefusal, ...]:
     """Read the recorded refusals of these versions; empty if the file can't be read, as they are found again."""
     try:
         text = files.read_shared(stack_directory(home) / REFUSALS, _LARGEST)
@@ -80,7 +80,7 @@ def find_refusals(  # noqa: PLR0913, PLR0917 - what was read and planned, and wh
     plan: Plan,
     keys: Iterable[ObjectKey],
     changed: Collection[str] = (),
-) -> tuple[Refusal, ...]:
+) -> tuple[EnvoyRefusal, ...]:
     """Find the objects that Envoy refuses of these load balancers, record them, and return new refusals.
 
     `read` is the snapshot without regard to refusals; `changed` names the most likely causes. Refusals of objects that
@@ -88,7 +88,7 @@ def find_refusals(  # noqa: PLR0913, PLR0917 - what was read and planned, and wh
     """
     until = time.monotonic() + _BUDGET
     existing = current(read, read_refusals(home))
-    wanted, found = set(keys), list[Refusal]()
+    wanted, found = set(keys), list[EnvoyRefusal]()
     placements = [placement for placement in plan.placements if placement.key in wanted]
     for placement in SystemRandom().sample(placements, len(placements)):  # each is reached some time
         if time.monotonic() < until:
@@ -105,7 +105,7 @@ def _directory(plan: Plan, proxy: str) -> Path:
     return Proxies.ours().path(next(each.proxy.id for each in plan.proxies if each.proxy.name == proxy))
 
 
-def _remember(home: Home, refusals: Sequence[Refusal]) -> None:
+def _remember(home: Home, refusals: Sequence[EnvoyRefusal]) -> None:
     directory = stack_directory(home)
     paths.private_directory(directory)
     files.write(directory / REFUSALS, msgspec.json.encode(_retained(refusals[:_MAX_REFUSALS])).decode())
@@ -146,7 +146,7 @@ class _Search(Struct):
         narrowed = replace(read, services=services, gateway_api=objects)
         return cls(key, settings, narrowed, directory, until, read.gateway_api, changed)
 
-    def offenders(self, existing: tuple[Refusal, ...]) -> list[Refusal]:
+    def offenders(self, existing: tuple[EnvoyRefusal, ...]) -> list[EnvoyRefusal]:
         """Return the refusals that aren't known yet: none where Envoy accepts all. Raises NoVerdictError."""
         cause = self._cause(existing)
         if not cause:
@@ -159,29 +159,39 @@ class _Search(Struct):
         gentle = [replace(refusal, wholly=False) for refusal in found]
         return gentle if found and not self._cause((*existing, *gentle)) else found
 
-    def _gently(self, parts: Sequence[Refusal], cause: str, existing: tuple[Refusal, ...]) -> list[Refusal]:
+    def _gently(
+        self, parts: Sequence[EnvoyRefusal], cause: str, existing: tuple[EnvoyRefusal, ...]
+    ) -> list[EnvoyRefusal]:
         """Put an error in place of the youngest object that changed last: mostly that is the only validation."""
         recent = [replace(refusal, why=cause, wholly=False) for refusal in parts if refusal.name in self.changed]
         if not recent or self._cause((*existing, recent[-1])):
             return []
         return [self._dependent(recent[-1], parts, existing)]
 
-    def _recent(self, parts: Sequence[Refusal], existing: tuple[Refusal, ...]) -> Sequence[Refusal]:
+    def _recent(self, parts: Sequence[EnvoyRefusal], existing: tuple[EnvoyRefusal, ...]) -> Sequence[EnvoyRefusal]:
         """Return the parts that changed last if Envoy accepts the configuration without them; all parts otherwise."""
         recent = [refusal for refusal in parts if refusal.name in self.changed]
         return recent if recent and not self._cause((*existing, *recent)) else parts
 
     def _guess(
-        self, some: Sequence[Refusal], parts: Sequence[Refusal], cause: str, existing: tuple[Refusal, ...]
-    ) -> list[Refusal]:
+        self,
+        some: Sequence[EnvoyRefusal],
+        parts: Sequence[EnvoyRefusal],
+        cause: str,
+        existing: tuple[EnvoyRefusal, ...],
+    ) -> list[EnvoyRefusal]:
         """Try the youngest object, which halves would find as well if it is to blame: most often it is."""
         if not some or self._cause((*existing, some[-1])):
             return []
         return [self._dependent(replace(some[-1], why=cause), parts, existing)]
 
     def _halve(
-        self, some: Sequence[Refusal], parts: Sequence[Refusal], cause: str, existing: tuple[Refusal, ...]
-    ) -> list[Refusal]:
+        self,
+        some: Sequence[EnvoyRefusal],
+        parts: Sequence[EnvoyRefusal],
+        cause: str,
+        existing: tuple[EnvoyRefusal, ...],
+    ) -> list[EnvoyRefusal]:
         every = {refusal.name: refusal for refusal in some}
         if self._cause((*existing, *some)):
             return [
@@ -192,7 +202,9 @@ class _Search(Struct):
         found = [replace(refusal, why=self._causes[name]) for name, refusal in rest.items() if name in self._causes]
         return [self._dependent(refusal, parts, existing) for refusal in found]
 
-    def _dependent(self, refusal: Refusal, parts: Sequence[Refusal], existing: tuple[Refusal, ...]) -> Refusal:
+    def _dependent(
+        self, refusal: EnvoyRefusal, parts: Sequence[EnvoyRefusal], existing: tuple[EnvoyRefusal, ...]
+    ) -> EnvoyRefusal:
         """Limit a refusal to the objects it was refused with: none of the others, or only with them."""
         others = [each for each in parts if each.name != refusal.name]
         together = bool(others) and (time.monotonic() > self.until or not self._cause((*existing, *others)))
@@ -202,8 +214,8 @@ class _Search(Struct):
         return sibling(self.objects, self.key.cluster, together=together)
 
     def _search(
-        self, some: Sequence[Refusal], excluded: Mapping[str, Refusal], existing: tuple[Refusal, ...]
-    ) -> Mapping[str, Refusal]:
+        self, some: Sequence[EnvoyRefusal], excluded: Mapping[str, EnvoyRefusal], existing: tuple[EnvoyRefusal, ...]
+    ) -> Mapping[str, EnvoyRefusal]:
         """Remove from `excluded` the parts of `some` that Envoy accepts; the first of them take precedence."""
         names = {refusal.name for refusal in some}
         without = {name: refusal for name, refusal in excluded.items() if name not in names}
@@ -218,14 +230,14 @@ class _Search(Struct):
         half = len(some) // 2
         return self._search(some[half:], self._search(some[:half], excluded, existing), existing)
 
-    def _cause(self, refusals: tuple[Refusal, ...]) -> str:
+    def _cause(self, refusals: tuple[EnvoyRefusal, ...]) -> str:
         """Return why Envoy refuses what is planned with these objects left out; empty where it doesn't."""
         question = frozenset((refusal.name, refusal.wholly) for refusal in refusals)
         if question not in self._verdicts:
             self._verdicts[question] = self._verdict(refusals)
         return self._verdicts[question]
 
-    def _verdict(self, refusals: tuple[Refusal, ...]) -> str:
+    def _verdict(self, refusals: tuple[EnvoyRefusal, ...]) -> str:
         as_parts = tuple(replace(refusal, sibling=Digest("")) for refusal in refusals)
         plan = make_plan(RefusedObjects().of(self.snapshot, as_parts), self.settings)
         placement = next((each for each in plan.placements if each.key == self.key), None)
@@ -239,7 +251,7 @@ class _Search(Struct):
         timeout = max(0.0, self.until - time.monotonic()) if self._is_large else TIMEOUT
         return why_refused(texts, self.directory, timeout)
 
-    def _parts(self, why: str) -> Iterable[Refusal]:
+    def _parts(self, why: str) -> Iterable[EnvoyRefusal]:
         """Return the parts that may be left out: referenced objects, then the oldest first, as in other conflicts."""
         objects = self.snapshot.gateway_api
         bound = gateways_of(objects, self.settings, self.snapshot.authority).bound.get(self.key)
@@ -247,7 +259,7 @@ class _Search(Struct):
         match bound:
             case BoundGateway():
                 attached = {one.route.reference for routes in bound.attachment.routes.values() for one in routes}
-                written = (thing for _, thing in objects if isinstance(thing, Route))
+                written = (thing for _, thing in objects if isinstance(thing, GatewayRoute))
                 routes = [route for route in written if route.reference in attached]
                 by_age = sorted(routes, key=lambda route: route.meta.age)
                 things += [*bound.sets, *by_age]
@@ -263,8 +275,8 @@ class _Search(Struct):
         return [*self.snapshot.services, *gateways]
 
 
-def _refusal(cluster: ClusterName, thing: Refusable, why: str) -> Refusal:
-    return Refusal(name_of(cluster, thing), content_of(thing), why)
+def _refusal(cluster: ClusterName, thing: Refusable, why: str) -> EnvoyRefusal:
+    return EnvoyRefusal(name_of(cluster, thing), content_of(thing), why)
 
 
 def _may_concern(each: ObjectOfCluster, key: ObjectKey) -> bool:

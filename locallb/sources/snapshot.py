@@ -31,7 +31,7 @@ from locallb.planning.planned import Plan
 from locallb.planning.pool_routes import pool_notices, unchecked
 from locallb.planning.proxy_assignment import is_shared
 from locallb.runtimes.pod_routes import helper_may_route
-from locallb.runtimes.runtime import UnfitError, runtime
+from locallb.runtimes.runtime import UnfitRuntimeError, runtime
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
 from locallb.sources.lost_modes import mode_notices
@@ -241,7 +241,7 @@ def read_host(home: Home, settings: Settings, held: HeldByState) -> HostFacts:
     """Find out what this host allows the stack's runtime. Raises SourceError, ClientError."""
     try:
         facts = runtime(settings.runtime).facts(home, settings, held.pids)
-    except UnfitError as error:
+    except UnfitRuntimeError as error:
         raise SourceError(str(error)) from None
     return replace(facts, may_route=_may_route(settings))
 
@@ -250,7 +250,7 @@ def glance_at_host(home: Home, settings: Settings, held: HeldByState) -> tuple[H
     """Return the same within seconds, and why some of it is unknown. Raises SourceError, ClientError."""
     try:
         facts, unknown = runtime(settings.runtime).facts_at_a_glance(home, settings, held.pids)
-    except UnfitError as error:
+    except UnfitRuntimeError as error:
         raise SourceError(str(error)) from None
     return facts if unknown else replace(facts, may_route=_may_route(settings)), unknown
 

@@ -22,7 +22,7 @@ from watchfiles import Change, watch
 
 from locallb.model.pacing import Backoff, Pace
 from locallb.storage import files as stamps
-from locallb.storage.folders import Folder, Limits, counted, read_anew, read_folder
+from locallb.storage.folders import Folder, ReadLimits, counted, read_anew, read_folder
 from locallb.storage.named_changes import NamedChanges
 from locallb.threads import SupervisedThread, Task
 
@@ -145,7 +145,7 @@ _MAX = 100
 class FollowedFolder:
     """For one thread. Takes an inotify instance where there are many files, until `close`."""
 
-    def __init__(self, endings: tuple[str, ...], limits: Limits) -> None:
+    def __init__(self, endings: tuple[str, ...], limits: ReadLimits) -> None:
         self._endings = endings
         self._limits = limits
         self._changes = NamedChanges()

@@ -75,7 +75,7 @@ class _ChangedError(Exception):
     """Something changed between two looks at it."""
 
 
-class Limits(Struct, frozen=True):
+class ReadLimits(Struct, frozen=True):
     """Bytes that are read: of one file, and of all of them."""
 
     file: int
@@ -85,7 +85,7 @@ class Limits(Struct, frozen=True):
 def read_folder(  # noqa: PLR0913 - each optional one is a choice of its own
     directory: Path,
     endings: tuple[str, ...],
-    limits: Limits,
+    limits: ReadLimits,
     before: Folder | None = None,
     changes: NamedChanges | None = None,
     *,
@@ -110,7 +110,7 @@ def read_folder(  # noqa: PLR0913 - each optional one is a choice of its own
         return _Walk(endings, limits, existing, changes, patient=False, top=top).read(directory)
 
 
-def read_anew(directory: Path, name: str, limits: Limits) -> FolderFile | None:
+def read_anew(directory: Path, name: str, limits: ReadLimits) -> FolderFile | None:
     """Read one file; None where it isn't one that lies here only, can be read and stands still."""
     walk = _Walk((), limits, {}, None, patient=True)
     try:
@@ -130,7 +130,7 @@ class _Walk(Struct):
     """One walk. A patient one gives up where something changes, the other takes it as it is."""
 
     endings: tuple[str, ...]
-    limits: Limits
+    limits: ReadLimits
     existing: Mapping[str, FolderFile]
     """The files as they were, sorted by path."""
     changes: NamedChanges | None

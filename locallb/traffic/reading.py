@@ -134,7 +134,7 @@ class Tap:
             files.write(path, gate(lines), mode=files.mode(path))
 
 
-class Reading:
+class TrafficReading:
     """What several proxies say."""
 
     def __init__(self) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from locallb.envoy.admin import Question, QueueFullError, Reply, size_of_files
+from locallb.envoy.admin import AdminQuestion, AdminReply, QueueFullError, size_of_files
 from locallb.model.identities import RunIdentity
 from locallb.model.pacing import Backoff
 from locallb.runtimes.process import processes
@@ -52,7 +52,7 @@ class _Proxy(Struct):
     directory: Path
     due: float = 0.0
     """When to ask next."""
-    question: Question | None = None
+    question: AdminQuestion | None = None
     silence: Silence | None = None
     activity: Activity | None = None
     """As it was seen last in this silence."""
@@ -150,10 +150,10 @@ class HangWatch:
     def _hear(self, name: str) -> None:
         """Take an answer."""
         proxy = self._proxies[name]
-        reply = proxy.question.reply() if proxy.question else Reply.NONE
-        if reply is Reply.NONE:
+        reply = proxy.question.reply() if proxy.question else AdminReply.NONE
+        if reply is AdminReply.NONE:
             return
-        if reply is Reply.ANSWERED:
+        if reply is AdminReply.ANSWERED:
             proxy.hangs = proxy.hangs.succeeded(self._now)
         self._end_silence(name, proxy)
 
@@ -173,7 +173,7 @@ class HangWatch:
         """Ask one; where its queue is full, again soon, which may last for as long as if it couldn't be seen."""
         proxy.requested_at = time.time()
         try:
-            question = Question(proxy.directory)
+            question = AdminQuestion(proxy.directory)
         except QueueFullError:
             proxy.due = self._now + GLANCE
             proxy.silence = proxy.silence or Silence.begun(self._now)

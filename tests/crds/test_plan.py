@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.crds import definitions as bundles
-from locallb.crds.definitions import DEFINITION, Bundle, BundleError, Name, carried, name_of, names, plan
+from locallb.crds.definitions import DEFINITION, Bundle, DefinitionsError, Name, carried, name_of, names, plan
 from locallb.gateway.kinds import KINDS
 from locallb.model.gateway_objects import GROUP
 
@@ -138,5 +138,5 @@ def test_a_broken_installation_is_reported(monkeypatch: pytest.MonkeyPatch) -> N
     """In one sentence, with what to do."""
     for name in ("gone.xz", "plan.py"):
         monkeypatch.setattr(bundles, "FILE", name)
-        with pytest.raises(BundleError, match="install local-lb again"):
+        with pytest.raises(DefinitionsError, match="install local-lb again"):
             carried()

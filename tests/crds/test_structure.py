@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from locallb.crds.definitions import carried, structural_faults
 from locallb.gateway.kinds import KINDS
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
-from locallb.model.gateway_objects import GROUP, Gateway, ListenerSet, Route
+from locallb.model.gateway_objects import GROUP, Gateway, GatewayRoute, ListenerSet
 from locallb.model.gateway_of_cluster import ApiObject
 from tests.gateway.api import (
     DEMO,
@@ -118,15 +118,15 @@ def test_what_a_server_refuses_is_refused_with_the_place(what: str) -> None:
         assert f"{document['metadata']['name']} is left out: {place}" in notice
         return
     (one,) = retained
-    assert isinstance(one, Gateway | Route)
-    parts = one.rules if isinstance(one, Route) else one.listeners
+    assert isinstance(one, Gateway | GatewayRoute)
+    parts = one.rules if isinstance(one, GatewayRoute) else one.listeners
     assert one.problem or [part.problem for part in parts if part.problem]
 
 
 def test_a_fault_refuses_the_rule_or_the_listener_that_has_it_and_no_other() -> None:
     """Its neighbours serve, as those of a part that the parser refuses."""
     (routed,) = _objects(_read(REFUSED["a header without a value"][0]))
-    assert isinstance(routed, Route)
+    assert isinstance(routed, GatewayRoute)
     assert [bool(each.problem) for each in routed.rules] == [False, True]
     assert not routed.problem
     assert [each.matches for each in routed.rules] == [each.matches for each in _parsed_alone()]
@@ -137,7 +137,7 @@ def test_a_fault_refuses_the_rule_or_the_listener_that_has_it_and_no_other() -> 
 
 def _parsed_alone() -> tuple[Any, ...]:
     (alone,) = _objects(_read(REFUSED["a header without a value"][0], checked=False))
-    assert isinstance(alone, Route)
+    assert isinstance(alone, GatewayRoute)
     return alone.rules
 
 
@@ -168,8 +168,8 @@ def test_no_object_makes_it_raise_and_nothing_gets_less_refused(kind: str, spec:
     before, after = (_objects(_read(document, checked=checked)) for checked in (False, True))
     assert len(after) <= len(before)
     for one, other in zip(before, after, strict=False):
-        if isinstance(one, Gateway | Route | ListenerSet) and one.problem:
-            assert isinstance(other, Gateway | Route | ListenerSet)
+        if isinstance(one, Gateway | GatewayRoute | ListenerSet) and one.problem:
+            assert isinstance(other, Gateway | GatewayRoute | ListenerSet)
             assert other.problem
 
 

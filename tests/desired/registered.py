@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from locallb.engine.core.declared import Goal
 from locallb.engine.core.reporting import Reporter
-from locallb.engine.monitor import EngineService, Monitor, Registrar, Reply
+from locallb.engine.monitor import EngineService, Monitor, Registrar, RegistrationReply
 from locallb.engine.program_update import Setting, run_program
 from locallb.engine.state.urns import make_urn
 from locallb.engine.state.values import Properties
@@ -40,13 +40,17 @@ class Registered(Struct):
     project: str = "p"
     stack: str = "s"
 
-    def register(self, goal: Goal) -> Reply:
+    def register(self, goal: Goal) -> RegistrationReply:
         """Note a resource; none may come twice, or before what it needs."""
         urn = make_urn(self.stack, self.project, goal.parent, goal.type, goal.name)
         assert urn not in self.goals
         assert goal.requirements() <= self.goals.keys()
         self.goals[urn] = goal
-        return Reply(urn, id=f"id of {goal.name}", outputs={**goal.inputs, **OUTPUTS}) if goal.custom else Reply(urn)
+        return (
+            RegistrationReply(urn, id=f"id of {goal.name}", outputs={**goal.inputs, **OUTPUTS})
+            if goal.custom
+            else RegistrationReply(urn)
+        )
 
     def register_outputs(self, urn: str, outputs: Properties) -> None:
         """Note outputs."""

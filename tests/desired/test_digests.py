@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.settings import IpMode, StatusOrder
-from locallb.desired import Claimed, ServingProxy, balancer_group, proxy_group, rejection_group
+from locallb.desired import OwnProxyUser, ServingProxy, balancer_group, proxy_group, rejection_group
 from locallb.model.identities import ContextName, Digest, SharingKey, Uid
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access
@@ -32,7 +32,7 @@ def rejection_digest(rejection: Rejection) -> Digest:
 
 def serving(plan: Plan) -> ServingProxy:
     """Return the proxy of the first placement of a plan."""
-    return proxy_group(plan.proxies[0], Claimed.by(plan.placements[0]))[1]
+    return proxy_group(plan.proxies[0], OwnProxyUser.by(plan.placements[0]))[1]
 
 
 def live(plan: Plan) -> Placement:

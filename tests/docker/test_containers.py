@@ -19,7 +19,7 @@ import yaml
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.model.identities import KEY_PREFIX
 from locallb.provider.docker import spec
-from locallb.provider.docker.container import Lifecycle
+from locallb.provider.docker.container import DockerLifecycle
 from locallb.provider.resources import reachable
 from locallb.resources.codec import recall
 from locallb.resources.properties import ReachableState
@@ -458,7 +458,7 @@ def test_a_port_that_was_taken_meanwhile_is_reported_in_dockers_words(image: str
     owner = [{"label": f"{KEY_PREFIX}{key}", "value": "x"} for key in OWNER]
     wanted = spec.checked({"name": name, "image": image, "ports": ports, "labels": owner})
     with socket.create_server((address, 80)), pytest.raises(ContainersError, match="address already in use"):
-        Lifecycle(Containers(), None).create(wanted)
+        DockerLifecycle(Containers(), None).create(wanted)
     assert docker("ps", "-aq", "--filter", f"name={name}") == ""
 
 

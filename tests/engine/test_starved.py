@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from locallb.engine.protocol_providers import new_loop
-from locallb.engine.stack_lock import Holder, read_holders
+from locallb.engine.stack_lock import LockHolder, read_holders
 from locallb.engine.state.checkpoint import check_state, timestamp
 from locallb.engine.state.errors import (
     EngineError,
@@ -78,7 +78,7 @@ def test_a_living_holder_that_cannot_be_looked_at_keeps_its_lock(bench: Bench) -
     process = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     try:
         path = lock(bench, process.pid, when=timestamp())
-        holder = Holder(path, process.pid, "me", os.uname().nodename, timestamp())
+        holder = LockHolder(path, process.pid, "me", os.uname().nodename, timestamp())
         with few_files(0):
             assert not holder.is_removed()
     finally:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from locallb.envoy import Rendered
-from locallb.model.http_routes import Route
+from locallb.model.http_routes import HttpRoute
 from locallb.model.http_serving import Chain, HttpRoutes, VirtualHost
 from locallb.model.objects import Discovery
 from tests.envoy.http_traffic import Client, Echo, rendering, upstream
@@ -66,9 +66,9 @@ def serve(start: Start, block: Block, echoes: dict[str, Echo]) -> Iterator[Serve
     """Serve routes, or hosts with routes: upstreams are web (backend a), other (b), both, and empty."""
     with ExitStack() as stack:
 
-        def run(*routes: Route | VirtualHost, discovery: Discovery = Discovery.EDS) -> Client:
+        def run(*routes: HttpRoute | VirtualHost, discovery: Discovery = Discovery.EDS) -> Client:
             hosts = tuple(each for each in routes if isinstance(each, VirtualHost))
-            plain = [each for each in routes if isinstance(each, Route)]
+            plain = [each for each in routes if isinstance(each, HttpRoute)]
             a, b = echoes.values()
             upstreams = [upstream("web", a), upstream("other", b), upstream("both", a, b), upstream("empty")]
             start(rendering(block[9], [Chain(HttpRoutes(hosts))] if hosts else plain, upstreams, discovery))

@@ -6,19 +6,19 @@ from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
 
-from locallb.model.faults import WHOLE, Delay, Failure, Fault
+from locallb.model.faults import WHOLE, Fault, RequestDelay, RequestFailure
 from locallb.model.http_checks import checked
-from locallb.model.http_policies import Cors, HeaderChanges, Mirror, Retry, Session, SessionKind
+from locallb.model.http_policies import Cors, HeaderChanges, Mirror, RetryRule, SessionAffinity, SessionKind
 from locallb.model.http_routes import (
-    Answer,
+    DirectResponse,
     Forward,
     GrpcMethod,
+    HttpRoute,
     Match,
     PathKind,
     PathMatch,
     PathRewrite,
     Redirect,
-    Route,
     Target,
     ValueMatch,
 )
@@ -125,10 +125,14 @@ _rewrites = st.none() | accepted(
 )
 _milliseconds = st.sampled_from([0, 1, 999, 1000, 7 * 24 * 3600 * 1000])
 _retries = st.none() | accepted(
-    Retry, codes=_many(st.sampled_from([400, 503, 599])), attempts=st.integers(0, 100), backoff=_milliseconds
+    RetryRule, codes=_many(st.sampled_from([400, 503, 599])), attempts=st.integers(0, 100), backoff=_milliseconds
 )
 _sessions = st.none() | accepted(
-    Session, name=_names, kind=st.sampled_from(SessionKind), lifetime=_milliseconds, path=st.one_of(_paths, st.just(""))
+    SessionAffinity,
+    name=_names,
+    kind=st.sampled_from(SessionKind),
+    lifetime=_milliseconds,
+    path=st.one_of(_paths, st.just("")),
 )
 _forwards = accepted(
     Forward,
@@ -150,7 +154,7 @@ _redirects = accepted(
     port=st.sampled_from([0, 80, 443, 8080]),
     path=_rewrites,
 )
-_answers = accepted(Answer, status=st.integers(200, 599), body=_texts)
+_answers = accepted(DirectResponse, status=st.integers(200, 599), body=_texts)
 _path_matches = accepted(PathMatch, kind=st.sampled_from(PathKind), value=st.one_of(_paths, regexes))
 _calls = accepted(
     GrpcMethod,
@@ -176,7 +180,7 @@ _cors = st.none() | accepted(
     max_age=st.integers(0, 2**31 - 1),
 )
 routes = accepted(
-    Route,
+    HttpRoute,
     match=_matches,
     action=st.one_of(_forwards, _redirects, _answers),
     request=_changes,
@@ -203,8 +207,8 @@ def proxies(certificate: Certificate, authorities: str) -> st.SearchStrategy[Pro
     faults = st.none() | accepted(
         Fault,
         until=st.just("2999-01-01T00:00:00Z"),
-        delay=st.none() | st.builds(Delay, st.integers(1, 3_600_000), st.integers(1, WHOLE)),
-        status=st.none() | st.builds(Failure, st.integers(200, 599), st.integers(1, WHOLE)),
+        delay=st.none() | st.builds(RequestDelay, st.integers(1, 3_600_000), st.integers(1, WHOLE)),
+        status=st.none() | st.builds(RequestFailure, st.integers(200, 599), st.integers(1, WHOLE)),
     )
     listeners = [
         accepted(

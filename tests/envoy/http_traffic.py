@@ -19,7 +19,7 @@ from typing import Any, Self, cast
 import grpc
 
 from locallb.envoy import Rendered, render
-from locallb.model.http_routes import Route
+from locallb.model.http_routes import HttpRoute
 from locallb.model.http_serving import ANY, Chain, HttpBackends, HttpListener, HttpRoutes, VirtualHost
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
@@ -207,12 +207,12 @@ def upstream(name: str, *echoes: Echo, speaks: HttpBackends | None = None) -> Up
 
 def rendering(
     address: str,
-    chains: Sequence[Chain] | Sequence[Route],
+    chains: Sequence[Chain] | Sequence[HttpRoute],
     upstreams: Sequence[Upstream] = (),
     discovery: Discovery = Discovery.EDS,
 ) -> Rendered:
     """Render a proxy that serves chains, or routes of every host by plain HTTP, on port 8080."""
-    routes = tuple(each for each in chains if isinstance(each, Route))
+    routes = tuple(each for each in chains if isinstance(each, HttpRoute))
     served = tuple(each for each in chains if isinstance(each, Chain))
     plain = Chain(HttpRoutes((VirtualHost((ANY,), routes),)))
     listener = HttpListener(ip_address(address), 8080, served or (plain,))

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from locallb.traffic.figures import Line, lines
-from locallb.traffic.reading import Reading
+from locallb.traffic.reading import TrafficReading
 
 _RESET = "UpstreamRemoteReset"
 """What Envoy finds wrong with a connection that a backend had accepted before it cut it."""
@@ -19,7 +19,7 @@ class Reader:
     """Takes lines in a thread; `renews`: it opens the gate again."""
 
     def __init__(self, directory: Path, *, renews: bool = True) -> None:
-        self.reading, self.lines = Reading(), list[Line]()
+        self.reading, self.lines = TrafficReading(), list[Line]()
         self._renews, self._ends = renews, threading.Event()
         assert not list(self.reading.follow([directory]))
         self._thread = threading.Thread(target=self._read)

@@ -17,7 +17,7 @@ from locallb.envoy.listeners import CLOSED, GATE, gate
 from locallb.model.faults import Fault
 from locallb.model.serving import Backend, Listener, Upstream
 from locallb.traffic.figures import lines
-from locallb.traffic.reading import ENOUGH, LogError, Reading, Tap
+from locallb.traffic.reading import ENOUGH, LogError, Tap, TrafficReading
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.log_reading import Reader, reading, was_accepted
 from tests.envoy.support import rendering, serve
@@ -182,7 +182,7 @@ def test_killed_log_reader_does_not_hinder_the_next(start: Start, nodes: Serve, 
 
 def test_where_no_log_is_kept_there_is_none_to_read(tmp_path: Path) -> None:
     """It is said what to do; nothing is left in the directory."""
-    assert [*Reading().follow([tmp_path])] == [f"the proxy in {tmp_path} keeps no log yet: run `locallb up`"]
+    assert [*TrafficReading().follow([tmp_path])] == [f"the proxy in {tmp_path} keeps no log yet: run `locallb up`"]
     assert not list(tmp_path.iterdir())
 
 

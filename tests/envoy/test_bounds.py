@@ -16,7 +16,7 @@ import pytest
 
 from locallb.envoy import Rendered, overload
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.model.http_routes import Forward, Match, Route, Target
+from locallb.model.http_routes import Forward, HttpRoute, Match, Target
 from locallb.model.http_serving import HttpBackends
 from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.serving import Backend, Listener, Upstream
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.envoy
 STALLED, MIB = 200, 1 << 20
 ALLOWED = 120 * MIB
 """Bytes that so many stalled uploads may cost."""
-EVERYTHING = Route(Match(), Forward((Target(UpstreamName("web")),)))
+EVERYTHING = HttpRoute(Match(), Forward((Target(UpstreamName("web")),)))
 
 
 @pytest.fixture

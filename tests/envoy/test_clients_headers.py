@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from locallb.envoy.http_routes import of_route
 from locallb.model.http_policies import MAX_SEPARATORS, HeaderChanges
-from locallb.model.http_routes import Forward, GrpcMethod, Match, Route, Target
+from locallb.model.http_routes import Forward, GrpcMethod, HttpRoute, Match, Target
 from locallb.model.http_serving import HttpBackends, Speaks, VirtualHost
 from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.objects import Discovery
@@ -46,7 +46,7 @@ def test_no_client_commands_envoy(
     discovery: Discovery, forwarded: tuple[tuple[str, str], ...], serve: ServeHttp, echoes: dict[str, Echo]
 ) -> None:
     """Also none of this host or of a private network: a request goes once, within its time, without these headers."""
-    client = serve(Route(Match(), Forward(WEB.targets, timeout=200)), discovery=discovery)
+    client = serve(HttpRoute(Match(), Forward(WEB.targets, timeout=200)), discovery=discovery)
     assert client.ask("/status/500", method="POST", headers=(*COMMANDS, *forwarded)).status == 500
     assert echoes["a"].requested == ["/status/500"]
     assert client.ask("/slow", headers=COMMANDS).status == 504
@@ -60,7 +60,7 @@ def test_backends_get_the_client_as_it_connected(
     sent: tuple[tuple[str, str], ...], observed: str, serve: ServeHttp
 ) -> None:
     """Last in X-Forwarded-For, also one of loopback; before it is what the client says itself."""
-    headers = serve(Route(Match(), WEB)).ask(headers=(*sent, ("x_forwarded_for", "9.9.9.9"))).observed["headers"]
+    headers = serve(HttpRoute(Match(), WEB)).ask(headers=(*sent, ("x_forwarded_for", "9.9.9.9"))).observed["headers"]
     assert re.fullmatch(observed, headers["x-forwarded-for"])
     assert not [name for name in headers if "_" in name]
 
@@ -68,7 +68,7 @@ def test_backends_get_the_client_as_it_connected(
 def test_client_does_not_say_by_which_scheme_it_came(serve: ServeHttp) -> None:
     """X-Forwarded-Proto is what Envoy has seen, whatever the client says in any spelling."""
     sent = [("x-forwarded-proto", "https"), ("x_forwarded_proto", "https"), ("x-forwarded_proto", "https")]
-    headers = serve(Route(Match(), WEB)).ask(headers=sent).observed["headers"]
+    headers = serve(HttpRoute(Match(), WEB)).ask(headers=sent).observed["headers"]
     assert {name: value for name, value in headers.items() if "proto" in name} == {"x-forwarded-proto": "http"}
 
 
@@ -77,7 +77,7 @@ def test_header_that_a_route_decides_has_no_double(by_share: bool, serve: ServeH
     """One that is set, added or removed, of a route or of a share of it; other headers with `_` pass."""
     changes = HeaderChanges(set=(("X-User-Id", "route"),), add=(("x-also", "route"),), remove=("x-role",))
     shared = Forward((Target(UpstreamName("web"), request=changes),))
-    client = serve(Route(Match(), shared) if by_share else Route(Match(), WEB, request=changes))
+    client = serve(HttpRoute(Match(), shared) if by_share else HttpRoute(Match(), WEB, request=changes))
     spoofed = [f"x{first}user{second}id" for first, second in product("-_", "-_")]
     sent = [(name, "client") for name in (*spoofed, "X_ROLE", "x-role", "x_also", "api_key")]
     headers = client.ask(headers=sent).observed["headers"]
@@ -123,7 +123,7 @@ def test_metadata_with_underscores_reaches_a_grpc_backend(start: Start, block: B
     with grpc_server(block[1]) as backend:
         speaks = HttpBackends(Speaks.HTTP2)
         web = Upstream(UpstreamName("web"), Protocol.TCP, (backend,), http=speaks)
-        start(rendering(block[9], [Route(Match(GrpcMethod("test.Echo", "")), WEB)], [web]))
+        start(rendering(block[9], [HttpRoute(Match(GrpcMethod("test.Echo", "")), WEB)], [web]))
         with grpc.insecure_channel(f"{block[9]}:8080") as channel:
             call = channel.unary_unary("/test.Echo/Say", request_serializer=None, response_deserializer=None)
             metadata = (("user_id", "7"), ("x-envoy-upstream-rq-timeout-ms", "1"))
@@ -133,7 +133,7 @@ def test_metadata_with_underscores_reaches_a_grpc_backend(start: Start, block: B
 @pytest.mark.parametrize(("host", "answered"), [("Host: a.test\r\n", "a.test"), ("", "")])
 def test_client_of_http_1_0_is_answered(host: str, answered: str, serve: ServeHttp, block: Block) -> None:
     """One that names no host means the address that it uses: a route for every host answers."""
-    serve(VirtualHost(("a.test" if answered else "*",), (Route(Match(), WEB),)))
+    serve(VirtualHost(("a.test" if answered else "*",), (HttpRoute(Match(), WEB),)))
     with socket.create_connection((block[9], 8080), 10) as client:
         client.sendall(f"GET / HTTP/1.0\r\n{host}\r\n".encode())
         answer = b"".join(iter(lambda: client.recv(4096), b"")).decode()

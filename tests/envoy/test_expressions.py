@@ -14,14 +14,14 @@ from hypothesis import strategies as st
 from locallb.envoy import render
 from locallb.model.http_checks import MAX_SIZE, checked, groups, size_of
 from locallb.model.http_routes import (
-    Answer,
+    DirectResponse,
     Forward,
     GrpcMethod,
+    HttpRoute,
     Match,
     PathKind,
     PathMatch,
     PathRewrite,
-    Route,
     Target,
     ValueMatch,
 )
@@ -181,7 +181,7 @@ def test_envoy_takes_what_is_taken_wherever_it_stands(patterns: list[str]) -> No
     assert result.returncode == 0, result.stderr
 
 
-def _routes(pattern: str) -> list[Route]:
+def _routes(pattern: str) -> list[HttpRoute]:
     """Return routes that have it in each place."""
     compared = ValueMatch("x-a", pattern, regex=True)
     framed = [PathMatch(PathKind.REGEX, pattern), PathMatch(PathKind.REGEX, f"(?i:{pattern}).*")]
@@ -192,4 +192,7 @@ def _routes(pattern: str) -> list[Route]:
         *(Match(GrpcMethod(*names, regex=True)) for names in ((pattern, pattern), (pattern, ""), ("", pattern))),
         Match(headers=(compared, somewhere), query=(compared,)),
     ]
-    return [*(Route(match, Answer(204)) for match in matches), *(Route(Match(path), rewritten) for path in framed)]
+    return [
+        *(HttpRoute(match, DirectResponse(204)) for match in matches),
+        *(HttpRoute(Match(path), rewritten) for path in framed),
+    ]

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from locallb.envoy import render
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.model.http_routes import Answer, Match, Redirect, Route
+from locallb.model.http_routes import DirectResponse, HttpRoute, Match, Redirect
 from locallb.model.http_serving import (
     ANY,
     Chain,
@@ -39,10 +39,10 @@ from tests.envoy.test_http_protocols import WEB
 from tests.envoy.traffic import TIMEOUT, Block, eventually
 
 pytestmark = pytest.mark.envoy
-REDIRECT = Chain(HttpRoutes((VirtualHost((ANY,), (Route(Match(), Redirect(scheme="https")),)),)))
+REDIRECT = Chain(HttpRoutes((VirtualHost((ANY,), (HttpRoute(Match(), Redirect(scheme="https")),)),)))
 
 
-def secure(name: str, pair: Pair, *routes: Route, clients: ClientValidation | None = None) -> Chain:
+def secure(name: str, pair: Pair, *routes: HttpRoute, clients: ClientValidation | None = None) -> Chain:
     """Make a chain of HTTPS for a name."""
     return Chain(HttpRoutes((VirtualHost((name,), routes),)), (name,), Termination((pair.reference(name),), clients))
 
@@ -62,8 +62,8 @@ def test_http3_serves_what_https_serves(
     pairs = {name: authority.sign(f"DNS:{name}") for name in ("a.test", "b.test")}
     with Echo("web", block[1]) as echo:
         chains = (
-            secure("a.test", pairs["a.test"], Route(Match(), WEB)),
-            secure("b.test", pairs["b.test"], Route(Match(), Answer(200, "b"))),
+            secure("a.test", pairs["a.test"], HttpRoute(Match(), WEB)),
+            secure("b.test", pairs["b.test"], HttpRoute(Match(), DirectResponse(200, "b"))),
         )
         listener = HttpListener(ip_address(block[9]), 8443, chains, http3=True)
         rendered = render(proxy(listener, discovery, echo))
@@ -81,7 +81,7 @@ def test_http3_serves_what_https_serves(
             assert other.body == b"b"
             with closing(Client(block[9], 8443, str(authority.own.chain))) as client:
                 assert client.ask(host="a.test").headers["alt-svc"] == 'h3=":8443"; ma=86400'
-            changed = secure("b.test", pairs["b.test"], Route(Match(), Answer(200, "changed")))
+            changed = secure("b.test", pairs["b.test"], HttpRoute(Match(), DirectResponse(200, "changed")))
             retry = render(proxy(replace(listener, chains=(chains[0], changed)), discovery, echo))
             envoy.apply(retry)
             envoy.wait(retry)
@@ -93,7 +93,7 @@ def test_http3_serves_what_https_serves(
 def test_http3_admits_the_same_clients_as_https(discovery: Discovery, tmp_path: Path) -> None:
     """Each chain of HTTPS exists under the same conditions, and serves the same routes."""
     pair = Authority(tmp_path).sign("DNS:a.test")
-    routed = (Route(Match(), Answer(200, "a")),)
+    routed = (HttpRoute(Match(), DirectResponse(200, "a")),)
     chains = (secure("a.test", pair, *routed), secure("*.b.test", pair, *routed), replace(REDIRECT, names=()))
     ranges = (ip_network("10.0.0.0/8"),)
     rendered = render(proxy(HttpListener(ip_address("127.77.0.5"), 443, chains, ranges, http3=True), discovery))
@@ -113,7 +113,10 @@ def test_a_key_that_http3_does_not_take_is_shown_by_tcp(
     pairs = [authority.sign("DNS:a.test", kind=kind) for kind in (P256, ED25519, P256)]
     listeners = [
         HttpListener(
-            ip_address(block[9]), 8443, (secure("a.test", pair, Route(Match(), Answer(200, "a"))),), http3=True
+            ip_address(block[9]),
+            8443,
+            (secure("a.test", pair, HttpRoute(Match(), DirectResponse(200, "a"))),),
+            http3=True,
         )
         for pair in pairs
     ]
@@ -153,7 +156,7 @@ def test_http3_is_served_where_it_is_wished_and_can_be(tmp_path: Path) -> None:
     """Not for plain HTTP, bytes, clients that are asked for certificates, or ports that Docker publishes."""
     authority = Authority(tmp_path / "authority")
     pair = authority.sign("DNS:a.test")
-    chain = secure("a.test", pair, Route(Match(), Answer(200, "a")))
+    chain = secure("a.test", pair, HttpRoute(Match(), DirectResponse(200, "a")))
     asking = secure("b.test", pair, clients=ClientValidation(authority.own.pem))
     wished = HttpListener(ip_address("127.77.0.5"), 443, (chain, replace(REDIRECT, names=())), http3=True)
     assert wished.quic

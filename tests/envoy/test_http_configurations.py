@@ -17,7 +17,7 @@ from locallb.envoy.fragments import as_files
 from locallb.envoy.http_chains import SYSTEM_AUTHORITIES
 from locallb.envoy.http_files import watched_by_chains
 from locallb.model.http_policies import HeaderChanges
-from locallb.model.http_routes import Forward, Match, PathKind, PathMatch, PathRewrite, Redirect, Route, Target
+from locallb.model.http_routes import Forward, HttpRoute, Match, PathKind, PathMatch, PathRewrite, Redirect, Target
 from locallb.model.http_serving import (
     ANY,
     BackendTls,
@@ -83,7 +83,7 @@ def test_watched_files_of_a_proxy_are_counted(
 ) -> None:
     """Each file of routes, certificates, authorities and endpoints takes an inotify instance; inline none does."""
     secure = BackendTls("a.test", authority.own.pem, client=pair.reference("web"))
-    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Forward((Target(UpstreamName("tcp-80")),))),)),))
+    routes = HttpRoutes((VirtualHost((ANY,), (HttpRoute(Match(), Forward((Target(UpstreamName("tcp-80")),))),)),))
     clients = Termination((pair.reference("web"),), ClientValidation(authority.own.pem))
     proxy = Proxy(
         ProxyName("kind/gateways/default/web"),
@@ -108,7 +108,9 @@ def test_watched_files_of_a_proxy_are_counted(
 def test_a_part_of_a_stacks_proxy_has_all_of_it_inside(tmp_path: Path, pair: Pair, authority: Authority) -> None:
     """No file but those of listeners and clusters, and a certificate's own; what has no backends is answered 503."""
     part, proxy = PartId("ba9876543210"), Proxy(ProxyName("shared-1"), ProxyId("0123456789ab"), Discovery.STATIC)
-    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Forward((Target(UpstreamName(f"{part}-tcp-80")),))),)),))
+    routes = HttpRoutes(
+        (VirtualHost((ANY,), (HttpRoute(Match(), Forward((Target(UpstreamName(f"{part}-tcp-80")),))),)),)
+    )
     terminated = Termination((pair.reference("web"),), ClientValidation(authority.own.pem))
     served = HttpListener(ip_address("127.77.0.5"), 8443, (Chain(routes, ("a.test",), terminated),))
     upstream = Upstream(UpstreamName(f"{part}-tcp-80"), Protocol.TCP, (), http=HttpBackends())
@@ -129,8 +131,8 @@ def test_a_proxy_with_http_renders_to_its_golden_files(discovery: Discovery, gol
     )
     routes = HttpRoutes(
         (
-            VirtualHost(("a.test", "*.b.test"), (Route(Match(PathMatch(PathKind.PREFIX, "/a/")), forward),)),
-            VirtualHost((ANY,), (Route(Match(), Redirect(301, "https")),)),
+            VirtualHost(("a.test", "*.b.test"), (HttpRoute(Match(PathMatch(PathKind.PREFIX, "/a/")), forward),)),
+            VirtualHost((ANY,), (HttpRoute(Match(), Redirect(301, "https")),)),
         )
     )
     chain = Chain(routes, ("a.test",), Termination((_CERTIFICATE,)))

@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from locallb.model.http_policies import Cors, Mirror, Retry, Session, SessionKind
-from locallb.model.http_routes import Forward, Match, PathKind, PathMatch, Redirect, Route, Target, ValueMatch
+from locallb.model.http_policies import Cors, Mirror, RetryRule, SessionAffinity, SessionKind
+from locallb.model.http_routes import Forward, HttpRoute, Match, PathKind, PathMatch, Redirect, Target, ValueMatch
 from locallb.model.identities import UpstreamName
 from tests.envoy.conftest import ServeHttp, Start
 from tests.envoy.http_traffic import Client, Echo, rendering, upstream
@@ -36,11 +36,11 @@ def test_requests_are_split_by_weight(serve: ServeHttp) -> None:
     """9 to 1, nobody for weight 0; a share without a backend is answered 500, one without endpoints 503."""
     shares = (Target(UpstreamName("web"), 90), Target(UpstreamName("other"), 10), Target(UpstreamName("empty"), 0))
     client = serve(
-        Route(Match(prefix("/shares")), Forward(shares)),
-        Route(Match(prefix("/invalid")), Forward((Target(UpstreamName("web")), Target(UpstreamName(""))))),
-        Route(Match(prefix("/empty")), Forward((Target(UpstreamName("web")), Target(UpstreamName("empty"))))),
-        Route(Match(prefix("/none")), Forward(())),
-        Route(Match(prefix("/zero")), Forward((Target(UpstreamName("web"), 0),))),
+        HttpRoute(Match(prefix("/shares")), Forward(shares)),
+        HttpRoute(Match(prefix("/invalid")), Forward((Target(UpstreamName("web")), Target(UpstreamName(""))))),
+        HttpRoute(Match(prefix("/empty")), Forward((Target(UpstreamName("web")), Target(UpstreamName("empty"))))),
+        HttpRoute(Match(prefix("/none")), Forward(())),
+        HttpRoute(Match(prefix("/zero")), Forward((Target(UpstreamName("web"), 0),))),
     )
     by = [client.ask("/shares").observed["by"] for _ in range(500)]
     assert 20 < by.count("b") < 90  # 50 are expected, 4.5 standard deviations either way
@@ -53,11 +53,11 @@ def test_mirrored_requests_reach_another_backend_too(serve: ServeHttp, echoes: d
     """A copy of each request, or of a share, reaches another backend; the client hears of the first alone."""
     half = (Mirror(UpstreamName("other"), 500_000),)
     client = serve(
-        Route(
+        HttpRoute(
             Match(prefix("/all")),
             Forward((Target(UpstreamName("web")),), mirrors=(Mirror(UpstreamName("other")), Mirror(UpstreamName("")))),
         ),
-        Route(Match(prefix("/half")), Forward((Target(UpstreamName("web")),), mirrors=half)),
+        HttpRoute(Match(prefix("/half")), Forward((Target(UpstreamName("web")),), mirrors=half)),
     )
     assert {client.ask(path).observed["by"] for path in ["/all"] * 20 + ["/half"] * 100} == {"a"}
     eventually(lambda: echoes["b"].requested.count("/all") == 20, "all copies arrived")
@@ -67,15 +67,15 @@ def test_mirrored_requests_reach_another_backend_too(serve: ServeHttp, echoes: d
 def test_timeouts_answer_504_and_named_statuses_are_retried(serve: ServeHttp, echoes: dict[str, Echo]) -> None:
     """504 when time is up, for the whole or for each attempt; statuses that are named are tried again."""
     client = serve(
-        Route(Match(headers=(ValueMatch("x", "whole"),)), Forward((Target(UpstreamName("web")),), timeout=200)),
-        Route(
+        HttpRoute(Match(headers=(ValueMatch("x", "whole"),)), Forward((Target(UpstreamName("web")),), timeout=200)),
+        HttpRoute(
             Match(headers=(ValueMatch("x", "attempt"),)), Forward((Target(UpstreamName("web")),), attempt_timeout=200)
         ),
-        Route(
+        HttpRoute(
             Match(headers=(ValueMatch("x", "again"),)),
-            Forward((Target(UpstreamName("web")),), retry=Retry((503,), 3, 10)),
+            Forward((Target(UpstreamName("web")),), retry=RetryRule((503,), 3, 10)),
         ),
-        Route(Match(), WEB),
+        HttpRoute(Match(), WEB),
     )
     assert [client.ask("/slow", headers=(("x", how),)).status for how in ("whole", "attempt", "none")] == [
         504,
@@ -94,7 +94,7 @@ def test_timeouts_answer_504_and_named_statuses_are_retried(serve: ServeHttp, ec
     [
         Forward(WEB.targets, timeout=300),
         Forward(WEB.targets, attempt_timeout=300),
-        Forward(WEB.targets, attempt_timeout=300, retry=Retry((503,), 3, 10)),
+        Forward(WEB.targets, attempt_timeout=300, retry=RetryRule((503,), 3, 10)),
     ],
     ids=["request", "backendRequest", "retried"],
 )
@@ -103,7 +103,7 @@ def test_response_that_goes_on_ends_with_its_time(
     protocol: str, forward: Forward, serve: ServeHttp, echoes: dict[str, Echo], block: Block
 ) -> None:
     """HTTPRouteTimeouts.backendRequest: until "the full response has been received from the backend"; not repeated."""
-    serve(Route(Match(), forward))
+    serve(HttpRoute(Match(), forward))
     ended = endless(block[9], protocol)
     assert ended.returncode in ENDED_BY_THE_SERVER
     assert re.fullmatch(r"\.+200", ended.stdout)
@@ -113,14 +113,14 @@ def test_response_that_goes_on_ends_with_its_time(
 @pytest.mark.parametrize("header", ["upgrade: 0", "upgrade: websocket", "x-envoy-upstream-stream-duration-ms: 600000"])
 def test_no_client_lengthens_the_time_of_an_attempt(header: str, serve: ServeHttp, block: Block) -> None:
     """Neither by Envoy's own header nor by that of an upgrade which isn't one: the response ends."""
-    serve(Route(Match(), Forward((Target(UpstreamName("web")),), attempt_timeout=300)))
+    serve(HttpRoute(Match(), Forward((Target(UpstreamName("web")),), attempt_timeout=300)))
     assert endless(block[9], "--header", header).returncode in ENDED_BY_THE_SERVER
 
 
 def test_no_backend_gets_the_command_that_ends_an_attempt(serve: ServeHttp) -> None:
     """Neither the first nor one that is asked again."""
-    retry = Forward((Target(UpstreamName("web")),), attempt_timeout=5000, retry=Retry((503,), 3, 10))
-    answer = serve(Route(Match(), retry)).ask("/fails/1")
+    retry = Forward((Target(UpstreamName("web")),), attempt_timeout=5000, retry=RetryRule((503,), 3, 10))
+    answer = serve(HttpRoute(Match(), retry)).ask("/fails/1")
     assert answer.status == 200
     assert not [name for name in answer.observed["headers"] if name.startswith("x-envoy")]
 
@@ -129,7 +129,7 @@ def test_a_backend_that_takes_nothing_is_passed_over(start: Start, block: Block,
     """Nobody listens on one of two: every request is answered by the other, with no retry asked for."""
     removed = Echo("gone", block[3])
     removed._server.server_close()
-    start(rendering(block[9], [Route(Match(), WEB)], [upstream("web", removed, echoes["a"])]))
+    start(rendering(block[9], [HttpRoute(Match(), WEB)], [upstream("web", removed, echoes["a"])]))
     client = Client(block[9])
     assert {client.ask().observed["by"] for _ in range(20)} == {"a"}
     client.close()
@@ -138,7 +138,9 @@ def test_a_backend_that_takes_nothing_is_passed_over(start: Start, block: Block,
 @pytest.mark.parametrize("kind", list(SessionKind))
 def test_session_persistence_keeps_a_client_at_its_backend(serve: ServeHttp, kind: SessionKind) -> None:
     """A client that says what it was told stays with its backend; others are spread."""
-    client = serve(Route(Match(), Forward((Target(UpstreamName("both")),), session=Session("s", kind, 60_000))))
+    client = serve(
+        HttpRoute(Match(), Forward((Target(UpstreamName("both")),), session=SessionAffinity("s", kind, 60_000)))
+    )
     first = client.ask()
     reported = first.headers["set-cookie"] if kind is SessionKind.COOKIE else first.headers["s"]
     assert kind is SessionKind.HEADER or "Max-Age=60" in reported
@@ -153,9 +155,9 @@ def test_cors_preflights_are_answered_by_the_proxy(serve: ServeHttp, echoes: dic
         ("https://*.a.test", "http://b.test"), ("GET", "PUT"), ("x-a",), ("x-from",), credentials=True, max_age=60
     )
     client = serve(
-        Route(Match(prefix("/any")), WEB, cors=Cors(("*",), ("*",), ("*",))),
-        Route(Match(prefix("/whatever")), WEB, cors=Cors(("*",), ("GET", "*"), ("*",), credentials=True)),
-        Route(Match(), WEB, cors=cors),
+        HttpRoute(Match(prefix("/any")), WEB, cors=Cors(("*",), ("*",), ("*",))),
+        HttpRoute(Match(prefix("/whatever")), WEB, cors=Cors(("*",), ("GET", "*"), ("*",), credentials=True)),
+        HttpRoute(Match(), WEB, cors=cors),
     )
 
     def preflight(path: str, origin: str) -> dict[str, str]:
@@ -199,12 +201,12 @@ def test_a_preflight_is_answered_for_the_method_that_its_route_matches(
 
     elsewhere = Redirect(hostname="b.test")
     client = serve(
-        Route(Match(prefix("/x"), method="GET"), WEB, cors=cors("GET")),
-        Route(Match(prefix("/x"), method="PUT"), elsewhere, cors=cors("PUT")),
-        Route(Match(prefix("/own"), method="GET"), WEB, cors=cors("GET")),
-        Route(Match(prefix("/own"), method="OPTIONS"), WEB),
-        Route(Match(prefix("/plain"), method="GET"), WEB),
-        Route(Match(prefix("/behind")), Forward((Target(UpstreamName("other")),))),
+        HttpRoute(Match(prefix("/x"), method="GET"), WEB, cors=cors("GET")),
+        HttpRoute(Match(prefix("/x"), method="PUT"), elsewhere, cors=cors("PUT")),
+        HttpRoute(Match(prefix("/own"), method="GET"), WEB, cors=cors("GET")),
+        HttpRoute(Match(prefix("/own"), method="OPTIONS"), WEB),
+        HttpRoute(Match(prefix("/plain"), method="GET"), WEB),
+        HttpRoute(Match(prefix("/behind")), Forward((Target(UpstreamName("other")),))),
     )
 
     def requested(path: str, method: str = "", origin: str | None = "http://a.test") -> tuple[int, str, str]:

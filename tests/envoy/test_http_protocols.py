@@ -16,7 +16,7 @@ import grpc
 import pytest
 
 from locallb.envoy import Rendered
-from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, Route, Target
+from locallb.model.http_routes import DirectResponse, Forward, GrpcMethod, HttpRoute, Match, Target
 from locallb.model.http_serving import (
     ANY,
     BackendTls,
@@ -62,13 +62,13 @@ def start(running: ExitStack, directory: Path, rendered: Rendered, *pairs: tuple
 
 def answering(text: str, *names: str, pair: tuple[str, Pair], clients: ClientValidation | None = None) -> Chain:
     """Make a chain that terminates TLS and answers with a text."""
-    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Answer(200, text)),)),))
+    routes = HttpRoutes((VirtualHost((ANY,), (HttpRoute(Match(), DirectResponse(200, text)),)),))
     return Chain(routes, names, Termination((pair[1].reference(pair[0]),), clients))
 
 
 def forwarding(*names: str, pair: tuple[str, Pair]) -> Chain:
     """Make a chain that terminates TLS and forwards to web."""
-    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), WEB),)),))
+    routes = HttpRoutes((VirtualHost((ANY,), (HttpRoute(Match(), WEB),)),))
     return Chain(routes, names, Termination((pair[1].reference(pair[0]),)))
 
 
@@ -205,7 +205,7 @@ def test_backend_certificates_are_verified(  # noqa: PLR0913, PLR0917 - a table 
     echo = running.enter_context(Echo("secure", block[1], context))
     tls = BackendTls(server_name, authority.own.pem, names, client=mine.reference("mine"))
     web = upstream("web", echo, speaks=HttpBackends(tls=tls))
-    start(running, tmp_path, rendering(block[9], [Route(Match(), WEB)], [web], discovery), ("mine", mine))
+    start(running, tmp_path, rendering(block[9], [HttpRoute(Match(), WEB)], [web], discovery), ("mine", mine))
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=TIMEOUT)) as client:
         client.request("GET", "/")
         assert client.getresponse().status == status
@@ -259,7 +259,7 @@ def test_dates_of_backends_certificates_are_checked(  # noqa: PLR0913, PLR0917 -
         web = upstream("web", echo, speaks=HttpBackends(tls=BackendTls("backend.test", authority.own.pem)))
         directory = tmp_path / str(number)
         directory.mkdir()
-        start(running, directory, rendering(block[8 + number], [Route(Match(), WEB)], [web]))
+        start(running, directory, rendering(block[8 + number], [HttpRoute(Match(), WEB)], [web]))
         with closing(http.client.HTTPConnection(block[8 + number], 8080, timeout=TIMEOUT)) as client:
             client.request("GET", "/")
             answers.append(client.getresponse().status)
@@ -269,7 +269,7 @@ def test_dates_of_backends_certificates_are_checked(  # noqa: PLR0913, PLR0917 -
 def test_websocket_upgrades_pass_both_ways(running: ExitStack, tmp_path: Path, block: Block) -> None:
     """An upgrade reaches the backend, and then bytes go both ways."""
     echo = running.enter_context(Echo("a", block[1]))
-    start(running, tmp_path, rendering(block[9], [Route(Match(), WEB)], [upstream("web", echo)]))
+    start(running, tmp_path, rendering(block[9], [HttpRoute(Match(), WEB)], [upstream("web", echo)]))
     with socket.create_connection((block[9], 8080), TIMEOUT) as client:
         client.sendall(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
         head = client.recv(4096)
@@ -284,7 +284,7 @@ def test_a_websocket_outlives_the_timeouts_of_its_request(
 ) -> None:
     """HTTPRouteTimeouts: the specification leaves open what ends upgraded connections; here, neither of them does."""
     echo = running.enter_context(Echo("a", block[1]))
-    start(running, tmp_path, rendering(block[9], [Route(Match(), limited)], [upstream("web", echo)]))
+    start(running, tmp_path, rendering(block[9], [HttpRoute(Match(), limited)], [upstream("web", echo)]))
     with socket.create_connection((block[9], 8080), TIMEOUT) as client:
         client.sendall(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n")
         assert client.recv(4096).startswith(b"HTTP/1.1 101")
@@ -299,7 +299,9 @@ def test_clients_may_use_http2_with_and_without_tls(
 ) -> None:
     """By prior knowledge without TLS, by ALPN with it; the backend is asked by HTTP/1.1."""
     echo, pair = running.enter_context(Echo("a", block[1])), ("a", authority.sign("DNS:a.test"))
-    chains: Sequence[Chain | Route] = [Route(Match(), WEB)] if scheme == "http" else [forwarding("a.test", pair=pair)]
+    chains: Sequence[Chain | HttpRoute] = (
+        [HttpRoute(Match(), WEB)] if scheme == "http" else [forwarding("a.test", pair=pair)]
+    )
     start(running, tmp_path, rendering(block[9], chains, [upstream("web", echo)]), pair)  # type: ignore[arg-type]
     how = ["--http2-prior-knowledge"] if scheme == "http" else ["--http2", "--cacert", str(authority.own.chain)]
     reported = ["--silent", "--show-error", "--output", "/dev/null", "--write-out", "%{http_version} %{response_code}"]
@@ -316,9 +318,9 @@ def test_grpc_calls_are_routed_by_service_and_method(running: ExitStack, tmp_pat
         Upstream(UpstreamName("empty"), Protocol.TCP, (), http=http2),
     ]
     routes = [
-        Route(Match(GrpcMethod("test.Echo", "Say")), WEB),
-        Route(Match(GrpcMethod("test.Echo", "S.*", regex=True)), WEB),
-        Route(Match(GrpcMethod("test.Empty")), Forward((Target(UpstreamName("empty")),))),
+        HttpRoute(Match(GrpcMethod("test.Echo", "Say")), WEB),
+        HttpRoute(Match(GrpcMethod("test.Echo", "S.*", regex=True)), WEB),
+        HttpRoute(Match(GrpcMethod("test.Empty")), Forward((Target(UpstreamName("empty")),))),
     ]
     start(running, tmp_path, rendering(block[9], routes, upstreams))
     with grpc.insecure_channel(f"{block[9]}:8080") as channel:

@@ -8,15 +8,15 @@ import pytest
 
 from locallb.model.http_policies import HeaderChanges
 from locallb.model.http_routes import (
-    Answer,
+    DirectResponse,
     Forward,
     GrpcMethod,
+    HttpRoute,
     Match,
     PathKind,
     PathMatch,
     PathRewrite,
     Redirect,
-    Route,
     Target,
     ValueMatch,
 )
@@ -28,9 +28,9 @@ from tests.envoy.conftest import ServeHttp
 pytestmark = pytest.mark.envoy
 
 
-def on(path: PathMatch | GrpcMethod | None, text: str, **more: object) -> Route:
+def on(path: PathMatch | GrpcMethod | None, text: str, **more: object) -> HttpRoute:
     """Make a route that answers with a text."""
-    return Route(Match(path, **more), Answer(200, text))  # type: ignore[arg-type]
+    return HttpRoute(Match(path, **more), DirectResponse(200, text))  # type: ignore[arg-type]
 
 
 def exact(path: str) -> PathMatch:
@@ -131,8 +131,8 @@ def test_path_rewrites_follow_the_specifications_table(serve: ServeHttp) -> None
             VirtualHost(
                 (f"{number}.test",),
                 (
-                    Route(Match(prefix(match), headers=(ValueMatch("x-to", "client"),)), Redirect(302, path=path)),
-                    Route(Match(prefix(match)), Forward((Target(UpstreamName("web")),), "b.test", path)),
+                    HttpRoute(Match(prefix(match), headers=(ValueMatch("x-to", "client"),)), Redirect(302, path=path)),
+                    HttpRoute(Match(prefix(match)), Forward((Target(UpstreamName("web")),), "b.test", path)),
                 ),
             )
             for number, (match, path, _, _) in enumerate(REWRITES)
@@ -176,7 +176,7 @@ def test_redirects_change_only_the_given_parts_of_the_url(
     HTTPRequestRedirectFilter.port: "If redirect scheme is empty, the redirect port MUST be the Gateway Listener port";
     "Implementations SHOULD NOT add the port number" that the scheme implies, which is so for hosts with a name.
     """
-    routes = [Route(Match(headers=(ValueMatch("n", f"{n}"),)), case[0]) for n, case in enumerate(table)]
+    routes = [HttpRoute(Match(headers=(ValueMatch("n", f"{n}"),)), case[0]) for n, case in enumerate(table)]
     client = serve(VirtualHost((domain,), tuple(routes)))
     for number, (redirect, host, location) in enumerate(table):
         answer = client.ask("/p?q=1", host, headers=(("n", f"{number}"),))
@@ -188,8 +188,8 @@ def test_headers_are_set_added_and_removed(serve: ServeHttp) -> None:
     by_route = HeaderChanges((("X-Set", "%START_TIME%"),), (("x-add", "2"),), ("x-gone",))
     by_target = HeaderChanges((("x-target", "a"),))
     client = serve(
-        Route(Match(prefix("/answer")), Answer(404), response=by_route),
-        Route(
+        HttpRoute(Match(prefix("/answer")), DirectResponse(404), response=by_route),
+        HttpRoute(
             Match(),
             Forward((Target(UpstreamName("web"), 1, by_target, HeaderChanges(remove=("x-from",))),)),
             by_route,

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.envoy import ARGUMENTS, Rendered
-from locallb.model.faults import WHOLE, Delay, Failure, Fault, parse_fault
+from locallb.model.faults import WHOLE, Fault, RequestDelay, RequestFailure, parse_fault
 from tests.envoy import support
 from tests.envoy.conftest import Serve, Start
 from tests.envoy.support import rendering, serve
@@ -131,7 +131,7 @@ FAULTS = [
     ("refuse=10%,until=2026-11-22T18:00:00Z", Fault("2026-11-22T18:00:00Z", refuse=1000)),
     (
         "status=503:10%, delay=2s, until=2026-11-22T18:00:00Z",
-        Fault("2026-11-22T18:00:00Z", delay=Delay(2000), status=Failure(503, 1000)),
+        Fault("2026-11-22T18:00:00Z", delay=RequestDelay(2000), status=RequestFailure(503, 1000)),
     ),
     (" hang = 0.05% , until = 2026-11-22T18:00:00Z, reset=99.5%", Fault("2026-11-22T18:00:00Z", 0, 5, 9950)),
 ]

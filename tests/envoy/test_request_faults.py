@@ -18,8 +18,8 @@ import pytest
 
 from locallb.envoy import Rendered, render
 from locallb.envoy.http_policies import may_fail
-from locallb.model.faults import WHOLE, Delay, Failure, Fault
-from locallb.model.http_routes import Answer, Forward, Match, PathKind, PathMatch, Route, Target
+from locallb.model.faults import WHOLE, Fault, RequestDelay, RequestFailure
+from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, PathKind, PathMatch, Target
 from locallb.model.http_serving import ANY, Chain, HttpBackends, HttpListener, HttpRoutes, Speaks, VirtualHost
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
@@ -33,13 +33,13 @@ LATER = "2999-01-01T00:00:00Z"
 DEVIATIONS = 6.5
 """How many standard deviations a share may be off: a false alarm in ten thousand million runs."""
 REQUESTS = 10_000
-MINE = Route(Match(PathMatch(PathKind.EXACT, "/mine")), Answer(200, "mine"))
+MINE = HttpRoute(Match(PathMatch(PathKind.EXACT, "/mine")), DirectResponse(200, "mine"))
 
 
 def served(
     address: str,
     fault: Fault | None,
-    *routes: Route,
+    *routes: HttpRoute,
     upstreams: tuple[Upstream, ...] = (),
     discovery: Discovery = Discovery.EDS,
 ) -> Rendered:
@@ -69,7 +69,7 @@ def within(count: int, share: int, requests: int) -> bool:
 @pytest.mark.parametrize("discovery", list(Discovery))
 def test_a_share_of_requests_is_answered_as_ordered(start: Start, block: Block, discovery: Discovery) -> None:
     """10 % of 10,000 requests of one connection; what no route takes is not found as ever."""
-    fault = Fault(LATER, status=Failure(503, 1000))
+    fault = Fault(LATER, status=RequestFailure(503, 1000))
     start(served(block[9], fault, discovery=discovery))
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
         reported = Counter(requested(client) for _ in range(REQUESTS))
@@ -82,7 +82,7 @@ def test_a_share_of_requests_is_answered_as_ordered(start: Start, block: Block, 
 def test_a_share_of_requests_is_delayed_as_ordered(start: Start, block: Block) -> None:
     """Those aren't answered before their time, and the others are: so long a delay has no end in a test."""
     clients, share = 500, 2000
-    start(served(block[9], Fault(LATER, delay=Delay(3_600_000, share))))
+    start(served(block[9], Fault(LATER, delay=RequestDelay(3_600_000, share))))
     with ExitStack() as open_ones:
         waiting = open_ones.enter_context(selectors.DefaultSelector())
         for _ in range(clients):
@@ -101,7 +101,7 @@ def test_a_share_of_requests_is_delayed_as_ordered(start: Start, block: Block) -
 @pytest.mark.envoy
 def test_a_delay_is_as_long_as_ordered_and_the_answer_is_the_backends(start: Start, block: Block) -> None:
     """Or longer, where the machine is busy; with a status both happen. Clocks may differ by some milliseconds."""
-    start(served(block[9], Fault(LATER, delay=Delay(300), status=Failure(429, 5000))))
+    start(served(block[9], Fault(LATER, delay=RequestDelay(300), status=RequestFailure(429, 5000))))
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
         reported = set[int]()
         while reported < {200, 429}:
@@ -114,7 +114,7 @@ def test_a_delay_is_as_long_as_ordered_and_the_answer_is_the_backends(start: Sta
 def test_a_fault_of_requests_ends_by_itself_on_an_open_connection(start: Start, block: Block) -> None:
     """Although nobody tells Envoy anything any more."""
     end = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=3)
-    start(served(block[9], Fault(f"{end:%Y-%m-%dT%H:%M:%SZ}", status=Failure(503))))
+    start(served(block[9], Fault(f"{end:%Y-%m-%dT%H:%M:%SZ}", status=RequestFailure(503))))
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
         if requested(client) == 200:
             assert datetime.now(UTC) >= end
@@ -132,7 +132,7 @@ def test_open_connections_meet_a_fault_that_comes_and_goes(start: Start, block: 
         assert requested(client) == 200
         mine = client.sock
         for code in (503, 418):
-            changed = served(block[9], Fault(LATER, status=Failure(code)))
+            changed = served(block[9], Fault(LATER, status=RequestFailure(code)))
             assert changed.files["lds.json"] == plain.files["lds.json"]
             envoy.apply(changed)
             eventually(lambda code=code: requested(client) == code, "the fault is there")  # type: ignore[misc]
@@ -144,12 +144,12 @@ def test_open_connections_meet_a_fault_that_comes_and_goes(start: Start, block: 
 @pytest.mark.envoy
 def test_a_route_has_a_fault_of_its_own_unless_all_have_one(start: Start, block: Block) -> None:
     """Others aren't concerned."""
-    late = Fault(LATER, status=Failure(418))
-    failing = Route(Match(PathMatch(PathKind.EXACT, "/other")), Answer(200, "other"), fault=late)
+    late = Fault(LATER, status=RequestFailure(418))
+    failing = HttpRoute(Match(PathMatch(PathKind.EXACT, "/other")), DirectResponse(200, "other"), fault=late)
     envoy = start(served(block[9], None, MINE, failing))
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
         assert [requested(client, path) for path in ("/mine", "/other")] == [200, 418]
-        envoy.apply(served(block[9], Fault(LATER, status=Failure(503)), MINE, failing))
+        envoy.apply(served(block[9], Fault(LATER, status=RequestFailure(503)), MINE, failing))
         eventually(lambda: requested(client) == 503, "the fault of all is there")
         assert requested(client, "/other") == 503
 
@@ -159,8 +159,8 @@ def test_calls_of_grpc_fail_as_calls_do(start: Start, block: Block) -> None:
     """With the status that gRPC has in place of the one of HTTP."""
     with grpc_server(block[1]) as backend:
         calls = Upstream(UpstreamName("calls"), Protocol.TCP, (backend,), http=HttpBackends(Speaks.HTTP2))
-        route = Route(Match(), Forward((Target(UpstreamName("calls")),)))
-        start(served(block[9], Fault(LATER, status=Failure(503)), route, upstreams=(calls,)))
+        route = HttpRoute(Match(), Forward((Target(UpstreamName("calls")),)))
+        start(served(block[9], Fault(LATER, status=RequestFailure(503)), route, upstreams=(calls,)))
         with grpc.insecure_channel(f"{block[9]}:8080") as channel, pytest.raises(grpc.RpcError) as failed:
             channel.unary_unary("/test.Echo/Say", None, None)(b"?", timeout=20)
         assert failed.value.code() is grpc.StatusCode.UNAVAILABLE
@@ -168,7 +168,7 @@ def test_calls_of_grpc_fail_as_calls_do(start: Start, block: Block) -> None:
 
 def test_a_fault_of_requests_renders_to_its_golden_files(golden: Golden) -> None:
     """Where routes are files they alone say it."""
-    fault = Fault("2026-11-22T18:00:00Z", delay=Delay(200, 5000), status=Failure(503, 1000))
+    fault = Fault("2026-11-22T18:00:00Z", delay=RequestDelay(200, 5000), status=RequestFailure(503, 1000))
     golden.check("envoy_http/fault", served("127.77.0.5", fault).files)
 
 
@@ -186,4 +186,6 @@ def test_fault_support_is_read_from_the_listener_text() -> None:
 def test_a_listener_that_takes_no_faults_has_none() -> None:
     """Whoever makes one is told."""
     with pytest.raises(ValueError, match="says that they may"):
-        HttpListener(ip_address("127.77.0.5"), 80, (Chain(HttpRoutes(())),), fault=Fault(LATER, status=Failure(503)))
+        HttpListener(
+            ip_address("127.77.0.5"), 80, (Chain(HttpRoutes(())),), fault=Fault(LATER, status=RequestFailure(503))
+        )

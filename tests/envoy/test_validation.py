@@ -13,7 +13,7 @@ import pytest
 from locallb.envoy import render, validation
 from locallb.envoy.binary import EnvoyBinary
 from locallb.envoy.validation import NoVerdictError, reported_refused, why_refused
-from locallb.model.http_routes import Forward, Match, Route, Target
+from locallb.model.http_routes import Forward, HttpRoute, Match, Target
 from locallb.model.http_serving import (
     ANY,
     BackendTls,
@@ -28,7 +28,7 @@ from locallb.model.http_serving import (
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Proxy, Upstream
-from locallb.programs import Ended
+from locallb.programs import EndedProgram
 from tests.envoy.certificates import Authority, Pair
 
 pytestmark = pytest.mark.envoy
@@ -37,7 +37,7 @@ pytestmark = pytest.mark.envoy
 def rendered(pair: Pair, authority: Authority, discovery: Discovery) -> dict[str, str]:
     """Render a proxy with routes, certificates, authorities and endpoints."""
     to = UpstreamName("tcp-80")
-    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Forward((Target(to),))),)),))
+    routes = HttpRoutes((VirtualHost((ANY,), (HttpRoute(Match(), Forward((Target(to),))),)),))
     secure = BackendTls("a.test", authority.own.pem, client=pair.reference("web"))
     backends = (Backend.at(ip_address("127.0.0.1"), 80),)
     clients = Termination((pair.reference("web"),), ClientValidation(authority.own.pem))
@@ -127,9 +127,9 @@ def test_the_same_files_are_asked_about_once(
     assert why_refused(good, tmp_path) == ""
     requested = list[Path]()
 
-    def ended(_configuration: str, directory: Path, _patience: float) -> Ended:
+    def ended(_configuration: str, directory: Path, _patience: float) -> EndedProgram:
         requested.append(directory)
-        return Ended(0, b"", b"")
+        return EndedProgram(0, b"", b"")
 
     monkeypatch.setattr(validation, "_ended", ended)
     assert (why_refused(bad, tmp_path), why_refused(good, tmp_path)) == (cause, "")

@@ -13,7 +13,7 @@ from locallb.envoy.listeners import CLOSED, GATE, SOCKET, gate
 from locallb.storage import files
 from locallb.storage import files as stamps
 from locallb.traffic.reading import _PAUSE as PAUSE
-from locallb.traffic.reading import ENOUGH, LogError, Reading, Tap
+from locallb.traffic.reading import ENOUGH, LogError, Tap, TrafficReading
 from tests.descriptors import few_files
 
 LOCK = "logs.lock"
@@ -58,7 +58,7 @@ def test_a_gate_is_opened_with_another_number_than_a_killed_reader_left(tmp_path
 
 def test_a_new_directory_at_the_same_path_is_read(tmp_path: Path) -> None:
     """As after `destroy` and `up`: the reader goes on there, and the lock and the socket are of the new one."""
-    directory, reading = directory_of_proxy(tmp_path), Reading()
+    directory, reading = directory_of_proxy(tmp_path), TrafficReading()
     assert not list(reading.follow([directory]))
     before = reading.taps[directory]
     assert not list(reading.follow([directory]))
@@ -114,7 +114,7 @@ def test_a_beginning_that_fails_is_one_sentence_and_holds_nothing(
 ) -> None:
     """Whoever tries again is not told that somebody else reads."""
     assert callable(hinder)
-    directory, reading = directory_of_proxy(tmp_path), Reading()
+    directory, reading = directory_of_proxy(tmp_path), TrafficReading()
     hinder(directory, monkeypatch)
     before = open_files()
     for _ in range(3):
@@ -134,15 +134,15 @@ def test_a_beginning_that_fails_is_an_error_of_the_log(tmp_path: Path) -> None:
 
 def test_a_connection_for_which_there_is_no_descriptor_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is tried now and again, not as often as a processor can; with room it is read."""
-    directory, reading, tries = directory_of_proxy(tmp_path), Reading(), [0]
+    directory, reading, tries = directory_of_proxy(tmp_path), TrafficReading(), [0]
     assert not list(reading.follow([directory]))
-    accept = Reading._accept
+    accept = TrafficReading._accept
 
-    def counted(self: Reading, tap: Tap) -> None:
+    def counted(self: TrafficReading, tap: Tap) -> None:
         tries[0] += 1
         accept(self, tap)
 
-    monkeypatch.setattr(Reading, "_accept", counted)
+    monkeypatch.setattr(TrafficReading, "_accept", counted)
     with socket.socket(socket.AF_UNIX) as client:
         client.connect(str(directory / SOCKET))
         with few_files(0):

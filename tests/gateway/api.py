@@ -9,7 +9,7 @@ from locallb.gateway.parsing.policies import parse_referred
 from locallb.gateway.translation import BoundGateway, bind
 from locallb.model.gateway_objects import CONTROLLER, GROUP
 from locallb.model.gateway_of_cluster import GatewayObjects, ObjectOfCluster
-from locallb.model.http_routes import Route
+from locallb.model.http_routes import HttpRoute
 from locallb.model.http_serving import HttpRoutes
 from locallb.model.identities import ClusterName
 
@@ -114,7 +114,7 @@ def only(*documents: object) -> BoundGateway:
     return one
 
 
-def hosts(one: BoundGateway, port: int = 80) -> dict[str, tuple[Route, ...]]:
+def hosts(one: BoundGateway, port: int = 80) -> dict[str, tuple[HttpRoute, ...]]:
     """Return the routes of each host at a port of plain HTTP."""
     (chain,) = one.chains[port]
     assert isinstance(chain.serves, HttpRoutes)

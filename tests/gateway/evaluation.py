@@ -11,7 +11,16 @@ from copy import deepcopy
 from typing import Any
 
 from locallb.gateway.routes import Bound
-from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Redirect, ValueMatch
+from locallb.model.http_routes import (
+    DirectResponse,
+    Forward,
+    GrpcMethod,
+    Match,
+    PathKind,
+    PathMatch,
+    Redirect,
+    ValueMatch,
+)
 from locallb.model.http_serving import ANY, HttpRoutes
 from locallb.model.identities import UpstreamName
 from tests.gateway.api import JsonObject
@@ -29,7 +38,7 @@ def answered(one: Bound, host: str, path: str, method: str = "GET", **headers: s
     for each in next((tables[name] for name in names if name in tables), ()):
         if _fits(each.match, path, method, {"host": host, **headers}):
             match each.action:
-                case Answer(status=status) | Redirect(code=status):
+                case DirectResponse(status=status) | Redirect(code=status):
                     return str(status)
                 case Forward(targets=targets):
                     return " ".join(upstream_service(one, target.upstream) for target in targets) or "500"

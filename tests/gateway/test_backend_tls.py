@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.backend_tls import Policies, policy_status
+from locallb.gateway.backend_tls import BackendTlsPolicies, policy_status
 from locallb.gateway.parsing.policies import SECRET_REFERENCE
 from locallb.gateway.routes import Backends
 from locallb.gateway.statuses import gateways_by_policy, route_status, verdicts_by_route
@@ -46,7 +46,7 @@ def cluster(*documents: object) -> GatewayObjects:
 
 def reported(read: GatewayObjects) -> dict[str, list[Mapping[str, Any]]]:
     """Return the ancestors of each policy that is told something."""
-    policies = Policies(read)
+    policies = BackendTlsPolicies(read)
     return {
         each.meta.key.name: policy_status(each, policies, gateways)["ancestors"]
         for each, gateways in gateways_by_policy(bind(read), policies)
@@ -227,6 +227,6 @@ def test_the_oldest_of_a_target_counts_and_all_others_say_so(made: list[tuple[st
         reason = "Conflicted" if first[section] != int(name[1:]) else "Accepted" if fine else "Invalid"
         assert next(one["reason"] for one in ancestor["conditions"] if one["type"] == "Accepted") == reason
     for port in ("http", "https"):
-        counts = Policies(read).of(Named("shop", "api"), port)
+        counts = BackendTlsPolicies(read).of(Named("shop", "api"), port)
         expected = [f"p{first[section]}" for section in (port, "") if section in first]
         assert (counts.meta.key.name if counts else None) == next(iter(expected), None)

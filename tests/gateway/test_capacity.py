@@ -14,7 +14,7 @@ from locallb.gateway.texts import sentences
 from locallb.gateway.translation import BoundGateway, bind
 from locallb.model import http_checks as regexes
 from locallb.model.http_checks import MAX_AUTHORITIES
-from locallb.model.http_routes import Answer
+from locallb.model.http_routes import DirectResponse
 from locallb.model.identities import Protocol
 from tests.gateway.api import (
     JsonObject,
@@ -39,7 +39,7 @@ def entries(one: BoundGateway) -> int:
     """Count what the proxy gets: the matches of each host of each port, of which one at most refuses all the rest."""
     ports = [port.port for port in one.want.ports if port.protocol is Protocol.TCP]
     tables = [routes for port in ports for routes in hosts(one, port).values()]
-    refusing = [[route for route in routes if route.action == Answer(500)] for routes in tables]
+    refusing = [[route for route in routes if route.action == DirectResponse(500)] for routes in tables]
     assert all(refusals in ([], list(routes[-1:])) for refusals, routes in zip(refusing, tables, strict=True))
     return sum(map(len, tables)) - sum(map(len, refusing))
 
@@ -86,7 +86,7 @@ def test_a_route_is_refused_where_it_would_exceed_the_bound_and_only_there(route
     assert refused(one) == dict.fromkeys(too_much, "UnsupportedValue")
     assert entries(one) <= FEW - remaining
     assert too_much or entries(one) == FEW - remaining
-    refusing = {name for name, table in hosts(one).items() if table and table[-1].action == Answer(500)}
+    refusing = {name for name, table in hosts(one).items() if table and table[-1].action == DirectResponse(500)}
     assert refusing == {name for number, (name, _) in enumerate(routes) if f"r{number}" in too_much}
 
 

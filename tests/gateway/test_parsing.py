@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from locallb.gateway.kinds import KINDS, parse_api_object
 from locallb.gateway.parsing.policies import parse_referred
 from locallb.gateway.translation import bind
-from locallb.model.gateway_objects import GROUP, Route
+from locallb.model.gateway_objects import GROUP, GatewayRoute
 from tests.gateway.api import JsonObject, api_object, backend, bound, gateway, gateway_class, objects, route, rule
 
 _terms = st.sampled_from(
@@ -39,7 +39,7 @@ def test_rubbish_of_a_rule_keeps_to_its_rule(piece: object, other: object) -> No
     """A rule of rubbish doesn't take the rule beside it away."""
     fields = {"matches": piece, "filters": other}
     read = parse_api_object(route(rule("/good"), fields))
-    assert isinstance(read, Route)
+    assert isinstance(read, GatewayRoute)
     assert not read.rules or not read.rules[0].problem
 
 
@@ -200,5 +200,5 @@ def test_versions_of_both_channels_are_read(kind: str, version: str, *, is_read:
 def test_hostnames_are_compared_in_lower_case() -> None:
     """DNS names have no case."""
     read = parse_api_object(route(hostnames=["Shop.TEST"]))
-    assert isinstance(read, Route)
+    assert isinstance(read, GatewayRoute)
     assert read.hostnames == ("shop.test",)

@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.http_routes import Match, PathKind, PathMatch, Route
+from locallb.model.http_routes import HttpRoute, Match, PathKind, PathMatch
 from tests.gateway.api import JsonObject, backend, gateway, hosts, only, route, service
 
 
-def _names(routes: tuple[Route, ...]) -> list[str]:
+def _names(routes: tuple[HttpRoute, ...]) -> list[str]:
     return [dict(one.request.set)["x-name"] for one in routes]
 
 

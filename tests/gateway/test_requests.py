@@ -15,8 +15,8 @@ from locallb.gateway.kinds import parse_api_object
 from locallb.gateway.listeners import covers, specificity
 from locallb.gateway.parsing.policies import SECRET_REFERENCE
 from locallb.gateway.translation import BoundGateway, bind
-from locallb.model.gateway_objects import Gateway, Route
-from locallb.model.http_routes import Answer, Forward, PathKind, PathMatch
+from locallb.model.gateway_objects import Gateway, GatewayRoute
+from locallb.model.http_routes import DirectResponse, Forward, PathKind, PathMatch
 from locallb.model.http_serving import ANY, Chain, HttpRoutes
 from locallb.model.memory import Memo
 from tests.gateway.api import JsonObject, backend, bound, gateway, gateway_class, listener, objects, route, service
@@ -91,7 +91,7 @@ def _served(one: BoundGateway, host: str, path: str, sni: str = "") -> str | int
         wanted = each.match.path or PathMatch(PathKind.PREFIX, "/")
         assert isinstance(wanted, PathMatch)
         if _fits("Exact" if wanted.kind is PathKind.EXACT else "PathPrefix", wanted.value, path):
-            if isinstance(each.action, Answer):
+            if isinstance(each.action, DirectResponse):
                 return each.action.status
             assert isinstance(each.action, Forward)
             (target,) = each.action.targets
@@ -167,5 +167,5 @@ def test_a_memory_of_what_was_bound_changes_nothing(
 def test_parsed_objects_are_frozen() -> None:
     """Everything that a plan is made from can be remembered and compared."""
     read = [parse_api_object(one) for one in _documents([""], [([], [[("Exact", "/")]], "")])]
-    assert [type(one) for one in read if isinstance(one, Gateway | Route)] == [Gateway, Route]
+    assert [type(one) for one in read if isinstance(one, Gateway | GatewayRoute)] == [Gateway, GatewayRoute]
     assert read == [parse_api_object(one) for one in _documents([""], [([], [[("Exact", "/")]], "")])]

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from locallb.cli.watching.metrics import Metrics
 from locallb.components.stack import declare
-from locallb.gateway.status_patch import Verdict, bad_news, verdict_of
+from locallb.gateway.status_patch import StatusVerdict, bad_news, verdict_of
 from locallb.kubernetes.events import WARNING, event_body
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import ObjectKey, ObjectKind, Owner, Uid
@@ -30,7 +30,7 @@ def test_each_object_of_a_plan_is_counted_by_its_status() -> None:
     counts = {
         (kind, reported.value): sample(metrics, "locallb_told_objects", kind=kind, told=reported.value)
         for kind in ("gateways", "gatewayclasses", "listenersets", "httproutes", "backendtlspolicies")
-        for reported in Verdict
+        for reported in StatusVerdict
     }
     assert {place: count for place, count in counts.items() if count} == {
         ("gateways", "partly"): 1,
@@ -125,16 +125,16 @@ def condition(kind: str, status: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("stated", "reported"),
     [
-        ({"parents": []}, Verdict.ACCEPTED),
-        ({"loadBalancer": {"ingress": []}}, Verdict.ACCEPTED),
-        ({"conditions": [condition("Programmed", "False")]}, Verdict.REFUSED),
-        ({"ancestors": [{"conditions": [condition("ResolvedRefs", "False")]}]}, Verdict.PARTLY),
-        ({"parents": [{"conditions": [condition("PartiallyInvalid", "True")]}]}, Verdict.PARTLY),
-        ({"listeners": [{"conditions": [condition("Accepted", "False")]}]}, Verdict.PARTLY),
-        ({"parents": [{"conditions": [condition("Accepted", "True")]}] * 2}, Verdict.ACCEPTED),
-        ({"parents": [{"conditions": []}, {"conditions": [condition("Accepted", "False")]}]}, Verdict.REFUSED),
+        ({"parents": []}, StatusVerdict.ACCEPTED),
+        ({"loadBalancer": {"ingress": []}}, StatusVerdict.ACCEPTED),
+        ({"conditions": [condition("Programmed", "False")]}, StatusVerdict.REFUSED),
+        ({"ancestors": [{"conditions": [condition("ResolvedRefs", "False")]}]}, StatusVerdict.PARTLY),
+        ({"parents": [{"conditions": [condition("PartiallyInvalid", "True")]}]}, StatusVerdict.PARTLY),
+        ({"listeners": [{"conditions": [condition("Accepted", "False")]}]}, StatusVerdict.PARTLY),
+        ({"parents": [{"conditions": [condition("Accepted", "True")]}] * 2}, StatusVerdict.ACCEPTED),
+        ({"parents": [{"conditions": []}, {"conditions": [condition("Accepted", "False")]}]}, StatusVerdict.REFUSED),
     ],
 )
-def test_status_is_summed_up_by_its_worst_condition(stated: object, reported: Verdict) -> None:
+def test_status_is_summed_up_by_its_worst_condition(stated: object, reported: StatusVerdict) -> None:
     """The worst of what it says."""
     assert verdict_of(json.dumps(stated)) is reported

@@ -17,12 +17,12 @@ from locallb.runtimes.process import processes
 from locallb.storage import files
 from locallb.storage import files as kept_files
 from locallb.storage.files import FilesError
-from locallb.storage.folders import Limits, read_folder
+from locallb.storage.folders import ReadLimits, read_folder
 from tests.descriptors import count_open
 
 MIB = 1 << 20
 READERS: dict[str, Callable[[Path], object]] = {
-    "a directory of manifests": lambda path: read_folder(path.parent, (".yaml",), Limits(32 * MIB, 256 * MIB)),
+    "a directory of manifests": lambda path: read_folder(path.parent, (".yaml",), ReadLimits(32 * MIB, 256 * MIB)),
     "a file where others may write": files.find_shared,
     "a file of somebody else": lambda path: reader.read(path, 32 * MIB),
     "a file that is changed": lambda path: kept_files.rewrite(path, lambda text: text),

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from locallb.dns.zones import Embedded, Zone
 from locallb.host.macos import PoolAlias
-from locallb.host.setup_plan import DNSMASQ_DIRECTORY, Consent, on_behalf, plan_setup, unnamed
+from locallb.host.setup_plan import DNSMASQ_DIRECTORY, SetupConsent, on_behalf, plan_setup, unnamed
 from locallb.host.setup_steps import PRESENT, ObservedHost
 from locallb.model.identities import ZoneName
 from locallb.model.reasons import Problem, Reason
@@ -52,7 +52,7 @@ def with_names(zone: str, **names: str) -> ObservedHost:
 )  # fmt: skip
 def test_public_addresses_and_names_have_to_be_named(observed: ObservedHost, options: list[str]) -> None:
     """Each sentence has the option that names it."""
-    problems = list(unnamed(observed, Consent()))
+    problems = list(unnamed(observed, SetupConsent()))
     assert [problem.message.split("`")[-2] for problem in problems] == options
     assert {problem.reason for problem in problems} <= {Reason.NOT_NAMED}
 
@@ -60,15 +60,15 @@ def test_public_addresses_and_names_have_to_be_named(observed: ObservedHost, opt
 @pytest.mark.parametrize(
     ("observed", "consent", "missing"),
     [
-        (routed("93.184.216.0/24"), Consent(networks=(ip_network("93.184.0.0/16"),)), 0),
-        (routed("93.184.216.0/24"), Consent(networks=(ip_network("93.184.216.0/25"),)), 1),
-        (routed("93.184.216.0/24"), Consent(networks=(ip_network("::/0"),)), 1),
-        (with_zones("lb.github.com"), Consent(zones=frozenset({"github.com"})), 0),
-        (with_zones("github.com"), Consent(zones=frozenset({"lb.github.com"})), 1),
-        (with_names("test", web="8.8.8.8"), Consent(networks=(ip_network("8.8.8.0/24"),)), 0),
+        (routed("93.184.216.0/24"), SetupConsent(networks=(ip_network("93.184.0.0/16"),)), 0),
+        (routed("93.184.216.0/24"), SetupConsent(networks=(ip_network("93.184.216.0/25"),)), 1),
+        (routed("93.184.216.0/24"), SetupConsent(networks=(ip_network("::/0"),)), 1),
+        (with_zones("lb.github.com"), SetupConsent(zones=frozenset({"github.com"})), 0),
+        (with_zones("github.com"), SetupConsent(zones=frozenset({"lb.github.com"})), 1),
+        (with_names("test", web="8.8.8.8"), SetupConsent(networks=(ip_network("8.8.8.0/24"),)), 0),
     ],
 )
-def test_what_is_named_is_done(observed: ObservedHost, consent: Consent, missing: int) -> None:
+def test_what_is_named_is_done(observed: ObservedHost, consent: SetupConsent, missing: int) -> None:
     """A network covers its parts, a zone those below it, and neither anything else."""
     assert len(list(unnamed(observed, consent))) == missing
 
@@ -78,11 +78,11 @@ def test_what_is_there_already_needs_no_name() -> None:
     present = PoolRoute("p", ip_network("1.1.1.1/32"), local=True)
     never = PoolRoute("p", ip_network("1.1.1.1/32"), problem=Problem(Reason.POOL_OVERLAPS, "no"))
     aliased = PoolAlias("p", ip_address("1.1.1.1"), present=True)
-    assert list(unnamed(replace(BARE, routes=(present, never), aliases=(aliased,)), Consent())) == []
-    assert len(list(unnamed(replace(BARE, aliases=(replace(aliased, present=False),)), Consent()))) == 1
+    assert list(unnamed(replace(BARE, routes=(present, never), aliases=(aliased,)), SetupConsent())) == []
+    assert len(list(unnamed(replace(BARE, aliases=(replace(aliased, present=False),)), SetupConsent()))) == 1
     fresh = with_zones("github.com")
     written = {step.what: step.wanted for step in plan_setup(fresh, persist=False).steps}
-    assert list(unnamed(replace(fresh, texts={**fresh.texts, **written}), Consent())) == []
+    assert list(unnamed(replace(fresh, texts={**fresh.texts, **written}), SetupConsent())) == []
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,6 @@ def test_what_is_there_already_needs_no_name() -> None:
 )
 def test_changes_for_another_user_have_to_be_named_by_that_user(named: tuple[str, ...], refused: bool) -> None:  # noqa: FBT001
     """By name or number."""
-    problems = list(on_behalf("user bob (1001)", ["bob", "1001"], Consent(users=frozenset(named))))
+    problems = list(on_behalf("user bob (1001)", ["bob", "1001"], SetupConsent(users=frozenset(named))))
     assert bool(problems) == refused
     assert all("user bob (1001)" in str(problem) and "`--on-behalf-of bob`" in str(problem) for problem in problems)

@@ -27,7 +27,7 @@ from locallb.host.sockets import LISTEN, rows
 from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import Route
+from locallb.model.routes import HostRoute
 from locallb.model.snapshot import HostFacts, Socket
 from tests.descriptors import few_files
 from tests.environment import lent
@@ -243,8 +243,8 @@ def test_local_ranges_can_be_bound_and_addresses_beside_them_cannot() -> None:
 def test_a_broadcast_address_is_no_address_even_behind_a_local_route(monkeypatch: pytest.MonkeyPatch) -> None:
     """A pool at the end of a Docker network has one: it can be bound, and no client can connect to it."""
     bridge = [
-        Route(ip_network("172.18.255.224/27"), "local", "lo", table=255),
-        Route(ip_network("172.18.255.255/32"), "broadcast", "br0", table=255),
+        HostRoute(ip_network("172.18.255.224/27"), "local", "lo", table=255),
+        HostRoute(ip_network("172.18.255.255/32"), "broadcast", "br0", table=255),
     ]
     monkeypatch.setattr(facts, "routes", lambda: tuple(bridge))
     seen_facts = host_facts((), ())
@@ -256,7 +256,7 @@ def test_a_broadcast_address_is_no_address_even_behind_a_local_route(monkeypatch
 
 def test_behind_a_local_route_ipv6_needs_freebind(monkeypatch: pytest.MonkeyPatch) -> None:
     """Envoy has it. Who doesn't, as Docker's proxy, can bind the addresses of interfaces only."""
-    monkeypatch.setattr(facts, "routes", lambda: (Route(ip_network("::/0"), "local", "lo", table=255),))
+    monkeypatch.setattr(facts, "routes", lambda: (HostRoute(ip_network("::/0"), "local", "lo", table=255),))
     monkeypatch.setattr(facts, "_bindable", lambda: iter([ip_address("fd00::5")]))
     envoy, strict = host_facts((), ()), host_facts((), (), strict=True)
     assert here(envoy, "fd00::6")
@@ -268,17 +268,17 @@ def test_the_default_route_is_no_route_to_anywhere_whole_or_in_halves(monkeypatc
     """Nor is what only rules ask for; routes that say "nobody" are known, as they keep others from counting."""
     node = ip_address("172.18.0.2")
     retained = (
-        Route(ip_network("10.244.0.0/24"), "unicast", "br0", node),
-        Route(ip_network("10.244.0.0/25"), "blackhole"),
-        Route(ip_network("::/0"), "unicast", "eth0"),
+        HostRoute(ip_network("10.244.0.0/24"), "unicast", "br0", node),
+        HostRoute(ip_network("10.244.0.0/25"), "blackhole"),
+        HostRoute(ip_network("::/0"), "unicast", "eth0"),
         *(
-            Route(ip_network(network), "unicast", "tun0")
+            HostRoute(ip_network(network), "unicast", "tun0")
             for network in ("0.0.0.0/0", "0.0.0.0/1", "128.0.0.0/1", "2000::/3")
         ),
     )
     others = (
-        Route(ip_network("10.9.0.0/16"), "unicast", "wg0", table=51820),
-        Route(ip_network("ff00::/8"), "multicast", "br0", table=255),
+        HostRoute(ip_network("10.9.0.0/16"), "unicast", "wg0", table=51820),
+        HostRoute(ip_network("ff00::/8"), "multicast", "br0", table=255),
     )
     monkeypatch.setattr(facts, "routes", lambda: (*retained, *others))
     seen_facts = host_facts((), ())

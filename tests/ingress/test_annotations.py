@@ -14,7 +14,7 @@ from locallb.ingress.annotations import NONE, TRAEFIK, policy_of
 from locallb.ingress.translation import BoundIngresses
 from locallb.model.gateway_objects import Meta, Named
 from locallb.model.gateway_of_cluster import Ingress
-from locallb.model.http_routes import Answer, Forward, PathKind, PathMatch, Redirect, Route
+from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, PathKind, PathMatch, Redirect
 from locallb.model.http_serving import HttpRoutes
 from tests.ingress.api import JsonObject, backend, ingress, only, path, rule, secret
 
@@ -30,7 +30,7 @@ def annotated(*paths: JsonObject, name: str = "web", prefix: str = nginx.PREFIX,
     )
 
 
-def served(bound: BoundIngresses, port: int = 80) -> list[Route]:
+def served(bound: BoundIngresses, port: int = 80) -> list[HttpRoute]:
     """Return the routes of a.test."""
     (chain,) = (chain for chain in bound.chains[port] if not chain.names or "a.test" in chain.names)
     assert isinstance(chain.serves, HttpRoutes)
@@ -70,7 +70,7 @@ def served(bound: BoundIngresses, port: int = 80) -> list[Route]:
 def test_invalid_annotation_values_answer_503_and_are_reported(stated: dict[str, str], reported: str) -> None:
     """In one sentence; the route isn't served without what the annotation asks for."""
     one = only(annotated(**stated), annotations=BOTH)
-    assert [route.action for route in served(one)] == [Answer(503)]
+    assert [route.action for route in served(one)] == [DirectResponse(503)]
     (notice,) = one.notices
     assert notice.startswith("demo: Ingress shop/web: ")
     assert reported in notice
@@ -124,7 +124,7 @@ def test_expressions_that_are_none(written: str, reported: str) -> None:
     """Whatever begins as they do is refused, and nobody else has it; they are reported."""
     one = only(annotated(path(written, SPECIFIC), use_regex="true"), annotations=BOTH)
     (refused,) = served(one)
-    assert refused.action == Answer(503)
+    assert refused.action == DirectResponse(503)
     (notice,) = one.notices
     assert reported in notice
 
@@ -292,7 +292,7 @@ def test_who_would_have_been_kept_out_is_not_let_in(guard: dict[str, str]) -> No
     """Annotations that guard and aren't served close their Ingress, until they are removed."""
     one = only(annotated(**guard), annotations=BOTH)
     (route,) = served(one)
-    assert route.action == Answer(503)
+    assert route.action == DirectResponse(503)
     (notice,) = one.notices
     assert "answered 503 until they are removed" in notice
 
@@ -303,7 +303,7 @@ def test_guards_of_traefik_close_an_ingress_too(name: str) -> None:
     annotations = {f"traefik.ingress.kubernetes.io/{name}": "shop-auth@kubernetescrd"}
     guarded = ingress(rule(path(), host="a.test"), metadata={"annotations": annotations})
     (route,) = served(only(guarded, annotations=BOTH))
-    assert route.action == Answer(503)
+    assert route.action == DirectResponse(503)
 
 
 @pytest.mark.parametrize(

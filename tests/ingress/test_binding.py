@@ -20,7 +20,7 @@ from locallb.ingress.translation import (
     serving_text,
 )
 from locallb.model.gateway_of_cluster import Ingress
-from locallb.model.http_routes import Answer, Forward
+from locallb.model.http_routes import DirectResponse, Forward
 from locallb.model.http_serving import HttpRoutes, VirtualHost
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.objects import ServicePort
@@ -175,7 +175,7 @@ def test_a_default_backend_that_is_wrong_is_refused_and_rules_serve(default: obj
     assert shadowed.startswith("demo: Ingress shop/z-newer: its default backend: the older Ingress shop/web has that")
     actions = [route.action for route in plain(served)[0].routes]
     assert isinstance(actions[0], Forward)
-    assert actions[1:] == [Answer(503)]
+    assert actions[1:] == [DirectResponse(503)]
 
 
 def test_a_host_without_paths_goes_to_its_own_default() -> None:

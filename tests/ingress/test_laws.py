@@ -14,7 +14,7 @@ from locallb.gateway.listeners import MAX_ENTRIES, covers, specificity
 from locallb.ingress.hosts import Certificates, Hosts, Routes, chains, within_bounds
 from locallb.ingress.parsing import INGRESS_KINDS
 from locallb.model.gateway_of_cluster import Ingress, IngressPath
-from locallb.model.http_routes import Answer, Match, PathKind, PathMatch, Route
+from locallb.model.http_routes import DirectResponse, HttpRoute, Match, PathKind, PathMatch
 from locallb.model.http_serving import ANY, AnyCertificate, Certificate, Chain, HttpRoutes
 from locallb.model.identities import Digest
 from tests.gateway.api import DEMO
@@ -48,16 +48,16 @@ def made(drawn: Drawn) -> list[Ingress]:
 
 def stated(_: Ingress, __: str, path: IngressPath) -> Routes:
     """Answer with the name of the backend."""
-    return (Route(Match(path.match), Answer(200, path.backend.service)),)
+    return (HttpRoute(Match(path.match), DirectResponse(200, path.backend.service)),)
 
 
-def answered(table: HttpRoutes, host: str, requested: str) -> Answer:
+def answered(table: HttpRoutes, host: str, requested: str) -> DirectResponse:
     """Return what a request is answered, as the proxy finds out: the most specific host, then the first route."""
     domains = {"" if domain == ANY else domain: each for each in table.hosts for domain in each.domains}
     having = sorted((domain for domain in domains if covers(domain, host)), key=specificity)
     routes = domains[having[0]].routes if having else ()
-    action = next((route.action for route in routes if _takes(route, host, requested)), Answer(404))
-    assert isinstance(action, Answer)
+    action = next((route.action for route in routes if _takes(route, host, requested)), DirectResponse(404))
+    assert isinstance(action, DirectResponse)
     return action
 
 
@@ -66,7 +66,7 @@ def served(hosts: Hosts, host: str, requested: str) -> str:
     return answered(hosts.table(hosts.names), host, requested).body
 
 
-def _takes(route: Route, host: str, requested: str) -> bool:
+def _takes(route: HttpRoute, host: str, requested: str) -> bool:
     compared = route.match.path
     fits = all(re.fullmatch(header.value, host) for header in route.match.headers)
     if compared is None:
@@ -126,8 +126,8 @@ def test_every_request_goes_where_the_api_says(drawn: Drawn, host: str, requeste
     assert served(Hosts.of(ingresses, stated), host, requested) == expected(ingresses, host, requested)
 
 
-SENT_AWAY = Answer(421)
-AWAY = (Route(Match(), SENT_AWAY),)
+SENT_AWAY = DirectResponse(421)
+AWAY = (HttpRoute(Match(), SENT_AWAY),)
 CERTIFICATES = st.dictionaries(
     st.sampled_from((*HOSTS, "c.b.a.test", "x.test")),
     st.sampled_from([Certificate(DEMO, "shop", name, Digest("ab" * 8)) for name in "abc"]),

@@ -20,7 +20,7 @@ from locallb.kubernetes.events import (
     SECONDS_A_TOKEN,
     UNAVAILABLE,
     UPDATED,
-    Allowance,
+    EventAllowance,
     event_body,
     news,
     placement_events,
@@ -56,7 +56,7 @@ def test_changed_placement_sends_an_update_event() -> None:
 @given(st.lists(st.tuples(st.integers(0, 4000), st.integers(0, 40)), max_size=40))
 def test_no_more_events_than_the_allowance(requested: list[tuple[int, int]]) -> None:
     """However they come: a burst, and one more for every five minutes that passed."""
-    allowance, now, sent = Allowance(), 0, 0
+    allowance, now, sent = EventAllowance(), 0, 0
     for later, wanted in requested:
         now += later
         allowed, allowance = spend(allowance, wanted, now)
@@ -67,7 +67,7 @@ def test_no_more_events_than_the_allowance(requested: list[tuple[int, int]]) -> 
 
 def test_the_allowance_comes_back() -> None:
     """Spent to the last, there is one after five minutes and everything after long."""
-    none_left, empty = spend(Allowance(since=100), BURST + 1, 100)
+    none_left, empty = spend(EventAllowance(since=100), BURST + 1, 100)
     assert (none_left, spend(empty, 1, 100 + SECONDS_A_TOKEN - 1)[0]) == (BURST, 0)
     assert spend(empty, 2, 100 + SECONDS_A_TOKEN)[0] == 1
     assert spend(empty, 99, 100 + BURST * SECONDS_A_TOKEN)[0] == BURST

@@ -20,7 +20,7 @@ from locallb.kubernetes.rights import (
     RANGE_RULES,
     RULES,
     SECRET_RULES,
-    Rule,
+    PolicyRule,
 )
 from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER
 
@@ -125,7 +125,7 @@ def test_the_manifest_for_nodes_that_are_pods_gives_the_least_rights() -> None:
     assert found["RoleBinding"]["roleRef"]["kind"] == "Role"
 
 
-def fields(rules: tuple[Rule, ...]) -> list[dict[str, list[str]]]:
+def fields(rules: tuple[PolicyRule, ...]) -> list[dict[str, list[str]]]:
     """Return rules as the API has them."""
     return [rule.fields for rule in rules]
 

@@ -136,7 +136,8 @@ conditions = st.lists(
 lives = st.builds(lambda ingress, stated: live(ingress=ingress, conditions=stated), entries, conditions)
 wishes = st.builds(
     lambda modes, port, stated: Published(
-        tuple(Ingress(ip, mode, tuple(port)) for ip, mode in modes.items()), TOLD.conditions if stated else ()
+        tuple(Ingress(ip, mode, tuple(port)) for ip, mode in modes.items()),
+        TOLD.conditions if stated else (),
     ),
     st.dictionaries(st.sampled_from(["127.77.0.5", "127.77.0.6"]), st.sampled_from(["VIP", "Proxy"])),
     st.lists(

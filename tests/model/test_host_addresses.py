@@ -13,11 +13,11 @@ from msgspec.structs import replace
 from locallb.config.addresses import parse_range
 from locallb.config.candidates import candidates, possible
 from locallb.config.settings import Pool
-from locallb.host.doctor import HostInspection, Level, examine
+from locallb.host.doctor import FindingLevel, HostInspection, examine
 from locallb.model.host_addresses import is_public, survey
 from locallb.model.identities import Family, IPAddress
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import Route
+from locallb.model.routes import HostRoute
 from locallb.model.snapshot import HostFacts
 from locallb.planning.pool_routes import pool_notices, pool_routes, unchecked
 from tests.host.test_doctor import GOOD
@@ -47,7 +47,7 @@ def pool(*ranges: str) -> Pool:
     return Pool("p", tuple(span for span in read if isinstance(span, AddressRange)))
 
 
-def host(*routes: Route) -> HostFacts:
+def host(*routes: HostRoute) -> HostFacts:
     """Make the facts of a host with these routes beside those of LAN."""
     return HostFacts(addresses=survey([*LAN, *routes]))
 
@@ -83,7 +83,7 @@ def host(*routes: Route) -> HostFacts:
     ],
 )
 def test_pool_addresses_are_given_only_if_they_are_this_hosts(
-    ranges: Sequence[str], routes: Sequence[Route], requested: str, expected: str
+    ranges: Sequence[str], routes: Sequence[HostRoute], requested: str, expected: str
 ) -> None:
     """By the local table and its longest prefix; an interface's own address only where it is listed by itself."""
     family = Family.IPV6 if ":" in ranges[0] else Family.IPV4
@@ -99,7 +99,7 @@ def test_oversized_pool_gives_only_addresses_of_this_host() -> None:
         assert any("isn't this host's" in text or "more than one host can have" in text for text in reported(ranges))
 
 
-def reported(*ranges: str, routes: Sequence[Route] = ()) -> tuple[str, ...]:
+def reported(*ranges: str, routes: Sequence[HostRoute] = ()) -> tuple[str, ...]:
     """Return what is said of a pool."""
     return pool_notices([pool(*ranges)], host(*routes))
 
@@ -121,7 +121,7 @@ def reported(*ranges: str, routes: Sequence[Route] = ()) -> tuple[str, ...]:
     ],
 )
 def test_pool_with_public_or_local_networks_is_reported(
-    ranges: str, routes: Sequence[Route], expected: list[str]
+    ranges: str, routes: Sequence[HostRoute], expected: list[str]
 ) -> None:
     """Public prefixes, networks that this host is a member of, addresses that face one; nothing without a reason."""
     sentences = reported(ranges, routes=routes)
@@ -211,20 +211,20 @@ def pools(draw: st.DrawFn) -> Pool:
     return pool(*texts)
 
 
-def is_the_hosts(address: IPAddress, table: Sequence[Route]) -> bool:
+def is_the_hosts(address: IPAddress, table: Sequence[HostRoute]) -> bool:
     """Look an address up as the kernel does: the longest prefix of the local table counts."""
     having = [route for route in table if route.table == 255 and address in route.destination]
     longest = max((route.destination.prefixlen for route in having), default=0)
     return bool(having) and all(route.kind == "local" for route in having if route.destination.prefixlen == longest)
 
 
-def has_interface(address: IPAddress, table: Sequence[Route]) -> bool:
+def has_interface(address: IPAddress, table: Sequence[HostRoute]) -> bool:
     """Return whether an interface other than lo has the address."""
     return any(route.is_own and route.destination[0] == address for route in table)
 
 
 @given(pools(), routes)
-def test_exactly_what_the_facts_prove_can_be_given(some: Pool, table: list[Route]) -> None:
+def test_exactly_what_the_facts_prove_can_be_given(some: Pool, table: list[HostRoute]) -> None:
     """Never an address outside of it, nor an interface's own out of a range; and nothing else is kept back."""
     existing = survey(table)
     lone = {span.first for span in some.ranges if span.first == span.last}
@@ -240,15 +240,15 @@ def test_exactly_what_the_facts_prove_can_be_given(some: Pool, table: list[Route
 
 
 @given(st.lists(pools(), min_size=1, max_size=1), routes)
-def test_the_doctor_calls_usable_what_a_service_can_get(some: list[Pool], table: list[Route]) -> None:
+def test_the_doctor_calls_usable_what_a_service_can_get(some: list[Pool], table: list[HostRoute]) -> None:
     """One answer everywhere: a pool without any address is a problem, and one without a problem has addresses."""
     facts = HostFacts(addresses=survey(table))
     observed = replace_pools(some, facts)
     levels = {finding.level for finding in examine(observed) if finding.topic == "pools"}
     usable = any(possible(some[0], family, facts).size for family in Family)
     if not usable:
-        assert Level.PROBLEM in levels
-    if Level.OK in levels:
+        assert FindingLevel.PROBLEM in levels
+    if FindingLevel.OK in levels:
         assert usable
 
 

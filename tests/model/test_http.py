@@ -7,16 +7,16 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.model.http_policies import HeaderChanges, Retry
+from locallb.model.http_policies import HeaderChanges, RetryRule
 from locallb.model.http_routes import (
-    Answer,
+    DirectResponse,
     Forward,
+    HttpRoute,
     Match,
     PathKind,
     PathMatch,
     PathRewrite,
     Redirect,
-    Route,
     Target,
     ValueMatch,
 )
@@ -60,9 +60,9 @@ EXACT = Match(PathMatch(PathKind.EXACT, "/a"))
         (lambda: Target(UpstreamName("a"), -1), "weight -1 isn't within 0 and 1000000"),
         (lambda: Redirect(code=200), "isn't the status of a redirect"),
         (lambda: Redirect(scheme="javascript"), "http or https"),
-        (lambda: Answer(99), "status 99 isn't within"),
-        (lambda: Retry((200,)), "status 200 isn't within"),
-        (lambda: Route(EXACT, Forward((), path=PathRewrite("/b", prefix=True))), "by prefix"),
+        (lambda: DirectResponse(99), "status 99 isn't within"),
+        (lambda: RetryRule((200,)), "status 200 isn't within"),
+        (lambda: HttpRoute(EXACT, Forward((), path=PathRewrite("/b", prefix=True))), "by prefix"),
     ],
 )
 def test_invalid_http_values_are_refused_by_name(make: Callable[[], object], complaint: str) -> None:

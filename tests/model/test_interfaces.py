@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.routes import Interface, Route, is_host_only, networks_of_host
+from locallb.model.routes import HostRoute, Interface, is_host_only, networks_of_host
 
 KINDS = st.sampled_from(
     ["", "bridge", "veth", "tun", "dummy", "bond", "vlan", "vxlan", "wireguard", "gretap", "ipvlan"]
@@ -52,15 +52,15 @@ def test_no_network_of_this_host_has_hardware_or_a_tunnel_in_it(interfaces: list
 @pytest.mark.parametrize(
     ("route", "remains"),
     [
-        (Route(ip_network("10.0.0.9"), "local", "lo"), True),
-        (Route(ip_network("172.18.0.2"), "unicast", "br0"), True),
-        (Route(ip_network("10.244.0.2"), "unicast", "br0", ip_address("172.18.0.2")), False),
-        (Route(ip_network("10.0.0.2"), "unicast", "eth0"), False),
-        (Route(ip_network("10.0.0.2"), "unicast", "tun0"), False),
-        (Route(ip_network("172.18.255.255"), "broadcast", "br0"), False),
+        (HostRoute(ip_network("10.0.0.9"), "local", "lo"), True),
+        (HostRoute(ip_network("172.18.0.2"), "unicast", "br0"), True),
+        (HostRoute(ip_network("10.244.0.2"), "unicast", "br0", ip_address("172.18.0.2")), False),
+        (HostRoute(ip_network("10.0.0.2"), "unicast", "eth0"), False),
+        (HostRoute(ip_network("10.0.0.2"), "unicast", "tun0"), False),
+        (HostRoute(ip_network("172.18.255.255"), "broadcast", "br0"), False),
         (None, False),
     ],
 )
-def test_packets_stay_on_this_host_only_without_a_gateway(route: Route | None, *, remains: bool) -> None:
+def test_packets_stay_on_this_host_only_without_a_gateway(route: HostRoute | None, *, remains: bool) -> None:
     """A router in such a network may forward them anywhere: a container with a VPN does."""
     assert is_host_only(route, frozenset({"br0"})) is remains

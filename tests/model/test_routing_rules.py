@@ -7,23 +7,23 @@ from ipaddress import ip_address, ip_network
 import pytest
 from msgspec.structs import replace
 
-from locallb.model.routes import Route, Rule, diversions
+from locallb.model.routes import HostRoute, HostRule, diversions
 
-LOCAL, MAIN, LAST = Rule(4, 0, 255), Rule(4, 32766), Rule(4, 32767, 253)
-WIREGUARD = (Rule(4, 32764, longer_than=0), Rule(4, 32765, 51820, mark=0xCA6C, mask=0xFFFFFFFF, inverted=True))
+LOCAL, MAIN, LAST = HostRule(4, 0, 255), HostRule(4, 32766), HostRule(4, 32767, 253)
+WIREGUARD = (HostRule(4, 32764, longer_than=0), HostRule(4, 32765, 51820, mark=0xCA6C, mask=0xFFFFFFFF, inverted=True))
 TAILSCALE = (
-    Rule(4, 5210, mark=0x80000, mask=0xFF0000),
-    Rule(4, 5250, action="unreachable", mark=0x80000, mask=0xFF0000),
-    Rule(4, 5270, 52),
+    HostRule(4, 5210, mark=0x80000, mask=0xFF0000),
+    HostRule(4, 5250, action="unreachable", mark=0x80000, mask=0xFF0000),
+    HostRule(4, 5270, 52),
 )
-OWN = Route(ip_network("192.0.2.7/32"), "local", "eth0", table=255)
+OWN = HostRoute(ip_network("192.0.2.7/32"), "local", "eth0", table=255)
 ROUTES = (
     OWN,
-    Route(ip_network("10.244.1.0/24"), "unicast", "eth0", ip_address("192.0.2.1")),
-    Route(ip_network("0.0.0.0/0"), "unicast", "wg0", table=51820),
-    Route(ip_network("10.0.0.0/8"), "unicast", "tailscale0", table=52),
-    Route(ip_network("127.0.0.0/8"), "9", table=52),
-    Route(ip_network("0.0.0.0/0"), "unicast", "eth1", table=100),
+    HostRoute(ip_network("10.244.1.0/24"), "unicast", "eth0", ip_address("192.0.2.1")),
+    HostRoute(ip_network("0.0.0.0/0"), "unicast", "wg0", table=51820),
+    HostRoute(ip_network("10.0.0.0/8"), "unicast", "tailscale0", table=52),
+    HostRoute(ip_network("127.0.0.0/8"), "9", table=52),
+    HostRoute(ip_network("0.0.0.0/0"), "unicast", "eth1", table=100),
 )
 
 
@@ -34,27 +34,27 @@ ROUTES = (
         (WIREGUARD, [("0.0.0.0/0", True)]),
         (TAILSCALE, [("10.0.0.0/8", False)]),
         ((replace(TAILSCALE[-1], priority=40000),), []),
-        ((Rule(4, 100, 100),), [("0.0.0.0/0", False)]),
-        ((Rule(4, 100, 100, longer_than=0),), []),
-        ((Rule(4, 100, 100, destination=ip_network("10.244.0.0/16")),), [("10.244.0.0/16", False)]),
-        ((Rule(4, 100, 52, destination=ip_network("192.168.0.0/16")),), []),
-        ((Rule(4, 100, 100, destination=ip_network("10.9.0.0/16"), inverted=True),), [("0.0.0.0/0", False)]),
-        ((Rule(4, 100, 100, source=OWN.destination),), [("0.0.0.0/0", False)]),
-        ((Rule(4, 100, 100, source=ip_network("198.51.100.1/32")),), []),
-        ((Rule(4, 100, 100, source=ip_network("198.51.100.1/32"), inverted=True),), [("0.0.0.0/0", False)]),
-        ((Rule(4, 100, 100, device=True),), []),
-        ((Rule(4, 100, 100, special=True),), [("0.0.0.0/0", False)]),
-        ((Rule(4, 100, 100, inverted=True),), []),
-        ((Rule(4, 100, 100, mark=0x200, mask=0xF00),), []),
-        ((Rule(4, 100, 100, mark=0x200, mask=0xFF),), [("0.0.0.0/0", False)]),
-        ((Rule(4, 100, action="prohibit"),), [("0.0.0.0/0", False)]),
-        ((Rule(4, 100, action="nop"),), []),
-        ((Rule(4, 50, destination=ip_network("10.9.0.0/16")), Rule(4, 100, 100)), [("0.0.0.0/0", False)]),
-        ((Rule(4, 50), Rule(4, 100, 100)), []),
-        ((Rule(6, 100, 100),), []),
+        ((HostRule(4, 100, 100),), [("0.0.0.0/0", False)]),
+        ((HostRule(4, 100, 100, longer_than=0),), []),
+        ((HostRule(4, 100, 100, destination=ip_network("10.244.0.0/16")),), [("10.244.0.0/16", False)]),
+        ((HostRule(4, 100, 52, destination=ip_network("192.168.0.0/16")),), []),
+        ((HostRule(4, 100, 100, destination=ip_network("10.9.0.0/16"), inverted=True),), [("0.0.0.0/0", False)]),
+        ((HostRule(4, 100, 100, source=OWN.destination),), [("0.0.0.0/0", False)]),
+        ((HostRule(4, 100, 100, source=ip_network("198.51.100.1/32")),), []),
+        ((HostRule(4, 100, 100, source=ip_network("198.51.100.1/32"), inverted=True),), [("0.0.0.0/0", False)]),
+        ((HostRule(4, 100, 100, device=True),), []),
+        ((HostRule(4, 100, 100, special=True),), [("0.0.0.0/0", False)]),
+        ((HostRule(4, 100, 100, inverted=True),), []),
+        ((HostRule(4, 100, 100, mark=0x200, mask=0xF00),), []),
+        ((HostRule(4, 100, 100, mark=0x200, mask=0xFF),), [("0.0.0.0/0", False)]),
+        ((HostRule(4, 100, action="prohibit"),), [("0.0.0.0/0", False)]),
+        ((HostRule(4, 100, action="nop"),), []),
+        ((HostRule(4, 50, destination=ip_network("10.9.0.0/16")), HostRule(4, 100, 100)), [("0.0.0.0/0", False)]),
+        ((HostRule(4, 50), HostRule(4, 100, 100)), []),
+        ((HostRule(6, 100, 100),), []),
     ],
 )
-def test_default_routing_rules_divert_nothing(rules: tuple[Rule, ...], expected: list[tuple[str, bool]]) -> None:
+def test_default_routing_rules_divert_nothing(rules: tuple[HostRule, ...], expected: list[tuple[str, bool]]) -> None:
     """The three that every Linux has lead nothing elsewhere."""
     diverted = diversions((LAST, *rules, MAIN, LOCAL), ROUTES)
     assert [(str(one.network), one.yields) for one in diverted] == expected

@@ -12,22 +12,22 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.cli.watching import page as module
-from locallb.cli.watching.page import Feed, Reader
+from locallb.cli.watching.page import PageFeed, PageReader
 
 NAMES = st.sampled_from(["a", "b", "c", 'd"', "é\u2028"])
 TEXTS = st.dictionaries(NAMES, st.sampled_from(["1", "2", "[3]"]), max_size=5)
 
 
-def made() -> Feed:
+def made() -> PageFeed:
     """Make a feed of a loop that is well."""
-    return Feed(lambda: '{"at": 1, "stuck": ""}')
+    return PageFeed(lambda: '{"at": 1, "stuck": ""}')
 
 
 @dataclass
 class Page:
     """Draws what it is told, as the script does."""
 
-    reader: Reader
+    reader: PageReader
     head: object = None
     lanes: dict[str, object] = field(default_factory=dict)
     rates: dict[str, object] = field(default_factory=dict)

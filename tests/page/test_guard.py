@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.cli.watching.http_server import Request, answer
+from locallb.cli.watching.http_server import HttpRequest, answer
 from locallb.cli.watching.page import pages_document as pages
 from locallb.cli.watching.page import refusal
 
@@ -15,7 +15,7 @@ HERE = ("host", "127.0.0.1:9478")
 
 def requested(*headers: tuple[str, str], method: str = "GET") -> int:
     """Return the status of a request for the page."""
-    page = refusal(Request(method, "/", headers))
+    page = refusal(HttpRequest(method, "/", headers))
     return page.status if page else 200
 
 
@@ -84,7 +84,7 @@ def test_other_origins_are_refused(header: str, value: str, status: int) -> None
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "get", "X"])
 def test_page_refuses_methods_other_than_get_and_head(method: str) -> None:
     """The page is only read; no preflight is ever granted."""
-    page = refusal(Request(method, "/", (HERE,)))
+    page = refusal(HttpRequest(method, "/", (HERE,)))
     assert page
     assert (page.status, page.headers["Allow"]) == (405, "GET, HEAD")
     assert not [name for name in page.headers if name.startswith("Access-Control")]

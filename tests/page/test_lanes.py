@@ -7,8 +7,8 @@ import json
 from msgspec.structs import replace
 
 from locallb.cli.watching.board import Board, View
-from locallb.cli.watching.page import Subject, lane, rates, subjects
-from locallb.cli.watching.relay import Batch
+from locallb.cli.watching.page import LaneSubject, lane, rates, subjects
+from locallb.cli.watching.relay import EventBatch
 from locallb.planning.notices import FAULT
 from locallb.planning.status import Row, State
 from locallb.traffic.figures import Bin, Counts, Details, Latencies, TrafficRow, UpstreamFigures
@@ -20,7 +20,7 @@ def test_a_lane_leads_from_addresses_to_backends() -> None:
     """As the preview draws it."""
     event = planned(snapshot_of("web"))
     board = Board(observed=serving(event.plan))
-    board.take(Batch(latest=event))
+    board.take(EventBatch(latest=event))
     (drawn,) = [lane(subject) for subject in subjects(board.views(), event.plan).values()]
     assert drawn == {
         "name": "web",
@@ -53,10 +53,10 @@ def test_backends_that_change_make_another_lane() -> None:
     """Also where the placement is the same: they are its proxy's."""
     event = planned(snapshot_of("web"))
     board = Board(observed=serving(event.plan))
-    board.take(Batch(latest=event))
+    board.take(EventBatch(latest=event))
     (subject,) = subjects(board.views(), event.plan).values()
     assert subject == subjects(board.views(), event.plan)["demo/shop/web"]
-    assert subject != Subject(subject.view, subject.placement, ())
+    assert subject != LaneSubject(subject.view, subject.placement, ())
 
 
 def test_every_moment_of_a_story_can_be_drawn() -> None:
@@ -116,7 +116,7 @@ def test_an_ordered_fault_is_there_with_its_sentence() -> None:
     read = parsed(service("web", meta={"annotations": order}), node())
     event = planned(replace(snapshot_of("web"), services=read.services))
     board = Board(observed=serving(event.plan))
-    board.take(Batch(latest=event))
+    board.take(EventBatch(latest=event))
     (drawn,) = [lane(subject) for subject in subjects(board.views(), event.plan).values()]
     assert FAULT in str(drawn["notices"])
     assert "10% are refused" in str(drawn["notices"])

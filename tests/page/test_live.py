@@ -118,7 +118,7 @@ def test_page_without_readers_draws_and_queries_nothing(requested: list[Plan], m
     drawn: list[object] = []
     draw = lanes.lane
 
-    def counted(subject: lanes.Subject) -> lanes.Document:
+    def counted(subject: lanes.LaneSubject) -> lanes.Document:
         drawn.append(subject)
         return draw(subject)
 

@@ -40,7 +40,7 @@ from locallb.model.objects import (
     TrafficPolicy,
 )
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import Route
+from locallb.model.routes import HostRoute
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
 from locallb.sources.manifests.entry import ManifestsSource
 
@@ -157,9 +157,9 @@ def claims(
     return st.lists(st.builds(Claim, addresses, owners), max_size=6, unique=True).map(tuple)
 
 
-def route(destination: str, kind: str = "local", device: str = "lo", table: int = 255) -> Route:
+def route(destination: str, kind: str = "local", device: str = "lo", table: int = 255) -> HostRoute:
     """Write a route, by default of the local table."""
-    return Route(ip_network(destination), kind, device, table=table)
+    return HostRoute(ip_network(destination), kind, device, table=table)
 
 
 def having_all_but(

@@ -47,7 +47,7 @@ from locallb.model.objects import (
 )
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
-from locallb.model.routes import Diversion, PodRoute, Route
+from locallb.model.routes import Diversion, HostRoute, PodRoute
 from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import (
     Access,
@@ -75,8 +75,8 @@ FIRST, SECOND, FAR, LOOPBACK = (ip_address(text) for text in ("127.77.0.1", "127
 PODS = ip_network("10.244.1.0/24")
 NODE = Node(C, NodeName("worker"), (ip_address("172.18.0.3"),), {"a": "b"}, pod_cidrs=(PODS,))
 FAULT = Fault("2999-01-01T00:00:00Z", refuse=100)
-BRIDGE = Route(ip_network("172.18.0.0/16"), "unicast", "br-kind")
-NEAR = Route(PODS, "unicast", "br-kind", ip_address("172.18.0.3"))
+BRIDGE = HostRoute(ip_network("172.18.0.0/16"), "unicast", "br-kind")
+NEAR = HostRoute(PODS, "unicast", "br-kind", ip_address("172.18.0.3"))
 HERE = HostAddresses((AddressRange(ip_address("127.0.0.0"), ip_address("127.255.255.255")),), routes=(BRIDGE, NEAR))
 GATEWAY = parse_objects(C, [gateway_class(), gateway(), cluster_ip("api", {"port": 8080, "name": "8080"}), route()])
 A, B = (

@@ -5,26 +5,28 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from locallb.model.gateway_objects import Meta, Named, Route, RouteKind
+from locallb.model.gateway_objects import GatewayRoute, Meta, Named, RouteKind
 from locallb.model.gateway_of_cluster import ObjectOfCluster
-from locallb.model.gateway_rules import Rule
+from locallb.model.gateway_rules import RouteRule
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
-from locallb.planning.refused import Refusal, RefusedObjects, content_of, name_of, sibling
+from locallb.planning.refused import EnvoyRefusal, RefusedObjects, content_of, name_of, sibling
 
 CLUSTER = ClusterName("c")
-ROUTE = Route(RouteKind.HTTP, Meta(Named("shop", "bad"), generation=1), hostnames=("a.test",), rules=(Rule(),))
-OTHER = Route(RouteKind.GRPC, Meta(Named("shop", "bad"), generation=1))
+ROUTE = GatewayRoute(
+    RouteKind.HTTP, Meta(Named("shop", "bad"), generation=1), hostnames=("a.test",), rules=(RouteRule(),)
+)
+OTHER = GatewayRoute(RouteKind.GRPC, Meta(Named("shop", "bad"), generation=1))
 SERVICE = Service(ObjectKey(CLUSTER, "shop", "bad"), ())
 
 
-def refusal(thing: Route | Service, *, wholly: bool = True) -> Refusal:
+def refusal(thing: GatewayRoute | Service, *, wholly: bool = True) -> EnvoyRefusal:
     """Make a refusal of an object as it is."""
-    return Refusal(name_of(CLUSTER, thing), content_of(thing), "too long", wholly)
+    return EnvoyRefusal(name_of(CLUSTER, thing), content_of(thing), "too long", wholly)
 
 
-def snapshot(*routes: Route) -> Snapshot:
+def snapshot(*routes: GatewayRoute) -> Snapshot:
     """Make a snapshot of routes and the Service."""
     objects = tuple(ObjectOfCluster(CLUSTER, route) for route in routes)
     return Snapshot(Home("p", "s", "/r"), services=(SERVICE,), gateway_api=objects)
@@ -40,7 +42,7 @@ def test_a_refused_route_keeps_its_cause_and_leads_nowhere() -> None:
     """Or its requests are answered with an error; a route of its name and another kind is as it was."""
     read = snapshot(ROUTE, OTHER)
     bad, other = (each.object for each in RefusedObjects().of(read, (refusal(ROUTE),)).gateway_api)
-    assert isinstance(bad, Route)
+    assert isinstance(bad, GatewayRoute)
     assert (bad.problem, bad.rules, bad.hostnames) == ("Envoy refuses its configuration: too long", (), None)
     assert other is OTHER
     gentle = RefusedObjects().of(read, (refusal(ROUTE, wholly=False),)).gateway_api[0].object

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from locallb.config.parsing import parse_settings
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.reasons import Reason
-from locallb.model.routes import Route
+from locallb.model.routes import HostRoute
 from locallb.model.snapshot import HostFacts
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
@@ -23,10 +23,10 @@ from tests.planning.gateways.test_gateway_memory import snapshot
 from tests.planning.objects import node, service
 
 NODES = [node("a", "172.18.0.2", "fd00::2"), node("b", "172.18.0.3", "fd00::3")]
-SIX = Route(ip_network("fd00::/64"), "unicast", "br-kind")
+SIX = HostRoute(ip_network("fd00::/64"), "unicast", "br-kind")
 
 
-def placed(*documents: JsonObject, routes: tuple[Route, ...] = (BRIDGE, DEFAULT)) -> Placement:
+def placed(*documents: JsonObject, routes: tuple[HostRoute, ...] = (BRIDGE, DEFAULT)) -> Placement:
     """Plan what has one placement, on a host with these routes."""
     everything = [*documents, *NODES]
     read = parse_objects(DEMO, everything)
@@ -87,7 +87,7 @@ def test_port_serves_where_a_backend_of_each_address_takes_connections(
     ids=["a route to the Nodes", "none but the default route"],
 )
 def test_silent_nodes_without_a_route_of_their_own_are_told_to_be_unreachable(
-    routes: tuple[Route, ...], reason: Reason, remedy: str
+    routes: tuple[HostRoute, ...], reason: Reason, remedy: str
 ) -> None:
     """A default route may lead there, so they are no problem while they answer."""
     placement = placed(service(), routes=routes)

@@ -43,7 +43,7 @@ from locallb.model.objects import (
     TrafficPolicy,
 )
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import Route
+from locallb.model.routes import HostRoute
 from locallb.model.snapshot import (
     Claim,
     HostFacts,
@@ -145,8 +145,8 @@ def free_for(*upstreams: int) -> HostFacts:
     return HostFacts(watches=sum(watches(Discovery.EDS, number) for number in upstreams))
 
 
-BRIDGE = Route(ip_network("172.18.0.0/16"), "unicast", "br-kind")
-NEAR = Route(ip_network("10.0.0.0/24"), "unicast", "br-kind", ip_address("172.18.0.3"))
+BRIDGE = HostRoute(ip_network("172.18.0.0/16"), "unicast", "br-kind")
+NEAR = HostRoute(ip_network("10.0.0.0/24"), "unicast", "br-kind", ip_address("172.18.0.3"))
 LOOPBACK = AddressRange(ip_address("127.0.0.0"), ip_address("127.255.255.255"))
 WITH_ROUTES = HostFacts(addresses=HostAddresses((LOOPBACK,), routes=(BRIDGE, NEAR)), routes=(BRIDGE, NEAR))
 JOINING = tuple(replace(one, sharing_key=SharingKey("x")) for one in (A, B))

@@ -20,8 +20,8 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.envoy import render
-from locallb.model.faults import Delay, Fault
-from locallb.model.http_routes import Answer, Forward, GrpcMethod, Match, PathKind, PathMatch, Route, Target
+from locallb.model.faults import Fault, RequestDelay
+from locallb.model.http_routes import DirectResponse, Forward, GrpcMethod, HttpRoute, Match, PathKind, PathMatch, Target
 from locallb.model.http_serving import (
     ANY,
     Chain,
@@ -122,7 +122,7 @@ class Stack:
     def _config(self, world: World) -> Mapping[str, Any]:
         terminated = Termination((reference(self.pairs[world.certificate], self.file),))
         address, table = ip_address(self.wanted.address), _table(world)
-        fault = Fault("2999-01-01T00:00:00Z", delay=Delay(world.delay)) if world.delay else None
+        fault = Fault("2999-01-01T00:00:00Z", delay=RequestDelay(world.delay)) if world.delay else None
         http = (
             HttpListener(address, 8080, (Chain(table),), may_fail=True, fault=fault),
             HttpListener(address, 8443, (Chain(table, ("a.test",), terminated),), may_fail=True, fault=fault),
@@ -144,9 +144,11 @@ def _table(world: World) -> HttpRoutes:
     targets = tuple(
         Target(UpstreamName(name), weight) for name, weight in zip(("first", second), world.weights, strict=True)
     )
-    more = (Route(Match(PathMatch(PathKind.EXACT, f"/{n}")), Answer(200, "more")) for n in range(world.routes))
-    calls = Route(Match(GrpcMethod("test.Echo")), Forward((Target(UpstreamName("grpc")),)))
-    return HttpRoutes((VirtualHost((ANY,), (*more, calls, Route(Match(), Forward(targets)))),))
+    more = (
+        HttpRoute(Match(PathMatch(PathKind.EXACT, f"/{n}")), DirectResponse(200, "more")) for n in range(world.routes)
+    )
+    calls = HttpRoute(Match(GrpcMethod("test.Echo")), Forward((Target(UpstreamName("grpc")),)))
+    return HttpRoutes((VirtualHost((ANY,), (*more, calls, HttpRoute(Match(), Forward(targets)))),))
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.envoy.rollout import LONGEST_PAUSE, Pause, Remove, Step, Write, steps
+from locallb.envoy.rollout import LONGEST_PAUSE, Pause, Remove, RolloutStep, Write, steps
 
 Names = frozenset[str]
 clusters = st.frozensets(st.sampled_from(["a", "b", "c", "d"]))
@@ -41,7 +41,7 @@ def sound(disk: Mapping[str, str]) -> bool:
     return lds <= cds <= {name[4:-5] for name in disk if name.startswith("eds-")}
 
 
-def _take(step: Step, disk: dict[str, str]) -> None:
+def _take(step: RolloutStep, disk: dict[str, str]) -> None:
     if isinstance(step, Write):
         disk[step.name] = step.text
     elif isinstance(step, Remove):
@@ -153,7 +153,7 @@ def test_new_clusters_are_waited_for_where_something_leads_to_them() -> None:
     assert not any(step.clusters for step in steps(before, unused) if isinstance(step, Write))
 
 
-def _name(step: Step) -> str:
+def _name(step: RolloutStep) -> str:
     return "a pause" if isinstance(step, Pause) else step.name
 
 

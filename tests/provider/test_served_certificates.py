@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from locallb.envoy import http_chains, render
-from locallb.model.http_routes import Answer, Match, Route
+from locallb.model.http_routes import DirectResponse, HttpRoute, Match
 from locallb.model.http_serving import ANY, Certificate, Chain, HttpListener, HttpRoutes, Termination, VirtualHost
 from locallb.model.identities import ClusterName, Digest, ProxyName
 from locallb.model.objects import Discovery
@@ -69,7 +69,7 @@ def reference(pair: Pair, file: Path) -> Certificate:
 
 def serving(wanted: Wanted, pair: Pair, file: Path) -> tuple[dict[str, Any], Proxy]:
     """Return the inputs of a ProxyConfig that serves HTTPS with the certificate, and what it says."""
-    routes = HttpRoutes((VirtualHost((ANY,), (Route(Match(), Answer(200, "hello")),)),))
+    routes = HttpRoutes((VirtualHost((ANY,), (HttpRoute(Match(), DirectResponse(200, "hello")),)),))
     chain = Chain(routes, (), Termination((reference(pair, file),)))
     listener = HttpListener(ip_address(wanted.address), 8080, (chain,))
     proxy = Proxy(ProxyName("x"), wanted.proxy, Discovery.EDS, http=(listener,), may_serve_http=True)

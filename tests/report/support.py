@@ -13,7 +13,7 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.report.assemble import assembled
 from locallb.report.changes import Report, ServiceChange
-from locallb.report.deployed import Resource
+from locallb.report.deployed import DeployedResource
 from locallb.report.sides import planned_side
 from locallb.sources.snapshot import holding
 from tests.planning.objects import parsed
@@ -50,27 +50,29 @@ def only(report: Report) -> ServiceChange:
     return service
 
 
-def declared(plan: Plan) -> Iterator[Resource]:
+def declared(plan: Plan) -> Iterator[DeployedResource]:
     """Return the resources that a plan declares, with the inputs that the components give them."""
     proxies = {planned.proxy.name: planned for planned in plan.proxies}
     for placement in plan.placements:
         key, planned = str(placement.key), proxies[placement.proxy]
         owner = owner_fields(placement.owner)
         shown = {"addresses": [str(a) for a in placement.addresses], "ports": [str(p) for p in placement.ports]}
-        yield Resource("locallb:index:LoadBalancer", key, {**shown, "uid": owner["uid"], "digest": "0"})
+        yield DeployedResource("locallb:index:LoadBalancer", key, {**shown, "uid": owner["uid"], "digest": "0"})
         for address in placement.addresses:
             inputs = {"address": str(address), "owner": owner}
-            yield Resource("locallb:index:LoopbackAddress", address_name(placement.key, address), inputs)
+            yield DeployedResource("locallb:index:LoopbackAddress", address_name(placement.key, address), inputs)
         proxy = {"proxy": planned.proxy.id, "name": planned.proxy.name, "owner": owner}
         files = {"files": dict(planned.rendered.files), "versions": {"lds": "", "cds": ""}}
-        yield Resource("locallb:index:ProxyConfig", key, {**proxy, **files})
+        yield DeployedResource("locallb:index:ProxyConfig", key, {**proxy, **files})
         version = {"bootstrap": "", "version": planned.run.envoy}
-        yield Resource("locallb:index:EnvoyProcess", key, {"proxy": planned.proxy.id, "owner": owner, **version})
+        yield DeployedResource(
+            "locallb:index:EnvoyProcess", key, {"proxy": planned.proxy.id, "owner": owner, **version}
+        )
 
 
-def inputs_of(plan: Plan) -> Mapping[str, list[Resource]]:
+def inputs_of(plan: Plan) -> Mapping[str, list[DeployedResource]]:
     """Sort what a plan declares by Service."""
-    found: dict[str, list[Resource]] = {}
+    found: dict[str, list[DeployedResource]] = {}
     for resource in declared(plan):
         owner = resource.inputs.get("owner")
         key = f"{owner['cluster']}/{owner['namespace']}/{owner['name']}" if isinstance(owner, dict) else resource.name

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from locallb.report.deployed import Entrance, listed_entrances
+from locallb.report.deployed import DeployedEntrance, listed_entrances
 from tests.e2e.support import Stage
 from tests.gateway.api import JsonObject, gateway, gateway_class, listener, route, rule, service
 from tests.ingress.api import backend as to
@@ -106,5 +106,5 @@ def test_listener_of_another_version_is_read_by_its_name_alone() -> None:
     """TLS that ends at a port without names takes every hostname."""
     raw = {"name": "127.77.0.5:443/TCP", "filter_chains": [{"transport_socket": {}, "filters": []}]}
     assert list(listed_entrances({"lds.json": json.dumps({"resources": [raw]})})) == [
-        Entrance("443/TCP", ("*",), clear=False)
+        DeployedEntrance("443/TCP", ("*",), clear=False)
     ]

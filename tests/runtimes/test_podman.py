@@ -34,14 +34,13 @@ from locallb.resources.properties import PodmanContainerInputs, PodmanContainerS
 from locallb.resources.resource_type import ProviderError, grown
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.engines import DOCKER
-from locallb.runtimes.docker.engines import Engine as AnyEngine
+from locallb.runtimes.docker.engines import DOCKER, ContainerEngine
 from locallb.runtimes.docker.facts import read_facts
 from locallb.runtimes.docker.route_helper import ContainerRoutes, RouteHelperError
 from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
-from locallb.runtimes.podman.lifecycle import Lifecycle
+from locallb.runtimes.podman.lifecycle import PodmanLifecycle
 from locallb.runtimes.podman.planner import body
-from locallb.runtimes.runtime import UnfitError
+from locallb.runtimes.runtime import UnfitRuntimeError
 from locallb.sources.kind import finding as provider
 
 OWNER = Owner(Home("shop", "dev", "/srv/shop"), ObjectKey(ClusterName("c"), "n", "web"))
@@ -126,11 +125,11 @@ class Engine:
         self._effect()
 
 
-def until_killed(engine: Engine, effects: int, what: Callable[[Lifecycle], object]) -> None:
+def until_killed(engine: Engine, effects: int, what: Callable[[PodmanLifecycle], object]) -> None:
     """Do something, and be killed after so many effects, should it have more."""
     engine.remaining = effects
     with suppress(Killed):
-        what(Lifecycle(cast("Containers", engine)))
+        what(PodmanLifecycle(cast("Containers", engine)))
     engine.remaining = 1_000
 
 
@@ -155,7 +154,7 @@ def test_killed_at_any_moment_the_next_run_has_one_container_or_none(
     """Whatever was begun, with which spec; the same one goes on where it is what is wanted, whatever was done to it."""
     engine = Engine()
     other = replace(WANTED, memory=256)
-    steps: dict[str, Callable[[Lifecycle], object]] = {
+    steps: dict[str, Callable[[PodmanLifecycle], object]] = {
         "create": lambda life: life.create(WANTED),
         "other": lambda life: life.create(other),
         "delete": lambda life: life.delete(state("")),
@@ -163,7 +162,7 @@ def test_killed_at_any_moment_the_next_run_has_one_container_or_none(
     for step, effects in interrupted:
         until_killed(engine, effects, steps[step])
         assert len(engine.containers) <= 1
-    life = Lifecycle(cast("Containers", engine))
+    life = PodmanLifecycle(cast("Containers", engine))
     identity = life.create(WANTED)
     assert list(engine.containers) == [identity]
     assert life.runs(state(identity))
@@ -185,7 +184,7 @@ def test_container_of_another_spec_serves_until_the_image_is_there_and_is_draine
     monkeypatch.setattr(
         "locallb.runtimes.podman.lifecycle.drain_container", lambda observed: drained.append(observed["Id"])
     )
-    life = Lifecycle(cast("Containers", engine))
+    life = PodmanLifecycle(cast("Containers", engine))
     former = life.create(WANTED)
     other = replace(WANTED, image=ImageName("local-lb/envoy:2"))
     with monkeypatch.context() as absent:
@@ -214,7 +213,7 @@ def test_paused_container_is_resumed_before_it_is_stopped() -> None:
 def test_a_container_of_another_owner_is_neither_adopted_nor_removed() -> None:
     """Under our name, with another owner in its labels or none."""
     engine = Engine()
-    life = Lifecycle(cast("Containers", engine))
+    life = PodmanLifecycle(cast("Containers", engine))
     identity = life.create(WANTED)
     stranger = replace(WANTED, owner=replace(OWNER, home=Home("shop", "dev", "/srv/elsewhere")))
     for refused, owned_by in ((stranger, "belongs to c/n/web of shop/dev at /srv/shop"), (WANTED, "somebody else")):
@@ -371,7 +370,7 @@ def test_routes_in_containers_are_for_published_ports_of_either_engine(engine: s
     ],
 )
 def test_a_preview_refuses_routes_in_containers_of_a_rootless_engine(
-    engine: AnyEngine, options: list[str], routing: str, why: str
+    engine: ContainerEngine, options: list[str], routing: str, why: str
 ) -> None:
     """By what it reads of this host, as `up` does before it does anything."""
     given = {"runtime": engine.name.lower(), "network": "publish", "portMapping": "loopback", "podRoutes": routing}
@@ -379,7 +378,7 @@ def test_a_preview_refuses_routes_in_containers_of_a_rootless_engine(
     reported.labelled.return_value, reported.network.return_value = [], {}
     reported.info.return_value = {"SecurityOptions": options}
     settings = parse_settings({**given, "sources": [{"manifests": "m"}]})
-    with pytest.raises(UnfitError, match=f"local-lb:podRoutes container: {why}") if why else nullcontext():
+    with pytest.raises(UnfitRuntimeError, match=f"local-lb:podRoutes container: {why}") if why else nullcontext():
         read_facts(OWNER.home, settings, (), cast("Containers", reported))
 
 
@@ -399,7 +398,7 @@ def test_a_rootless_podman_makes_no_routes() -> None:
 def test_one_that_is_removed_while_it_starts_again_is_made_anew(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its end may be the begin of a removal, which goes on after the start."""
     engine = Engine()
-    life = Lifecycle(cast("Containers", engine))
+    life = PodmanLifecycle(cast("Containers", engine))
     former = life.create(WANTED)
     engine.containers[former]["State"]["Running"] = False
 

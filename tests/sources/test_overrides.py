@@ -16,8 +16,8 @@ from msgspec.structs import replace
 
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.errors import ClientError
-from locallb.model.faults import NO_ORDER, WHOLE, Delay, Failure, Fault, Order, parse_fault
-from locallb.model.gateway_objects import Gateway, Route
+from locallb.model.faults import NO_ORDER, WHOLE, Fault, Order, RequestDelay, RequestFailure, parse_fault
+from locallb.model.gateway_objects import Gateway, GatewayRoute
 from locallb.model.gateway_of_cluster import Ingress, ObjectOfCluster
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
@@ -43,8 +43,8 @@ def faults(draw: st.DrawFn) -> Fault:
     refuse, shares = draw(st.integers(0, WHOLE)), st.integers(1, WHOLE)
     hang = draw(st.integers(0, WHOLE - refuse))
     reset = draw(st.integers(0 if refuse + hang else 1, WHOLE - refuse - hang)) if refuse + hang < WHOLE else 0
-    delay = draw(st.none() | st.builds(Delay, st.integers(1, 3_600_000), shares))
-    status = draw(st.none() | st.builds(Failure, st.integers(200, 599), shares))
+    delay = draw(st.none() | st.builds(RequestDelay, st.integers(1, 3_600_000), shares))
+    status = draw(st.none() | st.builds(RequestFailure, st.integers(200, 599), shares))
     return Fault(LATER, refuse, hang, reset, delay, status)
 
 
@@ -87,7 +87,7 @@ def test_an_annotation_of_what_is_routed_is_left_out_when_it_is_over(home: Home,
 
     overrides = read_overrides(home)
     (over,), ahead = overrides.in_force(read(PAST)), read(LATER)
-    assert isinstance(over.object, Gateway | Route | Ingress)
+    assert isinstance(over.object, Gateway | GatewayRoute | Ingress)
     assert over.object.meta.fault is None
     assert overrides.in_force(ahead) is ahead
     assert next_end(Snapshot(home, gateway_api=ahead)) == LATER
@@ -107,10 +107,13 @@ def test_annotations_that_are_over_cost_no_comparison_of_objects(home: Home, mon
     def compared(one: object, other: object) -> bool:
         raise AssertionError(f"{one} was compared with {other}")
 
-    monkeypatch.setattr(Route, "__eq__", compared)
+    monkeypatch.setattr(GatewayRoute, "__eq__", compared)
     remaining = read_overrides(home).in_force(objects)
     assert [one is before for one, before in zip(remaining, objects, strict=True)] == [True, False] * 2
-    assert [one.object.meta.fault is None for one in remaining if isinstance(one.object, Route)] == [False, True] * 2
+    assert [one.object.meta.fault is None for one in remaining if isinstance(one.object, GatewayRoute)] == [
+        False,
+        True,
+    ] * 2
 
 
 def test_a_command_counts_before_an_annotation(home: Home) -> None:

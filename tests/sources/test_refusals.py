@@ -18,7 +18,7 @@ from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.refused import Refusal, RefusedObjects
+from locallb.planning.refused import EnvoyRefusal, RefusedObjects
 from locallb.sources import refusals
 from locallb.sources.configuration import stack_settings
 from locallb.sources.refusals import find_refusals, read_refusals
@@ -113,7 +113,7 @@ class Stack:
         read = Snapshot(self.home, services=parsed.services, gateway_api=parsed.gateway_api)
         return read, make_plan(RefusedObjects().of(read, read_refusals(self.home)), self.settings)
 
-    def find(self, *objects: dict[str, Any], changed: Iterable[str] = ()) -> tuple[Refusal, ...]:
+    def find(self, *objects: dict[str, Any], changed: Iterable[str] = ()) -> tuple[EnvoyRefusal, ...]:
         """Search as after an update that failed, of routes `changed` before."""
         read, plan = self.plan(*objects)
         names = {f"c/HTTPRoute/shop/{name}" for name in changed}

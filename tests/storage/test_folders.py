@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from locallb.storage import folders
-from locallb.storage.folders import Folder, Limits, read_folder
+from locallb.storage.folders import Folder, ReadLimits, read_folder
 
 TICK = 0.02
 """Seconds after which every kernel gives a change another time."""
@@ -25,7 +25,7 @@ def settled(monkeypatch: pytest.MonkeyPatch) -> None:
 def read(directory: Path, before: Folder | None = None) -> Folder:
     """Read it, a moment after it was changed."""
     time.sleep(TICK)
-    return read_folder(directory, (".yaml",), Limits(1000, 5000), before)
+    return read_folder(directory, (".yaml",), ReadLimits(1000, 5000), before)
 
 
 def contents(folder: Folder) -> dict[str, bytes]:

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from locallb.storage import folder_watch, named_changes
 from locallb.storage.folder_watch import FollowedFolder
-from locallb.storage.folders import Folder, FolderError, Limits, read_folder
+from locallb.storage.folders import Folder, FolderError, ReadLimits, read_folder
 
-ENDINGS, LIMITS = (".yaml",), Limits(3000, 7000)
+ENDINGS, LIMITS = (".yaml",), ReadLimits(3000, 7000)
 NAMES = ("a.yaml", "b.yaml", "d/a.yaml", "d/e/c.yaml", ".hidden.yaml", "note.txt", "d/.h/a.yaml")
 CONTENTS = ("one", "two", "x" * 2999, "y" * 3001)
 WRITING = ("write", "append", "replace", "touch")

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from locallb.certificates.trust_plan import (
     Believed,
-    Kind,
     StoreEntry,
+    StoreKind,
     TrustStep,
     TrustStore,
     entry_name,
@@ -37,7 +37,9 @@ entries = st.lists(
     st.builds(entry, named, st.sampled_from(FINGERPRINTS), believed=st.booleans()),
     unique_by=lambda one: (one.name, one.fingerprints),
 )
-stores = st.lists(st.builds(TrustStore, st.just(Kind.NSS), st.just("/s"), st.just("x"), entries.map(tuple)), max_size=3)
+stores = st.lists(
+    st.builds(TrustStore, st.just(StoreKind.NSS), st.just("/s"), st.just("x"), entries.map(tuple)), max_size=3
+)
 
 
 def applied(present: Sequence[TrustStore], steps: Sequence[TrustStep]) -> list[TrustStore]:
@@ -76,14 +78,14 @@ def test_trust_replaces_only_this_users_earlier_authority(present: list[TrustSto
 
 def test_authority_installed_by_others_stays_and_is_reported() -> None:
     """It stays trusted, so undoing has to say so."""
-    by_hand = TrustStore(Kind.NSS, "/s", "x", (entry("local-lb", SUPPORTED.fingerprint),))
+    by_hand = TrustStore(StoreKind.NSS, "/s", "x", (entry("local-lb", SUPPORTED.fingerprint),))
     assert [step.done for step in plan_trust(SUPPORTED, [by_hand], ME).steps] == [True]
     assert plan_untrust(SUPPORTED, [by_hand], ME).notes == (
         "/s has your authority as local-lb, which `ca trust` didn't put there: it stays",
     )
 
 
-SYSTEM = TrustStore(Kind.SYSTEM, "/c", "x", gather=("gather",), rebuild=("gather", "--fresh"))
+SYSTEM = TrustStore(StoreKind.SYSTEM, "/c", "x", gather=("gather",), rebuild=("gather", "--fresh"))
 NAME = entry_name(ME, SUPPORTED.fingerprint)
 
 
@@ -93,7 +95,7 @@ NAME = entry_name(ME, SUPPORTED.fingerprint)
         (SYSTEM, True, [f"install -m 644 '/h/a b' /c/{NAME}.crt", "gather"]),
         (replace(SYSTEM, by_root=True), False, [f"sudo rm /c/{NAME}.crt", "sudo gather --fresh"]),
         (
-            TrustStore(Kind.NSS, "/h/$(x)", "x", exists=False),
+            TrustStore(StoreKind.NSS, "/h/$(x)", "x", exists=False),
             True,
             [
                 "mkdir -p -m 700 '/h/$(x)'",
@@ -101,9 +103,9 @@ NAME = entry_name(ME, SUPPORTED.fingerprint)
                 f"certutil -d 'sql:/h/$(x)' -A -t C,, -n {NAME} -i '/h/a b'",
             ],
         ),
-        (TrustStore(Kind.NSS, "/h", "x"), False, [f"certutil -d sql:/h -D -n {NAME}"]),
-        (TrustStore(Kind.KEYCHAIN, "/k", "x"), True, ["security add-trusted-cert -r trustRoot -k /k '/h/a b'"]),
-        (TrustStore(Kind.KEYCHAIN, "/k", "x"), False, [f"security delete-certificate -t -Z {'0' * 64} /k"]),
+        (TrustStore(StoreKind.NSS, "/h", "x"), False, [f"certutil -d sql:/h -D -n {NAME}"]),
+        (TrustStore(StoreKind.KEYCHAIN, "/k", "x"), True, ["security add-trusted-cert -r trustRoot -k /k '/h/a b'"]),
+        (TrustStore(StoreKind.KEYCHAIN, "/k", "x"), False, [f"security delete-certificate -t -Z {'0' * 64} /k"]),
     ],
 )
 def test_commands_are_as_a_shell_takes_them(store: TrustStore, lines: list[str], *, adds: bool) -> None:
@@ -115,5 +117,5 @@ def test_commands_are_as_a_shell_takes_them(store: TrustStore, lines: list[str],
 
 def test_store_that_cannot_be_changed_is_reported_once() -> None:
     """With the remedy."""
-    store = TrustStore(Kind.NSS, "/s", "x", lacks="it takes certutil")
+    store = TrustStore(StoreKind.NSS, "/s", "x", lacks="it takes certutil")
     assert plan_trust(SUPPORTED, [store, store], ME).notes == ("/s: it takes certutil",)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from locallb.certificates import trust_stores as system
-from locallb.certificates.trust_plan import Kind, TrustStep, TrustStore, system_file
+from locallb.certificates.trust_plan import StoreKind, TrustStep, TrustStore, system_file
 from locallb.certificates.trust_stores import TrustError
 from locallb.model.identities import Fingerprint
 from tests.descriptors import few_files
@@ -16,7 +16,7 @@ from tests.descriptors import few_files
 def step(place: Path, *gather: str) -> TrustStep:
     """Return one that adds an authority, with the command that gathers."""
     (place / "ca.crt").write_text("new")
-    store = TrustStore(Kind.SYSTEM, str(place), "all", gather=gather, rebuild=gather)
+    store = TrustStore(StoreKind.SYSTEM, str(place), "all", gather=gather, rebuild=gather)
     return TrustStep(store, True, "local-lb-0-ab", Fingerprint("ab"), str(place / "ca.crt"))
 
 

@@ -19,7 +19,7 @@ from locallb import threads as supervised
 from locallb.cli.watching import page as live
 from locallb.cli.watching import program_runs
 from locallb.cli.watching import supervision as signals_module
-from locallb.cli.watching.health import Health
+from locallb.cli.watching.health import HealthWatch
 from locallb.cli.watching.http_server import HttpServer, Page
 from locallb.cli.watching.log import plain
 from locallb.cli.watching.metrics import Metrics
@@ -218,7 +218,7 @@ def teller(case: Case) -> None:
 def health(case: Case) -> None:
     """Proxies are asked on."""
     requested: list[str] = []
-    reading = Health(case.trap.before(lambda proxy: requested.append(proxy.name)), lambda: None)
+    reading = HealthWatch(case.trap.before(lambda proxy: requested.append(proxy.name)), lambda: None)
     reading.start()
     case.stack.callback(reading.stop)
     reading.listen(planned(snapshot_of("web")))

@@ -37,12 +37,12 @@ from locallb.host import limits as inotify
 from locallb.host.capabilities import is_wsl
 from locallb.host.doctor import (
     Finding,
+    FindingLevel,
     HostInspection,
-    Level,
-    Limits,
     ObservedLock,
     ObservedName,
     ObservedProxy,
+    ProxyLimits,
     examine,
     free_addresses,
     headroom,
@@ -84,7 +84,7 @@ class Failures(Struct):
         try:
             return inspect()
         except FAILURES as error:
-            self.findings += [Finding(Level.PROBLEM, topic, line, remedy) for line in str(error).splitlines()]
+            self.findings += [Finding(FindingLevel.PROBLEM, topic, line, remedy) for line in str(error).splitlines()]
             return otherwise
 
 
@@ -137,7 +137,7 @@ def _session(directory: Path, stack: str, failures: Failures) -> Session | None:
     """Open the stack; a missing project is only noted."""
     if directory == paths.data_home() and not directory.exists():
         text = f"there is no project here and none in {directory}"
-        failures.findings.append(Finding(Level.NOTE, "stack", text, "`locallb watch` begins one"))
+        failures.findings.append(Finding(FindingLevel.NOTE, "stack", text, "`locallb watch` begins one"))
         return None
     return failures.guard("stack", lambda: Session.open(directory, stack), None)
 
@@ -220,10 +220,10 @@ def _user() -> str:
         return f"user {os.getuid()}"
 
 
-def _limits(pools: tuple[Pool, ...], host: HostFacts, claims: Iterable[Claim]) -> Limits:
+def _limits(pools: tuple[Pool, ...], host: HostFacts, claims: Iterable[Claim]) -> ProxyLimits:
     limit = inotify_limit()
     free = inotify.available(min(limit, _PROBED))
-    return Limits(
+    return ProxyLimits(
         watches=free if free < _PROBED else max(free, host.watches),
         watch_limit=limit,
         memory=limits.free_memory(),
@@ -286,14 +286,19 @@ def _locks(session: Session) -> tuple[ObservedLock, ...]:
     )
 
 
-STYLES = {Level.OK: "green", Level.NOTE: "", Level.WARNING: "yellow", Level.PROBLEM: "bold red"}
+STYLES = {
+    FindingLevel.OK: "green",
+    FindingLevel.NOTE: "",
+    FindingLevel.WARNING: "yellow",
+    FindingLevel.PROBLEM: "bold red",
+}
 
 
 def doctor(args: Arguments, out: Out) -> int:
     """Examine the host and the stack, and print the findings."""
     observed = inspect(args.directory, args.stack)
     findings = examine(observed)
-    healthy = not any(finding.level is Level.PROBLEM for finding in findings)
+    healthy = not any(finding.level is FindingLevel.PROBLEM for finding in findings)
     if args.json:
         room = headroom(observed.limits)
         document = {

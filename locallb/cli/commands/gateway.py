@@ -14,7 +14,7 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.confirmation import Cluster, require_named_or_local
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused
-from locallb.crds.definitions import DEFINITION, CrdPlan, Step, carried, names, plan
+from locallb.crds.definitions import DEFINITION, CrdPlan, InstallStep, carried, names, plan
 from locallb.kubernetes.access.kubeconfig import resolve
 from locallb.kubernetes.api.discovery import Definitions
 from locallb.model.fields import at, objects_of
@@ -53,7 +53,7 @@ def gateway(args: Arguments, out: Out) -> int:
     return Exit.OK
 
 
-def _install(cluster: Definitions, steps: Sequence[Step]) -> None:
+def _install(cluster: Definitions, steps: Sequence[InstallStep]) -> None:
     """Write what is missing, and wait until all of it is served: even existing CRDs may be a moment old."""
     for step in steps:
         if not step.done:
@@ -80,7 +80,7 @@ def _report(made: CrdPlan, context: ContextName, out: Out) -> None:
     out.table(("KIND", "NAME", ""), [(*step.name, _fate(step)) for step in made.steps])
 
 
-def _fate(step: Step) -> str:
+def _fate(step: InstallStep) -> str:
     if step.done:
         return "is there"
     return f"update from {step.had}" if step.had else "create"

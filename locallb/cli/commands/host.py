@@ -16,8 +16,8 @@ from locallb.cli.session import Session
 from locallb.dns.zones import DnsSettings, Embedded, with_servers
 from locallb.guarded import reader
 from locallb.host import setup_changes as setup
-from locallb.host.setup_plan import LEDGER, Consent, on_behalf, plan_setup, plan_teardown, unnamed
-from locallb.host.setup_steps import ObservedHost, Setup, Step, Table, read_names
+from locallb.host.setup_plan import LEDGER, SetupConsent, on_behalf, plan_setup, plan_teardown, unnamed
+from locallb.host.setup_steps import ObservedHost, Setup, SetupStep, Table, read_names
 from locallb.ledger.ledger import Ledger
 from locallb.sources.state.held import read_held
 
@@ -44,7 +44,7 @@ def _setup_plan(session: Session, args: Arguments) -> Setup:
 def _with_consent(plan: Setup, observed: ObservedHost, session: Session, args: Arguments) -> Setup:
     """Return the plan with the problem of each change that its caller has to name and didn't."""
     zones = frozenset(zone.lower().rstrip(".") for zone in args.allow_zone)
-    consent = Consent(zones, args.allow_network, frozenset(args.on_behalf_of))
+    consent = SetupConsent(zones, args.allow_network, frozenset(args.on_behalf_of))
     problems = [*unnamed(observed, consent)]
     if owner := reader.another_owner((session.project.root / PROJECT_FILE, session.project.root)):
         problems += on_behalf(reader.shown(owner), [name for name in (reader.name(owner), str(owner)) if name], consent)
@@ -102,7 +102,7 @@ def _perform(plan: Setup, args: Arguments, out: Out, *, undo: bool) -> int:
     return Exit.FAILED if plan.problems else Exit.OK
 
 
-def _report_end(plan: Setup, steps: list[Step], out: Out, *, applied: bool) -> None:
+def _report_end(plan: Setup, steps: list[SetupStep], out: Out, *, applied: bool) -> None:
     if not steps:
         out.line("Nothing to do.")
     elif applied:
@@ -120,13 +120,13 @@ def _report_rest(plan: Setup, out: Out) -> None:
         out.error(str(problem))
 
 
-def _state(step: Step) -> tuple[str, str]:
+def _state(step: SetupStep) -> tuple[str, str]:
     if step.done:
         return "done", "green"
     return ("optional", "") if step.optional else ("missing", "yellow")
 
 
-def _value(step: Step) -> str:
+def _value(step: SetupStep) -> str:
     if step.done:
         return "" if "\n" in step.now else step.now
     command = "setup --persist" if step.optional else "setup"

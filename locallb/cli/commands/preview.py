@@ -43,7 +43,7 @@ from locallb.programs import Revision
 from locallb.report.alerts import Alert, Topic, alerts, listed, summary
 from locallb.report.assemble import assembled
 from locallb.report.changes import Change, Gate, Report, ServiceChange, Violation
-from locallb.report.deployed import Resource, deployed_side
+from locallb.report.deployed import DeployedResource, deployed_side
 from locallb.report.sides import Side, planned_side
 from locallb.report.wording import SIGNS, by_gravity, reasons, shown_side, visible
 from locallb.sources import SourceError
@@ -186,7 +186,12 @@ def report_live(session: Session, result: Result, reading: SnapshotResult, plan:
     """
     resources = session.resources()
     old = deployed_side(
-        OLD, (Resource(resource.type, resource.name, resource.inputs) for resource in resources if not resource.delete)
+        OLD,
+        (
+            DeployedResource(resource.type, resource.name, resource.inputs)
+            for resource in resources
+            if not resource.delete
+        ),
     )
     new = planned_side(NEW, reading.snapshot, plan)
     report = assembled((old, new), reading.snapshot, session.settings, touched=_touched(result, old, new))
@@ -372,16 +377,16 @@ def _document(path: Path) -> Mapping[str, object]:
     return document
 
 
-def _states(steps: list[dict[str, object]], *, new: bool) -> Iterator[Resource]:
+def _states(steps: list[dict[str, object]], *, new: bool) -> Iterator[DeployedResource]:
     """Return the resources of one side, each once. A resource with only a refresh step stays unchanged."""
-    states: dict[str, Resource] = {}
+    states: dict[str, DeployedResource] = {}
     for step in steps:
         urn, op = str(step.get("urn", "")), str(step.get("op"))
         state = step.get("newState" if new else "oldState")
         if new and op in _DELETES:
             states.pop(urn, None)
         elif isinstance(state, dict) and op not in _REPLACED and (new or urn not in states):
-            states[urn] = Resource(str(state.get("type", "")), _name(urn), object_of(state.get("inputs")))
+            states[urn] = DeployedResource(str(state.get("type", "")), _name(urn), object_of(state.get("inputs")))
     yield from states.values()
 
 

@@ -25,7 +25,7 @@ from locallb.cli.failures import Exit, Refused, sentence
 from locallb.cli.process import exit_cleanly_when_interrupted
 from locallb.cli.service_output import (
     Detail,
-    Link,
+    PortLink,
     detail_json,
     details,
     links,
@@ -42,7 +42,7 @@ from locallb.planning.planned import Plan
 from locallb.planning.status import Row
 
 if TYPE_CHECKING:
-    from locallb.cli.leading import Holder, Leaders
+    from locallb.cli.leading import Leaders, LeaseHolder
     from locallb.watch.delays import Delay
 
 
@@ -107,7 +107,7 @@ class _Leaders:
         root = session.project.root
         return self._reported(session, args, lambda leaders: leaders.settled(session.settings, root, out.warning))
 
-    def _reported(self, session: Session, args: Arguments, ask: Callable[[Leaders], Holder]) -> _Leader:
+    def _reported(self, session: Session, args: Arguments, ask: Callable[[Leaders], LeaseHolder]) -> _Leader:
         if session.election() is None or (args.services and not args.json):
             return _Leader()
         if self._existing is None:
@@ -120,7 +120,7 @@ class _Leaders:
             return _Leader(f"Leader: can't be told: {sentence(error)}")
 
 
-def _leader(holder: Holder) -> _Leader:
+def _leader(holder: LeaseHolder) -> _Leader:
     if holder.doubtful:
         return _Leader(f"Leader: {holder.identity}, if it renews its Lease, which shows within seconds", doubtful=True)
     if holder.identity and holder.ran_out:
@@ -250,7 +250,7 @@ def _chosen_ports(table: Sequence[Row], args: Arguments) -> list[Row]:
     return [row for row in table if not wanted or str(row.key) in wanted]
 
 
-def _of_port(candidates: Sequence[Link], number: int) -> list[Link]:
+def _of_port(candidates: Sequence[PortLink], number: int) -> list[PortLink]:
     """Return those of one port, by the Service's own number or the mapped one; all where none is asked for."""
     own = [link for link in candidates if number in {0, link.port.port}]
     return own or [link for link in candidates if link.port.number == number]
@@ -275,7 +275,7 @@ def _why_none(rows: Sequence[Row], number: int) -> str:
     return f"{row.key} has no address that serves yet; `locallb status {row.key}` tells more"
 
 
-def _open(link: Link, args: Arguments, out: Out) -> Exit:
+def _open(link: PortLink, args: Arguments, out: Out) -> Exit:
     out.line(link.url)
     if args.only_print:
         return Exit.OK
@@ -286,7 +286,7 @@ def _open(link: Link, args: Arguments, out: Out) -> Exit:
     return Exit.OK
 
 
-def _obstacle(link: Link) -> str:
+def _obstacle(link: PortLink) -> str:
     """Return why no browser is started here for a link; empty where one may be."""
     if not link.scheme:
         return (

@@ -15,7 +15,7 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Exit
 from locallb.cli.session import Session
 from locallb.cli.watching import supervision as sd_notify
-from locallb.cli.watching.health import Health
+from locallb.cli.watching.health import HealthWatch
 from locallb.cli.watching.http_server import HttpServer
 from locallb.cli.watching.log import as_json, is_journal, journal, plain, started
 from locallb.cli.watching.metrics import Metrics
@@ -68,7 +68,7 @@ class _Watch:
         self._stack = session.stack
         self._metrics_place = args.metrics or session.settings.metrics
         self._relay = Relay()
-        self._health = Health(ask, self._observed)
+        self._health = HealthWatch(ask, self._observed)
         self._page = self._shown(args.page or session.settings.page)
         self._metrics = Metrics(self._health.observed)
         self._supervised = Supervised()

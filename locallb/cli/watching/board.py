@@ -13,7 +13,7 @@ from operator import attrgetter
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.cli.watching.relay import Batch
+from locallb.cli.watching.relay import EventBatch
 from locallb.model.identities import ObjectKey
 from locallb.model.memory import Memo
 from locallb.planning.planned import Placement, Plan
@@ -77,7 +77,7 @@ class Board(Struct):
     """What was found out last, and from what: most stays as it is."""
     _views: Memo[View] = field(default_factory=Memo)
 
-    def take(self, batch: Batch) -> None:
+    def take(self, batch: EventBatch) -> None:
         """Note what happened."""
         self.planned = batch.latest or self.planned
         for entry in batch.entries:

@@ -29,7 +29,7 @@ RETRY_PACE, RETRY_EACH = Pace(first=0.2, longest=3.0), 0.1
 Ask = Callable[[Proxy], Observation | None]
 
 
-class Health:
+class HealthWatch:
     """Calls `changed` from its own thread when an answer is another one. `listen` may be called from any thread."""
 
     def __init__(self, ask: Ask, changed: Callable[[], None]) -> None:

@@ -42,7 +42,7 @@ class Host(NamedTuple):
     address: IPAddress | None = None
 
 
-def host_of(request: Request) -> Host | None:
+def host_of(request: HttpRequest) -> Host | None:
     """Return the host of a request; an empty one without the header. None for several, and for an invalid one."""
     values = request.values("host")
     if len(values) > 1:
@@ -86,7 +86,7 @@ class Page(Struct, frozen=True):
     """Begins the stream that follows after the text, if one does."""
 
 
-class Request(Struct, frozen=True):
+class HttpRequest(Struct, frozen=True):
     """The head of a request."""
 
     method: str
@@ -102,18 +102,18 @@ class Request(Struct, frozen=True):
 
 Pages = Mapping[str, Callable[[str], Page]]
 """By path: what gives the page for a client with that Accept header."""
-Guard = Callable[[Request], Page | None]
+Guard = Callable[[HttpRequest], Page | None]
 """Gives the refusal of a request; None for one that is answered."""
 
 
-class Answer(Struct, frozen=True):
+class HttpAnswer(Struct, frozen=True):
     """What a client gets: these bytes, then a stream if there is one."""
 
     data: bytes
     opens: Callable[[], Stream] | None = None
 
 
-def answer(head: bytes, pages: Pages, guard: Guard | None = None) -> Answer:
+def answer(head: bytes, pages: Pages, guard: Guard | None = None) -> HttpAnswer:
     """Make the answer to a request, of which the head has come."""
     request = _parsed(head)
     if request is None:
@@ -122,7 +122,7 @@ def answer(head: bytes, pages: Pages, guard: Guard | None = None) -> Answer:
     return written(page, with_body=request.method != "HEAD")
 
 
-def written(page: Page, *, with_body: bool = True) -> Answer:
+def written(page: Page, *, with_body: bool = True) -> HttpAnswer:
     """Write a page as HTTP has it."""
     status = HTTPStatus(page.status)
     headers = {
@@ -135,23 +135,23 @@ def written(page: Page, *, with_body: bool = True) -> Answer:
     }
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     head = f"HTTP/1.0 {status.value} {status.phrase}\r\n{lines}\r\n".encode()
-    return Answer(head + page.text, page.opens) if with_body else Answer(head)
+    return HttpAnswer(head + page.text, page.opens) if with_body else HttpAnswer(head)
 
 
-def _parsed(head: bytes) -> Request | None:
+def _parsed(head: bytes) -> HttpRequest | None:
     first, _, rest = head.decode("latin-1").partition("\n")
     terms = first.split()
     if len(terms) < 2:  # noqa: PLR2004 - method, target
         return None
     headers = tuple((name.strip().lower(), value.strip()) for name, _, value in map(_parted, rest.split("\n")))
-    return Request(terms[0], terms[1].partition("?")[0], headers)
+    return HttpRequest(terms[0], terms[1].partition("?")[0], headers)
 
 
 def _parted(line: str) -> tuple[str, str, str]:
     return line.partition(":")
 
 
-def _page(request: Request, pages: Pages) -> Page:
+def _page(request: HttpRequest, pages: Pages) -> Page:
     if request.method not in {"GET", "HEAD"}:
         return Page(b"there is GET, HEAD\n", status=HTTPStatus.NOT_IMPLEMENTED)
     make = pages.get(request.path)

@@ -17,7 +17,7 @@ from itertools import islice
 from msgspec import Struct, field
 
 from locallb.cli.watching.board import UPDATING, View, count_states
-from locallb.cli.watching.relay import Batch
+from locallb.cli.watching.relay import EventBatch
 from locallb.model.identities import IPAddress, ObjectKey, ObjectKind
 from locallb.model.texts import counted, few
 from locallb.planning.planned import Plan, placements_of
@@ -37,7 +37,7 @@ from locallb.watch.events import (
 )
 
 
-class Level(StrEnum):
+class LogLevel(StrEnum):
     """How much a record matters."""
 
     INFO = "info"
@@ -50,7 +50,7 @@ class LogRecord(Struct, frozen=True):
 
     at: float
     """Seconds since the epoch."""
-    level: Level
+    level: LogLevel
     event: str
     sentence: str
     fields: Mapping[str, object] = field(default_factory=dict)
@@ -58,12 +58,12 @@ class LogRecord(Struct, frozen=True):
 
 LONGEST = 2000
 """Characters of a plain line."""
-_PRIORITIES = {Level.ERROR: 3, Level.WARNING: 4, Level.INFO: 6}
+_PRIORITIES = {LogLevel.ERROR: 3, LogLevel.WARNING: 4, LogLevel.INFO: 6}
 
 
 def plain(record: LogRecord) -> str:
     """Write a record for people: the local time, and one sentence."""
-    level = "" if record.level is Level.INFO else f"{record.level}: "
+    level = "" if record.level is LogLevel.INFO else f"{record.level}: "
     return f"{clock(record.at)} {level}{visible(record.sentence.replace(chr(10), ' | '), LONGEST)}"
 
 
@@ -141,12 +141,12 @@ class Narrator(Struct):
     _idle: bool = False
     """Whether nothing happened since the report that everything is as planned."""
 
-    def report_to(self, batch: Batch, views: Sequence[View]) -> Iterator[LogRecord]:
+    def report_to(self, batch: EventBatch, views: Sequence[View]) -> Iterator[LogRecord]:
         """Return a batch; `views` are the Services as they are after it."""
         if batch.lost:
             at = batch.entries[0].at if batch.entries else 0.0
             sentence = f"{counted(batch.lost, 'event')} went untold: the output didn't take them in time"
-            yield LogRecord(at, Level.WARNING, "lost", sentence, {"count": batch.lost})
+            yield LogRecord(at, LogLevel.WARNING, "lost", sentence, {"count": batch.lost})
         plans = [number for number, entry in enumerate(batch.entries) if isinstance(entry.event, Planned)]
         for number, entry in enumerate(batch.entries):
             yield from self._of_event(entry.at, entry.event, None if number < max(plans, default=0) else views)
@@ -180,15 +180,15 @@ class Narrator(Struct):
                 yield from self._converged(at, event, views)
             case Leading():
                 sentence = "this process leads now" if event.leads else "another process may lead: standing by"
-                yield LogRecord(at, Level.INFO, "leader", sentence, {"leads": event.leads})
+                yield LogRecord(at, LogLevel.INFO, "leader", sentence, {"leads": event.leads})
             case Broken():
                 yield LogRecord(
-                    at, Level.ERROR, "thread", event.sentence, {"thread": event.task, "message": event.sentence}
+                    at, LogLevel.ERROR, "thread", event.sentence, {"thread": event.task, "message": event.sentence}
                 )
             case ProgramRan():
                 yield _program(at, event)
             case Stopped():
-                yield LogRecord(at, Level.INFO, "stopped", "stopped; what serves goes on serving")
+                yield LogRecord(at, LogLevel.INFO, "stopped", "stopped; what serves goes on serving")
 
     def _planned(self, at: float, planned: Planned) -> Iterator[LogRecord]:
         summary = planned.marks, len(planned.differing), planned.unchecked
@@ -196,13 +196,13 @@ class Narrator(Struct):
         if not retry and (planned.differing or any(mark.cause in _ALWAYS_REPORTED for mark in planned.marks)):
             yield _plan(at, planned)
         self._planned_for, self._plan = summary, planned.plan
-        yield from _differences(at, self._complaints, planned.complaints, "complaint", Level.ERROR)
+        yield from _differences(at, self._complaints, planned.complaints, "complaint", LogLevel.ERROR)
         notices = (*planned.notices, *planned.plan.notices)
-        yield from _differences(at, self._notices, notices, "notice", Level.WARNING)
+        yield from _differences(at, self._notices, notices, "notice", LogLevel.WARNING)
         self._complaints, self._notices = planned.complaints, notices
         for text in planned.plan.left_out:
             if text not in self._left_out:
-                yield LogRecord(at, Level.INFO, "left-out", text, {"message": text})
+                yield LogRecord(at, LogLevel.INFO, "left-out", text, {"message": text})
         self._left_out = planned.plan.left_out
 
     def _only_retries(self, planned: Planned) -> bool:
@@ -233,13 +233,13 @@ class Narrator(Struct):
         if failed.sentence != self._failure:
             self._failure = failed.sentence
             yield LogRecord(
-                at, Level.ERROR, "failed", failed.sentence, {"kind": failed.kind, "message": failed.sentence}
+                at, LogLevel.ERROR, "failed", failed.sentence, {"kind": failed.kind, "message": failed.sentence}
             )
 
     def _converged(self, at: float, converged: Converged, views: Sequence[View] | None) -> Iterator[LogRecord]:
         if self._failure:
             text, self._failure = self._failure, ""
-            yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
+            yield LogRecord(at, LogLevel.INFO, "resolved", f"no longer: {text}", {"message": text})
         if self._idle or views is None:
             return
         self._idle = True
@@ -247,7 +247,7 @@ class Narrator(Struct):
         sentence = f"converged: {counted(len(views), 'Service')}"
         if converged.waiting:
             sentence = f"{sentence}; {converged.waiting} failed and will be tried again"
-        yield LogRecord(at, Level.INFO, "converged", sentence, {"services": states, "waiting": converged.waiting})
+        yield LogRecord(at, LogLevel.INFO, "converged", sentence, {"services": states, "waiting": converged.waiting})
 
 
 def started(at: float, stack: str, version: str, pid: int, places: Mapping[str, str]) -> LogRecord:
@@ -256,17 +256,17 @@ def started(at: float, stack: str, version: str, pid: int, places: Mapping[str, 
     fields: dict[str, object] = {"version": version, "pid": pid, **places}
     for what, place in places.items():
         sentence = f"{sentence}; {what} at {place}"
-    return LogRecord(at, Level.INFO, "started", sentence, fields)
+    return LogRecord(at, LogLevel.INFO, "started", sentence, fields)
 
 
 def _differences(
-    at: float, before: Sequence[str], after: Sequence[str], event: str, level: Level
+    at: float, before: Sequence[str], after: Sequence[str], event: str, level: LogLevel
 ) -> Iterator[LogRecord]:
     """Return a record for each text that is new, then one for each that is no longer true; of many the first."""
     for text in _first(_without(after, frozenset(before))):
         yield LogRecord(at, level, event, text, {"message": text})
     for text in _first(_without(before, frozenset(after))):
-        yield LogRecord(at, Level.INFO, "resolved", f"no longer: {text}", {"message": text})
+        yield LogRecord(at, LogLevel.INFO, "resolved", f"no longer: {text}", {"message": text})
 
 
 def _without(texts: Iterable[str], others: Collection[str]) -> Collection[str]:
@@ -281,7 +281,7 @@ def _first(texts: Collection[str]) -> list[str]:
 
 def _service(at: float, view: View) -> LogRecord:
     row = view.row
-    level = Level.INFO if row.state is State.SERVING else Level.WARNING
+    level = LogLevel.INFO if row.state is State.SERVING else LogLevel.WARNING
     addresses = [str(address) for address in row.addresses]
     subject = row.message if str(row.key) in row.message else f"{row.key}: {row.message}"
     place = where(row.addresses, [port.port.label for port in row.ports if port.state is State.SERVING])
@@ -308,7 +308,7 @@ def _plan(at: float, planned: Planned) -> LogRecord:
         "open": len(planned.differing),
         "unchecked": planned.unchecked,
     }
-    return LogRecord(at, Level.INFO, "planned", sentence, fields)
+    return LogRecord(at, LogLevel.INFO, "planned", sentence, fields)
 
 
 def _update(at: float, updated: Updated, services: Sequence[ObjectKey], places: Mapping[ObjectKey, str]) -> LogRecord:
@@ -325,7 +325,7 @@ def _update(at: float, updated: Updated, services: Sequence[ObjectKey], places: 
         "changes": dict(updated.changes),
         "failed": failed,
     }
-    return LogRecord(at, Level.ERROR if failed else Level.INFO, "updated", sentence, fields)
+    return LogRecord(at, LogLevel.ERROR if failed else LogLevel.INFO, "updated", sentence, fields)
 
 
 def _program(at: float, ran: ProgramRan) -> LogRecord:
@@ -333,13 +333,13 @@ def _program(at: float, ran: ProgramRan) -> LogRecord:
     if ran.fault:
         sentence = f"{sentence}, and not all was done, so what was declared before stays: {ran.fault}"
     fields = {"seconds": _seconds(ran.seconds), "changes": dict(ran.changes), "message": ran.fault}
-    return LogRecord(at, Level.ERROR if ran.fault else Level.INFO, "program", sentence, fields)
+    return LogRecord(at, LogLevel.ERROR if ran.fault else LogLevel.INFO, "program", sentence, fields)
 
 
 def _check(at: float, updated: Updated) -> LogRecord:
     names = [str(key) for key in updated.services if key in updated.untouched]
     sentence = f"{len(names)} checked in {_ms(updated.seconds)}: as planned"
-    return LogRecord(at, Level.INFO, "checked", sentence, {"services": names, "seconds": _seconds(updated.seconds)})
+    return LogRecord(at, LogLevel.INFO, "checked", sentence, {"services": names, "seconds": _seconds(updated.seconds)})
 
 
 def _by_reason(failed: Iterable[Mapping[str, str]]) -> list[str]:

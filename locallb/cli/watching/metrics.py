@@ -20,8 +20,8 @@ from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
 from locallb.cli.watching.board import Board, View
-from locallb.cli.watching.relay import Batch, RelayedEvent
-from locallb.gateway.status_patch import Verdict, verdict_of
+from locallb.cli.watching.relay import EventBatch, RelayedEvent
+from locallb.gateway.status_patch import StatusVerdict, verdict_of
 from locallb.kubernetes.api.client import WRITES
 from locallb.planning.notices import OF_OVERRIDES
 from locallb.planning.planned import Plan, Via
@@ -166,7 +166,7 @@ class Metrics:
         self._ready.listen(event)
         latest = event if isinstance(event, Planned) else None
         with self._lock:
-            self._board.take(Batch((RelayedEvent(time.time(), event),), latest))
+            self._board.take(EventBatch((RelayedEvent(time.time(), event),), latest))
         match event:
             case Planned():
                 for cause, count in Tallied(mark.cause for mark in event.marks).items():
@@ -310,7 +310,7 @@ def _reported(board: Board) -> Metric:
     statuses = board.planned.plan.all_statuses if board.planned else ()
     counts = Tallied((status.key.kind, verdict_of(status.status)) for status in statuses)
     for kind in sorted({kind for kind, _ in counts}):
-        for verdict in Verdict:
+        for verdict in StatusVerdict:
             family.add_metric([kind, verdict], counts[kind, verdict])
     return family
 

@@ -22,7 +22,7 @@ from threading import Condition, Lock
 from msgspec import Struct
 
 from locallb.cli.watching.board import Board, View
-from locallb.cli.watching.http_server import Host, HttpServer, Page, Pages, Request, host_of
+from locallb.cli.watching.http_server import Host, HttpRequest, HttpServer, Page, Pages, host_of
 from locallb.cli.watching.log import LogRecord
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter
@@ -78,7 +78,7 @@ BACKENDS, HOSTS, ROUTES, NOTICES = 50, 50, 100, 50
 Document = Mapping[str, object]
 
 
-class Subject(Struct, frozen=True):
+class LaneSubject(Struct, frozen=True):
     """All that a lane is made of."""
 
     view: View
@@ -88,21 +88,21 @@ class Subject(Struct, frozen=True):
     """Where the ports of the placement lead."""
 
 
-def subjects(views: Iterable[View], plan: Plan) -> dict[str, Subject]:
+def subjects(views: Iterable[View], plan: Plan) -> dict[str, LaneSubject]:
     """Return what lanes are made of, by a name for each. Of objects with the same key each has a lane."""
     placed = {
         placement.key: (placement, behind)
         for placement, behind in zip(plan.placements, upstreams_of(plan), strict=True)
     }
-    by_name: dict[str, Subject] = {}
+    by_name: dict[str, LaneSubject] = {}
     for view in views:
         name = str(view.row.key)
-        subject = Subject(view, *placed.get(view.row.key, (None, ())))
+        subject = LaneSubject(view, *placed.get(view.row.key, (None, ())))
         by_name[name if name not in by_name else f"{name} {view.row.reason}"] = subject
     return by_name
 
 
-def lane(subject: Subject) -> Document:
+def lane(subject: LaneSubject) -> Document:
     """Return the lane of one Service."""
     view, placement = subject.view, subject.placement
     row, where = view.row, str(view.row.key).rpartition("/")[0]
@@ -179,7 +179,7 @@ HEADERS = {
 """Headers of every response: no content of other origins, no framing, no caching."""
 
 
-def refusal(request: Request) -> Page | None:
+def refusal(request: HttpRequest) -> Page | None:
     """Return why a request isn't answered; None where it is.
 
     Only this host's own browser and programs may read the page. Any site that a user visits can make the browser send
@@ -254,14 +254,14 @@ REMOVED = 2000
 """Maximum removed lanes that are remembered; a reader with an older state gets all lanes instead."""
 
 
-class Part(Struct, frozen=True):
+class PagePart(Struct, frozen=True):
     """A JSON text, and which change brought it."""
 
     number: int
     text: str
 
 
-class Feed:
+class PageFeed:
     """The current content of the page, and the pending updates of each reader. Methods may be called from any thread.
 
     Texts are JSON in ASCII. Every part has the number of its last change; a reader that has everything up to a number
@@ -274,10 +274,10 @@ class Feed:
         """Gives the JSON text of how the loop is at the moment."""
         self._changed = Condition()
         self._number = 0
-        self._head = Part(0, "{}")
-        self._lanes: dict[str, Part] = {}
-        self._rates: dict[str, Part] = {}
-        self._log: deque[Part] = deque(maxlen=LOG)
+        self._head = PagePart(0, "{}")
+        self._lanes: dict[str, PagePart] = {}
+        self._rates: dict[str, PagePart] = {}
+        self._log: deque[PagePart] = deque(maxlen=LOG)
         self._removed: dict[str, int] = {}
         self._forgotten = 0
         """Number up to which removed lanes are forgotten."""
@@ -308,7 +308,7 @@ class Feed:
             self._number += 1
             self._drawn = True
             if head != self._head.text:
-                self._head = Part(self._number, head)
+                self._head = PagePart(self._number, head)
             self._put(self._lanes, lanes)
             for name in self._lanes.keys() - lanes.keys():
                 del self._lanes[name]
@@ -327,14 +327,14 @@ class Feed:
         """Take what happened."""
         with self._changed:
             self._number += 1
-            self._log.extend(Part(self._number, line) for line in lines)
+            self._log.extend(PagePart(self._number, line) for line in lines)
 
-    def open(self) -> Reader:
+    def open(self) -> PageReader:
         """Add a reader."""
         with self._changed:
             self._readers += 1
             self._changed.notify_all()
-            return Reader(self)
+            return PageReader(self)
 
     def close(self) -> None:
         """Note that one looks no more."""
@@ -363,10 +363,10 @@ class Feed:
         """Return a message that only keeps the connection alive."""
         return _json({"pulse": self._pulse()})
 
-    def _put(self, parts: dict[str, Part], texts: Mapping[str, str]) -> None:
+    def _put(self, parts: dict[str, PagePart], texts: Mapping[str, str]) -> None:
         for name, text in texts.items():
             if name not in parts or parts[name].text != text:
-                parts[name] = Part(self._number, text)
+                parts[name] = PagePart(self._number, text)
 
     def _forget(self, lanes: Mapping[str, str]) -> None:
         for name in [name for name in self._removed if name in lanes]:
@@ -377,10 +377,10 @@ class Feed:
             self._rates.pop(name, None)
 
 
-class Reader:
+class PageReader:
     """One reader of the page: a stream of server-sent events."""
 
-    def __init__(self, feed: Feed) -> None:
+    def __init__(self, feed: PageFeed) -> None:
         self._feed = feed
         self._number = 0
         self._reported = 0.0
@@ -406,7 +406,7 @@ def _json(parts: Mapping[str, str]) -> str:
     return f"{{{members}}}"
 
 
-def _object(parts: Mapping[str, Part], existing: int) -> str:
+def _object(parts: Mapping[str, PagePart], existing: int) -> str:
     return _json({name: part.text for name, part in parts.items() if part.number > existing})
 
 
@@ -428,7 +428,7 @@ class LivePage:
 
     def __init__(self, place: str, stack: str, stuck: Callable[[], str]) -> None:
         self._stack = stack
-        self._feed = Feed(lambda: json.dumps({"at": round(time.time(), 3), "stuck": visible(stuck())}))
+        self._feed = PageFeed(lambda: json.dumps({"at": round(time.time(), 3), "stuck": visible(stuck())}))
         pages = {**pages_document(stack), "/events": lambda _accept: self._events()}
         self._server = HttpServer(*loopback_place(place), pages, refusal, "page")
         self._lock = Lock()
@@ -436,7 +436,7 @@ class LivePage:
         self._plan = _EMPTY
         self._is_drawn = False
         """Whether the current scene was drawn."""
-        self._drawn: dict[str, tuple[Subject, str]] = {}
+        self._drawn: dict[str, tuple[LaneSubject, str]] = {}
         """What was drawn last, and of what: most stays as it is."""
         self._thread = SupervisedThread(Task.PAGE, "page's figures", self._reread)
 
@@ -480,7 +480,7 @@ class LivePage:
     def _events(self) -> Page:
         return Page(b"retry: 1000\n\n", "text/event-stream", headers=HEADERS, opens=self._follow)
 
-    def _follow(self) -> Reader:
+    def _follow(self) -> PageReader:
         """Add a reader, and send it the current content."""
         with self._lock:
             if not self._is_drawn:
@@ -518,7 +518,7 @@ class LivePage:
         self._server.wake()
 
 
-def _text(subject: Subject) -> str:
+def _text(subject: LaneSubject) -> str:
     return json.dumps(lane(subject))
 
 

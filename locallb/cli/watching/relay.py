@@ -27,7 +27,7 @@ class RelayedEvent(Struct, frozen=True):
     event: LoopEvent
 
 
-class Batch(Struct, frozen=True):
+class EventBatch(Struct, frozen=True):
     """Events to report together."""
 
     entries: tuple[RelayedEvent, ...] = ()
@@ -74,11 +74,11 @@ class Relay:
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._poked)
 
-    def take(self, seconds: float | None = None) -> Batch:
+    def take(self, seconds: float | None = None) -> EventBatch:
         """Wait for something to report, at most `seconds`."""
         with self._changed:
             self._changed.wait_for(lambda: self._waiting or self._poked, seconds)
-            batch = Batch(tuple(self._waiting), self._latest, self._lost)
+            batch = EventBatch(tuple(self._waiting), self._latest, self._lost)
             self._waiting.clear()
             self._lost, self._poked = 0, False
         return batch

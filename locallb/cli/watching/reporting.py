@@ -12,8 +12,8 @@ from rich.console import Console
 from rich.live import Live
 
 from locallb.cli.watching.board import Board, View
-from locallb.cli.watching.log import Level, LogRecord, Narrator
-from locallb.cli.watching.relay import Batch, Relay
+from locallb.cli.watching.log import LogLevel, LogRecord, Narrator
+from locallb.cli.watching.relay import EventBatch, Relay
 from locallb.cli.watching.screen import Screen
 from locallb.model.texts import counted
 from locallb.planning.status import Observation
@@ -61,7 +61,7 @@ class Lines:
         for record in records:
             if self._lost:
                 sentence = f"{counted(self._lost, 'line')} could not be written"
-                if self._write(LogRecord(record.at, Level.WARNING, "lost", sentence, {"count": self._lost})):
+                if self._write(LogRecord(record.at, LogLevel.WARNING, "lost", sentence, {"count": self._lost})):
                     self._lost = 0
             self._lost += not self._write(record)
 
@@ -157,7 +157,7 @@ class EventReporter:
             self._removed(error)
         self._thread.stop()
 
-    def _report(self, batch: Batch) -> None:
+    def _report(self, batch: EventBatch) -> None:
         board, narrator = self._board, self._narrator
         board.observed = self._observed()
         board.take(batch)

@@ -14,7 +14,7 @@ from rich.text import Text
 
 from locallb.cli.service_output import STYLES, next_step
 from locallb.cli.watching.board import Board, View, by_urgency, count_states
-from locallb.cli.watching.log import Level, LogRecord, clock
+from locallb.cli.watching.log import LogLevel, LogRecord, clock
 from locallb.model.texts import counted
 from locallb.planning.status import PortRow, State
 from locallb.report.changes import rooms_for
@@ -25,7 +25,7 @@ RETAINED = 200
 MAX_PARTS = 6
 """Sources and pools that the head names."""
 _NOTHING_YET = "No Service of type LoadBalancer yet; one that is created shows up here."
-_LEVELS = {Level.INFO: "", Level.WARNING: "yellow", Level.ERROR: "red"}
+_LEVELS = {LogLevel.INFO: "", LogLevel.WARNING: "yellow", LogLevel.ERROR: "red"}
 _NARROW = 50
 """Columns below which names are cut rather than states."""
 _LEAST_EVENTS, _HEAD_AND_GAPS = 3, 7

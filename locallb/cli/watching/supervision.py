@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from types import FrameType
 
-from locallb.cli.watching.http_server import Host, Page, Request, host_of
+from locallb.cli.watching.http_server import Host, HttpRequest, Page, host_of
 from locallb.cli.watching.metrics import Metrics
 from locallb.threads import SupervisedThread, Task
 from locallb.watch.events import Cause, Converged, Failed, Leading, LoopEvent, Planned, Pulse
@@ -144,7 +144,7 @@ def stuck(pulse: Pulse, now: float) -> str:
     return f"the loop shows no sign of life for {silent:.0f} s, {'in an update' if pulse.busy else 'idle'}"
 
 
-def refusal(request: Request) -> Page | None:
+def refusal(request: HttpRequest) -> Page | None:
     """Return the refusal of a request with a foreign host name, which led a browser here (DNS rebinding); else None.
 
     Such a name has a dot, unlike a host's own names; programs may send any address, and none at all.

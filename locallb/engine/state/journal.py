@@ -77,7 +77,7 @@ class Journal:
         self._files.remove(self._path)
 
 
-class Leftover(Struct, frozen=True):
+class JournalLeftover(Struct, frozen=True):
     """A journal that a run left behind."""
 
     base: str
@@ -93,7 +93,7 @@ class Leftover(Struct, frozen=True):
         return not self.mutations or (bool(self.saved) and self.saved == time)
 
 
-def read_journal(path: Path) -> Leftover | None:
+def read_journal(path: Path) -> JournalLeftover | None:
     """Read what a run left, None when there is nothing. Raises StateBroken for what no run writes."""
     try:
         data = reader.read_if_present(path, reader.STATE)
@@ -108,7 +108,7 @@ def read_journal(path: Path) -> Leftover | None:
     return _read_lines(lines, path)
 
 
-def _read_lines(lines: Sequence[bytes], path: Path) -> Leftover:
+def _read_lines(lines: Sequence[bytes], path: Path) -> JournalLeftover:
     base, saved = "", ""
     mutations: list[Mutation] = []
     for number, line in enumerate(lines):
@@ -122,7 +122,7 @@ def _read_lines(lines: Sequence[bytes], path: Path) -> Leftover:
                 saved = str(entry["saved"])
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise StateUnusable(path, f"its line {number + 1} is no journal's ({parsing_problem(error)})") from None
-    return Leftover(base, tuple(mutations), saved)
+    return JournalLeftover(base, tuple(mutations), saved)
 
 
 def _base(head: dict[str, Value], path: Path) -> str:

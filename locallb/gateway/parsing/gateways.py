@@ -40,7 +40,7 @@ from locallb.model.gateway_objects import (
     FrontendValidation,
     Gateway,
     GatewayClass,
-    Listener,
+    GatewayListener,
     ListenerSet,
     ListenerTls,
     Meta,
@@ -194,14 +194,14 @@ def parse_listener_set(meta: Meta, data: Mapping[object, object]) -> ListenerSet
     return ListenerSet(meta, parent, refused_listeners(listeners, problem) if problem else listeners, problem)
 
 
-def refused_listeners(listeners: Iterable[Listener], problem: str) -> tuple[Listener, ...]:
+def refused_listeners(listeners: Iterable[GatewayListener], problem: str) -> tuple[GatewayListener, ...]:
     """Return listeners as unserved ones, each for its own problem or this one."""
     return tuple(replace(listener, problem=listener.problem or problem) for listener in listeners)
 
 
-def parse_listeners(spec: Fields, namespace: str, problems: list[str]) -> tuple[Listener, ...]:
+def parse_listeners(spec: Fields, namespace: str, problems: list[str]) -> tuple[GatewayListener, ...]:
     """Read listeners, the first of each name; note which are none, and what is wrong with all of them."""
-    listeners: dict[str, Listener] = {}
+    listeners: dict[str, GatewayListener] = {}
     try:
         entries = raw_items(spec, "listeners", _MAX_LISTENERS)
     except FieldError as error:
@@ -222,10 +222,10 @@ def parse_listeners(spec: Fields, namespace: str, problems: list[str]) -> tuple[
     return tuple(listeners.values())
 
 
-def _listener(fields: Fields, namespace: str) -> Listener:
+def _listener(fields: Fields, namespace: str) -> GatewayListener:
     """Parse a listener. The valid parts of one with a problem stay: no other listener gets its requests."""
     name, protocol = name_of(fields), fields.text("protocol")
-    listener = Listener(name, fields.integer("port", 1, LARGEST_PORT), protocol)
+    listener = GatewayListener(name, fields.integer("port", 1, LARGEST_PORT), protocol)
     problems: list[str] = []
     try:
         listener = replace(listener, hostname=hostname(fields.at("hostname"), fields.text("hostname")))

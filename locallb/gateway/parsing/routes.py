@@ -31,9 +31,9 @@ from locallb.gateway.parsing.fields import (
 )
 from locallb.gateway.parsing.matches import ReadMatch, parse_match
 from locallb.model.fields import FieldError, Fields, as_text
-from locallb.model.gateway_objects import GROUP, Meta, ParentRef, Route, RouteKind
-from locallb.model.gateway_rules import ANYTHING, BackendRef, Filters, MirrorRef, Rule
-from locallb.model.http_policies import Cors, HeaderChanges, Retry, Session, SessionKind
+from locallb.model.gateway_objects import GROUP, GatewayRoute, Meta, ParentRef, RouteKind
+from locallb.model.gateway_rules import ANYTHING, BackendRef, Filters, MirrorRef, RouteRule
+from locallb.model.http_policies import Cors, HeaderChanges, RetryRule, SessionAffinity, SessionKind
 from locallb.model.http_routes import Forward, Match, PathKind, PathMatch, PathRewrite, Redirect
 from locallb.model.texts import fault_of, shown
 
@@ -153,7 +153,7 @@ class _Lifetime(StrEnum):
     PERMANENT = "Permanent"
 
 
-def parse_rules(spec: Fields, namespace: str, problems: list[str], *, is_grpc: bool = False) -> tuple[Rule, ...]:
+def parse_rules(spec: Fields, namespace: str, problems: list[str], *, is_grpc: bool = False) -> tuple[RouteRule, ...]:
     """Parse spec.rules and note faults of all of them together; if absent, there is one for every request."""
     try:
         entries = raw_items(spec, "rules", _MAX_RULES)
@@ -163,10 +163,10 @@ def parse_rules(spec: Fields, namespace: str, problems: list[str], *, is_grpc: b
     rules = tuple(_rule(path, item, namespace, is_grpc=is_grpc) for path, item in entries)
     if (count := sum(len(rule.matches) for rule in rules)) > _MAX_MATCHES:
         problems.append(f"{spec.at('rules')} has {count} matches; {_MAX_MATCHES} are allowed, so split the route")
-    return rules or (Rule(),)
+    return rules or (RouteRule(),)
 
 
-def _rule(path: str, item: object, namespace: str, *, is_grpc: bool) -> Rule:
+def _rule(path: str, item: object, namespace: str, *, is_grpc: bool) -> RouteRule:
     """Read a rule; one with a problem keeps its matches, as its requests must not be served otherwise."""
     try:
         fields = Fields.of(path, item)
@@ -174,7 +174,7 @@ def _rule(path: str, item: object, namespace: str, *, is_grpc: bool) -> Rule:
     except FieldError as error:
         return ANYTHING.refused(str(error))
     found, ranks = tuple(match.match for match in matches), tuple(match.rank for match in matches)
-    rule = Rule(found)
+    rule = RouteRule(found)
     problems = [match.problem for match in matches if match.problem]
     try:
         rule = _checked(path, _served_rule(fields, namespace, found, is_grpc=is_grpc))
@@ -183,7 +183,7 @@ def _rule(path: str, item: object, namespace: str, *, is_grpc: bool) -> Rule:
     return replace(rule.refused("; ".join(problems)), ranks=ranks) if problems else rule
 
 
-def _checked(path: str, rule: Rule) -> Rule:
+def _checked(path: str, rule: RouteRule) -> RouteRule:
     """Refuse a rule with contradicting parts."""
     redirects = rule.filters.redirect is not None
     if redirects and rule.filters.rewrites:
@@ -205,12 +205,12 @@ def _matches(fields: Fields, *, is_grpc: bool) -> list[ReadMatch]:
     return matches or [parse_match("", {}, is_grpc=is_grpc)]
 
 
-def _served_rule(fields: Fields, namespace: str, matches: tuple[Match, ...], *, is_grpc: bool) -> Rule:
+def _served_rule(fields: Fields, namespace: str, matches: tuple[Match, ...], *, is_grpc: bool) -> RouteRule:
     timeouts = fields.inner("timeouts")
     whole, attempt = duration(timeouts, "request"), duration(timeouts, "backendRequest")
     if whole and attempt > whole:
         raise FieldError(f"{timeouts.at('backendRequest')} is longer than request; make it shorter")
-    return Rule(
+    return RouteRule(
         matches=matches,
         filters=parse_filters(fields, namespace, OF_GRPC if is_grpc else OF_HTTP),
         backends=parse_backends(fields, namespace),
@@ -232,17 +232,17 @@ def _backend(fields: Fields, namespace: str) -> BackendRef:
     return replace(backend_ref(fields, namespace), request=filters.request, response=filters.response)
 
 
-def _retry(fields: Fields) -> Retry:
+def _retry(fields: Fields) -> RetryRule:
     codes = raw_items(fields, "codes", 200)
     for path, item in codes:
         if isinstance(item, bool) or not isinstance(item, int):
             raise FieldError(f"{path} is {shown(item)}; use a status from 400 to 599")
     statuses = tuple(sorted({item for _, item in codes if isinstance(item, int)}))
     attempts, backoff = fields.integer("attempts", 0, 100, 1), duration(fields, "backoff")
-    return made(fields, lambda: Retry(statuses, attempts, backoff))
+    return made(fields, lambda: RetryRule(statuses, attempts, backoff))
 
 
-def _session(fields: Fields) -> Session:
+def _session(fields: Fields) -> SessionAffinity:
     kind = fields.choice("type", SessionKind.COOKIE)
     inner = fields.inner(kind.value.lower())
     absolute, path = duration(fields, "absoluteTimeout"), inner.text("path")
@@ -250,7 +250,7 @@ def _session(fields: Fields) -> Session:
     is_permanent = inner.choice("lifetimeType", _Lifetime.SESSION) is _Lifetime.PERMANENT
     if is_permanent and not absolute:
         raise FieldError(f"{inner.at('lifetimeType')} is Permanent without absoluteTimeout; give one")
-    return made(fields, lambda: Session(name, kind, absolute if is_permanent else 0, path))
+    return made(fields, lambda: SessionAffinity(name, kind, absolute if is_permanent else 0, path))
 
 
 _MAX_PARENTS = 32
@@ -259,25 +259,27 @@ _WITH_MATCHES = frozenset({RouteKind.HTTP, RouteKind.GRPC})
 _WITH_NAMES = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})
 
 
-def parse_route(kind: RouteKind, meta: Meta, data: Mapping[object, object]) -> Route:
+def parse_route(kind: RouteKind, meta: Meta, data: Mapping[object, object]) -> GatewayRoute:
     """Read a route. What is understood of one with a problem stays, as its requests must not be served otherwise."""
     problems = [fault] if (fault := fault_of(data)) else []
     try:
         spec = Fields.of("spec", data.get("spec"))
     except FieldError as error:
-        return Route(kind, meta, problem=str(error))
+        return GatewayRoute(kind, meta, problem=str(error))
     parents = tuple(_parents(spec, meta.key.namespace, problems))
     names = hostnames(spec, problems) if kind in _WITH_NAMES else ()
     rules = _rules(kind, spec, meta.key.namespace, problems)
-    return Route(kind, meta, parents, names, rules, "; ".join(problems))
+    return GatewayRoute(kind, meta, parents, names, rules, "; ".join(problems))
 
 
-def _rules(kind: RouteKind, spec: Fields, namespace: str, problems: list[str]) -> tuple[Rule, ...]:
+def _rules(kind: RouteKind, spec: Fields, namespace: str, problems: list[str]) -> tuple[RouteRule, ...]:
     if kind in _WITH_MATCHES:
         return parse_rules(spec, namespace, problems, is_grpc=kind is RouteKind.GRPC)
     try:
         entries = list(items(spec, "rules", 16))
-        rules = tuple(Rule(backends=parse_backends(entry, namespace), name=entry.text("name")) for entry in entries)
+        rules = tuple(
+            RouteRule(backends=parse_backends(entry, namespace), name=entry.text("name")) for entry in entries
+        )
     except FieldError as error:
         problems.append(str(error))
         return ()

@@ -42,7 +42,7 @@ class UnbuildableError(Exception):
     """The events are valid YAML, but no data for Kubernetes."""
 
 
-class Allowance(Struct):
+class AliasAllowance(Struct):
     """Remaining size of one file's aliases, over all its documents."""
 
     maximum: int = MAX_ALIASED
@@ -95,7 +95,7 @@ class _Anchored(Struct):
 class Builder:
     """Builds one document from its events: `value`, and the repeated keys with their lines."""
 
-    def __init__(self, allowance: Allowance) -> None:
+    def __init__(self, allowance: AliasAllowance) -> None:
         self._allowance = allowance
         self._open: list[_Object | _List] = []
         self._anchors: dict[str, _Anchored] = {}
@@ -258,10 +258,10 @@ class ReadDocument(Struct, frozen=True):
     repeated: tuple[Repeated, ...] = ()
 
 
-def read_documents(data: bytes, *, is_json: bool, allowance: Allowance | None = None) -> tuple[ReadDocument, ...]:
+def read_documents(data: bytes, *, is_json: bool, allowance: AliasAllowance | None = None) -> tuple[ReadDocument, ...]:
     """Parse all documents of a file; `allowance` limits the size of its aliases. Raises DocumentError."""
     text = _decoded(data)
-    return tuple(_json_documents(text) if is_json else _yaml_documents(text, allowance or Allowance()))
+    return tuple(_json_documents(text) if is_json else _yaml_documents(text, allowance or AliasAllowance()))
 
 
 def _decoded(data: bytes) -> str:
@@ -273,7 +273,7 @@ def _decoded(data: bytes) -> str:
         raise DocumentError(line, "it isn't UTF-8") from None
 
 
-def _yaml_documents(text: str, allowance: Allowance) -> Iterator[ReadDocument]:
+def _yaml_documents(text: str, allowance: AliasAllowance) -> Iterator[ReadDocument]:
     builder, event = Builder(allowance), None
     try:
         for event in yaml.parse(text, Loader=yaml.CSafeLoader):

@@ -12,7 +12,7 @@ from locallb.gateway.kinds import KINDS, kind_of_object, parse_api_object, with_
 from locallb.gateway.parsing.policies import is_reference, parse_referred
 from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.model.fields import StructuralFault
-from locallb.model.gateway_objects import GROUP, Gateway, GatewayClass, ListenerSet, Route
+from locallb.model.gateway_objects import GROUP, Gateway, GatewayClass, GatewayRoute, ListenerSet
 from locallb.model.gateway_of_cluster import Ingress, IngressClass, ObjectOfCluster
 from locallb.model.identities import ClusterName
 from locallb.model.memory import AnyMemo
@@ -21,7 +21,7 @@ from locallb.model.texts import shown
 Document = Mapping[Any, Any]
 Definitions: TypeAlias = Callable[[Document], Sequence[StructuralFault]]
 """Returns the faults by which an API server would refuse an object that never passed one."""
-_READ = (Gateway, GatewayClass, ListenerSet, Route, IngressClass, Ingress)
+_READ = (Gateway, GatewayClass, ListenerSet, GatewayRoute, IngressClass, Ingress)
 
 
 def is_read(document: Document) -> bool:

@@ -19,8 +19,8 @@ from locallb.kubernetes.status import (
     PROXY_PROTOCOL_ANNOTATION,
     SERVING,
     SHARING_ANNOTATION,
-    Decision,
     ObservedStatus,
+    YesOrNo,
     annotation_path,
     chosen,
     observed_status,
@@ -164,8 +164,8 @@ def _sharing_key(annotations: Mapping[str, str]) -> SharingKey:
 
 
 def _decided(annotations: Mapping[str, str], name: str) -> bool | None:
-    decision = chosen(annotations, name, Decision)
-    return None if decision is None else decision is Decision.YES
+    decision = chosen(annotations, name, YesOrNo)
+    return None if decision is None else decision is YesOrNo.YES
 
 
 def _key(cluster: ClusterName, metadata: Fields) -> ObjectKey:

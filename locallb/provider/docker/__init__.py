@@ -12,7 +12,7 @@ from pathlib import Path
 from pulumi.provider.experimental.provider import Provider
 
 from locallb.config.settings import PullPolicy
-from locallb.provider.docker.container import DockerProvider, Lifecycle
+from locallb.provider.docker.container import DockerLifecycle, DockerProvider
 from locallb.runtimes.docker.engine_api import Containers
 
 __all__ = ["make_docker_provider"]
@@ -26,4 +26,4 @@ def make_docker_provider(
     `root` is the directory of the deployed project: deletions leave alone containers of another project, if its state
     was copied here. `pull` is called when a container is made.
     """
-    return DockerProvider(Lifecycle(Containers(), root, pull))
+    return DockerProvider(DockerLifecycle(Containers(), root, pull))

@@ -34,7 +34,7 @@ _GRACE = STOP_TIMEOUT
 """Seconds from SIGTERM to SIGKILL where nothing is left to wait for."""
 
 
-class Lifecycle:
+class DockerLifecycle:
     """Containers of one daemon, for the project in `root`."""
 
     def __init__(
@@ -179,7 +179,7 @@ class DockerProvider(protocol.Provider):
 
     in_place = True
 
-    def __init__(self, life: Lifecycle) -> None:
+    def __init__(self, life: DockerLifecycle) -> None:
         self._life = life
 
     async def configure(self, request: protocol.ConfigureRequest) -> protocol.ConfigureResponse:

@@ -133,7 +133,7 @@ def _in_parts(texts: Mapping[str, str]) -> bool:
     return set(texts) == {rollout.BOOTSTRAP}
 
 
-def _begin(texts: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[rollout.Step]:
+def _begin(texts: Mapping[str, str], wanted: Mapping[str, str]) -> Iterator[rollout.RolloutStep]:
     """Put the bootstrap, and beside it listeners and clusters of parts only: none, unless there are some already."""
     yield from (rollout.Write(name, text) for name, text in wanted.items() if texts.get(name) != text)
     for name in (rollout.LISTENERS, rollout.CLUSTERS):

@@ -220,7 +220,7 @@ def _await(directory: Path, new: ReachableInputs) -> None:
     settling, pause = settling_time(size_of_files(directory)), pauses()
     deadline, until = time.monotonic() + settling, time.monotonic() + MOVE_TIMEOUT
     tried_at: int | None = None
-    verdict = push.Verdict(directory)
+    verdict = push.EnvoyVerdict(directory)
     while not (sighting := _inspect(directory, new)).proves(new):
         lds = sighting.lds
         refused = [name for name in sighting.failed if not new.part or name in new.listeners] if lds.settled else []

@@ -21,7 +21,7 @@ from urllib3.exceptions import HTTPError
 
 from locallb.host.capabilities import try_to_reach
 from locallb.model.errors import ClientError, scarcity
-from locallb.runtimes.docker.engines import DOCKER, ContextError, Engine
+from locallb.runtimes.docker.engines import DOCKER, ContainerEngine, ContextError
 
 TIMEOUT, ANSWER = 60, 20
 """Timeouts in seconds: of a daemon's response, also under load, and of one that only reports state. A stop takes no
@@ -86,7 +86,7 @@ def none_if_absent(function: F) -> F:
 class Daemon:
     """One daemon of an engine. Connects when it is first asked; safe to use from several threads."""
 
-    def __init__(self, timeout: float = TIMEOUT, engine: Engine = DOCKER) -> None:
+    def __init__(self, timeout: float = TIMEOUT, engine: ContainerEngine = DOCKER) -> None:
         self.engine = engine
         self._timeout = timeout
         self._made: APIClient | None = None
@@ -197,7 +197,7 @@ def _try_to_reach(host: str, timeout: float) -> None:
         try_to_reach(path, timeout)
 
 
-def _absence(engine: Engine, host: str, error: BaseException) -> str:
+def _absence(engine: ContainerEngine, host: str, error: BaseException) -> str:
     place = f"{engine.name} at {host}"
     if "SSL" in str(error):
         terms = str(error).rpartition("Error(")[2].strip("()'\" ")

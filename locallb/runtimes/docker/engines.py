@@ -62,7 +62,7 @@ def _tls(context: str, *, verified: bool) -> TLSConfig | bool:
 DEFAULT = "unix:///var/run/docker.sock"
 
 
-class Engine(Struct, frozen=True):
+class ContainerEngine(Struct, frozen=True):
     """What differs between them before anything is asked."""
 
     name: str
@@ -94,7 +94,7 @@ def docker_place() -> Mapping[str, Any]:
     return {"base_url": DEFAULT, **given}
 
 
-DOCKER = Engine(
+DOCKER = ContainerEngine(
     "Docker",
     "docker",
     docker_place,

@@ -33,7 +33,7 @@ from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.planner import is_ignored
 from locallb.runtimes.process.facts import our_pids
 from locallb.runtimes.published_ports import split_listener, unpublished_places
-from locallb.runtimes.runtime import UnfitError
+from locallb.runtimes.runtime import UnfitRuntimeError
 from locallb.storage.proxy_directories import Proxies, is_id
 
 START_SECONDS = 10.0
@@ -125,10 +125,10 @@ def read_facts(home: Home, settings: Settings, pids: Collection[int], containers
     if not is_rootless(info):  # whose root is this user, in this user's group, and may bind what this user may
         facts = replace(facts, group=os.getegid(), unprivileged_port_start=0)
     if shortcoming := shortcoming_of(settings.runtime, info, containers.host, mapped=mapped):
-        raise UnfitError(shortcoming)
+        raise UnfitRuntimeError(shortcoming)
     if settings.pod_routes is PodRouting.CONTAINER and is_rootless(info):
         name = containers.engine.name
-        raise UnfitError(
+        raise UnfitRuntimeError(
             f"local-lb:podRoutes container: the {name} at {containers.host} is rootless and makes no routes; use root's"
             f" {name}, or remove the key"
         )
@@ -164,7 +164,7 @@ def _require_image(containers: Containers, settings: ContainerSettings, host: Ho
     """Refuse an image that isn't there where none may be fetched. Raises UnfitError, ContainersError."""
     image = image_of(settings, host)
     if settings.pull is PullPolicy.NEVER and not containers.has_image(image):
-        raise UnfitError(
+        raise UnfitRuntimeError(
             f"local-lb:image: {image} isn't there, and pullPolicy Never forbids to fetch it:"
             f" `{containers.engine.command} pull` it, let {containers.engine.image} make one, or choose another policy"
         )
@@ -192,7 +192,7 @@ def read_subnets(containers: Containers, network: str, home: Home) -> tuple[Subn
     """
     inspected = containers.network(network)
     if inspected is None:
-        raise UnfitError(
+        raise UnfitRuntimeError(
             f"local-lb:network: {containers.engine.name} has no network {network}; make a kind cluster or run"
             f" `{containers.engine.command} network create {network}`, or name another one: {{publish: NETWORK}}"
         )

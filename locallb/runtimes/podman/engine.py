@@ -16,7 +16,7 @@ from locallb.host.capabilities import UNIX, podman_place
 from locallb.model.identities import ContainerId
 from locallb.runtimes.docker.daemon import TIMEOUT, ContainersError, Document, EventStream, none_if_absent, reported
 from locallb.runtimes.docker.engine_api import Containers, attributes_of
-from locallb.runtimes.docker.engines import Engine
+from locallb.runtimes.docker.engines import ContainerEngine
 
 _OWN_TERMS = {"die": "died", "destroy": "remove"}
 _OWN_VERSION = "Libpod-API-Version"
@@ -26,7 +26,7 @@ def _place() -> Mapping[str, str]:
     return {"base_url": podman_place()}
 
 
-PODMAN = Engine(
+PODMAN = ContainerEngine(
     "Podman",
     "podman",
     _place,

@@ -27,7 +27,7 @@ _TIMEOUT = 10.0
 """Seconds until the Envoy of a container that goes on must answer."""
 
 
-class Lifecycle:
+class PodmanLifecycle:
     """Containers of one Podman."""
 
     def __init__(self, containers: Containers) -> None:

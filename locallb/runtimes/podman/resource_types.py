@@ -13,7 +13,7 @@ from locallb.resources.properties import PodmanContainerInputs, PodmanContainerS
 from locallb.resources.resource_type import ResourceType, grown
 
 if TYPE_CHECKING:
-    from locallb.runtimes.podman.lifecycle import Lifecycle
+    from locallb.runtimes.podman.lifecycle import PodmanLifecycle
 
 
 class PodmanContainer(ResourceType[PodmanContainerInputs, PodmanContainerState]):
@@ -26,11 +26,11 @@ class PodmanContainer(ResourceType[PodmanContainerInputs, PodmanContainerState])
     """Both want the same ports."""
 
     @cached_property
-    def _life(self) -> Lifecycle:
+    def _life(self) -> PodmanLifecycle:
         from locallb.runtimes.podman.engine import PodmanContainers  # noqa: PLC0415 - loads a client
-        from locallb.runtimes.podman.lifecycle import Lifecycle  # noqa: PLC0415 - likewise
+        from locallb.runtimes.podman.lifecycle import PodmanLifecycle  # noqa: PLC0415 - likewise
 
-        return Lifecycle(PodmanContainers())
+        return PodmanLifecycle(PodmanContainers())
 
     def create(self, new: PodmanContainerInputs) -> tuple[str, PodmanContainerState]:
         """Make and start it, or have the one go on that is just this."""

@@ -25,7 +25,7 @@ from locallb.model.identities import ClusterName, ContainerId, ContextName
 from locallb.model.texts import few
 from locallb.runtimes.docker.daemon import TIMEOUT, ContainersError, DockerAbsentError, Document
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.engines import DEFAULT, DOCKER, ContextError, Engine, docker_place
+from locallb.runtimes.docker.engines import DEFAULT, DOCKER, ContainerEngine, ContextError, docker_place
 from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
 from locallb.sources import SourceError, kept_access
 from locallb.sources.kept_access import LARGEST, SUFFIX, GeneratedAccess, ServerAddress, forgotten, put, retained
@@ -37,7 +37,7 @@ from locallb.storage import files
 PROVIDER = "KIND_EXPERIMENTAL_PROVIDER"
 
 
-def engine() -> Engine:
+def engine() -> ContainerEngine:
     """Return the engine that kind is configured to use; by default Docker, or Podman if only that is usable."""
     choice = os.environ.get(PROVIDER)
     if choice:
@@ -169,7 +169,7 @@ def _docker(directory: Path) -> Path:
     return directory / "docker"
 
 
-def _elsewhere(engine: Engine, host: str, directory: Path, removed: Collection[str]) -> str:
+def _elsewhere(engine: ContainerEngine, host: str, directory: Path, removed: Collection[str]) -> str:
     """Explain that another engine ran the clusters, so they may still exist; empty if it is the same engine."""
     before = files.read(_docker(directory)) if removed else None
     if before in {None, host}:

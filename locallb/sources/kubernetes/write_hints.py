@@ -18,7 +18,7 @@ from locallb.kubernetes.api.writes import QUOTAS
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.parsing.relevant import Document
-from locallb.model.gateway_objects import Gateway, ListenerSet, Route
+from locallb.model.gateway_objects import Gateway, GatewayRoute, ListenerSet
 from locallb.model.gateway_of_cluster import Ingress
 from locallb.model.identities import ObjectKind
 from locallb.model.objects import MalformedService, Service
@@ -90,7 +90,7 @@ class WriteHints:
                 QUOTAS.bring(self._access, f"{wish.key} {wish.uid} {wish.deleting}")
         if not self._is_over and before.gateway_api != after.gateway_api:
             for _, api_object in after.gateway_api:
-                if isinstance(api_object, Gateway | ListenerSet | Route | Ingress):
+                if isinstance(api_object, Gateway | ListenerSet | GatewayRoute | Ingress):
                     QUOTAS.bring(self._access, f"{kind_of(api_object)} {api_object.meta.key} {api_object.meta.uid}")
                 if isinstance(api_object, Gateway) and not before.gateway_api:
                     QUOTAS.bring(self._access, "what Gateways need", _READINGS)  # followed from the first one on

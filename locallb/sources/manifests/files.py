@@ -19,7 +19,7 @@ from msgspec import Struct, field
 from locallb.gateway.parsing.policies import BUNDLE_REFERENCE, SECRET_REFERENCE
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.parsing.certificates import has_authorities, listed_authorities
-from locallb.kubernetes.parsing.documents import Allowance, DocumentError, ReadDocument, read_documents
+from locallb.kubernetes.parsing.documents import AliasAllowance, DocumentError, ReadDocument, read_documents
 from locallb.kubernetes.parsing.relevant import Document, kinds_of, opened, relevant
 from locallb.model.texts import MAX_ALIASED, cleaned, clipped, shown
 from locallb.planning.refused import added, few_kinds
@@ -112,7 +112,7 @@ def understood_files(folder: Folder, before: Mapping[str, ParsedFile], directory
 
 def _understood(file: FolderFile, aliased: int, directory: Path) -> ParsedFile:
     """Read a file; `aliased` is the size of earlier files' expanded aliases. Raises DocumentError."""
-    allowance = Allowance(min(MAX_ALIASED, MAX_ALIASED_IN_ALL - aliased))
+    allowance = AliasAllowance(min(MAX_ALIASED, MAX_ALIASED_IN_ALL - aliased))
     documents = read_documents(file.data, is_json=file.path.endswith(".json"), allowance=allowance)
     sorted_out = [(document, *relevant([document.value])) for document in documents]
     written = without_references(document for _, retained, _ in sorted_out for document in retained)

@@ -31,14 +31,14 @@ from locallb.sources.manifests.files import QUIET, FilesNow, ParsedFile, Written
 from locallb.sources.readings import FilesOfObjects, ReadCache, TextCache
 from locallb.sources.source import SourceResult
 from locallb.storage.folder_watch import FollowedFolder
-from locallb.storage.folders import Folder, FolderError, Limits, read_folder
+from locallb.storage.folders import Folder, FolderError, ReadLimits, read_folder
 
 ENDINGS = (".yaml", ".yml", ".json")
 LARGEST_FILE = 32 * 2**20
 """Bytes of a file that is read."""
 LARGEST = 256 * 2**20
 """Bytes of all files together."""
-LIMITS = Limits(LARGEST_FILE, LARGEST)
+LIMITS = ReadLimits(LARGEST_FILE, LARGEST)
 LONGEST_WAIT = 3.0
 """Seconds that a single reading waits for files that are being written."""
 _REMEDY = "name a directory of manifests, or one such file, in local-lb:sources"

@@ -14,7 +14,7 @@ import pytest
 from locallb.cli import leading
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands import status
-from locallb.cli.leading import Holder, LeaderChecks, Leaders
+from locallb.cli.leading import LeaderChecks, Leaders, LeaseHolder
 from locallb.config.settings import LeaderElection, Timing
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.lease import validity
@@ -29,7 +29,7 @@ def test_the_leader_is_asked_for_only_where_it_is_shown(
     monkeypatch: pytest.MonkeyPatch, services: tuple[str, ...], *, json: bool, requested: bool
 ) -> None:
     """The table and every JSON name it; what is told of one Service in words doesn't."""
-    inspect = mock.Mock(return_value=Holder("somebody"))
+    inspect = mock.Mock(return_value=LeaseHolder("somebody"))
     monkeypatch.setattr(Leaders, "inspect", inspect)
     args = Arguments("status", Path(), "dev", json=json, yes=False, expect_no_changes=False, services=services)
     leaders = status._Leaders()
@@ -41,13 +41,19 @@ def test_the_leader_is_asked_for_only_where_it_is_shown(
 @pytest.mark.parametrize(
     ("holder", "reported", "identity"),
     [
-        (Holder(), "Leader: nobody holds the Lease", ""),
-        (Holder("a_7"), "Leader: a_7", "a_7"),
-        (Holder("a_7", "2026-11-22T18:00:15Z"), "Leader: nobody; the Lease of a_7 ran out at 2026-11-22T18:00:15Z", ""),
-        (Holder("a_7", doubtful=True), "Leader: a_7, if it renews its Lease, which shows within seconds", None),
+        (LeaseHolder(), "Leader: nobody holds the Lease", ""),
+        (LeaseHolder("a_7"), "Leader: a_7", "a_7"),
+        (
+            LeaseHolder("a_7", "2026-11-22T18:00:15Z"),
+            "Leader: nobody; the Lease of a_7 ran out at 2026-11-22T18:00:15Z",
+            "",
+        ),
+        (LeaseHolder("a_7", doubtful=True), "Leader: a_7, if it renews its Lease, which shows within seconds", None),
     ],
 )
-def test_holder_of_an_expired_lease_is_not_shown_as_leader(holder: Holder, reported: str, identity: str | None) -> None:
+def test_holder_of_an_expired_lease_is_not_shown_as_leader(
+    holder: LeaseHolder, reported: str, identity: str | None
+) -> None:
     """It is said whose it was, and JSON names nobody; a doubt is one, and JSON says nothing."""
     assert status._leader(holder) == status._Leader(reported, identity, doubtful=holder.doubtful)
 
@@ -99,7 +105,7 @@ class Clocks:
         return {"metadata": {"resourceVersion": str(renewals)}, "spec": spec}
 
 
-def shown(clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> tuple[Holder, list[str]]:
+def shown(clocks: Clocks, monkeypatch: pytest.MonkeyPatch) -> tuple[LeaseHolder, list[str]]:
     """Return who leads, as one who waits for that is told, and what it is told meanwhile."""
     monkeypatch.setattr(leading, "_keeper", lambda *_: SimpleNamespace(lease=lambda *_: clocks.lease()))
     monkeypatch.setattr(leading, "_place", lambda _: ("n", "l"))
@@ -116,7 +122,7 @@ def test_renewing_holder_is_the_leader_despite_clock_skew(monkeypatch: pytest.Mo
     """Clocks of two hosts differ, or one was set; the answer takes no longer than one renewal and a bit."""
     clocks = Clocks(monkeypatch, off, renewed=True)
     holder, reported = shown(clocks, monkeypatch)
-    assert holder == Holder("a_7")
+    assert holder == LeaseHolder("a_7")
     assert clocks.passed <= 2.25
     assert bool(reported) is bool(clocks.passed)
 
@@ -158,13 +164,13 @@ def test_new_holder_of_the_lease_is_shown_as_leader_at_once(monkeypatch: pytest.
     lease = clocks.lease()
     other = {"metadata": {"resourceVersion": "9"}, "spec": {**lease["spec"], "holderIdentity": "b_8"}}
     assert [checks.inspect(lease), checks.inspect(other), checks.inspect(None)] == [
-        Holder("a_7", doubtful=True),
-        Holder("b_8"),
-        Holder(),
+        LeaseHolder("a_7", doubtful=True),
+        LeaseHolder("b_8"),
+        LeaseHolder(),
     ]
 
 
 @pytest.mark.parametrize("lease", [None, {"metadata": {}, "spec": {"renewTime": "2020-01-01T00:00:00Z"}}])
 def test_absent_or_released_lease_is_not_waited_for(lease: Object | None) -> None:
     """There is no Lease, or it was given up."""
-    assert LeaderChecks(Timing()).inspect(lease) == Holder()
+    assert LeaderChecks(Timing()).inspect(lease) == LeaseHolder()

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.cli.watching import page, supervision
-from locallb.cli.watching.http_server import Host, Request, host_of, parse_host
+from locallb.cli.watching.http_server import Host, HttpRequest, host_of, parse_host
 
 ANYBODY, NO_OWNER, PROGRAMS = (True, True), (False, False), (True, False)
 """Whom metrics and page answer: both; neither; metrics alone, which programs read by any address."""
@@ -58,9 +58,9 @@ HOSTS = [
 ]
 
 
-def request(*hosts: str) -> Request:
+def request(*hosts: str) -> HttpRequest:
     """Make a request with these Host headers."""
-    return Request("GET", "/", tuple(("host", host) for host in hosts))
+    return HttpRequest("GET", "/", tuple(("host", host) for host in hosts))
 
 
 def answered(*hosts: str) -> tuple[bool, bool]:

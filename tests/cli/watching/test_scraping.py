@@ -6,13 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.cli.watching.http_server import Request
+from locallb.cli.watching.http_server import HttpRequest
 from locallb.cli.watching.supervision import refusal
 
 
 def requested(*hosts: str) -> int:
     """Return the status of a request under these names."""
-    page = refusal(Request("GET", "/metrics", tuple(("host", host) for host in hosts)))
+    page = refusal(HttpRequest("GET", "/metrics", tuple(("host", host) for host in hosts)))
     return page.status if page else 200
 
 

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import Buffer
 
 from locallb.cli.watching.board import UPDATING, Board
-from locallb.cli.watching.health import Health
+from locallb.cli.watching.health import HealthWatch
 from locallb.cli.watching.log import Narrator, plain
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.relay import Relay
@@ -79,7 +79,7 @@ def test_health_asks_those_that_were_updated_and_tells_what_is_new() -> None:
     requested, news = RequestedAddress(), threading.Event()
     event = planned(snapshot_of("web", "api"))
     requested.answers = serving(event.plan)
-    health = Health(requested, news.set)
+    health = HealthWatch(requested, news.set)
     health._turn_at = time.monotonic() + 3600  # nobody's turn in this test
     health.start()
     health.listen(event)
@@ -108,7 +108,7 @@ def observation_of(event: Planned) -> Observation:
 def test_services_of_a_shared_proxy_stay_served_while_another_one_of_it_is_updated() -> None:
     """The last answer is from before the update: of what is new nothing is known until the proxy is asked again."""
     board, relay, requested = Board(), Relay(), RequestedAddress()
-    health = Health(requested, lambda: None)
+    health = HealthWatch(requested, lambda: None)
 
     def happens(*events: LoopEvent) -> dict[str, tuple[State, str]]:
         for event in events:
@@ -133,7 +133,7 @@ def test_services_of_a_shared_proxy_stay_served_while_another_one_of_it_is_updat
 def test_every_proxy_has_its_turn() -> None:
     """Without anything that happens, all are asked again and again."""
     requested = RequestedAddress()
-    health = Health(requested, lambda: None)
+    health = HealthWatch(requested, lambda: None)
     event = planned(snapshot_of("web", "api", "db"))
     requested.answers = serving(event.plan)
     health.listen(event)
@@ -288,7 +288,7 @@ def test_the_teller_tells_all_and_ends_with_the_loop() -> None:
 @pytest.mark.slow
 def test_weeks_of_events_take_no_memory() -> None:
     """Ten thousand, with Services that come and go under new names each time: what is kept doesn't grow."""
-    relay, metrics, health = Relay(), Metrics(dict), Health(lambda _proxy: None, lambda: None)
+    relay, metrics, health = Relay(), Metrics(dict), HealthWatch(lambda _proxy: None, lambda: None)
     board, narrator, lines = Board(), Narrator(), Lines(Stream(), plain)
     snapshots = [snapshot_of(f"a{number}", f"b{number}", f"c{number}") for number in range(100)]
     plans = [planned(snapshot, marks=[Mark(Cause.RETRY)]) for snapshot in snapshots]

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING, Board, by_urgency
 from locallb.cli.watching.log import LogRecord, Narrator, as_json, journal, plain, started, where
-from locallb.cli.watching.relay import Batch, Relay, RelayedEvent
+from locallb.cli.watching.relay import EventBatch, Relay, RelayedEvent
 from locallb.cli.watching.screen import Screen
 from locallb.config.parsing import parse_settings
 from locallb.model.identities import Protocol
@@ -159,7 +159,7 @@ def test_watch_view_shows_troubled_and_recent_services_first_and_counts_the_rest
     screen = Screen("dev")
     event = planned_large(names)
     screen.board.observed = serving(event.plan, without={"s0500"})
-    screen.board.take(Batch((RelayedEvent(NOON, event), RelayedEvent(NOON + 1, updated("s0700"))), event))
+    screen.board.take(EventBatch((RelayedEvent(NOON, event), RelayedEvent(NOON + 1, updated("s0700"))), event))
     screen.views = screen.board.views()
     stream = io.StringIO()
     Console(file=stream, width=120, height=24, color_system=None).print(screen)
@@ -177,7 +177,7 @@ def test_a_mapped_port_is_shown_as_clients_find_it() -> None:
     host = HostFacts(watches=10_000, sockets=(claimed,))
     event = replace(planned(snapshot_of("web")), plan=make_plan(replace(snapshot_of("web"), host=host), settings))
     screen.board.observed = serving(event.plan)
-    screen.board.take(Batch((RelayedEvent(NOON, event),), event))
+    screen.board.take(EventBatch((RelayedEvent(NOON, event),), event))
     screen.views = screen.board.views()
     (row,) = screen.views
     (port,) = row.row.ports
@@ -194,12 +194,12 @@ def test_closing_message_counts_serving_services_and_names_next_commands() -> No
     assert screen.farewell.startswith("Stopped watching. `locallb status`")
     event = planned(snapshot_of("web", "api"))
     screen.board.observed = serving(event.plan)
-    screen.board.take(Batch((RelayedEvent(NOON, event),), event))
+    screen.board.take(EventBatch((RelayedEvent(NOON, event),), event))
     screen.views = screen.board.views()
     assert screen.farewell.startswith("Stopped watching; 2 Services go on serving. `locallb status`")
     assert "`locallb destroy`" in screen.farewell
     nothing = planned(snapshot_of())
-    screen.board.take(Batch((RelayedEvent(NOON, nothing),), nothing))
+    screen.board.take(EventBatch((RelayedEvent(NOON, nothing),), nothing))
     screen.views = screen.board.views()
     assert "No Service of type LoadBalancer yet" in render(screen)
 
@@ -232,7 +232,7 @@ def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
     """Being updated, failed, silent, rejected: each has its own reason; a success ends a failure."""
     event = planned(snapshot_of("web", "api", "db", "ftp", "git"), "web", "api")
     board = Board(observed=serving(event.plan, without={"web", "db", "ftp"}))
-    board.take(Batch((RelayedEvent(NOON, event), RelayedEvent(NOON, updated("api", failed={"api": "no"}))), event))
+    board.take(EventBatch((RelayedEvent(NOON, event), RelayedEvent(NOON, updated("api", failed={"api": "no"}))), event))
     reasons = {view.row.key.name: (view.row.state, view.row.reason) for view in board.views()}
     assert reasons == {
         "web": (State.PENDING, UPDATING),
@@ -242,7 +242,7 @@ def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
         "git": (State.REJECTED, "PoolExhausted"),
     }
     assert by_urgency(board.views())[0].row.key == key("api")
-    board.take(Batch((RelayedEvent(NOON + 5, updated("api", "web")),)))
+    board.take(EventBatch((RelayedEvent(NOON + 5, updated("api", "web")),)))
     reasons = {view.row.key.name: (view.row.state, view.row.reason) for view in board.views()}
     assert reasons["api"] == (State.SERVING, "")
     assert board.open == 0
@@ -254,11 +254,11 @@ def test_an_object_that_the_plan_lacks_is_forgotten_while_the_services_stay() ->
     board = Board(observed=serving(event.plan))
     for failed in ({"gone": "its directory can't be removed"}, {}):
         entries = (event, updated("gone", "route", failed=failed), event)
-        board.take(Batch(tuple(RelayedEvent(NOON, entry) for entry in entries), event))
+        board.take(EventBatch(tuple(RelayedEvent(NOON, entry) for entry in entries), event))
     assert (board._changes, board._failures) == ({}, {})
     retry = planned(snapshot_of("gone", "web"))
     board.observed = serving(retry.plan)
-    board.take(Batch((RelayedEvent(NOON + 5, retry),), retry))
+    board.take(EventBatch((RelayedEvent(NOON + 5, retry),), retry))
     assert [view.row.reason for view in board.views()] == ["", ""]
 
 
@@ -269,7 +269,7 @@ def test_watch_view_prints_a_lasting_complaint_once() -> None:
     board, narrator = Board(observed=serving(planned(snapshot).plan)), Narrator()
 
     def events(*chapter: Planned | Converged) -> list[str]:
-        batch = Batch(tuple(RelayedEvent(NOON, event) for event in chapter), planned(snapshot))
+        batch = EventBatch(tuple(RelayedEvent(NOON, event) for event in chapter), planned(snapshot))
         board.take(batch)
         return [record.event for record in narrator.report_to(batch, board.views())]
 
@@ -284,14 +284,14 @@ def test_services_are_shown_when_trouble_comes_and_goes() -> None:
     """A Service that is merely being updated isn't trouble; one that serves again is told by its addresses."""
     event = planned(snapshot_of("web"), "web")
     board, narrator = Board(), Narrator()
-    batch = Batch((RelayedEvent(NOON, event),), event)
+    batch = EventBatch((RelayedEvent(NOON, event),), event)
 
     def events() -> list[str]:
         return [f"{record.event} {record.fields['state']}" for record in narrator.services(NOON, board.views())]
 
     board.take(batch)
     assert events() == []
-    board.take(Batch((RelayedEvent(NOON, updated("web")),)))
+    board.take(EventBatch((RelayedEvent(NOON, updated("web")),)))
     board.observed = serving(event.plan, without={"web"})
     assert events() == ["service pending"]
     assert events() == []
@@ -305,7 +305,7 @@ def narrated(*chapters: list[LoopEvent]) -> list[list[str]]:
     board, narrator, reported = Board(), Narrator(), []
     for chapter in chapters:
         latest = next((planned for planned in chapter if isinstance(planned, Planned)), None)
-        batch = Batch(tuple(RelayedEvent(NOON, event) for event in chapter), latest)
+        batch = EventBatch(tuple(RelayedEvent(NOON, event) for event in chapter), latest)
         board.take(batch)
         reported.append([f"{record.event}: {record.sentence}" for record in narrator.report_to(batch, board.views())])
     return reported
@@ -376,7 +376,7 @@ def test_checked_but_unchanged_services_are_not_shown_as_updated() -> None:
     ]
     board = Board()
     entries = (start, updated(*names, untouched=("web", "api")))
-    board.take(Batch(tuple(RelayedEvent(NOON, event) for event in entries), start))
+    board.take(EventBatch(tuple(RelayedEvent(NOON, event) for event in entries), start))
     assert {view.row.key.name: view.change is not None for view in board.views()} == {
         "web": False,
         "api": False,

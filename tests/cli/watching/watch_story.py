@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from locallb.cli.watching.relay import Batch, RelayedEvent
+from locallb.cli.watching.relay import EventBatch, RelayedEvent
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Home, ObjectKey
@@ -84,7 +84,7 @@ def serving(plan: Plan, without: Collection[str] = ()) -> dict[str, Observation 
     }
 
 
-def story() -> list[tuple[Batch, Mapping[str, Observation | None]]]:
+def story() -> list[tuple[EventBatch, Mapping[str, Observation | None]]]:
     """Tell it: three Services start, one fails, a source breaks and comes back, and the loop is stopped."""
     small, large = snapshot_of("web", "api"), snapshot_of("web", "api", "db", "ftp", "git")
     first, second = planned(small, "web", "api", marks=[Mark(Cause.START)]), planned(large, "db", "ftp")
@@ -102,12 +102,12 @@ def story() -> list[tuple[Batch, Mapping[str, Observation | None]]]:
         [Leading(leads=False)],
         [Stopped()],
     ]
-    reported: list[tuple[Batch, Mapping[str, Observation | None]]] = []
+    reported: list[tuple[EventBatch, Mapping[str, Observation | None]]] = []
     latest = first
     for number, chapter in enumerate(chapters):
         latest = next((planned for planned in reversed(chapter) if isinstance(planned, Planned)), latest)
         entries = tuple(RelayedEvent(NOON + number + n / 10, event) for n, event in enumerate(chapter))
         unasked = number in {0, 2}
         observed = {} if unasked else serving(latest.plan, {"ftp"} if number < 6 else ())
-        reported.append((Batch(entries, latest), observed))
+        reported.append((EventBatch(entries, latest), observed))
     return reported

@@ -14,7 +14,7 @@ from locallb.model.identities import Protocol, SharingKey
 from locallb.model.objects import Service
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
-from locallb.model.routes import Route
+from locallb.model.routes import HostRoute
 from locallb.model.snapshot import HostFacts, Socket
 from tests.planning.addresses.test_allocation import (
     BOTH,
@@ -60,7 +60,7 @@ def test_sharing_service_joins_the_lowest_address_in_any_read_order(order: Seque
 HERE = route("10.0.0.0/32")
 OWN = route("10.0.0.1/32", device="eth0")
 MAX = (route("10.0.0.0/31"), route("10.0.0.2/32"))
-NAMED: dict[str, tuple[Sequence[Route], Sequence[str], str]] = {
+NAMED: dict[str, tuple[Sequence[HostRoute], Sequence[str], str]] = {
     "the first that isn't this host's": ([HERE], ["10.0.0.0"], "10.0.0.1"),
     "none that somebody holds": ([HERE], ["10.0.0.0", "10.0.0.1"], "10.0.0.2"),
     "none of this host's own": ([HERE, OWN], ["10.0.0.0"], "10.0.0.2"),

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from locallb.ledger.claims import UNKNOWN
 from locallb.model.host_addresses import HostAddresses
-from locallb.model.http_routes import Match, Redirect, Route
+from locallb.model.http_routes import HttpRoute, Match, Redirect
 from locallb.model.http_serving import Chain, HttpRoutes, VirtualHost
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, Protocol
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
@@ -172,7 +172,7 @@ REDIRECTS = (
 
 def test_a_redirect_to_a_port_of_the_same_listeners_names_what_clients_use() -> None:
     """One to another host, or to a port that isn't served here, stays."""
-    routes = tuple(Route(Match(), action) for action, _ in REDIRECTS)
+    routes = tuple(HttpRoute(Match(), action) for action, _ in REDIRECTS)
     chain = Chain(HttpRoutes((VirtualHost(("*",), routes),)))
     secure = Chain(HttpRoutes((VirtualHost(("a.test", "*.b.test"), ()),)))
     ports, every = (ServicePort(80, mapped=10080), ServicePort(443, mapped=10443)), [(chain,), (secure,)]

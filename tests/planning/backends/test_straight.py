@@ -15,7 +15,7 @@ from locallb.config.settings import Settings
 from locallb.model.identities import ContextName, Family
 from locallb.model.objects import BackendChoice
 from locallb.model.reasons import Reason
-from locallb.model.routes import LOCAL_TABLE, Diversion, PodRoute, Route
+from locallb.model.routes import LOCAL_TABLE, Diversion, HostRoute, PodRoute
 from locallb.model.serving import ConnectCheck, HttpCheck
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.backends import PortBackends, upstreams
@@ -27,23 +27,23 @@ from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, 
 from tests.planning.strategies import HOME
 
 A, B = node("a", "172.18.0.2", "fd00::2"), node("b", "172.18.0.3", "fd00::3")
-BRIDGE = Route(ip_network("172.18.0.0/16"), "unicast", "br-kind")
-WIDE = Route(ip_network("10.0.0.0/8"), "unicast", "eth0")
-DEFAULT = Route(ip_network("0.0.0.0/0"), "unicast", "eth0", ip_address("192.0.2.1"))
+BRIDGE = HostRoute(ip_network("172.18.0.0/16"), "unicast", "br-kind")
+WIDE = HostRoute(ip_network("10.0.0.0/8"), "unicast", "eth0")
+DEFAULT = HostRoute(ip_network("0.0.0.0/0"), "unicast", "eth0", ip_address("192.0.2.1"))
 LOCAL: JsonObject = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
 UDP_PORT: JsonObject = {"ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}]}
 UDP_SLICE = ({"name": "", "port": 5353, "protocol": "UDP"},)
 BOTH = frozenset(Family)
 
 
-def by(gateway: str, *networks: str) -> tuple[Route, ...]:
+def by(gateway: str, *networks: str) -> tuple[HostRoute, ...]:
     """Make routes by a gateway in the Nodes' network, beside that network and the default route."""
-    made = (Route(ip_network(network), "unicast", "br-kind", ip_address(gateway)) for network in networks)
+    made = (HostRoute(ip_network(network), "unicast", "br-kind", ip_address(gateway)) for network in networks)
     return BRIDGE, DEFAULT, *made
 
 
 def found(
-    *objects: JsonObject, routes: tuple[Route, ...] = (), ports: frozenset[Family] = BOTH, **keys: object
+    *objects: JsonObject, routes: tuple[HostRoute, ...] = (), ports: frozenset[Family] = BOTH, **keys: object
 ) -> PortBackends:
     """Find the backends of the one port and family of the one Service, with these keys in the stack."""
     result = parsed(*objects)
@@ -84,26 +84,26 @@ def test_with_a_route_by_a_node_connections_go_to_pods_and_node_ports_stand_by()
     [
         ((), False),
         ((BRIDGE, DEFAULT), False),
-        ((BRIDGE, Route(ip_network("0.0.0.0/1"), "unicast", "tun0", ip_address("172.18.0.2"))), False),
-        ((BRIDGE, Route(ip_network("10.0.0.0/8"), "unicast", "tun0")), False),
-        ((BRIDGE, Route(ip_network("10.244.0.0/16"), "unicast", "docker0")), False),
+        ((BRIDGE, HostRoute(ip_network("0.0.0.0/1"), "unicast", "tun0", ip_address("172.18.0.2"))), False),
+        ((BRIDGE, HostRoute(ip_network("10.0.0.0/8"), "unicast", "tun0")), False),
+        ((BRIDGE, HostRoute(ip_network("10.244.0.0/16"), "unicast", "docker0")), False),
         (by("172.19.0.2", "10.244.0.0/24"), False),
         (by("172.18.0.3", "10.244.0.0/16"), True),
-        ((*ROUTED, Route(ip_network("10.244.0.0/25"), "blackhole")), False),
-        ((*ROUTED, Route(ip_network("10.244.0.0/25"), "unicast", "wg0")), False),
-        ((*ROUTED, Route(ip_network("10.244.0.0/24"), "unicast", "br-x", ip_address("172.19.0.2"))), False),
-        ((*ROUTED, Route(ip_network("10.244.0.128/25"), "blackhole")), True),
-        ((Route(ip_network("172.18.0.2/32"), "local", "eth0", table=LOCAL_TABLE), DEFAULT), False),
-        ((Route(ip_network("172.18.0.2/32"), "local", "eth0", table=LOCAL_TABLE),
-          Route(ip_network("10.244.0.0/24"), "unicast", "cni0")), True),
-        ((Route(ip_network("172.18.0.2/32"), "local", "lo", table=LOCAL_TABLE),
-          Route(ip_network("10.244.0.0/24"), "unicast", "cni0")), False),
+        ((*ROUTED, HostRoute(ip_network("10.244.0.0/25"), "blackhole")), False),
+        ((*ROUTED, HostRoute(ip_network("10.244.0.0/25"), "unicast", "wg0")), False),
+        ((*ROUTED, HostRoute(ip_network("10.244.0.0/24"), "unicast", "br-x", ip_address("172.19.0.2"))), False),
+        ((*ROUTED, HostRoute(ip_network("10.244.0.128/25"), "blackhole")), True),
+        ((HostRoute(ip_network("172.18.0.2/32"), "local", "eth0", table=LOCAL_TABLE), DEFAULT), False),
+        ((HostRoute(ip_network("172.18.0.2/32"), "local", "eth0", table=LOCAL_TABLE),
+          HostRoute(ip_network("10.244.0.0/24"), "unicast", "cni0")), True),
+        ((HostRoute(ip_network("172.18.0.2/32"), "local", "lo", table=LOCAL_TABLE),
+          HostRoute(ip_network("10.244.0.0/24"), "unicast", "cni0")), False),
     ],
     ids=["none", "default", "half of the default", "VPN", "Docker's bridge", "another cluster's Node", "a Node",
          "blackhole", "VPN within", "two ways", "blackhole elsewhere", "a Node itself without a route", "a Node itself",
          "a Node's address on lo"],
 )  # fmt: skip
-def test_only_a_route_that_leads_to_the_cluster_counts(routes: tuple[Route, ...], *, straight: bool) -> None:
+def test_only_a_route_that_leads_to_the_cluster_counts(routes: tuple[HostRoute, ...], *, straight: bool) -> None:
     """Never because some route or other has the pods' numbers: somebody else may be there."""
     entry = found(service(), A, B, endpoints(POD), routes=routes)
     assert (entry.straight, terms(entry)) == (straight, PODS if straight else NODE_PORTS)
@@ -138,16 +138,16 @@ def test_pods_in_the_nodes_own_network_are_reached() -> None:
     ("routes", "straight"),
     [
         ((WIDE,), False),
-        ((WIDE, Route(ip_network("10.244.0.0/16"), "unicast", "eth0", ip_address("10.1.0.2"))), True),
-        ((WIDE, Route(ip_network("10.244.0.0/24"), "unicast", "eth0", ip_address("10.1.0.2"))), True),
-        ((WIDE, Route(ip_network("10.244.0.0/25"), "unicast", "eth0", ip_address("10.1.0.2"))), True),
-        ((WIDE, Route(ip_network("10.244.0.0/24"), "unicast", "eth0")), False),
-        ((WIDE, Route(ip_network("10.1.0.2/32"), "local", "eth0", table=LOCAL_TABLE)), True),
+        ((WIDE, HostRoute(ip_network("10.244.0.0/16"), "unicast", "eth0", ip_address("10.1.0.2"))), True),
+        ((WIDE, HostRoute(ip_network("10.244.0.0/24"), "unicast", "eth0", ip_address("10.1.0.2"))), True),
+        ((WIDE, HostRoute(ip_network("10.244.0.0/25"), "unicast", "eth0", ip_address("10.1.0.2"))), True),
+        ((WIDE, HostRoute(ip_network("10.244.0.0/24"), "unicast", "eth0")), False),
+        ((WIDE, HostRoute(ip_network("10.1.0.2/32"), "local", "eth0", table=LOCAL_TABLE)), True),
     ],
     ids=["none", "a wider one", "one", "a narrower one", "a network without Nodes", "a Node itself"],
 )
 def test_a_network_with_nodes_has_none_of_the_pods_that_only_nodes_pass_on(
-    routes: tuple[Route, ...], *, straight: bool
+    routes: tuple[HostRoute, ...], *, straight: bool
 ) -> None:
     """A Node in 10.0.0.0/8 that this host is in, too: nobody there answers for the pods' numbers, or somebody else."""
     passing = node("a", "10.1.0.2")
@@ -187,7 +187,7 @@ def test_port_goes_to_pods_only_if_every_endpoint_has_a_route() -> None:
     ],
 )
 def test_stack_and_service_choose(
-    stack: str, annotation: str | None, routes: tuple[Route, ...], *, straight: bool
+    stack: str, annotation: str | None, routes: tuple[HostRoute, ...], *, straight: bool
 ) -> None:
     """The Service's word counts before the stack's; `pods` doesn't ask for a route."""
     meta = {"annotations": {"local-lb.dev/backends": annotation}} if annotation else {}
@@ -214,7 +214,7 @@ BOTH_ROUTED = (*by("172.18.0.2", "10.244.0.0/24"), by("172.18.0.3", "10.244.1.0/
 
 def awaits(
     *nodes: JsonObject,
-    routes: tuple[Route, ...] = BOTH_ROUTED,
+    routes: tuple[HostRoute, ...] = BOTH_ROUTED,
     ours: tuple[PodRoute, ...] = (),
     listed: bool = True,
     **keys: object,
@@ -360,7 +360,7 @@ def test_pod_routes_are_used_per_address_family() -> None:
         service(ipFamilies=["IPv4", "IPv6"]), A, B, endpoints(POD), endpoints(endpoint("fd00:10:244::7", "a"),
         name="six", family="IPv6"),
     )  # fmt: skip
-    six = Route(ip_network("fd00:10:244::/64"), "unicast", "br-kind", ip_address("fd00::2"))
+    six = HostRoute(ip_network("fd00:10:244::/64"), "unicast", "br-kind", ip_address("fd00::2"))
     for routes, expected in ((ROUTED, [True, False]), ((*ROUTED, six), [True, True])):
         snapshot = Snapshot(HOME, nodes=result.nodes, slices=result.slices, host=HostFacts(routes=routes))
         index = BackendIndex.within(snapshot, result.nodes, settings())
@@ -404,14 +404,14 @@ def test_reach_of_equal_nodes_and_routes_is_computed_once() -> None:
 
 def test_this_hosts_own_addresses_are_nobodys_pods() -> None:
     """Whoever may write EndpointSlices would have connections from this host to itself."""
-    own = Route(ip_network("172.18.0.1/32"), "local", "br-kind", table=LOCAL_TABLE)
+    own = HostRoute(ip_network("172.18.0.1/32"), "local", "br-kind", table=LOCAL_TABLE)
     assert not found(service(), A, endpoints(endpoint("172.18.0.1")), routes=(BRIDGE, own)).straight
 
 
 ADDRESSES = st.integers(0, 255).map(lambda n: f"10.244.{n % 2}.{n}")
 ROUTES = st.lists(
     st.builds(
-        Route,
+        HostRoute,
         st.sampled_from(["0.0.0.0/0", "10.0.0.0/8", "10.244.0.0/24", "10.244.1.0/24", "10.244.0.0/16"]).map(ip_network),
         st.sampled_from(["unicast", "blackhole"]),
         st.sampled_from(["br-kind", "tun0", "eth0"]),
@@ -423,7 +423,7 @@ ROUTES = st.lists(
 
 @given(st.lists(ADDRESSES, min_size=1, max_size=4), ROUTES, st.sampled_from(BackendChoice))
 def test_node_ports_are_never_lost_and_pods_are_all_or_none(
-    pods: list[str], routes: list[Route], choice: BackendChoice
+    pods: list[str], routes: list[HostRoute], choice: BackendChoice
 ) -> None:
     """Whatever routes there are, NodePorts serve or stand by, and by `auto` each pod is reached by the rules above."""
     slices = endpoints(*(endpoint(pod, "a") for pod in pods))

@@ -12,7 +12,7 @@ from locallb.gateway import texts, translation
 from locallb.gateway.status_patch import Status
 from locallb.gateway.statuses import ApiStatus
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
-from locallb.model.faults import ALL, Delay, Failure, Fault, Order
+from locallb.model.faults import ALL, Fault, Order, RequestDelay, RequestFailure
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.memory import AnyMemo
 from locallb.model.snapshot import HostFacts, Snapshot
@@ -96,7 +96,7 @@ _others = st.sampled_from(
 _clusters = st.lists(_routes | _routes | _sets | _others, max_size=9)
 
 
-_fault = Fault("2999-01-01T00:00:00Z", delay=Delay(200), status=Failure(503, 1000))
+_fault = Fault("2999-01-01T00:00:00Z", delay=RequestDelay(200), status=RequestFailure(503, 1000))
 _orders = st.dictionaries(
     st.sampled_from([ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY), ObjectKey(DEMO, "shop", "api")]),
     st.sampled_from([Order(_fault), Order(drained=frozenset({"worker"})), Order(_fault, frozenset({ALL}))]),

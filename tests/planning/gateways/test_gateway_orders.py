@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import pytest
 from msgspec.structs import replace
 
-from locallb.model.faults import ALL, NO_ORDER, Failure, Fault, Order
+from locallb.model.faults import ALL, NO_ORDER, Fault, Order, RequestFailure
 from locallb.model.http_serving import HttpListener, HttpRoutes
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.objects import Discovery
@@ -23,7 +23,7 @@ from tests.planning.objects import node
 from tests.planning.statuses.test_gateway_statuses import SETTINGS
 
 WEB, API = ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY), ObjectKey(DEMO, "shop", "api")
-FAULT = Fault("2999-01-01T00:00:00Z", status=Failure(503, 1000))
+FAULT = Fault("2999-01-01T00:00:00Z", status=RequestFailure(503, 1000))
 OF_CONNECTIONS = Fault("2999-01-01T00:00:00Z", refuse=1000)
 
 
@@ -61,7 +61,7 @@ def test_a_gateway_has_what_befalls_requests_and_its_conditions_tell_it() -> Non
     by_both = planned({WEB: Order(FAULT)}, annotated="status=418,until=2999-01-01T00:00:00Z")
     by_annotation = planned({}, annotated="status=418,until=2999-01-01T00:00:00Z")
     assert listener_of(by_both).fault == FAULT
-    assert listener_of(by_annotation).fault == Fault("2999-01-01T00:00:00Z", status=Failure(418))
+    assert listener_of(by_annotation).fault == Fault("2999-01-01T00:00:00Z", status=RequestFailure(418))
     assert listener_of(planned({WEB: Order(OF_CONNECTIONS)})).fault is None
     (condition,) = conditions(by_both)
     assert (condition["type"], condition["status"]) == ("local-lb.dev/FaultOrdered", "True")
@@ -86,7 +86,7 @@ def test_a_route_has_the_fault_of_its_annotation_and_its_gateway_tells_it() -> N
     (chain,) = made.chains
     assert isinstance(chain.serves, HttpRoutes)
     faults = {host.domains: route.fault for host in chain.serves.hosts for route in host.routes}
-    assert faults == {("a.test",): Fault("2999-01-01T00:00:00Z", status=Failure(418)), ("b.test",): None}
+    assert faults == {("a.test",): Fault("2999-01-01T00:00:00Z", status=RequestFailure(418)), ("b.test",): None}
     assert (made.may_fail, made.fault) == (True, None)
     (condition,) = conditions(plan)
     assert f"{WEB}: HTTPRoute shop/route: a fault is ordered by its annotation" in condition["message"]

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from locallb.kubernetes.events import ENSURED, ingress_events, placement_events
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.reasons import Reason
-from locallb.model.routes import Route
+from locallb.model.routes import HostRoute
 from locallb.model.snapshot import HostFacts
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
@@ -26,7 +26,7 @@ POD = endpoint("10.244.1.7", "b")
 REMEDY = "let local-lb:podRoutes host make the route, or give the port a nodePort"
 
 
-def placed(*documents: JsonObject, routes: tuple[Route, ...] = ()) -> Placement:
+def placed(*documents: JsonObject, routes: tuple[HostRoute, ...] = ()) -> Placement:
     """Plan what has one address, on a host with these routes."""
     everything = [*documents, *NODES]
     read = parse_objects(DEMO, everything)
@@ -76,7 +76,7 @@ def test_backends_without_a_route_make_it_degraded(documents: list[JsonObject]) 
     ],
 )
 def test_backends_with_a_way_to_them_serve(
-    documents: list[JsonObject], routes: tuple[Route, ...], changed: JsonObject
+    documents: list[JsonObject], routes: tuple[HostRoute, ...], changed: JsonObject
 ) -> None:
     """By routes to their pods, or by NodePorts."""
     placement = placed(*documents[:-1], changed, slices_of("api"), routes=routes)

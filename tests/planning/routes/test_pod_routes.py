@@ -18,7 +18,7 @@ from locallb.model.identities import ClusterName, Home, NodeName
 from locallb.model.memory import Memo
 from locallb.model.objects import Node
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import POD_PROTOCOL, Diversion, PodRoute, Route
+from locallb.model.routes import POD_PROTOCOL, Diversion, HostRoute, PodRoute
 from locallb.model.serving import Listener
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.model.texts import metric_of
@@ -30,9 +30,9 @@ from tests.planning.objects import JsonObject, endpoint, endpoints, parsed, serv
 from tests.planning.objects import node as node_object
 
 HOME = Home("local-lb", "dev", "/somewhere")
-BRIDGE = Route(ip_network("172.18.0.0/16"), "unicast", "br-kind")
-DEFAULT = Route(ip_network("0.0.0.0/0"), "unicast", "eth0", ip_address("192.0.2.1"))
-HALF = Route(ip_network("128.0.0.0/1"), "unicast", "tun0")
+BRIDGE = HostRoute(ip_network("172.18.0.0/16"), "unicast", "br-kind")
+DEFAULT = HostRoute(ip_network("0.0.0.0/0"), "unicast", "eth0", ip_address("192.0.2.1"))
+HALF = HostRoute(ip_network("128.0.0.0/1"), "unicast", "tun0")
 
 
 def node(name: str, address: str, *ranges: str, cluster: str = "c") -> Node:
@@ -64,7 +64,7 @@ def told_of(snapshot: Snapshot, given_settings: Settings) -> tuple[list[str], st
 
 
 def planned(
-    *routes: Route, nodes: tuple[Node, ...] = (WORKER,), given_settings: Settings | None = None, may: bool = True
+    *routes: HostRoute, nodes: tuple[Node, ...] = (WORKER,), given_settings: Settings | None = None, may: bool = True
 ) -> tuple[list[str], str]:
     """Return the routes that are made on a host with these, and what is told."""
     host = HostFacts(addresses=HostAddresses(routes=(BRIDGE, *routes)), may_route=may)
@@ -73,9 +73,9 @@ def planned(
 
 def route(
     destination: str, gateway: str = "172.18.0.9", *, table: int = 254, protocol: int = 0, metric: int = 0
-) -> Route:
+) -> HostRoute:
     """Make a route of this host."""
-    return Route(ip_network(destination), "unicast", "eth9", ip_address(gateway), table, protocol, metric)
+    return HostRoute(ip_network(destination), "unicast", "eth9", ip_address(gateway), table, protocol, metric)
 
 
 MADE = ["c: 10.244.1.0/24 via 172.18.0.3"]
@@ -92,7 +92,7 @@ MADE = ["c: 10.244.1.0/24 via 172.18.0.3"]
     ],
     ids=["nothing", "default routes", "a neighbour", "the same way", "ours, by a Node that is gone"],
 )
-def test_pod_route_without_conflict_is_planned_silently(harmless: tuple[Route, ...]) -> None:
+def test_pod_route_without_conflict_is_planned_silently(harmless: tuple[HostRoute, ...]) -> None:
     """It is made, and there is nothing to tell."""
     assert planned(*harmless) == (MADE, "")
 
@@ -108,7 +108,7 @@ def test_pod_route_without_conflict_is_planned_silently(harmless: tuple[Route, .
     ],
     ids=["wider", "the same", "narrower", "another table", "another stack's"],
 )
-def test_a_network_of_another_owner_is_left_to_them(other: Route) -> None:
+def test_a_network_of_another_owner_is_left_to_them(other: HostRoute) -> None:
     """The sentence names the cluster, both routes and what to do."""
     made, reported = planned(other)
     assert made == []
@@ -120,12 +120,12 @@ def test_a_network_of_another_owner_is_left_to_them(other: Route) -> None:
 @pytest.mark.parametrize("destination", ["10.0.0.0/8", "10.244.1.0/24", "10.244.1.64/26"])
 def test_no_pod_route_is_made_inside_a_blackhole_route(destination: str) -> None:
     """It may be meant for a VPN that is down; default routes don't count, of whatever type."""
-    retained = Route(ip_network(destination), "blackhole")
+    retained = HostRoute(ip_network(destination), "blackhole")
     host = HostFacts(addresses=HostAddresses(routes=(BRIDGE,)), may_route=True)
     plan = routes_of(Snapshot(HOME, nodes=(WORKER,), host=replace(host, routes=(BRIDGE, retained))), settings())
     assert dict(plan.routes) == {}
     assert f"{destination} is kept from leading anywhere" in "".join(plan.notices)
-    halves = replace(host, routes=(BRIDGE, Route(ip_network("0.0.0.0/0"), "unreachable")))
+    halves = replace(host, routes=(BRIDGE, HostRoute(ip_network("0.0.0.0/0"), "unreachable")))
     assert routes_of(Snapshot(HOME, nodes=(WORKER,), host=halves), settings()).notices == ()
 
 
@@ -199,7 +199,7 @@ def test_nodes_that_are_pods_get_routes_and_pods_behind_them_none() -> None:
     assert "is public" in reported
 
 
-def gained(*routes: Route, pod_paths: tuple[str, ...] = (), **changes: object) -> tuple[str, ...]:
+def gained(*routes: HostRoute, pod_paths: tuple[str, ...] = (), **changes: object) -> tuple[str, ...]:
     """Return what is told of a stack without routes of ours, whose Service has a NodePort on a Node with pods."""
     services = parsed(service(), endpoints(endpoint("10.244.1.7"))).services
     demo = replace(WORKER, cluster=services[0].key.cluster)

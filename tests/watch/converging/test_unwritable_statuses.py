@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from locallb.cli.watching.log import Narrator
-from locallb.cli.watching.relay import Batch, RelayedEvent
+from locallb.cli.watching.relay import EventBatch, RelayedEvent
 from locallb.components.stack import declare
 from locallb.engine.core.events import Result, Severity
 from locallb.kubernetes.access.servers import ForbiddenError, KubeError
@@ -111,7 +111,7 @@ def test_the_log_of_the_loop_names_it_once(clock: list[float]) -> None:
     assert len([line for line in lines if "may not patch" in line]) == 1
     other = ObjectKey(DEMO, "shop", "web")
     update = Updated((other,), 0.1, 0.1, {}, {other: "another reason"})
-    (record,) = narrator.report_to(Batch((RelayedEvent(0.0, update),)), [])
+    (record,) = narrator.report_to(EventBatch((RelayedEvent(0.0, update),)), [])
     assert "another reason" in record.sentence
 
 
@@ -126,7 +126,7 @@ def reported(narrator: Narrator, converger: Converger, plan: Plan, keys: tuple[O
     outcome = converger.update(plan, converger.wanted(plan), work.Batch(keys))
     assert outcome.failed.keys() == set(keys)
     update = Updated(keys, 0.1, 0.1, {}, outcome.failed)
-    return [record.sentence for record in narrator.report_to(Batch((RelayedEvent(0.0, update),)), [])]
+    return [record.sentence for record in narrator.report_to(EventBatch((RelayedEvent(0.0, update),)), [])]
 
 
 def test_refusal_by_a_webhook_is_no_missing_right() -> None:
