@@ -109,7 +109,7 @@ class LoadBalancers(pulumi.ComponentResource):
     def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None, **arguments: Unpack[Arguments]) -> None:
         """Declare it. It is planned once the resources are there on which arguments and `opts` depend."""
         _require_engine()
-        _take_stack(f"LoadBalancers {name!r}")
+        _claim_stack(f"LoadBalancers {name!r}")
         given = pulumi.Output.from_input(configuration(arguments))
         super().__init__("locallb:index:LoadBalancers", name, {"arguments": given}, opts)
         self._given: pulumi.Output[Any] = given
@@ -173,7 +173,7 @@ def serve() -> Serving:
 
     """
     _require_engine()
-    _take_stack("serve()")
+    _claim_stack("serve()")
     with _errors_in_one_sentence():
         home = _home()
         workspace = _open_workspace(home, program_settings(home))
@@ -186,20 +186,20 @@ def serve() -> Serving:
     return Serving((reading, plan), made)
 
 
-_TAKEN: WeakKeyDictionary[pulumi.Resource, str] = WeakKeyDictionary()
+_DECLARED_BY: WeakKeyDictionary[pulumi.Resource, str] = WeakKeyDictionary()
 """Who declares what serves, by the stack of each program of this process."""
 
 
-def _take_stack(who: str) -> None:
+def _claim_stack(party: str) -> None:
     """Refuse a second declaration: both would choose the same addresses and proxies. Raises RunError."""
     stack = pulumi.runtime.get_root_resource()
     if stack is None:
         return
-    if earlier := _TAKEN.get(stack):
+    if earlier := _DECLARED_BY.get(stack):
         raise pulumi.RunError(
-            f"{earlier} declares what is served already; give it the sources of {who} too, so that one plan has them"
+            f"{earlier} declares what is served already; give it the sources of {party} too, so that one plan has them"
         )
-    _TAKEN[stack] = who
+    _DECLARED_BY[stack] = party
 
 
 async def _resources_of(depends_on: Any) -> Iterable[pulumi.Resource]:  # noqa: ANN401 - as ResourceOptions has it
