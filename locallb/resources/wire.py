@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+import json
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pulumi.provider.experimental import provider as protocol
@@ -33,14 +34,34 @@ def reported_difference(
     """Tell which properties change, but for those that the program ignores, and which of them need another resource."""
     names = sorted({*changed} - {*request.ignore_changes})
     replaces = [name for name in names if name in replacing]
-    update, replace = PropertyDiffKind.UPDATE, PropertyDiffKind.UPDATE_REPLACE
     return protocol.DiffResponse(
         changes=bool(names),
         replaces=replaces,
         delete_before_replace=bool(replaces) and delete_first,
         diffs=names,
-        detailed_diff={n: PropertyDiff(replace if n in replaces else update, input_diff=by_inputs) for n in names},
+        detailed_diff={
+            path: PropertyDiff(kind, input_diff=by_inputs)
+            for name in names
+            for path, kind in _paths(request, name, replaces=name in replaces)
+        },
     )
+
+
+def _paths(request: protocol.DiffRequest, name: str, *, replaces: bool) -> Iterator[tuple[str, PropertyDiffKind]]:
+    """Return the paths of what differs in a property: of a map its entries, so that only they are shown."""
+    kinds = _REPLACING if replaces else _UPDATING
+    before, after = (side.get(name) for side in (request.old_state, request.new_inputs))
+    old, new = (side.value if side else None for side in (before, after))
+    if not isinstance(old, Mapping) or not isinstance(new, Mapping) or old == new:
+        yield name, kinds[2]
+        return
+    for key in sorted({*old, *new}):
+        if old.get(key) != new.get(key):
+            yield f"{name}[{json.dumps(key)}]", kinds[0 if key not in old else 1 if key not in new else 2]
+
+
+_UPDATING = (PropertyDiffKind.ADD, PropertyDiffKind.DELETE, PropertyDiffKind.UPDATE)
+_REPLACING = (PropertyDiffKind.ADD_REPLACE, PropertyDiffKind.DELETE_REPLACE, PropertyDiffKind.UPDATE_REPLACE)
 
 
 def _plain(given: PropertyValue) -> Any:  # noqa: ANN401 - any JSON-like value

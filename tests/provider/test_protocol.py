@@ -330,3 +330,21 @@ def test_a_resource_that_needs_another_one_is_deleted(driver: Driver, root: Path
     driver.create("LoopbackAddress", claim(root, address="127.77.0.6"))
     driver.delete("LoopbackAddress", old, "127.77.0.5")
     assert [name.partition("~")[0] for name in claimed(home)] == ["127.77.0.6"]
+
+
+def test_a_difference_of_a_map_names_its_entries(driver: Driver, wanted: Wanted) -> None:
+    """So that the CLI shows one file, and not all of them; of another property it is the property."""
+    more = {**wanted.config, "files": {**wanted.config["files"], "eds-new.json": "{}"}}
+    fewer = {**wanted.config, "files": {**wanted.config["files"], "lds.json": "{}"}, "shared": True}
+    for old, new, expected in (
+        (wanted.config, more, {'files["eds-new.json"]': "ADD"}),
+        (more, wanted.config, {'files["eds-new.json"]': "DELETE"}),
+        (wanted.config, fewer, {'files["lds.json"]': "UPDATE", "shared": "UPDATE"}),
+    ):
+        found = driver.diff("ProxyConfig", {**old, "directory": "/d", "bootstrap": "b"}, new).detailed_diff or {}
+        assert {path: each.kind.name for path, each in found.items()} == expected
+    other = {**wanted.config, "proxy": "0" * 12}
+    found = (
+        driver.diff("ProxyConfig", {**wanted.config, "directory": "/d", "bootstrap": "b"}, other).detailed_diff or {}
+    )
+    assert {path: each.kind.name for path, each in found.items()} == {"proxy": "UPDATE_REPLACE"}

@@ -1,0 +1,98 @@
+"""Programs with `LoadBalancers`, and what the official CLI does beyond `up`, on the real thing; needs a `pulumi`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.e2e.official import content, find_cli, make_runnable, make_stack, pulumi, update
+from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
+
+pytestmark = [
+    pytest.mark.envoy,
+    pytest.mark.slow,
+    pytest.mark.skipif(not find_cli(), reason="no `pulumi` on PATH"),
+]
+PROGRAM = """\
+import pulumi
+
+from locallb.program import LoadBalancers
+
+served = LoadBalancers(
+    "all",
+    sources=[{{"manifests": "manifests", "name": "c"}}],
+    pools=[{{"name": "own", "addresses": [{pool!r}]}}],
+)
+after = pulumi.ResourceOptions(depends_on=served.services["n/web"])
+pulumi.ComponentResource("my:index:Last", "last", {{}}, after)
+pulumi.export("addresses", served.addresses)
+"""
+
+
+@pytest.fixture
+def web(play: Stage, backend: Callable[..., Backend]) -> Stage:
+    """Return a stack with a Service that the CLI can run as well, and has made."""
+    make_runnable(play.root)
+    play.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
+    make_stack(play)
+    return play
+
+
+def test_both_engines_run_a_program_with_load_balancers(web: Stage) -> None:
+    """In turns, from serve() to the component; the process stays, and nothing is left at the end."""
+    update(web, "up")
+    pid = web.pids()
+    (web.root / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
+    (web.root / "__main__.py").write_text(PROGRAM.format(pool=f"{web.at(0)}/27"))
+    update(web, "up")
+    content(web)
+    assert web.pids() == pid
+    assert ask(web.addresses()["n/web"], 8080) == "web: hello"
+    web.up()
+    content(web)
+    update(web, "destroy")
+    assert envoys(web.root) == []
+
+
+TYPES = {
+    "process": "Proxy$locallb:index:EnvoyProcess",
+    "configuration": "Proxy$locallb:index:ProxyConfig",
+    "proof": "LoadBalancer$locallb:index:Reachable",
+}
+
+
+@pytest.mark.parametrize("how", ["replaced", "tainted"])
+@pytest.mark.parametrize("kind", TYPES)
+def test_what_is_replaced_without_need_goes_on_serving(web: Stage, kind: str, how: str) -> None:
+    """The new resource took over what the old one was, so deleting the old one deletes nothing."""
+    update(web, "up")
+    urn = f"urn:pulumi:dev::local-lb::locallb:index:{TYPES[kind]}::c/n/web"
+    if how == "replaced":
+        update(web, "up", "--replace", urn)
+    else:
+        done = pulumi(web, "state", "taint", urn, "--yes")
+        assert done.code == 0, done.out + done.err
+        update(web, "up")
+    assert ask(web.addresses()["n/web"], 8080) == "web: hello"
+    content(web)
+
+
+def test_a_provider_of_another_checkout_deletes_what_a_project_has(web: Stage) -> None:
+    """It is told by the directory of the program, wherever the plugin is."""
+    project = web.root / "Pulumi.yaml"
+    checkout = (web.root / "locallb").resolve()
+    (web.root / "locallb").unlink()
+    project.write_text(project.read_text().replace("./locallb/provider", f"{checkout}/provider"))
+    update(web, "up")
+    assert len(envoys(web.root)) == 1
+    update(web, "destroy")
+    assert envoys(web.root) == []
+    assert not list((web.state_home / "ledger").glob("127.*"))
+
+
+def test_a_port_that_cannot_be_served_is_said(web: Stage) -> None:
+    """As `locallb up` has it in its table: here as a warning."""
+    web.write("api.yaml", service("api", {"name": "odd", "port": 8081, "nodePort": 30081, "protocol": "SCTP"}))
+    done = update(web, "up")
+    assert "SCTP" in done.out + done.err
