@@ -1,4 +1,4 @@
-"""Programs with `LoadBalancers`, and what the official CLI does beyond `up`, on the real thing; needs a `pulumi`."""
+"""Programs with `LoadBalancers`, and what the official CLI does beyond `up`, on the real thing."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.official import content, find_cli, make_runnable, make_stack, pulumi, update
+from tests.e2e.official import content, make_runnable, make_stack, pulumi, update
 from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
+from tests.official.cli import needs_cli
 
-pytestmark = [
-    pytest.mark.envoy,
-    pytest.mark.slow,
-    pytest.mark.skipif(not find_cli(), reason="no `pulumi` on PATH"),
-]
+pytestmark = [pytest.mark.envoy, pytest.mark.pulumi, needs_cli]
 PROGRAM = """\
 import pulumi
 
