@@ -22,7 +22,7 @@ from locallb.model.faults import Detour
 from locallb.model.http_serving import HttpListener
 from locallb.model.identities import Family, Home, IPAddress, ObjectKey, Owner, Protocol, ProxyName, UpstreamName
 from locallb.model.identities import place as place_of
-from locallb.model.objects import BackendChoice, Discovery, Service, ServicePort
+from locallb.model.objects import Discovery, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, HeapBounds, HttpCheck, Listener, Part, Proxy, Upstream, with_bounded_checks
 from locallb.model.snapshot import Access, HostFacts
@@ -255,9 +255,8 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
         for entry in entries
         if (upstream := upstream_of(service, entry, mine, suffix))
     )
-    straight = any(entry.straight for entry in usable)
     leads = {(entry.port, entry.family): bool(entry.backends) for entry in others}
-    listen = partial(listener_of, service, mine, _is_patient(given, frame, straight=straight), leads)
+    listen = partial(listener_of, service, mine, given.assignment.patient is not False, leads)
     where = Where(given.addresses, given.problems, given.claimed)
     has_route = partial(given.backend_index.has_route, service.key.cluster)
     ports = tuple(planned_port(service.key, where, port, usable, listen, has_route) for port in service.ports)
@@ -324,16 +323,3 @@ def _released(placement: Placement, given: PlacementInputs) -> tuple[str, ...]:
     places = _places(placement, given)
     served = {place_of(address, port) for address, port, protocol in places if protocol is Protocol.UDP}
     return tuple(sorted(given.assignment.datagrams - served))
-
-
-def _is_patient(given: PlacementInputs, frame: PlanContext, *, straight: bool) -> bool:
-    """Return whether clients wait for a new pod: where pods are chosen, or reached when listeners are created.
-
-    It is a part of the listener, which going over to NodePorts and back must not touch, nor another choice, nor a
-    version of local-lb that decides otherwise: listeners that serve stay as they are.
-    """
-    if given.assignment.patient is not None:
-        return given.assignment.patient
-    choice = given.service.backends or given.backend_index.choice
-    wanted = straight or frame.settings.pod_routes is not PodRouting.OFF
-    return choice is BackendChoice.PODS or (choice is BackendChoice.AUTO and wanted)

@@ -6,15 +6,16 @@ of each. By NodePorts kube-proxy hears of it too late for some; there it's only 
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.support import Stage, stage
+from tests.e2e.support import Stage, service, stage
 from tests.e2e.watching import Watch
 from tests.envoy.traffic import Load
 from tests.kubelets.lost import Clients, clients
-from tests.kubelets.workloads import Workloads, answer
+from tests.kubelets.workloads import Workloads, answer, service_port
 from tests.traffic.support import LOCAL
 from tests.traffic.waiting import eventually
 
@@ -62,6 +63,24 @@ def test_rolling_update_loses_no_request(world: Workloads, play: Stage, watch: W
             fresh = set(world.pods("web"))
             eventually(lambda: {answer(at) for _ in range(30)} == fresh, f"all new pods serve\n{watch.reported()}")
         check(world, load, asking)
+
+
+def test_a_port_that_gets_a_name_loses_no_request(world: Workloads, watch: Watch) -> None:
+    """Kubernetes itself has no endpoints for it meanwhile: kube-proxy writes its rules anew once a second."""
+    world.settled = SETTLED
+    world.deploy("web", 2)
+    unnamed = {**service_port(80), "name": ""}
+    world.service(service("web", unnamed, selector={"app": "web"}))
+    at = world.address("web")
+    eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
+    read = world.read("web")
+    assert read is not None
+    (given,) = read["spec"]["ports"]
+    with Load(lambda: answer(at, seconds=10), RATE) as load:
+        time.sleep(SETTLED)
+        world.change("web", {"spec": {"ports": [{**given, "name": "http"}]}})
+        time.sleep(SETTLED)
+    assert [outcome for outcome in load.outcomes if outcome.answer not in world.pods("web")] == []
 
 
 def check(world: Workloads, load: Load, asking: Clients) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from ipaddress import IPv4Network, ip_address, ip_network
 from typing import Any
 
@@ -236,58 +235,37 @@ def test_routes_are_proposed_as_they_may_be_had(nodes: JsonObject, reported: str
     assert f"to which this host has no routes; {reported} makes them" in sentence
 
 
-def is_patient(annotations: Mapping[str, str], **changes: object) -> bool:
-    """Return whether clients of a Service are held until a pod is told, where this host has no route to any."""
-    result = parsed(service(meta={"annotations": annotations}), node_object(), endpoints(endpoint("10.244.1.7")))
-    snapshot = Snapshot(HOME, services=result.services, nodes=result.nodes, slices=result.slices)
-    plan = make_plan(snapshot, parse_settings({"sources": [{"kubernetes": {"name": "demo"}}], **changes}))
-    (held,) = {listener.patient for proxy in plan.proxies for listener in proxy.proxy.listeners}
-    return held
-
-
-@pytest.mark.parametrize(
-    ("annotation", "changes", "patient"),
-    [
-        ("", {}, False),
-        ("", {"podRoutes": "host"}, True),
-        ("", {"backends": "pods"}, True),
-        ("", {"podRoutes": "host", "backends": "nodePorts"}, False),
-        ("nodePorts", {"podRoutes": "host"}, False),
-        ("pods", {"backends": "nodePorts"}, True),
-    ],
-)
-def test_clients_are_held_where_pods_are_wanted(annotation: str, changes: JsonObject, *, patient: bool) -> None:
-    """Going over to NodePorts and back doesn't change it, as listeners stay what they are."""
-    annotations = {"local-lb.dev/backends": annotation} if annotation else {}
-    assert is_patient(annotations, **changes) is patient
-
-
-def test_clients_are_held_where_pods_are_reached_as_the_listener_is_made() -> None:
-    """A route of somebody else counts; it may go, and the listener stays."""
-    result = parsed(service(), endpoints(endpoint("10.244.1.7")))
-    routes = (BRIDGE, route("10.244.1.0/24", "172.18.0.3"))
-    own = AddressRange(ip_address("127.0.0.0"), ip_address("127.255.255.255"))
-    host = HostFacts(
-        addresses=HostAddresses((own,), routes=routes), routes=routes, routed=(ip_network("10.244.1.0/24"),)
-    )
-    worker = replace(WORKER, cluster=result.services[0].key.cluster)
-    snapshot = Snapshot(HOME, services=result.services, nodes=(worker,), slices=result.slices, host=host)
-    plan = make_plan(snapshot, parse_settings({"sources": [{"kubernetes": {"name": "demo"}}]}))
-    assert [listener.patient for listener in listeners_of(plan)] == [True]
+@pytest.mark.parametrize("shared", ["per-service", "shared"])
+@pytest.mark.parametrize("backends", ["auto", "pods", "nodePorts"])
+def test_clients_are_held_however_backends_are_reached(shared: str, backends: str) -> None:
+    """A pod that is replaced and a NodePort that kube-proxy opens anew both refuse for about a second."""
+    (listener,) = listeners_of(make_plan(reached_by_node_ports(), settings_of(shared, backends=backends)))
+    assert listener.patient
 
 
 @pytest.mark.parametrize("shared", ["per-service", "shared"])
-@pytest.mark.parametrize(("before", "after"), [("host", "off"), ("off", "host")])
-def test_listeners_that_serve_stay_as_they_are(shared: str, before: str, after: str) -> None:
-    """Another listener would end the open connections of the one before it."""
+def test_listeners_that_serve_stay_as_they_are(shared: str) -> None:
+    """Another listener would end the open connections of the one before it, which an earlier version made so."""
+    snapshot, settings = reached_by_node_ports(), settings_of(shared)
+    held = holding(snapshot, make_plan(snapshot, settings))
+    before = replace(
+        held,
+        proxies=tuple(replace(each, patient=False) for each in held.proxies),
+        assignments=tuple(each._replace(patient=False) for each in held.assignments),
+    )
+    assert before != held
+    assert [listener.patient for listener in listeners_of(make_plan(before, settings))] == [False]
+
+
+def reached_by_node_ports() -> Snapshot:
+    """Return a cluster with a Service to whose only pod this host has no route."""
     result = parsed(service(), node_object(), endpoints(endpoint("10.244.1.7")))
-    snapshot = Snapshot(HOME, services=result.services, nodes=result.nodes, slices=result.slices)
-    given = {"sources": [{"kubernetes": {"name": "demo"}}], "proxies": shared}
-    first, then = (parse_settings({**given, "podRoutes": way}) for way in (before, after))
-    plan = make_plan(snapshot, first)
-    retry = make_plan(holding(snapshot, plan), then)
-    assert make_plan(snapshot, then) != retry
-    assert listeners_of(retry) == listeners_of(plan)
+    return Snapshot(HOME, services=result.services, nodes=result.nodes, slices=result.slices)
+
+
+def settings_of(shared: str, **changes: object) -> Settings:
+    """Return settings with own or shared proxies."""
+    return parse_settings({"sources": [{"kubernetes": {"name": "demo"}}], "proxies": shared, **changes})
 
 
 def listeners_of(plan: Plan) -> list[Listener]:
