@@ -13,7 +13,7 @@ from pathlib import Path
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-DEFINITIONS = "locallb/crds/gateway-api.json.xz"
+DEFINITIONS = "locallb/gateway/gateway-api.json.xz"
 SHIPPED = ("deploy", "docs", "examples", "README.md", "CHANGELOG.md")
 
 

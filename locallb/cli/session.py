@@ -217,7 +217,7 @@ class Session(Struct, frozen=True, dict=True):
         return Engine(self.project, self.stack, providers, on_event=listen, parallel=parallel, parties=parties)
 
     def _docker_provider(self) -> Provider:
-        from locallb.provider.docker import make_docker_provider  # noqa: PLC0415 - loads a client of Docker
+        from locallb.provider.docker_container import make_docker_provider  # noqa: PLC0415 - loads a client of Docker
 
         return make_docker_provider(self.project.root, lambda: self.settings.container.pull)
 

@@ -3,7 +3,7 @@
 `proxies` decides whether each Service has a proxy of its own or all share a few, and how many. The keys for containers
 belong to runtimes that make containers, and are refused with any other runtime.
 
-Not here: the content of a container (`provider.docker.spec`).
+Not here: the content of a container (`provider.docker_spec`).
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import pytest
 from lightkube import ApiError, Client
 from lightkube.generic_resource import create_global_resource
 
-from locallb.crds.definitions import DEFINITION, carried, name_of
+from locallb.gateway.crds import DEFINITION, carried, name_of
 from locallb.kubernetes.api.discovery import MANAGER
 from tests.cluster.controlplane import ControlPlane
 from tests.cluster.test_gateways import CRD

@@ -13,7 +13,7 @@ from typing import Any
 
 import yaml
 
-from locallb.crds.definitions import FILE
+from locallb.gateway.crds import FILE
 from tests.cluster.build import CHECKOUT, environment, go, pinned
 from tests.conformance.ready import API, MODULE
 
@@ -41,7 +41,7 @@ def main() -> None:
     """Write the file."""
     text = json.dumps(published(), separators=(",", ":"), sort_keys=True)
     packed = lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
-    (CHECKOUT / "locallb" / "crds" / FILE).write_bytes(packed)
+    (CHECKOUT / "locallb" / "gateway" / FILE).write_bytes(packed)
 
 
 if __name__ == "__main__":

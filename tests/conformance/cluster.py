@@ -9,7 +9,7 @@ from lightkube import ApiError, Client
 from lightkube.generic_resource import create_global_resource
 from lightkube.resources.core_v1 import Namespace
 
-from locallb.crds.definitions import DEFINITION, carried
+from locallb.gateway.crds import DEFINITION, carried
 from locallb.kubernetes.rights import AUTHORITY_RULES, GATEWAY_RULES, SECRET_RULES
 from locallb.model.gateway_objects import CONTROLLER, GROUP
 from tests.cluster.controlplane import Document

@@ -12,7 +12,7 @@ from locallb.cli.arguments import parse
 from locallb.cli.commands import gateway as command
 from locallb.cli.console import Out
 from locallb.cli.failures import Refused
-from locallb.crds.definitions import Name, carried, name_of
+from locallb.gateway.crds import Name, carried, name_of
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.crds import definitions as bundles
-from locallb.crds.definitions import DEFINITION, Bundle, DefinitionsError, Name, carried, name_of, names, plan
+from locallb.gateway import crds as bundles
+from locallb.gateway.crds import DEFINITION, Bundle, DefinitionsError, Name, carried, name_of, names, plan
 from locallb.gateway.kinds import KINDS
 from locallb.model.gateway_objects import GROUP
 

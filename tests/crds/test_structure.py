@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.crds.definitions import carried, structural_faults
+from locallb.gateway.crds import carried, structural_faults
 from locallb.gateway.kinds import KINDS
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.model.gateway_objects import GROUP, Gateway, GatewayRoute, ListenerSet

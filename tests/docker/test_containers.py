@@ -18,8 +18,8 @@ import yaml
 
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.model.identities import KEY_PREFIX
-from locallb.provider.docker import spec
-from locallb.provider.docker.container import DockerLifecycle
+from locallb.provider import docker_spec
+from locallb.provider.docker_container import DockerLifecycle
 from locallb.provider.resources import reachable
 from locallb.resources.codec import recall
 from locallb.resources.properties import ReachableState
@@ -456,7 +456,7 @@ def test_a_port_that_was_taken_meanwhile_is_reported_in_dockers_words(image: str
     address, name = "127.253.1.2", f"llb-test-{secrets.token_hex(4)}"
     ports = [{"internal": 80, "external": 80, "ip": address, "protocol": "tcp"}]
     owner = [{"label": f"{KEY_PREFIX}{key}", "value": "x"} for key in OWNER]
-    wanted = spec.checked({"name": name, "image": image, "ports": ports, "labels": owner})
+    wanted = docker_spec.checked({"name": name, "image": image, "ports": ports, "labels": owner})
     with socket.create_server((address, 80)), pytest.raises(ContainersError, match="address already in use"):
         DockerLifecycle(Containers(), None).create(wanted)
     assert docker("ps", "-aq", "--filter", f"name={name}") == ""

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from locallb import __version__
-from locallb.crds.definitions import carried
+from locallb.gateway.crds import carried
 from tests.packaging.conftest import CHECKOUT, built, sources
 
 pytestmark = [pytest.mark.checkout, pytest.mark.slow]

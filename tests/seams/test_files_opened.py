@@ -37,7 +37,7 @@ MODULES = {
     "locallb.cli.process": DEVICE,
     "locallb.cli.new_project": SHIPPED,
     "locallb.cli.commands.preview": "what the user names, which may be a pipe",
-    "locallb.crds.definitions": SHIPPED,
+    "locallb.gateway.crds": SHIPPED,
     "locallb.envoy.binary": "a log in which Envoy goes on writing: it is cut where it is, not replaced",
     "locallb.host.limits": KERNEL,
     "locallb.host.facts": KERNEL,

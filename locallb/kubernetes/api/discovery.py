@@ -6,7 +6,7 @@ right: every cluster has the kinds, and most users of local-lb serve none. The k
 take two requests.
 
 Not here: the interval (`sources.polling`), the content of objects (`kubernetes.pod_ranges`), and the choice of
-definitions to write (`crds.definitions`).
+definitions to write (`gateway.crds`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.crds.definitions import structural_faults
+from locallb.gateway.crds import structural_faults
 from locallb.guarded.reader import expanded
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects

@@ -1,24 +1,27 @@
-"""The container of pulumi-docker as a resource of the embedded engine: its operations, and Pulumi's provider protocol.
+"""`docker:index/container:Container` for the embedded engine: the official plugin's inputs, outputs and decisions.
+
+So that either engine can go on where the other left off. Everything else of pulumi-docker is refused by name. The
+Pulumi CLI runs the official plugin and never this.
 
 A container's labels name its owner. A run may be killed between an effect and its line in the state, so `create` adopts
-a container of the same owner and specification.
-
-Not here: checked inputs and the request body (`spec`), and the diff (`differences`).
+a container of the same owner and specification. The diff decides as the official plugin does whether another container
+is needed; the recorded table of changes is its test. Not here: checked inputs and the request body (`docker_spec`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from msgspec import Struct
 from pulumi.provider.experimental import provider as protocol
+from pulumi.provider.experimental.provider import Provider
 
 from locallb.config.settings import PullPolicy
 from locallb.model.identities import ContainerId
-from locallb.provider.docker import rendering, spec
-from locallb.provider.docker import spec as inputs
-from locallb.provider.docker.differences import compare
+from locallb.provider import docker_spec
+from locallb.provider.docker_spec import NOTE, without_notes
 from locallb.resources.codec import UNKNOWN, Values
 from locallb.resources.resource_type import ProviderError, copied
 from locallb.resources.wire import plain, reported_difference, wrapped
@@ -29,6 +32,75 @@ from locallb.runtimes.docker.facts import drain_container, needs_restart
 from locallb.runtimes.docker.making import failed_to_start, labels_of, make_started, provide_image, require_owner
 from locallb.runtimes.process.stopping import STOP_TIMEOUT
 from locallb.storage import paths
+
+IN_PLACE = frozenset(
+    {
+        *("containerReadRefreshTimeoutMilliseconds", "cpuShares", "destroyGraceSeconds", "healthcheck", "init"),
+        *("memory", "memorySwap", "mustRun", "removeVolumes", "restart", "start", "tmpfs", "wait", "waitTimeout"),
+    }
+)
+"""All others take a new container."""
+_DECIDED_BY_DAEMON = frozenset(
+    {
+        *("command", "domainname", "entrypoints", "envs", "hostname", "init", "ipcMode", "logDriver", "runtime"),
+        *("labels", "platform", "securityOpts", "shmSize", "stopSignal", "stopTimeout", "user", "workingDir"),
+    }
+)
+"""What the image or the daemon decides where the program doesn't say."""
+_UNORDERED = frozenset({"labels", "envs", "securityOpts"})
+
+
+class ContainerChange(Struct, frozen=True):
+    """Names of properties."""
+
+    changed: frozenset[str] = frozenset()
+    replacing: frozenset[str] = frozenset()
+
+
+def compare(outputs: Values, inputs: Values, existing: frozenset[str]) -> ContainerChange:
+    """Compare the state's outputs with new inputs; `existing` are the properties that inputs may have."""
+    keys = (existing | inputs.keys()) - {NOTE}
+    changed = frozenset(key for key in keys if _differs(key, outputs.get(key), inputs.get(key)))
+    return ContainerChange(changed, changed - IN_PLACE)
+
+
+def _differs(key: str, old: Any, new: Any) -> bool:  # noqa: ANN401 - any JSON-like values
+    if new is None:
+        return key not in _DECIDED_BY_DAEMON and not _blank(old)
+    if _blank(old) and _blank(new):
+        return False
+    return bool(_normal(key, old) != _normal(key, new))
+
+
+def _blank(value: object) -> bool:
+    """Return whether a value says nothing: absent, empty, zero or false."""
+    return not value
+
+
+def _normal(key: str, value: Any) -> Any:  # noqa: ANN401 - any JSON-like value
+    """Leave out what says nothing, and the order where it means nothing."""
+    if key == "ports":
+        return _sorted_ports(value or [])
+    if key == "capabilities":
+        return {name: sorted(items) for name, items in without_notes(value or {}).items() if items}
+    if key in {"volumes", "networksAdvanced"}:
+        return [_stated(item) for item in value or ()]
+    if key == "healthcheck":
+        return _stated(value or {})
+    items = without_notes(value)
+    if key in _UNORDERED and isinstance(items, list):
+        return sorted(items, key=str)
+    return items
+
+
+def _sorted_ports(ports: list[Values]) -> list[Mapping[str, Any]]:
+    """Order ports as the official plugin does: those of one container port stay in the order in which they come."""
+    return sorted((_stated(port) for port in ports), key=lambda port: (port["internal"], port.get("protocol", "tcp")))
+
+
+def _stated(item: Values) -> dict[str, Any]:
+    return {key: value for key, value in without_notes(item).items() if value}
+
 
 _GRACE = STOP_TIMEOUT
 """Seconds from SIGTERM to SIGKILL where nothing is left to wait for."""
@@ -55,11 +127,11 @@ class DockerLifecycle:
                 return adopted
             self._containers.remove(container["Id"], volumes=True)
         provide_image(self._containers, new["image"], new["name"], self._pull())
-        networks = spec.networks(new)
+        networks = docker_spec.networks(new)
         identity = make_started(
-            self._containers, new["name"], spec.body(new), lambda made: self._containers.connect(made, networks)
+            self._containers, new["name"], docker_spec.body(new), lambda made: self._containers.connect(made, networks)
         )
-        return identity, rendering.made(new, self._inspected(identity))
+        return identity, docker_spec.made(new, self._inspected(identity))
 
     def prepare(self, new: Values) -> None:
         """Fetch the image, and have Docker take the same container once without its name, which never runs.
@@ -69,9 +141,9 @@ class DockerLifecycle:
         provide_image(self._containers, new["image"], new["name"], self._pull())
         owner = {label["label"]: label["value"] for label in new.get("labels", ())}
         labels = {HELPER_LABEL: owner.pop(PROXY_LABEL, ""), **owner}
-        trial = self._containers.create("", {**spec.body(new), "Labels": labels})
+        trial = self._containers.create("", {**docker_spec.body(new), "Labels": labels})
         try:
-            self._containers.connect(trial, spec.networks(new))
+            self._containers.connect(trial, docker_spec.networks(new))
         finally:
             self._containers.remove(trial, volumes=True)
 
@@ -86,8 +158,8 @@ class DockerLifecycle:
             return None
         if needs_restart(observed):  # it lives and serves nothing: the next update starts it again
             observed = {**observed, "State": {**observed["State"], "Paused": True}}
-        whole = before if rendering.is_complete(before) else rendering.made(inputs.checked(declared), observed)
-        return rendering.refreshed(whole, observed)
+        whole = before if docker_spec.is_complete(before) else docker_spec.made(docker_spec.checked(declared), observed)
+        return docker_spec.refreshed(whole, observed)
 
     def update(self, identity: ContainerId, old: Values, new: Values, changed: frozenset[str]) -> dict[str, Any]:
         """Change limits and restart policy, and have it run."""
@@ -95,7 +167,7 @@ class DockerLifecycle:
             self._containers.update(identity, limits)
         if new.get("mustRun"):
             self._have_run(identity)
-        return rendering.updated(old, new, changed)
+        return docker_spec.updated(old, new, changed)
 
     def delete(self, identity: ContainerId, old: Values) -> None:
         """Stop and remove it; gone is fine. Raises ProviderError where it is a copied project's original."""
@@ -118,11 +190,11 @@ class DockerLifecycle:
         """
         ours = {label["label"]: label["value"] for label in new.get("labels", ())}
         require_owner(self._containers, new["name"], container, labelled_owner(ours))
-        outputs = rendering.refreshed(rendering.made(new, container), container)
-        difference = compare(outputs, new, inputs.SUPPORTED)
+        outputs = docker_spec.refreshed(docker_spec.made(new, container), container)
+        difference = compare(outputs, new, docker_spec.SUPPORTED)
         if difference.replacing:
             return None
-        before = rendering.made(new, container)
+        before = docker_spec.made(new, container)
         try:
             return container["Id"], self.update(container["Id"], before, new, difference.changed)
         except DockerAbsentError:
@@ -157,7 +229,7 @@ class DockerLifecycle:
         lifted = [key for key in ("memory", "memorySwap") if key in changed and key not in new]
         if lifted or (changed & {"memory", "memorySwap"} and "memorySwap" not in new):
             raise ProviderError("Docker can't lift a limit of memory in place: give memory and memorySwap")
-        return spec.limits(new, changed)
+        return docker_spec.limits(new, changed)
 
     def _inspected(self, identity: ContainerId) -> Values:
         observed = self._containers.inspect(identity)
@@ -206,13 +278,15 @@ class DockerProvider(protocol.Provider):
         """Fill in the official plugin's defaults, and refuse what isn't known here."""
         _refuse_others(request.type)
         given = plain(request.new_inputs)
-        failures = [protocol.CheckFailure(key, reason) for key, reason in inputs.faults(given)]
-        return protocol.CheckResponse(inputs=wrapped(given if failures else inputs.checked(given)), failures=failures)
+        failures = [protocol.CheckFailure(key, reason) for key, reason in docker_spec.faults(given)]
+        return protocol.CheckResponse(
+            inputs=wrapped(given if failures else docker_spec.checked(given)), failures=failures
+        )
 
     async def diff(self, request: protocol.DiffRequest) -> protocol.DiffResponse:
         """Return what changes and whether it takes a new container, which then comes after the old one's end."""
         _refuse_others(request.type)
-        change = compare(plain(request.old_state), plain(request.new_inputs), inputs.SUPPORTED)
+        change = compare(plain(request.old_state), plain(request.new_inputs), docker_spec.SUPPORTED)
         return reported_difference(request, change.changed, change.replacing, delete_first=True)
 
     async def create(self, request: protocol.CreateRequest) -> protocol.CreateResponse:
@@ -220,7 +294,7 @@ class DockerProvider(protocol.Provider):
         _refuse_others(request.type)
         new = plain(request.properties)
         if request.preview:
-            return protocol.CreateResponse("", wrapped({**inputs.without_notes(new), "id": UNKNOWN}))
+            return protocol.CreateResponse("", wrapped({**docker_spec.without_notes(new), "id": UNKNOWN}))
         identity, outputs = self._life.create(new)
         return protocol.CreateResponse(identity, wrapped(outputs))
 
@@ -247,9 +321,9 @@ class DockerProvider(protocol.Provider):
         """Change it in place, and start it where it should run and doesn't."""
         _refuse_others(request.type)
         old, new = plain(request.olds), plain(request.news)
-        changed = compare(old, new, inputs.SUPPORTED).changed
+        changed = compare(old, new, docker_spec.SUPPORTED).changed
         if request.preview:
-            return protocol.UpdateResponse(wrapped(rendering.updated(old, new, changed)))
+            return protocol.UpdateResponse(wrapped(docker_spec.updated(old, new, changed)))
         outputs = self._life.update(ContainerId(request.resource_id), old, new, changed)
         return protocol.UpdateResponse(wrapped(outputs))
 
@@ -270,9 +344,20 @@ def _refuse_others(kind: str) -> None:
 def _as_inputs(declared: dict[str, Any], observed: dict[str, Any]) -> dict[str, Any]:
     """Return the inputs that would make what was found: those declared, but for what is different."""
     drifted = compare(observed, declared, frozenset()).changed
-    top = {key: inputs.without_notes(value) for key, value in declared.items() if key != inputs.NOTE}
-    if inputs.NOTE in declared:
-        top[inputs.NOTE] = declared[inputs.NOTE]
+    top = {key: docker_spec.without_notes(value) for key, value in declared.items() if key != docker_spec.NOTE}
+    if docker_spec.NOTE in declared:
+        top[docker_spec.NOTE] = declared[docker_spec.NOTE]
     if isinstance(declared.get("healthcheck"), dict):
         top["healthcheck"] = declared["healthcheck"]
     return {**top, **{key: observed.get(key) for key in drifted}}
+
+
+def make_docker_provider(
+    root: Path | None = None, pull: Callable[[], PullPolicy] = lambda: PullPolicy.IF_NOT_PRESENT
+) -> Provider:
+    """Make the provider for the daemon that the environment names.
+
+    `root` is the directory of the deployed project: deletions leave alone containers of another project, if its state
+    was copied here. `pull` is called when a container is made.
+    """
+    return DockerProvider(DockerLifecycle(Containers(), root, pull))
