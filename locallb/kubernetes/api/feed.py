@@ -23,7 +23,7 @@ from locallb.kubernetes.access.servers import ForbiddenError, KubeconfigError, R
 from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, lines, list_page, watch_line, whole
 from locallb.kubernetes.api.connected import open_client
 from locallb.kubernetes.api.limits import LARGEST
-from locallb.kubernetes.api.refusals import excerpt
+from locallb.kubernetes.api.refusals import excerpt, nonsense, unreachable
 from locallb.model.fields import JsonObject
 from locallb.model.snapshot import Access
 
@@ -221,10 +221,8 @@ class Feed:
         try:
             yield
         except AnswerError as error:
-            sentence = f"{self._server} answers with something that isn't a Kubernetes API's ({error!s:.200})"
-            raise UnreachableError(sentence) from None
+            raise nonsense(self._server, error) from None
         except (httpx2.HTTPError, httpx2.StreamError, ssl.SSLError, OSError) as error:
-            sentence = f"{self._server} doesn't answer ({str(error) or type(error).__name__:.200})"
-            raise UnreachableError(sentence) from None
+            raise unreachable(self._server, error) from None
         except httpx2.InvalidURL as error:
             raise KubeconfigError(f"{self._server} can't be asked: {error}") from None

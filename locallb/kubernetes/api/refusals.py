@@ -76,7 +76,7 @@ def refuse_redirect(answer: httpx2.Response) -> None:
         raise AnswerError(f"it leads to {elsewhere} ({answer.status_code}); is that the API's `server`?")
 
 
-def unreachable(server: str, error: httpx2.HTTPError) -> KubeError:
+def unreachable(server: str, error: Exception) -> KubeError:
     """Explain that there was no answer."""
     why = scarcity(error)
     problem = f"can't be asked: {why}" if why else f"doesn't answer ({str(error) or type(error).__name__:.200})"
