@@ -97,14 +97,19 @@ def holding_proxies(address: IPAddress, port: int, protocol: Protocol) -> frozen
     return frozenset()
 
 
-def _owners(address: IPAddress, port: int, protocol: Protocol) -> SocketOwners:
-    inodes = {
+def holding_sockets(address: IPAddress, port: int, protocol: Protocol) -> frozenset[str]:
+    """Return the inodes of the sockets that keep `address`:`port` from being bound. Raises SocketError."""
+    return frozenset(
         row.inode
         for row in rows(protocol)
         if row.port == port
         and (row.address == address or _covers(row.address, address))
         and (protocol is Protocol.UDP or row.state == LISTEN)
-    }
+    )
+
+
+def _owners(address: IPAddress, port: int, protocol: Protocol) -> SocketOwners:
+    inodes = holding_sockets(address, port, protocol)
     return socket_owners(inodes, ()) if inodes else SocketOwners()
 
 

@@ -29,6 +29,7 @@ from locallb.host.sockets import (
     connect,
     holder,
     holding_proxies,
+    holding_sockets,
     rows,
     split_place,
     takes_connection,
@@ -268,13 +269,26 @@ def _takes_any(places: Iterable[str], until: float) -> bool:
 def _await_move(directory: Path, listeners: Collection[str], until: float) -> bool:
     """Wait while another proxy of the stack has ports of these listeners; return whether one had, before `until`.
 
-    The same update may take them from it.
+    The same update may take them from it. Whose sockets they are is only read, from all of /proc, if they changed.
     """
-    others = False
-    while time.monotonic() < until and any(_in_stack(directory, name) for name in listeners):
+    others, is_held, before = False, False, frozenset[str]()
+    while time.monotonic() < until and (sockets := _sockets(listeners)):
+        if sockets != before:
+            before, is_held = sockets, any(_in_stack(directory, name) for name in listeners)
+        if not is_held:
+            break
         others = True
         time.sleep(_MOVE_PAUSE)
     return others
+
+
+def _sockets(listeners: Iterable[str]) -> frozenset[str]:
+    """Return what keeps the ports of listeners from being bound; nothing where that can't be read."""
+    with suppress(SocketError):
+        return frozenset(
+            inode for name in listeners for inode in holding_sockets(*published_ports.split_listener(name))
+        )
+    return frozenset()
 
 
 def _in_stack(directory: Path, listener: str) -> bool:
