@@ -140,7 +140,7 @@ def _configuration(planned: PlannedProxy) -> dict[str, object]:
         "files": dict(planned.rendered.files),
         "versions": {"lds": versions.lds, "cds": versions.cds},
         **_serves(planned),
-        **({"released": " ".join(planned.proxy.released)} if planned.proxy.released else {}),
+        **({"released": " ".join(planned.proxy.unbound)} if planned.proxy.unbound else {}),
     }
 
 

@@ -207,8 +207,10 @@ class Proxy(Struct, frozen=True):
     """None for what a process of this host may have."""
     udp_only: bool = False
     """It is replaced before it serves anything but UDP, so that no stream ever depends on its drain time."""
+    unbound: tuple[str, ...] = ()
+    """Places of UDP listeners that it had since it was started and hasn't now, with sockets that Envoy keeps."""
     released: tuple[str, ...] = ()
-    """Places of UDP listeners that it has given up since it was started, with sockets that Envoy keeps."""
+    """Those that its Service gave up: the others have no backends."""
 
     @property
     def bounded(self) -> bool:

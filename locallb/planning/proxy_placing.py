@@ -8,7 +8,7 @@ Not here: the choice of addresses (`planning.allocation`), of backends (`plannin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -224,6 +224,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         may_serve_http=may_serve_http,
         heap=assignment.heap,
         udp_only=_is_udp_only(service, assignment),
+        unbound=_unbound(listeners, given),
         released=_released(placement, given),
     )
     return Placed(
@@ -314,6 +315,14 @@ def _is_udp_only(service: Service, assignment: ProxyAssignment) -> bool:
     """Return whether its own proxy serves UDP alone: a new one, or one that was started so and gets nothing else."""
     only = bool(service.ports) and all(port.protocol is Protocol.UDP for port in service.ports)
     return only and not assignment.proxy and assignment.udp_only is not False
+
+
+def _unbound(listeners: Iterable[Listener], given: PlacementInputs) -> tuple[str, ...]:
+    """Return where an own proxy of streams and datagrams had UDP listeners and has none now."""
+    if given.assignment.udp_only:
+        return ()
+    bound = {listener.place for listener in listeners if listener.protocol is Protocol.UDP}
+    return tuple(sorted(given.assignment.datagrams - bound))
 
 
 def _released(placement: Placement, given: PlacementInputs) -> tuple[str, ...]:

@@ -115,9 +115,9 @@ class ProxyConfigInputs(Struct, frozen=True, kw_only=True):
     serves: str = ""
     """Key of the only Gateway, or the only Ingresses, that a proxy of the stack serves; optional."""
     released: str = ""
-    """Places of UDP listeners that the proxy has given up since it was started, separated by spaces; optional.
+    """Places of UDP listeners that the proxy had since it was started and has no more, separated by spaces; optional.
 
-    Only kept here, with the listeners, for its process.
+    Only kept here, with the listeners: its process releases those that its Service gives up.
     """
 
 

@@ -333,7 +333,7 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
 def _datagrams(proxy: Proxy) -> frozenset[str]:
     """Return the places of UDP listeners as `HeldProxy.datagrams` has them."""
     udp = (listener.place for listener in proxy.listeners if listener.protocol is Protocol.UDP)
-    return frozenset((*udp, *proxy.released))
+    return frozenset((*udp, *proxy.unbound))
 
 
 def _patient(listeners: Iterable[Listener]) -> bool | None:

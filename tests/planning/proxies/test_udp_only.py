@@ -99,6 +99,24 @@ def test_a_udp_port_without_backends_is_still_its_services() -> None:
     assert not any(proxy.proxy.released or proxy.proxy.listeners for proxy in without.proxies)
 
 
+def test_a_udp_port_that_has_no_backends_when_it_is_given_up_is_released() -> None:
+    """Its process still has the socket, of the listener of before."""
+    service = replace(A, ports=(DNS, DNS_BY_TCP))
+    plan = make_plan(snapshot(service), OWN)
+    [address] = plan.placements[0].addresses
+    held = holding(snapshot(service), plan)
+    for services, nodes, released in (
+        ((service,), (), ()),
+        ((service,), (), ()),
+        ((replace(service, ports=(DNS_BY_TCP,)),), (), (f"{address}:53",)),
+        ((replace(service, ports=(DNS_BY_TCP,)),), held.nodes, (f"{address}:53",)),
+        ((service,), held.nodes, ()),
+    ):
+        read = replace(holding(held, plan), services=services, nodes=nodes)
+        plan = make_plan(read, OWN)
+        assert [proxy.proxy.released for proxy in plan.proxies] == [released]
+
+
 def test_what_was_planned_is_kept() -> None:
     """Planned again, with what the first plan made, it is the same."""
     read = snapshot(replace(A, ports=(DNS,)))
