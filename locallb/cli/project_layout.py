@@ -145,6 +145,7 @@ _IGNORED = """\
 /.venv
 /.state/*
 !/.state/.gitkeep
+/provider/schema-locallb.json
 __pycache__/
 """
 _REQUIREMENTS = f"""\

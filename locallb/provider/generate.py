@@ -49,6 +49,9 @@ class _Terms(NamedTuple):
     scalar: Mapping[str, str]
 
 
+_PROGRAMS = """\
+Programs declare them as a whole, by `serve()` or
+[`LoadBalancers`](pulumi-cli.md#load-balancers-in-a-program), which return addresses and Services to depend on."""
 _SCALARS = {"string": "str", "integer": "int", "boolean": "bool"}
 _TYPED = _Terms("tuple[{}, ...]", _SCALARS)
 _PLAIN = _Terms("list of {}", {"string": "string", "integer": "integer", "boolean": "boolean"})
@@ -61,7 +64,7 @@ def properties_module(schema: Schema) -> str:
 
 def documentation(schema: Schema) -> str:
     """Make docs/resources.md."""
-    lines = [f"<!-- {_WARNING} -->", "# Resources of the provider `locallb`", "", schema["description"], ""]
+    lines = [f"<!-- {_WARNING} -->", "# Resources of the provider `locallb`", "", schema["description"], _PROGRAMS, ""]
     for token, resource in schema["resources"].items():
         lines += [f"## {_short(token)}", f"`{token}`. {resource['description']}", ""]
         lines += ["| property | type | meaning |", "|---|---|---|"]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
+import locallb
 from tests.e2e.official import content, make_runnable, make_stack, pulumi, update
 from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
-from tests.official.cli import needs_cli
+from tests.official.cli import cli_environment, needs_cli
 
 pytestmark = [pytest.mark.envoy, pytest.mark.pulumi, needs_cli]
 PROGRAM = """\
@@ -86,6 +91,62 @@ def test_a_provider_of_another_checkout_deletes_what_a_project_has(web: Stage) -
     update(web, "destroy")
     assert envoys(web.root) == []
     assert not list((web.state_home / "ledger").glob("127.*"))
+
+
+INLINE = """\
+import sys
+
+import pulumi
+from pulumi import automation
+
+from locallb.program import LoadBalancers
+
+
+def program():
+    source = {{"manifests": "manifests", "name": "c"}}
+    served = LoadBalancers("all", sources=[source], pools=[{{"name": "own", "addresses": [{pool!r}]}}])
+    pulumi.export("addresses", served.addresses)
+
+
+settings = automation.ProjectSettings("inline", "python", backend=automation.ProjectBackend("file://{backend}"))
+options = automation.LocalWorkspaceOptions(project_settings=settings)
+stack = automation.create_or_select_stack("dev", "inline", program, opts=options)
+if sys.argv[1] == "up":
+    print(stack.up().outputs["addresses"].value, stack.up().summary.resource_changes.keys())
+else:
+    stack.destroy()
+"""
+
+
+def test_an_inline_program_serves_and_leaves_nothing(play: Stage, backend: Callable[..., Backend]) -> None:
+    """It has no project's directory; the plugin is found on PATH."""
+    plugin = play.root / "bin/pulumi-resource-locallb"
+    plugin.parent.mkdir()
+    plugin.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(locallb.__file__).parent}/provider "$@"\n')
+    plugin.chmod(0o700)
+    place = play.root / "inline"
+    place.mkdir()
+    for name in ("Pulumi.yaml", "__main__.py"):
+        (play.root / name).unlink()
+    play.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
+    play.manifests.rename(place / "manifests")
+    script = INLINE.format(pool=f"{play.at(0)}/27", backend=play.root / ".state")
+    told = cli_environment()
+    environment = {**os.environ, **told, "PATH": f"{plugin.parent}{os.pathsep}{told['PATH']}"}
+
+    def run(terms: str) -> str:
+        command = [sys.executable, "-c", script, terms]
+        done = subprocess.run(command, cwd=place, env=environment, check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    found = run("up")
+    assert "dict_keys(['same'])" in found
+    at = found.partition("['")[2].partition("'")[0]
+    assert ask(at, 8080) == "web: hello"
+    run("destroy")
+    assert envoys(play.root) == []
+    assert not list((play.state_home / "ledger").glob("127.*"))
 
 
 def test_a_port_that_cannot_be_served_is_said(web: Stage) -> None:

@@ -111,9 +111,11 @@ def test_a_missing_or_unreadable_project_file_is_reported(tmp_path: Path) -> Non
 
 
 def test_configuration_of_the_project_is_refused(tmp_path: Path) -> None:
-    """It would give defaults that nobody sees."""
+    """It would give defaults that nobody sees; what `pulumi new` writes for itself is none."""
     with pytest.raises(Unsupported, match="config of the project"):
         load_project(write(tmp_path, f"name: p\n{BACKEND}config: {{a: 1}}\n"), {})
+    for own in ("config: {'pulumi:tags': {value: {'pulumi:template': x}}}\n", "template: {description: x}\n"):
+        assert load_project(write(tmp_path, f"name: p\n{BACKEND}{own}"), {}).name == "p"
 
 
 @pytest.mark.parametrize(

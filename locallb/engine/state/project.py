@@ -53,6 +53,8 @@ _Loader.yaml_implicit_resolvers = {
 _Loader.add_implicit_resolver(_BOOLEAN, re.compile(r"true|True|TRUE|false|False|FALSE"), list("tTfF"))
 
 
+_OF_PULUMI = "pulumi:"
+"""How keys of a project begin that the official command line writes for itself, as `pulumi new` does."""
 PYTHON = "python"
 """The runtime of programs that this engine runs."""
 
@@ -97,7 +99,7 @@ def load_project(root: Path, environment: Mapping[str, str] = os.environ) -> Pro
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ProjectError(f"{path}: name is {name!r}; use letters, digits, '-', '_' and '.', as in `name: local-lb`")
     runtime = _runtime(raw.get("runtime"))
-    if raw.get("config") and runtime == PYTHON:
+    if any(not key.startswith(_OF_PULUMI) for key in _section(raw, "config", path)) and runtime == PYTHON:
         raise Unsupported(f"{path}: config of the project")
     configured = environment.get(BACKEND_VARIABLE) or _text(_section(raw, "backend", path).get("url"))
     return Project(
