@@ -4,7 +4,7 @@ The block stands at the end of the `Corefile` in the ConfigMap `coredns`, or by 
 Corefile imports that one, as in Gardener and k3s. Marked blocks in other programs' texts, such as /etc/hosts, have the
 same form: a comment that names the block begins and ends it, and the text around it is kept byte for byte.
 
-Not here: reading and writing ConfigMaps (`outputs.names.stub_zones`), and files of this host (`host.setup_changes`).
+Not here: reading and writing ConfigMaps (`outputs.names`), and files of this host (`host.setup_changes`).
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from locallb.dns.updates import early_owner_id
 from locallb.dns.zones import UpdatedServer
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, OwnerId, Uid, ZoneName
-from locallb.outputs.names.dns_name import DnsName
+from locallb.outputs.names import DnsName
 from locallb.resources.properties import DnsNameInputs, DnsNameState
 from locallb.resources.resource_type import ProviderError
 from tests.dns.bind import ZONE, Bind, bind

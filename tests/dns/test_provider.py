@@ -18,8 +18,7 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyName, Uid
 from locallb.model.parties import party_of
 from locallb.orphans import orphaned_names
-from locallb.outputs.names.dns_name import DnsName
-from locallb.outputs.names.output import OUTPUT
+from locallb.outputs.names import OUTPUT, DnsName
 from locallb.outputs.output import OutputContext
 from locallb.planning.planned import Placement, Plan
 from locallb.resources.codec import decode, encode, recall

@@ -10,7 +10,7 @@ import pytest
 from locallb.kubernetes.api import live_service
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner
 from locallb.model.snapshot import Access
-from locallb.outputs.names.stub_zones import StubZones
+from locallb.outputs.names import StubZones
 from locallb.resources.properties import StubZonesInputs
 
 COREFILE = ".:53 {\n    forward . 192.0.2.1\n}\n"

@@ -134,7 +134,7 @@ import resource, sys
 from pathlib import Path
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources import SourceError
-from locallb.sources.manifests.reading import read_manifests
+from locallb.sources.manifests.source import read_manifests
 place = Path(sys.argv[1])
 try:
     read = read_manifests(ManifestsSource("c", str(place)), place, place / "r", held_services=set(), keep=False)

@@ -19,7 +19,7 @@ from locallb.model.identities import ClusterName
 from locallb.model.reasons import Reason
 from locallb.model.texts import TEXT_FAULT, cleaned
 from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.reading import read_manifests
+from locallb.sources.manifests.source import read_manifests
 from locallb.sources.readings import ReadCache
 
 C = ClusterName("c")

@@ -17,7 +17,7 @@ from locallb.model.identities import ClusterName
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.reading import read_manifests
+from locallb.sources.manifests.source import read_manifests
 from tests.planning.objects import endpoint, endpoints, node, service
 from tests.watch.api import NAME, balancer, becomes, served
 

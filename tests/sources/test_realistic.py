@@ -12,7 +12,7 @@ from locallb.model.objects import Service
 from locallb.planning.backends import upstreams
 from locallb.planning.nodes import BackendIndex, eligible
 from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.reading import read_manifests
+from locallb.sources.manifests.source import read_manifests
 from locallb.sources.source import SourceResult
 from tests.sources.support import DATA, DEMO
 

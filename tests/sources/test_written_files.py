@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.model.fields import at
 from locallb.model.identities import ClusterName, Home
-from locallb.sources.manifests import reading
+from locallb.sources.manifests import source
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.files import QUIET, WrittenFiles, loses
-from locallb.sources.manifests.reading import ENDINGS, LIMITS, ParseCache, read_manifests
-from locallb.sources.manifests.source import FollowedManifests
+from locallb.sources.manifests.source import ENDINGS, LIMITS, FollowedManifests, ParseCache, read_manifests
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import read_folder
 from tests.sources.support import DEMO, Clock, Place, clock_of_readings, service
@@ -181,7 +180,7 @@ def test_a_single_reading_waits_for_a_file_that_just_lost_something(place: Place
             (place.manifests / "a.yaml").write_text(BOTH)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(reading, "time", Writing)
+        patch.setattr(source, "time", Writing)
         assert place.names(keep=True) == ["a", "b"]
     assert len(begun) == 1
 
@@ -196,7 +195,7 @@ def test_a_single_reading_of_a_file_at_rest_waits_for_nothing(place: Place, monk
         def sleep(self, seconds: float) -> None:
             raise AssertionError(seconds)
 
-    monkeypatch.setattr(reading, "time", Later())
+    monkeypatch.setattr(source, "time", Later())
     assert place.names(keep=True) == ["a"]
 
 
