@@ -1,7 +1,8 @@
 """The official Pulumi CLI and its language hosts, built from their Go modules: what tests of Pulumi compare with.
 
 `python -m tests.official.build` makes what is missing. Versions are pinned by go/go.mod; results are kept in .cache, by
-the version of Pulumi, the hosts also by their own text. The official hosts are in no registry: `go/host` stands in.
+the version of Pulumi, the hosts also by their own text. The official hosts of Python and Node.js are in no registry:
+`go/host` stands in; that of YAML is a module of its own, which yaml/go.mod pins.
 """
 
 from __future__ import annotations
@@ -16,10 +17,11 @@ from pathlib import Path
 from tests.cluster.build import CHECKOUT, compile_to, environment, go, pinned
 
 MODULE = Path(__file__).with_name("go")
-LANGUAGES = ("nodejs", "python")
+YAML = Path(__file__).with_name("yaml")
 _PULUMI = "github.com/pulumi/pulumi"
 _CLI = f"{_PULUMI}/pkg/v3"
 _SDK = f"{_PULUMI}/sdk/v3"
+_YAML = "github.com/pulumi/pulumi-yaml"
 _SCRIPT = "pulumi-language-python-exec"
 """What runs a program of Python: the SDK's own, which its package on PyPI lacks."""
 
@@ -38,8 +40,9 @@ def place() -> Path:
 def built() -> Path | None:
     """Return where the CLI is; None where it or a host isn't built from the text that is here."""
     there = {path.name: path.resolve() for path in place().glob("*")}
-    whole = {"pulumi", _SCRIPT, host()} <= there.keys()
-    return place() / "pulumi" if whole and all(there.get(link) == there[host()] for link in _links()) else None
+    whole = {"pulumi", _SCRIPT, *hosts().values()} <= there.keys()
+    meant = whole and all(there.get(name) == there[file] for name, file in hosts().items())
+    return place() / "pulumi" if meant else None
 
 
 def build() -> None:
@@ -47,32 +50,38 @@ def build() -> None:
     place().mkdir(parents=True, exist_ok=True)
     with (place() / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if built():
-            return
-        if not (place() / "pulumi").exists():
-            flags = f"-X {_SDK}/go/common/version.Version={version()}"
-            compile_to(place() / "pulumi", MODULE, f"{_CLI}/cmd/pulumi", "build", flags=flags)
-        if not (place() / _SCRIPT).exists():
-            _copy_script()
-        if not (place() / host()).exists():
-            compile_to(place() / host(), MODULE, "./host", "build", flags=f"-X main.version={version()}")
-        for name in _links():
-            fresh = place() / f"{name}.new"
-            fresh.unlink(missing_ok=True)
-            fresh.symlink_to(host())
-            fresh.rename(place() / name)
+        if not built():
+            _build()
 
 
-def host() -> str:
-    """Return the name of the host's file, which changes with its text."""
+def hosts() -> dict[str, str]:
+    """Return the file that each host's name leads to: it has the version or a digest of what it is built from."""
     digest = hashlib.sha256()
     for path in (*sorted((MODULE / "host").glob("*.go")), MODULE / "go.sum"):
         digest.update(path.read_bytes())
-    return f"host-{digest.hexdigest()[:12]}"
+    ours = f"host-{digest.hexdigest()[:12]}"
+    yaml = f"yaml-{pinned(YAML, _YAML)}"
+    return {f"pulumi-language-{name}": file for name, file in (("nodejs", ours), ("python", ours), ("yaml", yaml))}
 
 
-def _links() -> tuple[str, ...]:
-    return tuple(f"pulumi-language-{language}" for language in LANGUAGES)
+def _build() -> None:
+    if not (place() / "pulumi").exists():
+        flags = f"-X {_SDK}/go/common/version.Version={version()}"
+        compile_to(place() / "pulumi", MODULE, f"{_CLI}/cmd/pulumi", "build", flags=flags)
+    if not (place() / _SCRIPT).exists():
+        _copy_script()
+    files = hosts()
+    for name, module, package, flags in (
+        ("pulumi-language-python", MODULE, "./host", f"-X main.version={version()}"),
+        ("pulumi-language-yaml", YAML, f"{_YAML}/cmd/pulumi-language-yaml", ""),
+    ):
+        if not (place() / files[name]).exists():
+            compile_to(place() / files[name], module, package, "build", flags=flags)
+    for name, file in files.items():
+        fresh = place() / f"{name}.new"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(file)
+        fresh.rename(place() / name)
 
 
 def _copy_script() -> None:

@@ -20,11 +20,17 @@ def whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(build, "MODULE", module)
     monkeypatch.setattr(build, "place", lambda: place)
     place.mkdir()
-    for name in ("pulumi", "pulumi-language-python-exec", build.host()):
+    for name in ("pulumi", "pulumi-language-python-exec", *build.hosts().values()):
         (place / name).touch()
-    for language in build.LANGUAGES:
-        (place / f"pulumi-language-{language}").symlink_to(build.host())
+    link(place)
     return place
+
+
+def link(place: Path) -> None:
+    """Let the hosts' names lead to the files that are meant."""
+    for name, file in build.hosts().items():
+        (place / name).unlink(missing_ok=True)
+        (place / name).symlink_to(file)
 
 
 def test_whole_build_is_found(whole: Path) -> None:
@@ -43,11 +49,9 @@ def test_host_of_another_text_is_none(whole: Path) -> None:
     """Even while it's there, and when the new one is but isn't meant yet."""
     (build.MODULE / "host" / "main.go").write_text("package main // changed\n")
     assert build.built() is None
-    (whole / build.host()).touch()
+    (whole / build.hosts()["pulumi-language-python"]).touch()
     assert build.built() is None
-    for language in build.LANGUAGES:
-        (whole / f"pulumi-language-{language}").unlink()
-        (whole / f"pulumi-language-{language}").symlink_to(build.host())
+    link(whole)
     assert build.built() == whole / "pulumi"
 
 
