@@ -93,17 +93,17 @@ test-wheel: .venv/dev ## Run a tier against the wheel, installed where no checko
 
 test-cluster: .venv/dev ## Run the tests against real Kubernetes: API, Nodes with kube-proxy (root, etcd; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
-	@$(BIN)/python -m tests.cluster.build
+	@$(BIN)/python -m tests.support.cluster_build
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "cluster and not kubelets and not pulumi"
 
 test-pulumi: .venv/dev ## Run the tests with Pulumi's own CLI (builds once, with Go)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
-	@$(BIN)/python -m tests.official.build
+	@$(BIN)/python -m tests.support.pulumi_build
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m pulumi
 
 test-kubelets: .venv/dev ## Run the tests against real kubelets: Nodes are containers (Docker, mmdebstrap; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
-	@$(BIN)/python -m tests.kubelets.ready
+	@$(BIN)/python -m tests.support.kubelets_ready
 	@$(BIN)/python -m pytest -q $(PYTEST_ARGS) -m "kubelets and not pulumi"
 
 test-raised: .venv/dev ## Run the tests of 300 Services and of 100 in a cluster with a raised inotify limit (as root)
@@ -119,7 +119,7 @@ test-conformance: .venv/dev ## Run Gateway API's conformance suite against watch
 
 soak: .venv/dev ## Shake a live cluster's stack for MINUTES=5 with faults of every kind
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt
-	@$(BIN)/python -m tests.cluster.build
+	@$(BIN)/python -m tests.support.cluster_build
 	@LOCALLB_SOAK_MINUTES=$(or $(MINUTES),5) $(BIN)/python -m pytest -q $(PYTEST_ARGS) -s -m soak
 
 lint: .venv/dev ## Check style, types and the layers

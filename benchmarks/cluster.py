@@ -19,12 +19,12 @@ from dataclasses import dataclass, field
 
 from benchmarks.figures import report_to, result, spreads, table
 from benchmarks.requests import RATE, Load, ask, until
-from tests.e2e.support import Stage, stage
-from tests.e2e.watching import Watch
+from tests.support.network_spaces import inside
+from tests.support.real_nodes import World
+from tests.support.stages import Stage, stage
+from tests.support.traffic import LOCAL, addresses, make, sees_endpoints, served
+from tests.support.watching import Watch
 from tests.traffic.conftest import configured, make_machine
-from tests.traffic.nodes import World
-from tests.traffic.spaces import inside
-from tests.traffic.support import LOCAL, addresses, make, sees_endpoints, served
 
 IDLE = 0.3
 """Seconds for which something must be so to count."""

@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.figures import report_to, result, spreads, table
-from tests.e2e.support import Stage, node, port, service, stage
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, stage
 
 COMMANDS = (("status",), ("up", "--yes"), ("preview",))
 AIMS = "aims: 250 ms for status, 500 ms for up and preview"

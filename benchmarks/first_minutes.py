@@ -30,11 +30,12 @@ import yaml
 
 from benchmarks.figures import report_to, result, spreads, table
 from benchmarks.requests import ask, until
-from tests.cluster.controlplane import Objects, control_plane
-from tests.e2e.support import backends, port, service
-from tests.kubelets.cluster import kubelet_cluster
-from tests.kubelets.ready import make_ready
 from tests.kubelets.workloads import Workloads
+from tests.support.backends import backends
+from tests.support.control_plane import Objects, control_plane
+from tests.support.kubelet_cluster import kubelet_cluster
+from tests.support.kubelets_ready import make_ready
+from tests.support.manifests import port, service
 
 PORT = 8080
 MAX = 120.0

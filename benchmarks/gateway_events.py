@@ -21,8 +21,9 @@ from benchmarks.gateways import ROUTES, Document, cluster, route
 from benchmarks.scale import SOURCE, Driven
 from locallb.watch import loop as gc_tuning
 from locallb.watch.events import Cause, Mark
-from tests.e2e.support import Stage, node, stage
-from tests.environment import lent
+from tests.support.environment import lent
+from tests.support.manifests import node
+from tests.support.stages import Stage, stage
 
 SIZES = "5,50"
 WALL, CPU = "one HTTPRoute changes", "one HTTPRoute changes, CPU"

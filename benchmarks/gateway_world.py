@@ -24,10 +24,10 @@ from benchmarks.requests import TIMEOUT, Load, until
 from locallb.gateway.kinds import KINDS
 from locallb.kubernetes.rights import CERTIFICATE_RULES
 from locallb.model.gateway_objects import CONTROLLER, GROUP
-from tests.cluster.kinds import SECRET, SERVICE, SLICE
-from tests.cluster.test_gateways import BINDING, CRD, RIGHTS, ROLE, definition, is_created, resource
-from tests.e2e.support import Stage
-from tests.envoy.certificates import Pair
+from tests.support.certificates import Pair
+from tests.support.client_kinds import SECRET, SERVICE, SLICE
+from tests.support.cluster_gateways import BINDING, CRD, RIGHTS, ROLE, definition, is_created, resource
+from tests.support.stages import Stage
 
 HTTP, HTTPS = 8080, 8443
 HOST, NAMESPACE, CLASS = "a.test", "n", "local"

@@ -45,9 +45,9 @@ from benchmarks.nodes import served
 from benchmarks.requests import RATE, connects, until
 from benchmarks.targets import OurLoop, target
 from benchmarks.watch import IDLE, SPARED, Figures, note
-from tests.cluster.controlplane import control_plane
-from tests.e2e.support import free_prefix
-from tests.envoy.certificates import Authority, Pair
+from tests.support.certificates import Authority, Pair
+from tests.support.control_plane import control_plane
+from tests.support.stages import free_prefix
 
 FIRST_POD, OTHER_POD = PODS
 SOURCES: Mapping[str, int] = {"API": 10, "manifests": 20}

@@ -31,10 +31,10 @@ from benchmarks.nodes import COUNT, FIRST, served
 from benchmarks.requests import ask, until
 from benchmarks.services import Services
 from benchmarks.targets import OurLoop
-from tests.cluster.controlplane import ControlPlane, control_plane
-from tests.cluster.faulty import FaultyApi, faulty_api
-from tests.e2e.support import envoys, stage
-from tests.e2e.watching import watching
+from tests.support.control_plane import ControlPlane, control_plane
+from tests.support.faulty_api import FaultyApi, faulty_api
+from tests.support.stages import envoys, stage
+from tests.support.watching import watching
 
 NEAR, SILENT = "127.0.0.21", "127.0.0.23"
 """Where the test cluster's Node is, and a name server that never answers."""

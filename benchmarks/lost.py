@@ -13,7 +13,7 @@ from pathlib import Path
 
 from benchmarks.requests import Load, Request, ask, until
 from benchmarks.watch import IDLE, Figures
-from tests.envoy.log_reading import Reader, reading, was_accepted
+from tests.support.log_reading import Reader, reading, was_accepted
 
 Place = tuple[str, int]
 FindProxy = Callable[[str, int], Path]

@@ -24,8 +24,8 @@ from benchmarks.nodes import FIRST, served
 from benchmarks.requests import until
 from benchmarks.services import PREFIX, Services
 from benchmarks.targets import target
-from tests.cluster.controlplane import control_plane
-from tests.dns.questions import requested
+from tests.support.control_plane import control_plane
+from tests.support.dns_questions import requested
 
 NODE, PORT = "127.0.0.21", 8080
 NAMESPACE, CLUSTER = "n", "real"

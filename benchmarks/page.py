@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.figures import report_to, result, spreads, table
-from tests.e2e.support import Stage, node, port, service, stage
-from tests.e2e.watching import Watch, page_of, watching
-from tests.report.browser import Browser, Tab, running
+from tests.support.browser import Browser, Tab, running
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, stage
+from tests.support.watching import Watch, page_of, watching
 
 WIDTH, HEIGHT = 1440, 900
 WAIT = 600.0

@@ -30,10 +30,10 @@ from benchmarks.requests import ask, connects, until
 from benchmarks.services import Services
 from benchmarks.targets import OurLoop, absent, target
 from benchmarks.watch import IDLE, MANY, Figures
-from tests.kubelets.cluster import Cluster, kubelet_cluster
 from tests.kubelets.deployments import SERVED, Deployments
-from tests.kubelets.images import AGNHOST
-from tests.kubelets.ready import make_ready
+from tests.support.kubelet_cluster import Cluster, kubelet_cluster
+from tests.support.kubelet_images import AGNHOST
+from tests.support.kubelets_ready import make_ready
 
 RATE = 50
 """Requests a second while a pod moves."""

@@ -27,11 +27,11 @@ from benchmarks.requests import RATE, ask, until
 from benchmarks.services import Services
 from benchmarks.targets import OurLoop, target
 from benchmarks.watch import IDLE, Figures
-from tests.cluster.kinds import NODE, POD
-from tests.kubelets.cluster import Cluster, KubeletNode, kubelet_cluster
 from tests.kubelets.deployments import CONTAINER, SERVED, Deployments
-from tests.kubelets.images import AGNHOST
-from tests.kubelets.ready import make_ready
+from tests.support.client_kinds import NODE, POD
+from tests.support.kubelet_cluster import Cluster, KubeletNode, kubelet_cluster
+from tests.support.kubelet_images import AGNHOST
+from tests.support.kubelets_ready import make_ready
 
 APP, PORT = "rolling", (8080, 0)
 PODS, ON_NODES = 20, 4

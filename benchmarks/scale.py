@@ -40,7 +40,8 @@ from locallb.planning.plan import make_plan
 from locallb.sources.configuration import stack_settings
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned, Updated
 from locallb.watch.loop import Loop
-from tests.e2e.support import Stage, node, port, service, stage
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, stage
 
 SIZES = "1,100,1000,5000"
 SOURCE = Mark(Cause.SOURCE, "c")

@@ -22,7 +22,7 @@ from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api.feed import ExpiredError, Feed
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from tests.cluster.kinds import NODE, SERVICE
+from tests.support.client_kinds import NODE, SERVICE
 
 EXCLUDE = "node.kubernetes.io/exclude-from-external-load-balancers"
 PREFIX = "bench-"

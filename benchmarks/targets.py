@@ -21,9 +21,9 @@ from benchmarks.requests import until
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.runtimes.docker.containers import PROXY_LABEL
-from tests.cluster.controlplane import ControlPlane
-from tests.e2e.support import CHECKOUT, Stage, envoys, stage
-from tests.e2e.watching import Watch, watching
+from tests.support.control_plane import ControlPlane
+from tests.support.stages import CHECKOUT, Stage, envoys, stage
+from tests.support.watching import Watch, watching
 
 MODES: Mapping[str, Mapping[str, object]] = {
     "process": {},

@@ -32,7 +32,7 @@ from benchmarks.nodes import FIRST, FarNode, can_be_far, far_node, served
 from benchmarks.requests import RATE, Load, ask, connects, until
 from benchmarks.services import Services
 from benchmarks.targets import MODES, OurLoop, PulumiCommand, Target, absent, target
-from tests.cluster.controlplane import control_plane
+from tests.support.control_plane import control_plane
 
 NEAR, SECOND = "127.0.0.21", "127.0.0.22"
 """Where the test cluster's Nodes are; the second one is far away where this user may make it so."""

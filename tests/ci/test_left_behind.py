@@ -9,15 +9,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.docker.podman import end_monitors
 from tests.reaper import VARIABLE, is_used, those_of
+from tests.support.podman import end_monitors
+from tests.support.waiting import becomes
 
 pytestmark = [
     pytest.mark.slow,
@@ -42,7 +42,8 @@ def test_it(tmp_path):
 """
 ENVOY = """
 import json, pathlib, time
-from tests.e2e.support import envoys, node, port, service, stage
+from tests.support.manifests import node, port, service
+from tests.support.stages import envoys, stage
 
 def test_it():
     with stage() as play:
@@ -56,7 +57,7 @@ def test_it():
 """
 PODMAN = """
 import json, pathlib, subprocess, time
-from tests.docker.podman import podman
+from tests.support.podman import podman
 
 def test_it():
     with podman() as own:
@@ -73,7 +74,7 @@ def test_it():
 """
 CLUSTER = """
 import json, pathlib, tempfile, time
-from tests.cluster.controlplane import control_plane
+from tests.support.control_plane import control_plane
 
 def test_it():
     root = tempfile.mkdtemp(prefix="llb-", dir="/tmp")
@@ -106,14 +107,6 @@ def running(place: Path, test: str, seconds: int, *terms: str, **more: str) -> I
     finally:
         process.kill()
         process.wait()
-
-
-def becomes(fact: Callable[[], object]) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + SECONDS
-    while not fact():
-        assert time.monotonic() < deadline, "it never became true"
-        time.sleep(0.02)
 
 
 def exists(pid: int) -> bool:

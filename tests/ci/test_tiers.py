@@ -353,7 +353,7 @@ def test_mark_that_a_file_does_not_name_stops_the_run(tmp_path: Path) -> None:
     assert "marks of test_it.py::test_it aren't named in their files" in reported
 
 
-@pytest.mark.parametrize("made", ["tests.kubelets.images", "tests.official.build"])
+@pytest.mark.parametrize("made", ["tests.support.kubelet_images", "tests.support.pulumi_build"])
 def test_what_tests_are_made_of_is_made_by_any_python(made: str) -> None:
     """`.ci/run` makes it before there is an environment with what tests need."""
     subprocess.run([sys.executable, "-S", "-c", f"import {made}"], cwd=CHECKOUT, check=True)

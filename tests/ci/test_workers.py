@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.controlplane import node_ports
+from tests.support.control_plane import node_ports
 from tests.workers import GROUPS, group
 
 pytestmark = pytest.mark.slow
@@ -109,7 +109,7 @@ def test_every_group_has_a_test_of_this_project(name: str) -> None:
 def test_every_test_that_starts_podman_is_in_the_podman_group() -> None:
     """One at a time, in whatever file it is."""
     texts = {path: path.read_text(encoding="utf-8") for path in (CHECKOUT / "tests").rglob("test_*.py")}
-    starting = {path: text for path, text in texts.items() if "\nfrom tests.docker.podman import " in text}
+    starting = {path: text for path, text in texts.items() if "\nfrom tests.support.podman import " in text}
     assert len(starting) > 1
     for path, text in starting.items():
         names = re.findall(r"^def (test_\w+)", text, re.MULTILINE)

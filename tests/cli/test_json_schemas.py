@@ -14,10 +14,12 @@ import pytest
 
 from locallb.cli.failures import MEANINGS
 from locallb.cli.grammar import COMMANDS
-from tests.e2e.support import Backend, Done, Stage, backends, node, port, service, stage
-from tests.e2e.watching import becomes, watching
-from tests.gateway.api import gateway, gateway_class
-from tests.report.schema import mistakes
+from tests.support.backends import Backend, backends
+from tests.support.gateway_objects import gateway, gateway_class
+from tests.support.manifests import node, port, service
+from tests.support.schemas import mistakes
+from tests.support.stages import Done, Stage, stage
+from tests.support.watching import eventually, watching
 
 DOCS = Path(__file__).parents[2] / "docs"
 WITHOUT = {"completion": "prints no JSON", "image": "needs Docker"}
@@ -135,9 +137,9 @@ def test_lines_of_the_watch_are_as_their_schema_says(play: tuple[Stage, Backend]
     """From its start to its end, with a Service that comes."""
     made, backend = play
     with watching(made, "--json") as watch:
-        becomes(lambda: made.status()["n/web"]["state"] == "degraded", watch)
+        eventually(lambda: made.status()["n/web"]["state"] == "degraded", watch)
         made.write("t.yaml", service("more", port(8080, backend.port)))
-        becomes(lambda: "n/more" in watch.reported(), watch)
+        eventually(lambda: "n/more" in watch.reported(), watch)
         assert watch.stop() == 0
         lines = watch.reported().splitlines()
     assert lines

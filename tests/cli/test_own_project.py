@@ -2,65 +2,33 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import json
 import os
 import pwd
 import re
 import shlex
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import yaml
 
-from locallb.cli import main
 from locallb.cli import new_project as first_sources
 from locallb.cli.failures import Exit
 from locallb.cli.new_project import RUNTIME_VARIABLE
 from locallb.cli.project_layout import with_sources
 from locallb.sources.kind.finding import names_of_clusters
-from tests.docker.docker_image import image
-from tests.docker.support import docker
-from tests.e2e.support import Backend, Done, backends, free_prefix, node, port, service
+from tests.support.backends import Backend
+from tests.support.containers import docker
+from tests.support.docker_image import image
+from tests.support.manifests import node, port, service
+from tests.support.own_projects import place, run
+from tests.support.stages import free_prefix
 
-__all__ = ["image"]
-
-
-@pytest.fixture
-def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Be a user in an empty directory who never had a project."""
-    root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
-    (root / "here").mkdir()
-    for name, path in {
-        "XDG_DATA_HOME": "data",
-        "XDG_STATE_HOME": "s",
-        "LOCALLB_LEDGER": "s/ledger",
-        "HOME": "",
-    }.items():
-        monkeypatch.setenv(name, str(root / path))
-    monkeypatch.delenv("KUBECONFIG", raising=False)
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{root}/nobody.sock")
-    monkeypatch.chdir(root / "here")
-    yield root
-    shutil.rmtree(root)
-
-
-def run(*terms: str) -> Done:
-    """Run a command in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            code = main(terms)
-        except SystemExit as leaving:
-            code = int(leaving.code or 0)
-    return Done(code, out.getvalue(), err.getvalue())
+__all__ = ["image", "place"]
 
 
 def stack_of(place: Path, stack: str = "dev") -> Path:
@@ -71,13 +39,6 @@ def stack_of(place: Path, stack: str = "dev") -> Path:
 def sources(path: Path) -> object:
     """Return what a stack's file names."""
     return yaml.safe_load(path.read_text())["config"]["local-lb:sources"]
-
-
-@pytest.fixture
-def backend() -> Iterator[Callable[..., Backend]]:
-    """Make backends that are closed at the end."""
-    with backends() as make:
-        yield make
 
 
 def write_manifests(place: Path, name: str = "shop", behind: int = 30001) -> Path:

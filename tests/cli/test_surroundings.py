@@ -17,7 +17,9 @@ import pytest
 import locallb
 from locallb.cli.failures import Exit
 from locallb.cli.project_finding import nearest_project
-from tests.e2e.support import CHECKOUT, Done, Stage, backends, node, service, stage
+from tests.support.backends import backends
+from tests.support.manifests import node, service
+from tests.support.stages import CHECKOUT, Done, Stage, stage
 
 LOCALLB = str(Path(sys.executable).parent / "locallb")
 SECONDS = 120

@@ -12,8 +12,8 @@ import yaml
 
 from locallb.cli.failures import Exit
 from locallb.guarded import reader as owners
-from tests.cli.test_own_project import place, run
-from tests.e2e.support import node, port, service
+from tests.support.manifests import node, port, service
+from tests.support.own_projects import place, run
 
 __all__ = ["place"]
 OTHER = 65534

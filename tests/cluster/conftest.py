@@ -2,37 +2,16 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
 from locallb.kubernetes.api import client, connected
-from tests.cluster.controlplane import ControlPlane, Objects, control_plane
-from tests.e2e.support import Backend, Stage, backends, stage
+from tests.support.clusters import cluster, plane
+from tests.support.control_plane import ControlPlane, Objects
+from tests.support.stages import Stage, stage
 
-
-@pytest.fixture(scope="session")
-def plane() -> Iterator[ControlPlane]:
-    """Run one cluster with a short path."""
-    root = Path(tempfile.mkdtemp(prefix="llb-", dir="/tmp"))
-    try:
-        with control_plane("real", root / "c") as made:
-            yield made
-    finally:
-        shutil.rmtree(root)
-
-
-@pytest.fixture
-def cluster(plane: ControlPlane) -> Iterator[Objects]:
-    """Return the owner of the cluster with one Node, 127.0.0.1; nothing of a test stays."""
-    with plane.client() as client:
-        made = Objects(plane, client)
-        made.node("node-a")
-        yield made
-        made.clear()
+__all__ = ["cluster", "plane"]
 
 
 @pytest.fixture(autouse=True)
@@ -48,10 +27,3 @@ def play(plane: ControlPlane, cluster: Objects) -> Iterator[Stage]:
     with stage() as made:
         made.configure(sources=[plane.source])
         yield made
-
-
-@pytest.fixture
-def backend() -> Iterator[Callable[..., Backend]]:
-    """Make backends that are closed at the end."""
-    with backends() as make:
-        yield make

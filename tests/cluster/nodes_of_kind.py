@@ -22,7 +22,7 @@ from docker.models.containers import Container
 
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
-from tests.cluster.controlplane import ControlPlane
+from tests.support.control_plane import ControlPlane
 
 
 @dataclass

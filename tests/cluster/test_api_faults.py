@@ -17,10 +17,11 @@ from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, 
 from locallb.model.snapshot import Access
 from locallb.model.texts import owner_fields
 from locallb.resources.resource_type import ProviderError
-from tests.cluster.controlplane import ControlPlane, Document, Objects
-from tests.cluster.faulty import FaultyApi, faulty_api
-from tests.e2e.support import Stage, port, service
-from tests.provider.support import Driver
+from tests.support.control_plane import ControlPlane, Document, Objects
+from tests.support.faulty_api import FaultyApi, faulty_api
+from tests.support.manifests import port, service
+from tests.support.provider import Driver
+from tests.support.stages import Stage
 
 pytestmark = pytest.mark.cluster
 

@@ -14,16 +14,16 @@ import pytest
 import yaml
 from lightkube import ApiError, Client
 
-from tests.cluster.controlplane import ControlPlane, Objects
-from tests.cluster.kinds import NAMESPACE, SERVICE
-from tests.cluster.test_gateways import BINDING, NAME, RIGHTS, ROLE, resource
-from tests.cluster.test_install_crds import install, remove
-from tests.docs.reading import fences
-from tests.e2e.support import CHECKOUT, Stage
-from tests.e2e.test_gateways import answering
-from tests.e2e.watching import becomes, watching
-from tests.environment import lent
-from tests.traffic.waiting import eventually
+from tests.cluster.installed_crds import install, remove
+from tests.support.client_kinds import NAMESPACE, SERVICE
+from tests.support.cluster_gateways import BINDING, NAME, RIGHTS, ROLE, resource
+from tests.support.control_plane import ControlPlane, Objects
+from tests.support.environment import lent
+from tests.support.gateway_clients import answering
+from tests.support.pages import fences
+from tests.support.stages import CHECKOUT, Stage
+from tests.support.waiting import becomes
+from tests.support.watching import eventually, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 PAGE = CHECKOUT / "docs/certificates.md"
@@ -85,7 +85,7 @@ def test_an_https_gateway_of_a_cluster_has_a_certificate_of_the_local_authority(
     key, value = next(iter(yaml.safe_load(settings)["config"].items()))
     play.configure(sources=[plane.source], **{str(key).removeprefix("local-lb:"): value})
     for document in documents.values():
-        eventually(partial(is_applied, owner, document), f"{document['kind']} is taken")
+        becomes(partial(is_applied, owner, document), f"{document['kind']} is taken")
     bin_directory = str(Path(sys.executable).parent)
     surroundings = {"XDG_DATA_HOME": str(play.root / "d"), "PATH": f"{bin_directory}:{os.environ['PATH']}"}
     with lent(surroundings), answering("web", port=node_port), watching(play) as watch:
@@ -96,4 +96,4 @@ def test_an_https_gateway_of_a_cluster_has_a_certificate_of_the_local_authority(
             )
             return done.stdout
 
-        becomes(lambda: "web /" in answer(), watch)
+        eventually(lambda: "web /" in answer(), watch)

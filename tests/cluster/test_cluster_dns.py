@@ -17,15 +17,16 @@ from lightkube.types import PatchType
 
 from locallb.dns.stubs import ENDS, stub_block, with_block
 from locallb.model.identities import OwnerId
-from tests.cluster.build import COREDNS, kubernetes
-from tests.cluster.controlplane import ControlPlane, Document, Objects
-from tests.cluster.ingress_rights import IN_NAMESPACE, SUBJECT
-from tests.cluster.kinds import CONFIG_MAP
-from tests.dns.bind import ZONE as BIND_ZONE
-from tests.dns.bind import bind, free_port
-from tests.dns.questions import NXDOMAIN, requested
-from tests.e2e.support import Stage, port, service
-from tests.e2e.watching import becomes, watching
+from tests.support.bind import ZONE as BIND_ZONE
+from tests.support.bind import bind, free_port
+from tests.support.client_kinds import CONFIG_MAP
+from tests.support.cluster_build import COREDNS, kubernetes
+from tests.support.control_plane import ControlPlane, Document, Objects
+from tests.support.dns_questions import NXDOMAIN, requested
+from tests.support.ingress_rights import IN_NAMESPACE, SUBJECT
+from tests.support.manifests import port, service
+from tests.support.stages import Stage
+from tests.support.watching import eventually, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 MANIFEST = Path(__file__).resolve().parents[2] / "deploy" / "rbac-cluster-dns.yaml"
@@ -183,12 +184,12 @@ def test_missing_rights_on_coredns_name_the_manifest_that_grants_them(stack: Sta
 def test_the_loop_restores_a_removed_stub_zone(stack: Stage, dns: Dns, cluster: Objects) -> None:
     """At its next full pass, requested here by a signal; Services come and go meanwhile."""
     with watching(stack) as watch:
-        becomes(lambda: ENDS in dns.corefile(), watch)
+        eventually(lambda: ENDS in dns.corefile(), watch)
         ours = dns.corefile()
         cluster.service(service("web", port(8080, 0)))
         dns.write(COREFILE)
         watch.process.send_signal(signal.SIGHUP)
-        becomes(lambda: dns.corefile() == ours, watch)
+        eventually(lambda: dns.corefile() == ours, watch)
 
 
 def test_coredns_asks_the_zones_server_and_goes_on_without_it(tmp_path: Path) -> None:
@@ -207,12 +208,12 @@ def test_coredns_asks_the_zones_server_and_goes_on_without_it(tmp_path: Path) ->
         path.write_text(text)
         process = subprocess.Popen([program, "-conf", path], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
-            becomes(lambda: requested(place, name)[0] == SERVER_FAILURE)
+            eventually(lambda: requested(place, name)[0] == SERVER_FAILURE)
             path.write_text(with_block(path.read_text(), "local-lb-0123456789ab", block))
-            becomes(lambda: requested(place, name)[1] == ["192.0.2.1"])
+            eventually(lambda: requested(place, name)[1] == ["192.0.2.1"])
             assert requested(place, f"nobody.{BIND_ZONE}")[0] == NXDOMAIN
             path.write_text(with_block(path.read_text(), "local-lb-0123456789ab", ""))
-            becomes(lambda: requested(place, name)[0] == SERVER_FAILURE)
+            eventually(lambda: requested(place, name)[0] == SERVER_FAILURE)
         finally:
             process.terminate()
             process.wait(20)

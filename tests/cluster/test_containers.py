@@ -7,12 +7,14 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from locallb.kubernetes.status import FINALIZER
-from tests.cluster.controlplane import ControlPlane, Objects
-from tests.cluster.test_life import address, condition, finalizers
-from tests.docker.conftest import network
-from tests.docker.docker_image import image
-from tests.docker.support import Network, docker, identities, own_pool
-from tests.e2e.support import Backend, Stage, ask, port, refused, service, stage
+from tests.support.backends import Backend, ask, refused
+from tests.support.cluster_services import address, condition, finalizers
+from tests.support.container_engines import network
+from tests.support.containers import Network, docker, identities, own_pool
+from tests.support.control_plane import ControlPlane, Objects
+from tests.support.docker_image import image
+from tests.support.manifests import port, service
+from tests.support.stages import Stage, stage
 
 __all__ = ["image", "network"]
 

@@ -15,12 +15,13 @@ import yaml
 from lightkube import Client
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
-from tests.cluster.build import CHECKOUT
-from tests.cluster.controlplane import SERVICE_ACCOUNT, ControlPlane, Objects
-from tests.cluster.kinds import CONFIG_MAP, LEASE, SECRET
-from tests.cluster.test_life import address, made
-from tests.e2e.support import Backend, stage
-from tests.e2e.watching import answers, becomes, watching
+from tests.support.backends import Backend
+from tests.support.client_kinds import CONFIG_MAP, LEASE, SECRET
+from tests.support.cluster_build import CHECKOUT
+from tests.support.cluster_services import address, made
+from tests.support.control_plane import SERVICE_ACCOUNT, ControlPlane, Objects
+from tests.support.stages import stage
+from tests.support.watching import answers, eventually, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -125,13 +126,13 @@ def test_a_token_that_is_replaced_in_its_file_is_used_at_once_and_gardeners_righ
         play.configure(**settings)
         with watching(play) as watch:
             made(cluster, backend, "web")
-            becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+            eventually(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
             project(volume, {"kubeconfig": kubeconfig, "token": token(plane, account, "second")}, "..2")
             account.delete(SECRET, "first", namespace=SYSTEM)
             made(cluster, backend, "later", 8081)
-            becomes(lambda: answers(address(cluster, "later"), 8081, "later"), watch)
+            eventually(lambda: answers(address(cluster, "later"), 8081, "later"), watch)
             cluster.delete("web")
-            becomes(lambda: cluster.read("web") is None, watch)
+            eventually(lambda: cluster.read("web") is None, watch)
             assert account.get(LEASE, CONTROLLER, namespace=SYSTEM)["spec"]["holderIdentity"]
         assert play.run("destroy", "--yes").code == 0
     account.delete(SECRET, "second", namespace=SYSTEM)

@@ -16,10 +16,11 @@ from locallb.kubernetes.api.feed import PATHS, Feed
 from locallb.kubernetes.rights import RULES
 from locallb.model.identities import ContextName, ObjectKind
 from locallb.model.snapshot import Access
-from tests.cluster.controlplane import ControlPlane, Objects, control_plane
-from tests.cluster.kinds import NODE
-from tests.cluster.test_life import address, finalizers, ingress, made
-from tests.e2e.support import Backend, Stage, ask, envoys
+from tests.support.backends import Backend, ask
+from tests.support.client_kinds import NODE
+from tests.support.cluster_services import address, finalizers, ingress, made
+from tests.support.control_plane import ControlPlane, Objects, control_plane
+from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 

@@ -20,9 +20,9 @@ from locallb.sources.kubernetes import watched_names as followed_names
 from locallb.sources.kubernetes.informers import Follow
 from locallb.sources.kubernetes.watched_names import FollowedNames
 from locallb.sources.kubernetes.write_hints import WriteHints
-from tests.cluster.controlplane import ControlPlane
-from tests.cluster.ingress_rights import IN_NAMESPACE, ROLE, SUBJECT
-from tests.watch.api import becomes
+from tests.support.control_plane import ControlPlane
+from tests.support.ingress_rights import IN_NAMESPACE, ROLE, SUBJECT
+from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.cluster
 

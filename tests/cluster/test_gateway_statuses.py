@@ -11,7 +11,7 @@ from typing import Any
 import httpx2
 import pytest
 import yaml
-from lightkube import ApiError, Client
+from lightkube import Client
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 from msgspec.structs import replace
@@ -30,14 +30,13 @@ from locallb.outputs import status
 from locallb.outputs.status import GatewayStatus
 from locallb.resources.properties import GatewayStatusInputs
 from locallb.resources.resource_type import ProviderError
-from tests.cluster.controlplane import SECONDS, ControlPlane, Document, Objects
-from tests.cluster.kinds import EVENT
-from tests.traffic.waiting import eventually
+from tests.support.client_kinds import EVENT
+from tests.support.cluster_gateways import CRD, ROLE, until_gone
+from tests.support.control_plane import SECONDS, ControlPlane, Document, Objects
+from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.cluster
 
-CRD = create_global_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
-ROLE = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles")
 BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
 REVIEW = create_global_resource("authorization.k8s.io", "v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews")
 MANIFEST = Path(__file__).resolve().parents[2] / "deploy" / "rbac-gateways.yaml"
@@ -99,18 +98,6 @@ def patiently(client: Client, kind: ObjectKind, body: Document) -> Document:
             if error.response.status_code != httpx2.codes.NOT_FOUND or time.monotonic() > end:
                 raise
         time.sleep(0.1)
-
-
-def until_gone(client: Client, kind: str) -> None:
-    """Wait until a CRD is away, so that the next test can make it again."""
-    end = time.monotonic() + SECONDS
-    while time.monotonic() < end:
-        try:
-            client.get(CRD, f"{kind}.{GROUP}")
-        except ApiError:
-            return
-        time.sleep(0.1)
-    raise AssertionError(kind)
 
 
 @pytest.fixture
@@ -220,12 +207,12 @@ def test_a_right_that_is_missing_is_reported_once_and_used_when_it_is_given(
     assert may_patch(plane)
     reading = [rule for rule in role["rules"] if not rule["resources"][0].endswith("/status")]
     owner.patch(ROLE, "local-lb-gateways", {"rules": reading}, patch_type=PatchType.MERGE)
-    eventually(lambda: not may_patch(plane), "the right is gone")
+    becomes(lambda: not may_patch(plane), "the right is gone")
     sentences = {refused(subject) for _ in range(2) for subject in subjects}
     assert len(sentences) == 1
     assert "deploy/rbac-gateways.yaml" in sentences.pop()
     owner.patch(ROLE, "local-lb-gateways", {"rules": role["rules"]}, patch_type=PatchType.MERGE)
-    eventually(lambda: may_patch(plane), "the right is there")
+    becomes(lambda: may_patch(plane), "the right is there")
     now[0] = PAUSE
     for subject in subjects:
         GatewayStatus(None).create(subject.reported)

@@ -12,12 +12,14 @@ import pytest
 from lightkube import Client
 from lightkube.types import PatchType
 
-from tests.cluster.controlplane import ControlPlane, Objects
-from tests.cluster.ingress_rights import INGRESS, ingress_rights
-from tests.e2e.support import Stage, port, service
-from tests.e2e.test_gateways import answering, get
-from tests.e2e.watching import becomes, watching
-from tests.ingress.api import JsonObject, ingress, path, rule
+from tests.support.cluster_gateways import address_of
+from tests.support.control_plane import ControlPlane, Objects
+from tests.support.gateway_clients import answering, get
+from tests.support.ingress_objects import JsonObject, ingress, path, rule
+from tests.support.ingress_rights import INGRESS, ingress_rights
+from tests.support.manifests import port, service
+from tests.support.stages import Stage
+from tests.support.watching import eventually, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -48,12 +50,6 @@ def is_answered(address: str, host: str, name: str) -> bool:
     return get(address, host=host) == (200, f"{name} / -")
 
 
-def address_of(play: Stage) -> str:
-    """Return the address of the class; empty while it has none."""
-    rows = play.run("status", "--json").json
-    return next((str(row["addresses"][0]) for row in rows if row["kind"] == "ingressclasses" and row["addresses"]), "")
-
-
 def test_ingresses_of_a_cluster_serve_change_and_go(
     cluster: Objects, owner: Client, play: Stage, plane: ControlPlane
 ) -> None:
@@ -67,27 +63,27 @@ def test_ingresses_of_a_cluster_serve_change_and_go(
             )
             servers.enter_context(answering(name, made["spec"]["ports"][0]["nodePort"]))
         owner.create(INGRESS.from_dict(leading("one")), namespace="n")
-        becomes(lambda: address_of(play), watch)
-        at = address_of(play)
-        becomes(lambda: is_answered(at, "a.test", "one"), watch)
-        becomes(lambda: reported(owner) == [{"ip": at, "ports": [{"port": 8080, "protocol": "TCP"}]}], watch)
+        eventually(lambda: address_of(play, "ingressclasses"), watch)
+        at = address_of(play, "ingressclasses")
+        eventually(lambda: is_answered(at, "a.test", "one"), watch)
+        eventually(lambda: reported(owner) == [{"ip": at, "ports": [{"port": 8080, "protocol": "TCP"}]}], watch)
         served = "Normal", "EnsuredLoadBalancer", f"serves a.test on 8080 at {at}"
-        becomes(lambda: served in cluster.events("web"), watch)
+        eventually(lambda: served in cluster.events("web"), watch)
         owner.create(INGRESS.from_dict(leading("two", "second", "b.test")), namespace="n")
-        becomes(lambda: is_answered(at, "b.test", "two"), watch)
-        becomes(lambda: [each["ip"] for each in reported(owner, "second")] == [at], watch)
+        eventually(lambda: is_answered(at, "b.test", "two"), watch)
+        eventually(lambda: [each["ip"] for each in reported(owner, "second")] == [at], watch)
         # Somebody else takes the addresses away, and writes others.
         for written in (None, [{"ip": "192.0.2.1"}]):
             status: JsonObject = {"status": {"loadBalancer": {"ingress": written}}}
             owner.patch(INGRESS_STATUS, "web", status, namespace="n", patch_type=PatchType.MERGE)
-            becomes(lambda: reported(owner) == [{"ip": at, "ports": [{"port": 8080, "protocol": "TCP"}]}], watch)
+            eventually(lambda: reported(owner) == [{"ip": at, "ports": [{"port": 8080, "protocol": "TCP"}]}], watch)
         owner.patch(INGRESS, "web", {"spec": leading("two")["spec"]}, namespace="n", patch_type=PatchType.MERGE)
-        becomes(lambda: is_answered(at, "a.test", "two"), watch)
+        eventually(lambda: is_answered(at, "a.test", "two"), watch)
         other = {"spec": {"ingressClassName": "other"}}
         owner.patch(INGRESS, "second", other, namespace="n", patch_type=PatchType.MERGE)
-        becomes(lambda: reported(owner, "second") == [], watch)
+        eventually(lambda: reported(owner, "second") == [], watch)
         owner.delete(INGRESS, "web", namespace="n")
-        becomes(lambda: not address_of(play), watch)
+        eventually(lambda: not address_of(play, "ingressclasses"), watch)
     requested = [json.loads(line) for line in plane.audit_log.read_text().splitlines()]
     refused = [each["requestURI"] for each in requested if each["responseStatus"]["code"] == httpx2.codes.FORBIDDEN]
     assert refused == []

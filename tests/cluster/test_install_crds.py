@@ -6,31 +6,23 @@ import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
-from lightkube import ApiError, Client
-from lightkube.generic_resource import create_global_resource
+from lightkube import Client
 
 from locallb.gateway.crds import DEFINITION, carried, name_of
 from locallb.kubernetes.api.discovery import MANAGER
-from tests.cluster.controlplane import ControlPlane
-from tests.cluster.test_gateways import CRD
-from tests.conformance.carried import published
-from tests.conformance.cluster import CLASSES
-from tests.e2e.support import Done, Stage, stage
-from tests.report.schema import mistakes
-from tests.traffic.waiting import eventually
+from tests.cluster.installed_crds import BINDING, POLICY, definitions, install, is_removed, remove
+from tests.support.cluster_gateways import CRD
+from tests.support.conformance_cluster import CLASSES
+from tests.support.control_plane import ControlPlane
+from tests.support.schemas import mistakes
+from tests.support.stages import Stage
+from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.cluster
 GATEWAYS = "gateways.gateway.networking.k8s.io"
 ANNOTATION = "gateway.networking.k8s.io/bundle-version"
-_ADMISSION = "admissionregistration.k8s.io"
-POLICY = create_global_resource(_ADMISSION, "v1", "ValidatingAdmissionPolicy", "validatingadmissionpolicies")
-BINDING = create_global_resource(
-    _ADMISSION, "v1", "ValidatingAdmissionPolicyBinding", "validatingadmissionpolicybindings"
-)
-GUARD = "safe-upgrades.gateway.networking.k8s.io"
 SCHEMA = Path(__file__).parents[2] / "docs/schemas/gateway-install-crds.schema.json"
 
 
@@ -41,40 +33,6 @@ def owner(plane: ControlPlane) -> Iterator[Client]:
         remove(client)
         yield client
         remove(client)
-
-
-def remove(client: Client) -> None:
-    """Remove what may have been installed, the guard first."""
-    for kind, name in ((BINDING, GUARD), (POLICY, GUARD), *((CRD, name) for name in definitions())):
-        eventually(partial(is_removed, client, kind, name), f"{name} is gone")
-
-
-def is_removed(client: Client, kind: Any, name: str) -> bool:  # noqa: ANN401 - a type of the client
-    """Delete an object, and return whether there is none any more."""
-    try:
-        client.delete(kind, name)
-    except ApiError as error:
-        return error.status.code == 404
-    return False
-
-
-def definitions() -> list[str]:
-    """Return the names of all definitions."""
-    called = [name_of(each) for each in carried().channels["experimental"]]
-    return [name for kind, name in called if kind == DEFINITION]
-
-
-@pytest.fixture
-def play() -> Iterator[Stage]:
-    """Return somewhere to run commands."""
-    with stage() as made:
-        yield made
-
-
-def install(play: Stage, plane: ControlPlane, *terms: str, user: str = "owner") -> Done:
-    """Run the command as a user of the cluster."""
-    kubeconfig = plane.root / f"{user}.kubeconfig"
-    return play.run("gateway", "install-crds", "--kubeconfig", str(kubeconfig), "--context", plane.name, *terms)
 
 
 def present(client: Client) -> list[str]:
@@ -170,13 +128,13 @@ def test_install_crds_reports_an_admission_denial_before_writing_anything(
     bound = {"policyName": "mondays", "validationActions": ["Deny"]}
     owner.create(BINDING.from_dict({"metadata": {"name": "mondays"}, "spec": bound}))
     try:
-        eventually(lambda: "on Mondays" in install(play, plane).err, "the policy is in force")
+        becomes(lambda: "on Mondays" in install(play, plane).err, "the policy is in force")
         done = install(play, plane, "--yes")
         assert (done.code, len(done.err.splitlines())) == (1, 1)
         assert present(owner) == []
     finally:
         for kind in (BINDING, POLICY):
-            eventually(partial(is_removed, owner, kind, "mondays"), "the policy is gone")
+            becomes(partial(is_removed, owner, kind, "mondays"), "the policy is gone")
 
 
 def test_install_crds_without_rights_names_the_rights_needed(plane: ControlPlane, owner: Client, play: Stage) -> None:
@@ -185,12 +143,3 @@ def test_install_crds_without_rights_names_the_rights_needed(plane: ControlPlane
     assert (done.code, len(done.err.splitlines())) == (1, 1)
     assert "name the --context of somebody who may write CustomResourceDefinitions" in done.err
     assert present(owner) == []
-
-
-def test_carried_crds_equal_the_published_release() -> None:
-    """Compared with the Go module that the conformance tier pins, whose checksum Go verifies."""
-    bundle = carried()
-    assert {
-        "version": bundle.version,
-        "channels": {name: list(of) for name, of in bundle.channels.items()},
-    } == published()

@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from tests.cluster.controlplane import ControlPlane, Objects
 from tests.cluster.nodes_of_kind import KindNode, kind_node
-from tests.cluster.test_life import address, finalizers, made
-from tests.e2e.support import Backend, Stage, ask, envoys, node, port, refused, service
-from tests.e2e.watching import answers, becomes, watching
+from tests.support.backends import Backend, ask, refused
+from tests.support.cluster_services import address, finalizers, made
+from tests.support.control_plane import ControlPlane, Objects
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, envoys
+from tests.support.watching import answers, eventually, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy, pytest.mark.docker]
 
@@ -55,8 +57,8 @@ def test_a_watched_cluster_of_kind_comes_and_goes_and_its_neighbours_notice_noth
     def neighbour(name: str) -> None:
         """Have one more Service beside the cluster, and wait until it serves."""
         play.write(f"{name}.yaml", service(name, port(8080, sibling.port)))
-        becomes(lambda: answers(play.addresses()[f"n/{name}"], 8080, "beside"), watch)
-        becomes(lambda: f"n/{name}" in play.pids(), watch)  # traffic comes before the state is written
+        eventually(lambda: answers(play.addresses()[f"n/{name}"], 8080, "beside"), watch)
+        eventually(lambda: f"n/{name}" in play.pids(), watch)  # traffic comes before the state is written
 
     made(cluster, backend, "web")
     play.write("node.yaml", node())
@@ -66,26 +68,26 @@ def test_a_watched_cluster_of_kind_comes_and_goes_and_its_neighbours_notice_noth
         assert f"kind has no cluster {young.name}" in watch.reported()
         young.create()
         young.container.start()
-        becomes(lambda: f"the cluster {young.name} isn't up yet" in watch.reported(), watch)
+        eventually(lambda: f"the cluster {young.name} isn't up yet" in watch.reported(), watch)
         neighbour("second")
         try:
             plane.stop_api()
             young.make_ready(plane)
-            becomes(lambda: list(play.root.glob(".state/locallb/dev/kind/*.kubeconfig")), watch)
+            eventually(lambda: list(play.root.glob(".state/locallb/dev/kind/*.kubeconfig")), watch)
             neighbour("third")
         finally:
             plane.start_api()
-        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        eventually(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
         at = address(cluster, "web")
         young.container.stop(timeout=0)
         made(cluster, backend, "more")
-        becomes(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
+        eventually(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
         young.container.start()
         neighbour("fourth")
         assert answers(at, 8080, "web")
         young.remove()
-        becomes(lambda: refused(at, 8080), watch)
-        becomes(lambda: set(play.pids()) == {"n/first", "n/second", "n/third", "n/fourth"}, watch)
+        eventually(lambda: refused(at, 8080), watch)
+        eventually(lambda: set(play.pids()) == {"n/first", "n/second", "n/third", "n/fourth"}, watch)
         assert len(finalizers(cluster, "web")) == 1
         assert play.pids()["n/first"] == first
         assert "error" not in watch.reported()

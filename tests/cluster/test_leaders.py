@@ -23,12 +23,14 @@ from locallb.kubernetes.lease import Candidate
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
-from tests.cluster.controlplane import ControlPlane, Objects
-from tests.cluster.kinds import LEASE
-from tests.cluster.test_life import address, ingress, made
-from tests.e2e.support import Backend, Stage, ask, port, refused, service
-from tests.e2e.watching import becomes, watching
-from tests.provider.support import Driver
+from tests.support.backends import Backend, ask, refused
+from tests.support.client_kinds import LEASE
+from tests.support.cluster_services import address, ingress, made
+from tests.support.control_plane import ControlPlane, Objects
+from tests.support.manifests import port, service
+from tests.support.provider import Driver
+from tests.support.stages import Stage
+from tests.support.watching import eventually, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -217,9 +219,9 @@ def test_orders_of_a_command_are_carried_out_by_the_leader(cluster: Objects, ele
     assert (done.code, "if none is running, run `locallb" in done.err) == (0, True)
     assert ask(at, 8080) == "web: hello"
     with watching(elected) as watch:
-        becomes(lambda: refused(at, 8080), watch)
+        eventually(lambda: refused(at, 8080), watch)
         assert elected.run("drain", "--undo").code == 0
-        becomes(lambda: ask(at, 8080) == "web: hello", watch)
+        eventually(lambda: ask(at, 8080) == "web: hello", watch)
 
 
 @pytest.mark.slow

@@ -24,16 +24,18 @@ from locallb.model.identities import KEY_PREFIX, Home
 from locallb.runtimes.docker.containers import PROXY_LABEL
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.pod_routes import present_routes
-from tests.cluster.build import CHECKOUT
-from tests.cluster.controlplane import ControlPlane, Objects, control_plane
-from tests.cluster.ingress_rights import IN_NAMESPACE, SUBJECT
-from tests.cluster.kinds import NAMESPACE, POD
-from tests.docker.conftest import network
-from tests.docker.docker_image import image
-from tests.docker.support import Network, own_pool
-from tests.docker.test_pod_routes import node_with_pod, stated
-from tests.e2e.support import Stage, port, service, stage
-from tests.e2e.watching import TIMEOUT, Watch, becomes
+from tests.support.client_kinds import NAMESPACE, POD
+from tests.support.cluster_build import CHECKOUT
+from tests.support.container_engines import network
+from tests.support.containers import Network, own_pool
+from tests.support.control_plane import ControlPlane, Objects, control_plane
+from tests.support.docker_image import image
+from tests.support.ingress_rights import IN_NAMESPACE, SUBJECT
+from tests.support.manifests import port, service
+from tests.support.pod_routes import node_with_pod, stated
+from tests.support.stages import Stage, stage
+from tests.support.waiting import TIMEOUT
+from tests.support.watching import Watch, eventually
 
 __all__ = ["image", "network"]
 pytestmark = [
@@ -179,24 +181,24 @@ def test_each_shoot_is_served_by_its_own_node_though_all_have_one_address(
             pools=own_pool(),
         )
         with watching_in_a_pod(play) as watch:
-            becomes(lambda: [served(each) for each in (one, other)] == [one.name, other.name], watch)
+            eventually(lambda: [served(each) for each in (one, other)] == [one.name, other.name], watch)
             assert routes(play) == pod_paths
             assert _requested(plane) == {("pods", one.infra, 200), ("pods", other.infra, 200)}
             _rewrite(kubeconfig, {"exec": _command(tmp_path / "ran")})
-            becomes(lambda: watch.reported().count("and nothing else; so the 1 ways") == 2, watch)
+            eventually(lambda: watch.reported().count("and nothing else; so the 1 ways") == 2, watch)
             _rewrite(kubeconfig, {"token": plane.tokens["local-lb"]})
             one.forbid()
-            becomes(lambda: ("pods", one.infra, 403) in _requested(plane), watch)
-            becomes(
+            eventually(lambda: ("pods", one.infra, 403) in _requested(plane), watch)
+            eventually(
                 lambda: f"source {one.name}: which pods are its Nodes can't be found out" in watch.reported(), watch
             )
             assert routes(play) == pod_paths
             one.allow()
             one.end_machine()
-            becomes(lambda: routes(play)[one.name] == set(), watch)
+            eventually(lambda: routes(play)[one.name] == set(), watch)
             assert routes(play)[other.name] == pod_paths[other.name]
             one.start_machine(next(iter(pod_paths[one.name])).rpartition(" ")[2])
-            becomes(lambda: routes(play) == pod_paths, watch)
+            eventually(lambda: routes(play) == pod_paths, watch)
             assert [stated(each.address()) for each in (one, other)] == [one.name, other.name]
         assert not (tmp_path / "ran").exists()
         assert play.run("destroy", "--yes").code == 0

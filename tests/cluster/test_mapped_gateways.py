@@ -13,14 +13,14 @@ import pytest
 from lightkube import Client
 
 from locallb.gateway.kinds import KINDS
-from tests.cluster.controlplane import Objects
-from tests.cluster.test_gateways import CRD, definition, is_created, owner, status_of
-from tests.dns.questions import addresses
-from tests.e2e.support import Stage, port, service
-from tests.e2e.test_gateways import answering, get
-from tests.e2e.test_names import named
-from tests.e2e.watching import becomes, watching
-from tests.gateway.api import JsonObject, api_object, gateway, gateway_class, listener, rule
+from tests.support.cluster_gateways import CRD, definition, is_created, owner, status_of
+from tests.support.control_plane import Objects
+from tests.support.dns_questions import addresses, named
+from tests.support.gateway_clients import answering, get
+from tests.support.gateway_objects import JsonObject, api_object, gateway, gateway_class, listener, rule
+from tests.support.manifests import port, service
+from tests.support.stages import Stage
+from tests.support.watching import eventually, watching
 
 __all__ = ["owner"]
 
@@ -75,14 +75,14 @@ def test_gateways_of_one_port_are_found_by_name_and_have_their_port_in_the_statu
         watch = stack.enter_context(watching(play, "--plain"))
         classes = {**gateway_class(), "metadata": {"name": "local"}}
         for document in (classes, *of_host("one", free), *of_host("two", free)):
-            becomes(partial(is_created, owner, document), watch)
-        becomes(lambda: len(numbers(play)) == 2, watch)
+            eventually(partial(is_created, owner, document), watch)
+        eventually(lambda: len(numbers(play)) == 2, watch)
         found = numbers(play)
         assert sorted(number == free for number in found.values()) == [False, True]
         for name, number in found.items():
             host = f"{name}.test"
-            becomes(partial(_answers, host, number, name), watch)
-            becomes(partial(programmed, owner, name), watch)
+            eventually(partial(_answers, host, number, name), watch)
+            eventually(partial(programmed, owner, name), watch)
             assert addresses(server, host) == [LOCALHOST]
             assert redirected(number, f"{host}:{number}") == f"http://{host}:{number}/old"
             assert programmed(owner, name) == f"{LOCALHOST}:{number}"

@@ -6,11 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.controlplane import Objects
-from tests.cluster.test_life import address, condition, made
-from tests.e2e.support import Backend, Stage, ask, refused
-from tests.e2e.test_orders import FAILS, answer
-from tests.e2e.watching import becomes, watching
+from tests.support.backends import Backend, ask, refused
+from tests.support.cluster_services import address, condition, made
+from tests.support.control_plane import Objects
+from tests.support.overrides import FAILS, answer
+from tests.support.stages import Stage
+from tests.support.watching import eventually, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -60,8 +61,8 @@ def test_a_condition_goes_with_the_end_and_with_the_stack(cluster: Objects, play
     play.up()
     with watching(play) as watch:
         assert play.run("fault", "web", "--hang", "0.01%", "--for", "15s").code == 0
-        becomes(lambda: "a fault is ordered by a command" in watch.reported(), watch)
-        becomes(lambda: conditions(cluster, "web") == {SERVING}, watch)
+        eventually(lambda: "a fault is ordered by a command" in watch.reported(), watch)
+        eventually(lambda: conditions(cluster, "web") == {SERVING}, watch)
     assert play.run("fault", "web", "--hang", "0.01%", "--for", "1h").code == 0
     assert conditions(cluster, "web") == {SERVING, FAULT}
     assert play.run("destroy", "--yes").code == 0

@@ -16,10 +16,10 @@ from lightkube.generic_resource import create_global_resource
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import read_kubernetes
-from tests.cluster.controlplane import ControlPlane, Objects
-from tests.cluster.ingress_rights import BINDING, ROLE, SUBJECT
-from tests.traffic.waiting import eventually
-from tests.watch.following.test_pod_ranges import CORE, block, ranges_of
+from tests.support.control_plane import ControlPlane, Objects
+from tests.support.ingress_rights import BINDING, ROLE, SUBJECT
+from tests.support.pod_ranges import CORE, block, ranges_of
+from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.cluster
 
@@ -51,7 +51,7 @@ def owner(plane: ControlPlane, cluster: Objects) -> Iterator[Client]:
         client.create(ROLE.from_dict(role))
         client.create(BINDING.from_dict({**binding, "subjects": [SUBJECT]}))
         client.create(definition)
-        eventually(lambda: is_created(client, "10.9.0.0/26"), "the kind can be written")
+        becomes(lambda: is_created(client, "10.9.0.0/26"), "the kind can be written")
         yield client
         client.delete(type(definition), "blockaffinities.crd.projectcalico.org")
         client.delete(BINDING, binding["metadata"]["name"])
@@ -82,11 +82,11 @@ def test_blocks_are_read_and_followed(owner: Client, plane: ControlPlane, tmp_pa
     assert ranges_of(read.reading.parsed) == ["10.9.0.0/26"]
     followed = FollowedCluster(source.cluster, read.access, lambda: None, reads_ranges=True, loopback=True)
     try:
-        eventually(lambda: followed.ready() and ranges_of(followed.parsed()) == ["10.9.0.0/26"], "the block is known")
+        becomes(lambda: followed.ready() and ranges_of(followed.parsed()) == ["10.9.0.0/26"], "the block is known")
         assert is_created(owner, "10.9.0.64/26")
-        eventually(lambda: len(ranges_of(followed.parsed())) > 1, "another block is heard of")
+        becomes(lambda: len(ranges_of(followed.parsed())) > 1, "another block is heard of")
         owner.delete(BLOCK, "a-10.9.0.0-26")
-        eventually(lambda: ranges_of(followed.parsed()) == ["10.9.0.64/26"], "a block that went is forgotten")
+        becomes(lambda: ranges_of(followed.parsed()) == ["10.9.0.64/26"], "a block that went is forgotten")
         assert followed.parsed().notices == ()
     finally:
         followed.stop()

@@ -15,15 +15,16 @@ import pytest
 import yaml
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
-from tests.cluster.build import CHECKOUT
-from tests.cluster.controlplane import SERVICE_ACCOUNT, ControlPlane, Objects
-from tests.cluster.kinds import CONFIG_MAP, LEASE
-from tests.cluster.test_life import address, condition, made
-from tests.docker.docker_image import image
-from tests.docker.support import await_true, docker
-from tests.docker.tool_image import Served, requested, tool
-from tests.e2e.support import Backend
-from tests.packaging.conftest import wheel
+from tests.support.backends import Backend
+from tests.support.client_kinds import CONFIG_MAP, LEASE
+from tests.support.cluster_build import CHECKOUT
+from tests.support.cluster_services import address, condition, made
+from tests.support.containers import docker
+from tests.support.control_plane import SERVICE_ACCOUNT, ControlPlane, Objects
+from tests.support.docker_image import image
+from tests.support.packages import wheel
+from tests.support.tool_image import Served, requested, tool
+from tests.support.waiting import becomes
 
 __all__ = ["image", "tool", "wheel"]
 pytestmark = [pytest.mark.cluster]
@@ -120,15 +121,15 @@ def test_replicas_are_killed_in_turn_and_no_request_fails(
     made(cluster, backend, "web")
     running = {name: pods.start(tool, *_as_pod(name)) for name in ("local-lb-a", "local-lb-b")}
     try:
-        await_true(lambda: bool((cluster.read("web") or {})["status"].get("loadBalancer", {}).get("ingress")))
+        becomes(lambda: bool((cluster.read("web") or {})["status"].get("loadBalancer", {}).get("ingress")))
         at = address(cluster, "web")
         with requested(at, 8080, "web: hello") as failures:
             for turn in range(2):
                 leader = _leader(cluster)
                 docker("rm", "--force", running.pop(leader))
                 made(cluster, backend, f"more-{turn}", 8081 + turn)
-                await_true(lambda: _leader(cluster) not in {"", leader})  # noqa: B023 - awaited in this turn
-                await_true(lambda: _serves(cluster, f"more-{turn}"))  # noqa: B023 - likewise
+                becomes(lambda: _leader(cluster) not in {"", leader})  # noqa: B023 - awaited in this turn
+                becomes(lambda: _serves(cluster, f"more-{turn}"))  # noqa: B023 - likewise
                 running[leader] = pods.start(tool, *_as_pod(leader))
         assert failures == []
         assert address(cluster, "web") == at

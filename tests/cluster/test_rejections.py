@@ -7,9 +7,11 @@ from collections.abc import Callable
 import pytest
 
 from locallb.kubernetes.status import FINALIZER
-from tests.cluster.controlplane import Document, Objects
-from tests.cluster.test_life import address, condition, finalizers, ingress, made
-from tests.e2e.support import Backend, Stage, ask, envoys, port, refused, service
+from tests.support.backends import Backend, ask, refused
+from tests.support.cluster_services import address, condition, finalizers, ingress, made
+from tests.support.control_plane import Document, Objects
+from tests.support.manifests import port, service
+from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 

@@ -7,10 +7,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.controlplane import Objects
-from tests.cluster.test_life import address, condition, finalizers, ingress
-from tests.e2e.support import Backend, Stage, ask, port, refused, service
-from tests.e2e.watching import answers, becomes
+from tests.support.backends import Backend, ask, refused
+from tests.support.cluster_services import address, condition, finalizers, ingress
+from tests.support.control_plane import Objects
+from tests.support.manifests import port, service
+from tests.support.stages import Stage
+from tests.support.watching import answers, eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -72,6 +74,6 @@ def test_younger_service_moves_when_ports_collide_at_a_shared_address(
         play.up()
     assert address(cluster, "web") == at
     assert address(cluster, "mail") != at
-    becomes(lambda: answers(at, 8080, "web") and answers(at, 2525, "web2"))
-    becomes(lambda: answers(address(cluster, "mail"), 2525, "mail"))
+    eventually(lambda: answers(at, 8080, "web") and answers(at, 2525, "web2"))
+    eventually(lambda: answers(address(cluster, "mail"), 2525, "mail"))
     assert condition(cluster, "mail")["status"] == "True"

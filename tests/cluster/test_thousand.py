@@ -27,9 +27,9 @@ from locallb.resources.codec import decode, encode, value
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
-from tests.cluster.controlplane import Objects
-from tests.cluster.kinds import SERVICE
-from tests.e2e.support import port, service
+from tests.support.client_kinds import SERVICE
+from tests.support.control_plane import Objects
+from tests.support.manifests import port, service
 
 pytestmark = [pytest.mark.cluster, pytest.mark.slow]
 

@@ -6,10 +6,12 @@ from collections.abc import Callable, Iterator, Mapping
 
 import pytest
 
-from tests.cluster.controlplane import ControlPlane, Objects
-from tests.cluster.test_life import FOREIGN, address, condition, finalizers, ingress, made
-from tests.e2e.support import Backend, Stage, ask, port, refused, service
-from tests.e2e.watching import Watch, answers, becomes, watching
+from tests.support.backends import Backend, ask, refused
+from tests.support.cluster_services import FOREIGN, address, condition, finalizers, ingress, made
+from tests.support.control_plane import ControlPlane, Objects
+from tests.support.manifests import port, service
+from tests.support.stages import Stage
+from tests.support.watching import Watch, answers, eventually, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -26,44 +28,44 @@ def watch(play: Stage) -> Iterator[Watch]:
 def test_a_service_serves_changes_and_goes_by_itself(cluster: Objects, watch: Watch, backend: Backends) -> None:
     """Created, a port more, no ready endpoint, deleted: nobody runs a command."""
     made(cluster, backend, "web")
-    becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+    eventually(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
     at = address(cluster, "web")
-    becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
+    eventually(lambda: condition(cluster, "web")["status"] == "True", watch)
     first = cluster.ports("web")[0]
     cluster.change("web", {"spec": {"ports": [first, port(8081, 0)]}})
     backend("more", port=cluster.ports("web")[1]["nodePort"])
-    becomes(lambda: answers(at, 8081, "more"), watch)
+    eventually(lambda: answers(at, 8081, "more"), watch)
     cluster.endpoints("web", ready=False)
-    becomes(lambda: refused(at, 8080), watch)
+    eventually(lambda: refused(at, 8080), watch)
     assert address(cluster, "web") == at
     cluster.endpoints("web", ready=True)
-    becomes(lambda: answers(at, 8080, "web"), watch)
+    eventually(lambda: answers(at, 8080, "web"), watch)
     cluster.delete("web")
-    becomes(lambda: cluster.read("web") is None and refused(at, 8080), watch)
+    eventually(lambda: cluster.read("web") is None and refused(at, 8080), watch)
 
 
 def test_an_idle_loop_writes_nothing(cluster: Objects, watch: Watch, backend: Backends) -> None:
     """Its own patches lead to nothing: the resourceVersion stays once all is told."""
     made(cluster, backend, "web")
     made(cluster, backend, "other")
-    becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
-    becomes(lambda: condition(cluster, "other")["status"] == "True", watch)
+    eventually(lambda: condition(cluster, "web")["status"] == "True", watch)
+    eventually(lambda: condition(cluster, "other")["status"] == "True", watch)
     before = cluster.read("web"), cluster.read("other")
     cluster.node("node-b", "127.0.0.3")  # something that the loop must look at
     cluster.service(service("unrelated", port(80, 0), loadBalancerClass="someone.else/lb"))
-    becomes(lambda: cluster.read("unrelated"), watch)
+    eventually(lambda: cluster.read("unrelated"), watch)
     made(cluster, backend, "last")
-    becomes(lambda: condition(cluster, "last")["status"] == "True", watch)
+    eventually(lambda: condition(cluster, "last")["status"] == "True", watch)
     assert (cluster.read("web"), cluster.read("other")) == before
 
 
 def test_removed_status_address_is_restored_by_watch(cluster: Objects, watch: Watch, backend: Backends) -> None:
     """An address that somebody takes out of the status comes back."""
     made(cluster, backend, "web")
-    becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
+    eventually(lambda: condition(cluster, "web")["status"] == "True", watch)
     at = address(cluster, "web")
     cluster.change_status("web", {"status": {"loadBalancer": {"ingress": None}}})
-    becomes(lambda: [entry["ip"] for entry in ingress(cluster, "web")] == [at], watch)
+    eventually(lambda: [entry["ip"] for entry in ingress(cluster, "web")] == [at], watch)
 
 
 def test_an_api_that_is_away_harms_nothing_and_all_converges_when_it_is_back(
@@ -71,31 +73,31 @@ def test_an_api_that_is_away_harms_nothing_and_all_converges_when_it_is_back(
 ) -> None:
     """Stopped in the midst of changes: what serves goes on, the loop says so, and goes on by itself."""
     made(cluster, backend, "web")
-    becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+    eventually(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
     at = address(cluster, "web")
     cluster.service(service("late", port(8080, 0)))
     try:
         plane.stop_api()
-        becomes(lambda: "real" in watch.reported() and "error" in watch.reported(), watch)
+        eventually(lambda: "real" in watch.reported() and "error" in watch.reported(), watch)
         assert ask(at, 8080) == "web: hello"
     finally:
         plane.start_api()
     backend("late", port=cluster.ports("late")[0]["nodePort"])
-    becomes(lambda: answers(address(cluster, "late"), 8080, "late"), watch)
+    eventually(lambda: answers(address(cluster, "late"), 8080, "late"), watch)
     made(cluster, backend, "new")
-    becomes(lambda: answers(address(cluster, "new"), 8080, "new"), watch)
+    eventually(lambda: answers(address(cluster, "new"), 8080, "new"), watch)
     assert address(cluster, "web") == at
     cluster.delete("late")
-    becomes(lambda: cluster.read("late") is None, watch)
+    eventually(lambda: cluster.read("late") is None, watch)
 
 
 def test_a_service_that_leaves_the_type_is_let_go(cluster: Objects, watch: Watch, backend: Backends) -> None:
     """No finalizer, no entry, no listener of ours remains."""
     made(cluster, backend, "web")
-    becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+    eventually(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
     at = address(cluster, "web")
     cluster.change("web", {"spec": {"type": "ClusterIP"}})
-    becomes(lambda: refused(at, 8080) and not finalizers(cluster, "web") and not ingress(cluster, "web"), watch)
+    eventually(lambda: refused(at, 8080) and not finalizers(cluster, "web") and not ingress(cluster, "web"), watch)
 
 
 def _strip_finalizer(cluster: Objects) -> None:
@@ -126,10 +128,10 @@ def test_changed_finalizer_ports_and_condition_are_restored_by_watch(
 ) -> None:
     """The finalizer, the ports and the ipMode of an entry, the condition: as it was published, and not again."""
     made(cluster, backend, "web")
-    becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
+    eventually(lambda: condition(cluster, "web")["status"] == "True", watch)
     before = ingress(cluster, "web"), condition(cluster, "web")["reason"], finalizers(cluster, "web")
     TAMPERINGS[what](cluster)
-    becomes(
+    eventually(
         lambda: (ingress(cluster, "web"), condition(cluster, "web")["reason"], finalizers(cluster, "web")) == before,
         watch,
     )
@@ -140,13 +142,13 @@ def test_beside_an_entry_of_another_owner_an_idle_loop_writes_nothing(
 ) -> None:
     """It may stand there for ever, also in front of ours."""
     made(cluster, backend, "web")
-    becomes(lambda: condition(cluster, "web")["status"] == "True", watch)
+    eventually(lambda: condition(cluster, "web")["status"] == "True", watch)
     both = [FOREIGN, *ingress(cluster, "web")]
     cluster.change_status("web", {"status": {"loadBalancer": {"ingress": both}}})
     made(cluster, backend, "last")
-    becomes(lambda: condition(cluster, "last")["status"] == "True", watch)
+    eventually(lambda: condition(cluster, "last")["status"] == "True", watch)
     before = cluster.read("web")
     made(cluster, backend, "later")
-    becomes(lambda: condition(cluster, "later")["status"] == "True", watch)
+    eventually(lambda: condition(cluster, "later")["status"] == "True", watch)
     assert cluster.read("web") == before
     assert ingress(cluster, "web") == both

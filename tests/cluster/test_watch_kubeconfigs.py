@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.cluster.controlplane import ControlPlane, Document, Objects, control_plane
-from tests.cluster.test_life import address, finalizers, ingress, made
-from tests.e2e.support import Backend, Stage, refused
-from tests.e2e.watching import Watch, answers, becomes, get, watching
+from tests.support.backends import Backend, refused
+from tests.support.cluster_services import address, finalizers, ingress, made
+from tests.support.control_plane import ControlPlane, Document, Objects, control_plane
+from tests.support.stages import Stage
+from tests.support.watching import Watch, answers, eventually, get, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -81,22 +82,22 @@ def test_the_current_context_is_followed_there_and_back(
         for name in ("shop", "same"):
             document: Document = made(present, lambda *_a, **_k: backend("unused"), name)
             backend(f"their {name}", port=document["spec"]["ports"][0]["nodePort"])
-        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
-        becomes(lambda: answers(address(cluster, "same"), 8080, "same"), watch)
+        eventually(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        eventually(lambda: answers(address(cluster, "same"), 8080, "same"), watch)
         at = address(cluster, "web")
 
         config.write_text(both(plane, other, other))
-        becomes(lambda: answers(address(present, "shop"), 8080, "their shop"), watch)
-        becomes(lambda: answers(address(present, "same"), 8080, "their same"), watch)
-        becomes(lambda: not finalizers(cluster, "web") and not ingress(cluster, "web"), watch)
-        becomes(lambda: "n/web" not in staged.pids(), watch)
+        eventually(lambda: answers(address(present, "shop"), 8080, "their shop"), watch)
+        eventually(lambda: answers(address(present, "same"), 8080, "their same"), watch)
+        eventually(lambda: not finalizers(cluster, "web") and not ingress(cluster, "web"), watch)
+        eventually(lambda: "n/web" not in staged.pids(), watch)
         assert address(present, "shop") == at or refused(at, 8080)
 
         config.write_text(both(plane, other, plane))
-        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
-        becomes(lambda: answers(address(cluster, "same"), 8080, "same"), watch)
-        becomes(lambda: not finalizers(present, "shop") and not ingress(present, "shop"), watch)
-        becomes(lambda: set(staged.pids()) == {"n/web", "n/same"}, watch)
+        eventually(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        eventually(lambda: answers(address(cluster, "same"), 8080, "same"), watch)
+        eventually(lambda: not finalizers(present, "shop") and not ingress(present, "shop"), watch)
+        eventually(lambda: set(staged.pids()) == {"n/web", "n/same"}, watch)
 
 
 def test_unrelated_kubeconfig_edits_cause_no_new_list_requests(
@@ -106,7 +107,7 @@ def test_unrelated_kubeconfig_edits_cause_no_new_list_requests(
     config, plane = kubeconfig(staged), cluster.plane
     with watching(staged, "--metrics", "127.0.0.1:0") as watch:
         made(cluster, backend, "web")
-        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        eventually(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
         before = lists(plane)
         document = yaml.safe_load(config.read_text())
         document["contexts"][0]["context"]["namespace"] = "n"
@@ -114,9 +115,9 @@ def test_unrelated_kubeconfig_edits_cause_no_new_list_requests(
         for text in (json.dumps(document), yaml.safe_dump(document, sort_keys=True)):
             observed = checks(watch)
             config.write_text(text)
-            becomes(lambda observed=observed: checks(watch) > observed, watch)  # type: ignore[misc]
+            eventually(lambda observed=observed: checks(watch) > observed, watch)  # type: ignore[misc]
         made(cluster, backend, "more")
-        becomes(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
+        eventually(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
         assert lists(plane) == before
 
 
@@ -131,19 +132,19 @@ def test_a_file_that_cannot_be_used_takes_nothing_away(cluster: Objects, staged:
     }
     with watching(staged) as watch:
         made(cluster, backend, "web")
-        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        eventually(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
         at = address(cluster, "web")
         for content, reported in broken.items():
             config.write_text(content)
-            becomes(lambda reported=reported: reported in watch.reported(), watch)  # type: ignore[misc]
+            eventually(lambda reported=reported: reported in watch.reported(), watch)  # type: ignore[misc]
             assert answers(at, 8080, "web")
         config.unlink()
-        becomes(lambda: "No such file" in watch.reported(), watch)
+        eventually(lambda: "No such file" in watch.reported(), watch)
         assert answers(at, 8080, "web")
         config.write_text(text)
-        becomes(lambda: "no longer: source real: the kubeconfig" in watch.reported(), watch)
+        eventually(lambda: "no longer: source real: the kubeconfig" in watch.reported(), watch)
         made(cluster, backend, "more")
-        becomes(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
+        eventually(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
         assert address(cluster, "web") == at
 
 
@@ -154,9 +155,9 @@ def test_a_file_that_comes_later_is_enough(cluster: Objects, staged: Stage, back
     config.unlink()
     made(cluster, backend, "web")
     with watching(staged) as watch:
-        becomes(lambda: "No such file" in watch.reported(), watch)
+        eventually(lambda: "No such file" in watch.reported(), watch)
         config.write_text(text)
-        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        eventually(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
 
 
 def test_services_stay_when_the_kubeconfig_leads_to_a_silent_server(
@@ -167,12 +168,12 @@ def test_services_stay_when_the_kubeconfig_leads_to_a_silent_server(
     text = config.read_text()
     with watching(staged) as watch:
         made(cluster, backend, "web")
-        becomes(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
+        eventually(lambda: answers(address(cluster, "web"), 8080, "web"), watch)
         at = address(cluster, "web")
         config.write_text(text.replace(f":{cluster.plane.port}", ":1"))
-        becomes(lambda: "127.0.0.1:1 doesn't answer" in watch.reported(), watch)
+        eventually(lambda: "127.0.0.1:1 doesn't answer" in watch.reported(), watch)
         assert answers(at, 8080, "web")
         config.write_text(text)
         made(cluster, backend, "more")
-        becomes(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
+        eventually(lambda: answers(address(cluster, "more"), 8080, "more"), watch)
         assert address(cluster, "web") == at

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from locallb.config.parsing import KEYS, parse_settings
 from locallb.config.settings import Classes, LeaderElection, Pool, ProxySettings, SettingsError, Sharing, Timing
 from locallb.model.identities import ClusterName
-from locallb.model.ranges import AddressRange
 from locallb.sources.kind.entry import KindClusters
 from locallb.sources.manifests.entry import ManifestsSource, cluster_name
+from tests.support.strategies import span
 
 SOURCES = {"sources": [{"manifests": "examples/shop", "name": "shop"}]}
 A_SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
@@ -24,11 +24,6 @@ RANGES = "a list such as [127.77.0.0/27, 127.78.0.10-127.78.0.20]"
 A_NAME = "use at most 63 lower-case letters, digits and inner hyphens, such as shop"
 KEYS_OF_A_CLUSTER = "name, kubeconfig, context, podCIDRs, nodes, loopbackBackends"
 A_CLUSTER = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}, the last two as needed"
-
-
-def span(first: str, last: str) -> AddressRange:
-    """Make a range."""
-    return AddressRange(ip_address(first), ip_address(last))
 
 
 def mistakes(**config: object) -> tuple[str, ...]:

@@ -15,11 +15,11 @@ import signal
 import sys
 from collections.abc import Sequence
 
-from tests.conformance.cluster import prepare
 from tests.conformance.ready import images, make
 from tests.conformance.running import Suite
-from tests.e2e.support import stage
-from tests.kubelets.cluster import kubelet_cluster
+from tests.support.conformance_cluster import prepare
+from tests.support.kubelet_cluster import kubelet_cluster
+from tests.support.stages import stage
 
 
 def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:

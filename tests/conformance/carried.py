@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 
 from locallb.gateway.crds import FILE
-from tests.cluster.build import CHECKOUT, environment, go, pinned
 from tests.conformance.ready import API, MODULE
+from tests.support.cluster_build import CHECKOUT, environment, go, pinned
 
 DEFINITION = "CustomResourceDefinition"
 CHANNELS = ("standard", "experimental")

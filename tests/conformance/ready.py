@@ -9,10 +9,10 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.cluster.build import CHECKOUT, COREDNS, TESTS, build, compile_to, kubernetes, pinned
-from tests.kubelets.daemon import DockerError
-from tests.kubelets.images import PAUSE, pack
-from tests.kubelets.ready import make_ready
+from tests.support.cluster_build import CHECKOUT, COREDNS, TESTS, build, compile_to, kubernetes, pinned
+from tests.support.docker_command import DockerError
+from tests.support.kubelet_images import PAUSE, pack
+from tests.support.kubelets_ready import make_ready
 
 MODULE = Path(__file__).with_name("go")
 API = "sigs.k8s.io/gateway-api"

@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from locallb import __version__
-from tests.conformance.cluster import CLASS, namespaces, until_accepted, until_gone
 from tests.conformance.ready import suite
 from tests.conformance.results import ROOT, Run, end, lines, meanwhile, named, until_crash
-from tests.e2e.support import Stage
-from tests.e2e.watching import Watch, watching
-from tests.kubelets.cluster import Cluster
+from tests.support.conformance_cluster import CLASS, namespaces, until_accepted, until_gone
+from tests.support.kubelet_cluster import Cluster
+from tests.support.stages import Stage
+from tests.support.watching import Watch, watching
 
 PROFILES = ("GATEWAY-HTTP", "GATEWAY-GRPC", "GATEWAY-TLS", "GATEWAY-TCP", "GATEWAY-UDP")
 MINUTES = 60

@@ -14,7 +14,8 @@ from locallb.gateway.kinds import KINDS
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.model.gateway_objects import GROUP, Gateway, GatewayRoute, ListenerSet
 from locallb.model.gateway_of_cluster import ApiObject
-from tests.gateway.api import (
+from tests.support.backend_tls import policy
+from tests.support.gateway_objects import (
     DEMO,
     JsonObject,
     api_object,
@@ -26,7 +27,6 @@ from tests.gateway.api import (
     route,
     rule,
 )
-from tests.gateway.backend_tls import policy
 
 API = rule("/", backends=[backend("api")])
 FINE: dict[str, JsonObject] = {

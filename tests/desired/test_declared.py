@@ -12,8 +12,8 @@ from locallb.desired import desired, exports
 from locallb.engine.state.urns import make_urn, stack_urn
 from locallb.model.desired import CONTAINER, Group, Ref, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
-from tests.desired.cases import CASES, plan_of
 from tests.desired.registered import OUTPUTS, Registered, plain, registered
+from tests.support.desired_cases import CASES, plan_of
 
 
 def urns_of(groups: tuple[Group, ...]) -> Mapping[ResourceKey, str]:

@@ -24,9 +24,9 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.provider import KINDS
 from locallb.resources.codec import decode
-from tests.conftest import Golden
-from tests.desired.cases import CASES, plan_of
-from tests.planning import strategies
+from tests.support import strategies
+from tests.support.desired_cases import CASES, plan_of
+from tests.support.goldens import Golden
 
 _RETAINED = (
     "published",

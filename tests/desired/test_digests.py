@@ -15,7 +15,7 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Access
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, Plan, Rejection
-from tests.planning.test_plan_goldens import planned
+from tests.support.plan_cases import planned
 
 ACCESS = Access("/home/someone/.kube/config", ContextName("kind-a"))
 

@@ -20,7 +20,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, OwnerI
 from locallb.outputs.names import DnsName
 from locallb.resources.properties import DnsNameInputs, DnsNameState
 from locallb.resources.resource_type import ProviderError
-from tests.dns.bind import ZONE, Bind, bind
+from tests.support.bind import ZONE, Bind, bind
 
 HOME = Home("local-lb", "dev", "/nowhere")
 

@@ -17,8 +17,8 @@ import pytest
 
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import make_image
-from tests.environment import lent
-from tests.host.support import PYTHON, Done, Namespace, Project, background, project
+from tests.support.environment import lent
+from tests.support.host import PYTHON, Done, Namespace, Project, background, project
 
 SECONDS = 60.0
 POOLS = [{"name": "gardener", "addresses": ["172.18.255.224/27", "fd00:ff::e0/123"]}]

@@ -24,10 +24,10 @@ from locallb.model.identities import KEY_PREFIX
 from locallb.runtimes.docker.runtime import make_image
 from locallb.runtimes.podman.engine import PodmanContainers
 from tests.docker.daemon import Daemon, hosted, served
-from tests.docker.podman import Podman, podman
-from tests.e2e.support import node, port, service
-from tests.environment import lent
-from tests.host.support import LOCALLB, PYTHON, Namespace, Project, project
+from tests.support.environment import lent
+from tests.support.host import LOCALLB, PYTHON, Namespace, Project, project
+from tests.support.manifests import node, port, service
+from tests.support.podman import Podman, podman
 
 SECONDS = 120.0
 HUNG = 8.0

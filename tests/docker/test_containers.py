@@ -29,7 +29,8 @@ from locallb.runtimes.docker.containers import PROXY_LABEL
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.facts import drain_container
-from tests.docker.support import (
+from tests.support.backends import Backend, ask, refused
+from tests.support.containers import (
     Harm,
     client,
     configure,
@@ -43,8 +44,9 @@ from tests.docker.support import (
     stream_outlives,
     word,
 )
-from tests.e2e.support import Backend, Stage, ask, node, port, refused, service
-from tests.traffic.waiting import eventually
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
+from tests.support.waiting import becomes
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 
@@ -116,7 +118,7 @@ def test_stalled_uploads_wait_before_the_kernel_ends_a_small_container(shop: Sta
         assert served < len(uploads)
         for upload in uploads[: served // 2]:
             upload.close()
-        eventually(lambda: len(accepted) > served, "those that waited are accepted")
+        becomes(lambda: len(accepted) > served, "those that waited are accepted")
 
 
 @contextmanager
@@ -331,7 +333,7 @@ def test_a_container_that_an_interrupted_run_was_stopping_is_repaired(shop: Stag
     shop.up()
     at, before = shop.addresses(), identities(shop)
     drain_container(containers(shop)["web"])
-    eventually(lambda: refused(at["n/web"], 80), "Envoy, which answers first, has closed its listener")
+    becomes(lambda: refused(at["n/web"], 80), "Envoy, which answers first, has closed its listener")
     shop.up()
     assert ask(at["n/web"], 80) == "web: hello"
     assert (shop.addresses(), identities(shop)) == (at, before)

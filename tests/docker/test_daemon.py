@@ -6,15 +6,15 @@ import os
 import shlex
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
 from tests.docker.daemon import Hosted, hosted, requested, served
-from tests.docker.support import docker_only
-from tests.e2e.support import node, port, service
-from tests.host.support import LOCALLB
+from tests.support.containers import docker_only
+from tests.support.host import LOCALLB
+from tests.support.manifests import node, port, service
+from tests.support.waiting import becomes
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy, docker_only]
 USER = 12_345
@@ -36,14 +36,6 @@ def host(image: str) -> Iterator[Hosted]:
         prepare(made)
         made.project.up()
         yield made
-
-
-def becomes(fact: Callable[[], object], what: Callable[[], str] = str) -> None:
-    """Wait until something is true, also what a daemon is given a minute for."""
-    deadline = time.monotonic() + 120
-    while not fact():
-        assert time.monotonic() < deadline, f"it never became true: {what()}"
-        time.sleep(0.1)
 
 
 def place(host: Hosted, user: int = 0) -> str:

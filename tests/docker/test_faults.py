@@ -13,7 +13,7 @@ from locallb.runtimes.docker.daemon import DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from tests.docker.daemon import hosted, served
 from tests.docker.faults import FAULTS, Fault, Scene, scene
-from tests.e2e.support import node, port, service
+from tests.support.manifests import node, port, service
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy, pytest.mark.root(only="can start an engine of its own")]
 SCENES = [(engine, published) for engine in ("docker", "podman") for published in (False, True)]

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.docker.daemon import GATEWAYS, NODE_PORT, Hosted, gardeners, requested
-from tests.docker.support import docker_only
-from tests.e2e.support import port, service
+from tests.support.containers import docker_only
+from tests.support.manifests import port, service
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy, docker_only]
 

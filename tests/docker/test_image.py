@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from locallb.model.identities import ContainerId, ImageName
-from tests.docker.support import client, docker
+from tests.support.containers import client, docker
 
 pytestmark = pytest.mark.docker
 

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from locallb.planning.port_mapping import COUNT, FIRST
-from tests.docker.support import Network, containers, identities, word
-from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
+from tests.support.backends import Backend, ask
+from tests.support.containers import Network, containers, identities, word
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, stage
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 LOCALHOST = "127.0.0.1"

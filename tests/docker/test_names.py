@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.dns.questions import NXDOMAIN, addresses, requested
-from tests.docker.support import configure, containers, docker, identities, own_pool, word
-from tests.e2e.support import Backend, Stage, node, port, service, stage
+from tests.support.backends import Backend
+from tests.support.containers import configure, containers, docker, identities
+from tests.support.dns_questions import NXDOMAIN, addresses, requested
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
-
-
-@pytest.fixture
-def play(image: str) -> Iterator[Stage]:
-    """Return a stage for containers, with a pool that nobody else uses."""
-    with stage() as made:
-        made.configure(runtime=word(), image=image, pools=own_pool())
-        yield made
 
 
 def test_a_container_answers_and_is_repaired(play: Stage, backend: Callable[..., Backend]) -> None:

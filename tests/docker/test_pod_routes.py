@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import subprocess
-import sys
-import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from ipaddress import ip_network
 from pathlib import Path
 
@@ -20,58 +17,16 @@ from locallb.host.route_events import pod_routes_of
 from locallb.model.identities import Home, RunIdentity
 from locallb.runtimes.docker.containers import HELPER_LABEL
 from locallb.runtimes.pod_routes import present_routes
-from tests.docker.support import Network, containers, content, docker, docker_only, own_pool, word
-from tests.e2e.support import Stage, stage
-from tests.host.support import PYTHON, Namespace, background
-from tests.host.test_pod_routes import node
-from tests.host.test_routes_in_the_loop import SERVICE, SLICE
+from tests.support.containers import Network, containers, content, docker, docker_only, own_pool, word
+from tests.support.host import PYTHON
+from tests.support.pod_routes import SERVICE, SLICE, node, node_with_pod, stated
+from tests.support.stages import Stage, stage
 
 pytestmark = [
     pytest.mark.docker,
     pytest.mark.envoy,
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can put a Node on a Docker network"),
 ]
-POD = "10.244.1.5"
-SERVER = """
-import socket, sys
-with socket.create_server((sys.argv[1], int(sys.argv[3]))) as server:
-    print("ready", flush=True)
-    while True:
-        client, _ = server.accept()
-        client.sendall(sys.argv[2].encode())
-        client.close()
-"""
-
-
-_LINKS = itertools.count()
-
-
-@contextmanager
-def node_with_pod(network: Network, number: int, answer: str, pod: str = POD, port: int = 8080) -> Iterator[str]:
-    """Put a Node on a Docker network, whose only pod gives an answer; give the Node's address."""
-    address = str(ip_network(f"{network.gateway}/24", strict=False)[number])
-    shown = subprocess.run(
-        ["ip", "-o", "address", "show", "to", network.gateway], check=True, capture_output=True, text=True
-    )
-    bridge = shown.stdout.split()[1]
-    link = f"n{os.getpid()}-{next(_LINKS)}"  # the kernel removes those of an ended namespace later
-    inside = "\n".join(
-        (
-            "ip link set lo up",
-            f"ip link add eth0 type veth peer name {link} netns {os.getpid()}",
-            f"ip address add {address}/24 dev eth0 && ip link set eth0 up",
-            f"ip address add {pod}/32 dev lo",
-            "",
-        )
-    )
-    with tempfile.TemporaryDirectory() as root:
-        space = Namespace(Path(root), inside)
-        try:
-            subprocess.run(["ip", "link", "set", link, "master", bridge, "up"], check=True)
-            with background(space, PYTHON, "-c", SERVER, pod, answer, str(port)):
-                yield address
-        finally:
-            space.close()
 
 
 @pytest.fixture
@@ -100,14 +55,6 @@ def answers(play: Stage) -> dict[str, str]:
     """Ask each cluster's Service."""
     rows = play.run("status", "--json").json
     return {row["cluster"]: stated(row["addresses"][0]) for row in rows}
-
-
-def stated(address: str) -> str:
-    """Connect, and return what is answered."""
-    script = "import socket, sys; print(socket.create_connection((sys.argv[1], 8000), 5).recv(99).decode())"
-    return subprocess.run(
-        [sys.executable, "-c", script, address], check=True, capture_output=True, text=True
-    ).stdout.strip()
 
 
 def helpers() -> str:

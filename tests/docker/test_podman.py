@@ -20,10 +20,10 @@ from locallb.runtimes.podman.engine import PodmanContainers
 from locallb.sources.kind.entry import KindClusters
 from locallb.sources.kind.finding import ADMIN, CLUSTER_LABEL, PROVIDER, ROLE_LABEL, find_clusters
 from locallb.sources.kind.source import SOURCE
-from tests.docker.podman import Podman, podman
-from tests.e2e.support import node, port, service
-from tests.environment import lent
-from tests.host.support import Done, Project, project, requested, served
+from tests.support.environment import lent
+from tests.support.host import Done, Project, project, requested, served
+from tests.support.manifests import node, port, service
+from tests.support.podman import Podman, podman
 
 pytestmark = [
     pytest.mark.docker,

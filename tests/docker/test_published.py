@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.support import (
+from tests.support.backends import Backend, ask
+from tests.support.containers import (
     Harm,
     Network,
     client,
@@ -28,9 +29,10 @@ from tests.docker.support import (
     stream_outlives,
     word,
 )
-from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
-from tests.e2e.watching import becomes
-from tests.figures.test_logs import logs
+from tests.support.logs import logs
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, stage
+from tests.support.watching import eventually
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 
@@ -266,7 +268,7 @@ def test_a_log_of_a_container_is_read_beside_open_connections(
         configure(shop, accessLogs=True)
         shop.up()
         with logs(shop, "--json") as running:
-            becomes(lambda: ask(address, 80) == "web: hello" and running.lines())
+            eventually(lambda: ask(address, 80) == "web: hello" and running.lines())
             line = running.lines()[-1]
             assert (line["name"], line["listener"], line["bytesIn"]) == ("web", f"{address}:80/TCP", len("hello\n"))
         retained.sendall(b"hello\n")

@@ -4,24 +4,18 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
-from tests.docker.support import Harm, configure, containers, content, docker, each_harm, identities, own_pool, word
-from tests.e2e.support import Backend, Stage, ask, node, port, refused, service, stage
-from tests.e2e.test_shared_proxies import SHARED, SPARE, a_service_comes_changes_and_goes
-from tests.e2e.watching import becomes, watching
+from tests.support.backends import Backend, ask, refused
+from tests.support.containers import Harm, configure, containers, content, docker, each_harm, identities
+from tests.support.manifests import node, port, service
+from tests.support.shared_proxies import SHARED, SPARE, a_service_comes_changes_and_goes
+from tests.support.stages import Stage
+from tests.support.watching import eventually, watching
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
-
-
-@pytest.fixture
-def play(image: str) -> Iterator[Stage]:
-    """Return a stage for containers, with a pool that nobody else uses."""
-    with stage() as made:
-        made.configure(runtime=word(), image=image, pools=own_pool())
-        yield made
 
 
 @pytest.fixture
@@ -119,13 +113,13 @@ def test_the_watch_loop_keeps_containers_of_the_stack_too(
     configure(play, proxies=proxies)
     play.write("all.yaml", node())
     with watching(play) as watch:
-        becomes(lambda: set(containers(play)) == {its}, watch)
+        eventually(lambda: set(containers(play)) == {its}, watch)
         play.write("all.yaml", node(), service("a", port(8080, server.port)))
-        becomes(lambda: ask(play.addresses()["n/a"], 8080), watch)
+        eventually(lambda: ask(play.addresses()["n/a"], 8080), watch)
         at = play.addresses()["n/a"]
         before = containers(play)[its]["State"]["StartedAt"]
         docker("kill", containers(play)[its]["Id"])
-        becomes(lambda: containers(play)[its]["State"]["StartedAt"] != before and ask(at, 8080), watch)
+        eventually(lambda: containers(play)[its]["State"]["StartedAt"] != before and ask(at, 8080), watch)
         play.write("all.yaml", node(), service("a", port(8080, server.port), port(9090, server.port)))
-        becomes(lambda: ask(at, 9090), watch)
+        eventually(lambda: ask(at, 9090), watch)
     assert play.addresses()["n/a"] == at

@@ -13,11 +13,11 @@ from pathlib import Path
 import pytest
 
 from tests.docker.daemon import GATEWAYS, NODE_PORT, Hosted, gardeners, requested
-from tests.docker.support import (
+from tests.support.backends import Backend, ask
+from tests.support.containers import (
     HARMS,
     Harm,
     Network,
-    await_true,
     configure,
     containers,
     docker,
@@ -27,7 +27,8 @@ from tests.docker.support import (
     identities,
     own_pool,
 )
-from tests.e2e.official import (
+from tests.support.manifests import node, port, service
+from tests.support.official_cli import (
     bring,
     command_line,
     content,
@@ -40,9 +41,10 @@ from tests.e2e.official import (
     start,
     update,
 )
-from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
-from tests.e2e.test_shared_proxies import SHARED, SPARE
-from tests.official.cli import needs_cli
+from tests.support.pulumi_cli import needs_cli
+from tests.support.shared_proxies import SHARED, SPARE
+from tests.support.stages import Stage, stage
+from tests.support.waiting import becomes
 
 pytestmark = [
     docker_only,
@@ -221,7 +223,7 @@ def test_locallb_goes_on_where_the_cli_was_killed(shop: Stage) -> None:
     """In the middle of its first update, right after a container was made: one run, and both have nothing to do."""
     make_stack(shop)
     with start(shop, "up", "--yes", "--skip-preview") as process:
-        await_true(lambda: "web" in containers(shop))
+        becomes(lambda: "web" in containers(shop))
         end_session(process)
     shop.up()
     content(shop)
@@ -250,7 +252,7 @@ def kill_locallb_when(shop: Stage, so_far: Callable[[], bool]) -> None:
     locallb = [str(Path(sys.executable).parent / "locallb"), "-C", str(shop.root), "up", "--yes"]
     quiet = subprocess.DEVNULL
     with subprocess.Popen(locallb, stdin=quiet, stdout=quiet, stderr=quiet, start_new_session=True) as process:
-        await_true(so_far)
+        becomes(so_far)
         end_session(process)
 
 

@@ -9,10 +9,12 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.docker.support import await_true, docker, docker_only
-from tests.docker.tool_image import Served, proxies, requested, tool
-from tests.e2e.support import Backend, node, port, service
-from tests.packaging.conftest import wheel
+from tests.support.backends import Backend
+from tests.support.containers import docker, docker_only
+from tests.support.manifests import node, port, service
+from tests.support.packages import wheel
+from tests.support.tool_image import Served, proxies, requested, tool
+from tests.support.waiting import becomes
 
 __all__ = ["tool", "wheel"]
 pytestmark = [pytest.mark.docker, pytest.mark.root(only="can make a root file system with mmdebstrap"), docker_only]
@@ -47,13 +49,13 @@ def test_tool_image_stops_and_restarts_without_a_failed_request(
     web = backend("web")
     served.write("shop.yaml", node(), service("web", port(80, web.port)))
     with served.watching(tool) as first:
-        await_true(lambda: served.address(tool) != "")
-        await_true(lambda: docker("inspect", "--format", "{{.State.Health.Status}}", first) == "healthy")
+        becomes(lambda: served.address(tool) != "")
+        becomes(lambda: docker("inspect", "--format", "{{.State.Health.Status}}", first) == "healthy")
         address, before = served.address(tool), proxies(served)
     with requested(address, 80, "web: hello") as failures:
         served.write("more.yaml", service("more", port(81, web.port)))
         with served.watching(tool):
-            await_true(lambda: len(proxies(served)) == len(before) + 1)
+            becomes(lambda: len(proxies(served)) == len(before) + 1)
     assert failures == []
     assert before < proxies(served)
 
@@ -68,6 +70,6 @@ def test_compose_runs_it_and_traffic_goes_on_when_that_ends(
     web = backend("web")
     served.write("shop.yaml", node(), service("web", port(80, web.port)))
     with ExitStack() as outlasting, served.composed(tool, compose):  # what is entered later outlasts compose
-        await_true(lambda: served.address(tool) != "")
+        becomes(lambda: served.address(tool) != "")
         failures = outlasting.enter_context(requested(served.address(tool), 80, "web: hello"))
     assert failures == []

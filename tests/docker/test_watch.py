@@ -8,9 +8,9 @@ import subprocess
 
 import pytest
 
-from tests.docker.support import HARMS, Harm, containers, docker, identities
-from tests.e2e.support import Stage
-from tests.e2e.watching import answers, becomes, watching
+from tests.support.containers import HARMS, Harm, containers, docker, identities
+from tests.support.stages import Stage
+from tests.support.watching import answers, eventually, watching
 
 pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 
@@ -18,12 +18,12 @@ pytestmark = [pytest.mark.docker, pytest.mark.envoy]
 def test_a_container_that_is_harmed_serves_again_under_its_address(shop: Stage) -> None:
     """Killed, paused, stopped, removed: each time by itself, and the neighbour's container stays."""
     with watching(shop) as watch:
-        becomes(lambda: answers(shop.addresses()["n/web"], 80, "web"), watch)
-        becomes(lambda: answers(shop.addresses()["n/dns"], 53, "dns"), watch)
+        eventually(lambda: answers(shop.addresses()["n/web"], 80, "web"), watch)
+        eventually(lambda: answers(shop.addresses()["n/dns"], 53, "dns"), watch)
         address, neighbour = shop.addresses()["n/web"], identities(shop)["dns"]
         for harm in HARMS:
             do(harm, shop)
-            becomes(lambda: answers(address, 80, "web"), watch)
+            eventually(lambda: answers(address, 80, "web"), watch)
         assert shop.addresses()["n/web"] == address
         assert identities(shop)["dns"] == neighbour
 
@@ -31,12 +31,12 @@ def test_a_container_that_is_harmed_serves_again_under_its_address(shop: Stage) 
 def test_a_container_whose_envoy_hangs_serves_again_under_its_address(shop: Stage) -> None:
     """The same container with another process; its neighbour goes on."""
     with watching(shop) as watch:
-        becomes(lambda: answers(shop.addresses()["n/web"], 80, "web"), watch)
-        becomes(lambda: answers(shop.addresses()["n/dns"], 53, "dns"), watch)
+        eventually(lambda: answers(shop.addresses()["n/web"], 80, "web"), watch)
+        eventually(lambda: answers(shop.addresses()["n/dns"], 53, "dns"), watch)
         address, (identity, process), neighbour = shop.addresses()["n/web"], running(shop), identities(shop)["dns"]
         os.kill(process, signal.SIGSTOP)
-        becomes(lambda: answers(address, 80, "web"), watch)
-        becomes(lambda: "no longer: c/n/web: its Envoy runs and answers nothing" in watch.reported(), watch)
+        eventually(lambda: answers(address, 80, "web"), watch)
+        eventually(lambda: "no longer: c/n/web: its Envoy runs and answers nothing" in watch.reported(), watch)
         retry = running(shop)
         assert retry[0] == identity
         assert retry[1] != process

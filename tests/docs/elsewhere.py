@@ -41,9 +41,9 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "make setup": Elsewhere("it installs, as part of `make up`", "Makefile", "\nup: setup "),
     "make watch": Elsewhere("it goes on until it is stopped", "tests/e2e/test_watch_operation.py", '"watch"'),
     "make watch STACK=mine": Elsewhere("the same, for a cluster", "tests/cluster/test_watch.py", "watch"),
-    "make image": Elsewhere("its base comes from a registry", "tests/docker/tool_image.py", "deploy/image/build"),
+    "make image": Elsewhere("its base comes from a registry", "tests/support/tool_image.py", "deploy/image/build"),
     "docker compose -f deploy/compose.yaml up -d": Elsewhere(
-        "it needs an image", "tests/docker/tool_image.py", '"up", "--detach"'
+        "it needs an image", "tests/support/tool_image.py", '"up", "--detach"'
     ),
     "kind create cluster --name shop": Never("kind's own image, which comes from a registry"),
     "locallb watch": Elsewhere("it goes on until it is stopped", "tests/packaging/test_tool.py", '"watch", "--plain"'),
@@ -81,9 +81,7 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     " 'import json, sys; print(json.load(sys.stdin)[0][\"addresses\"][0])')": HTTPS,
     ".venv/bin/locallb ca export my-ca.crt": HTTPS,
     ".venv/bin/locallb --stack gateway destroy --yes": HTTPS,
-    "locallb logs -f shop/web": Elsewhere(
-        "it goes on until it is stopped", "tests/figures/test_logs.py", '"logs", "-f"'
-    ),
+    "locallb logs -f shop/web": Elsewhere("it goes on until it is stopped", "tests/support/logs.py", '"logs", "-f"'),
     ".venv/bin/locallb --stack gardener watch": Elsewhere(
         "it needs Gardener's clusters", "tests/kubelets/test_gardener.py", 'watching(play, "--plain")'
     ),
@@ -91,9 +89,9 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "pulumi preview --json > preview.json": Elsewhere(
         CLI, "tests/report/test_pulumi_preview.py", "pulumi preview --json"
     ),
-    "pulumi stack init dev": Elsewhere(CLI, "tests/e2e/official.py", '"stack", "init"'),
+    "pulumi stack init dev": Elsewhere(CLI, "tests/support/official_cli.py", '"stack", "init"'),
     "pulumi config --stack dev": Never("the Pulumi CLI, and it only shows what the file says"),
-    "pulumi preview --stack dev": Elsewhere(CLI, "tests/e2e/official.py", '"preview"'),
+    "pulumi preview --stack dev": Elsewhere(CLI, "tests/support/official_cli.py", '"preview"'),
     "pulumi up --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"up"'),
     "pulumi refresh --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"refresh"'),
     "pulumi destroy --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"destroy"'),

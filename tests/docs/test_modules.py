@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import locallb
-from tests.docs.reading import CHECKOUT
+from tests.support.pages import CHECKOUT
 
 ROOMS = Path(locallb.__file__).parent
 _ROOM = "|".join(sorted(path.name for path in ROOMS.iterdir() if (path / "__init__.py").exists()))

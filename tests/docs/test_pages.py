@@ -19,9 +19,20 @@ import yaml
 from locallb.cli.grammar import COMMANDS, make_parser
 from locallb.config.parsing import parse_settings
 from tests.docs.elsewhere import NOT_RUN_HERE, Elsewhere
-from tests.docs.reading import CHECKOUT, PAGES, SHELL, anchors, commands, fences, lines, links, misplaced, words_of_code
-from tests.docs.test_sessions import SESSIONS
-from tests.e2e.support import free_prefix
+from tests.support.pages import (
+    CHECKOUT,
+    PAGES,
+    SESSIONS,
+    SHELL,
+    anchors,
+    commands,
+    fences,
+    lines,
+    links,
+    misplaced,
+    words_of_code,
+)
+from tests.support.stages import free_prefix
 
 IDS = [str(page.relative_to(CHECKOUT)) for page in PAGES]
 README = CHECKOUT / "README.md"

@@ -11,13 +11,11 @@ from pathlib import Path
 import pytest
 
 from tests.docs.elsewhere import NOT_RUN_HERE
-from tests.docs.reading import CHECKOUT, commands
-from tests.e2e.support import node, port, service, stage
-from tests.e2e.test_gateways import answering
-from tests.gateway.api import backend, gateway, gateway_class, listener, parent, route, rule
-
-SESSIONS = ("docs/traffic.md",)
-"""These have a Service `shop/web`, a Gateway `shop/front` and the Nodes `worker-1` and `worker-2`."""
+from tests.support.gateway_clients import answering
+from tests.support.gateway_objects import backend, gateway, gateway_class, listener, parent, route, rule
+from tests.support.manifests import node, port, service
+from tests.support.pages import CHECKOUT, SESSIONS, commands
+from tests.support.stages import stage
 
 
 @pytest.mark.envoy

@@ -20,9 +20,11 @@ import pytest
 
 from locallb.cli.failures import Exit
 from locallb.engine.state.checkpoint import check_state
-from tests.e2e.commands import ENDLESS, WORDS
 from tests.e2e.prepared import WAITING, Order, Prepared, no_bytecode
-from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
+from tests.support.backends import Backend, ask
+from tests.support.commands import ENDLESS, WORDS
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 

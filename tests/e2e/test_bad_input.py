@@ -9,7 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.support import Backend, Done, Stage, ask, listening, node, port, service
+from tests.support.backends import Backend, ask, listening
+from tests.support.manifests import node, port, service
+from tests.support.stages import Done, Stage
 
 pytestmark = pytest.mark.envoy
 

@@ -3,50 +3,19 @@
 from __future__ import annotations
 
 import socket
-import threading
-import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Self
 
 import pytest
 
-from tests.e2e.support import Backend, Stage, ask, node, port, service
-from tests.e2e.watching import becomes, watching
+from tests.support.backends import Backend, Client, ask
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 
 Backends = Callable[..., Backend]
-RATE = 100
-"""Requests a second, each on a connection of its own."""
-
-
-class Client:
-    """Asks at a constant rate, and notes what went wrong."""
-
-    def __init__(self, address: str, port: int) -> None:
-        self._place = address, port
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.answers: list[str] = []
-        self.failures: list[str] = []
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        time.sleep(0.1)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        time.sleep(0.1)
-        self._stop.set()
-        self._thread.join()
-
-    def _run(self) -> None:
-        while not self._stop.wait(1 / RATE):
-            try:
-                self.answers.append(ask(*self._place))
-            except OSError as error:
-                self.failures.append(str(error))
 
 
 def test_a_backend_change_costs_no_request(play: Stage, backend: Backends) -> None:
@@ -197,13 +166,13 @@ def test_watch_serves_a_udp_port_once_no_client_is_in_the_way(play: Stage, backe
     play.up()
     address = play.addresses()["n/a"]
     with watching(play) as watch:
-        becomes(lambda: "converged" in watch.reported(), watch)  # at a start, what a file lost counts a moment later
+        eventually(lambda: "converged" in watch.reported(), watch)  # at a start, what a file lost counts a moment later
         with socket.create_connection((address, 5354)) as client, client.makefile("rb") as lines:
             play.write("a.yaml", service("a", staying, annotations=key), service("b", moving, annotations=key))
-            becomes(lambda: "it gave the port up and keeps it" in watch.reported(), watch)
+            eventually(lambda: "it gave the port up and keeps it" in watch.reported(), watch)
             client.sendall(b"1\n")
             assert lines.readline() == b"one: 1\n"
-        becomes(lambda: ask(address, 5353, "UDP") == "one: hello", watch)
+        eventually(lambda: ask(address, 5353, "UDP") == "one: hello", watch)
     assert ask(address, 5354) == "one: hello"
 
 

@@ -9,8 +9,10 @@ import pytest
 import yaml
 
 from locallb.cli.completion import answers
-from tests.e2e.support import Backend, Stage, node, port, service
-from tests.environment import lent
+from tests.support.backends import Backend
+from tests.support.environment import lent
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
 
 pytestmark = pytest.mark.envoy
 

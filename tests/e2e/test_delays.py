@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import Backend, Stage, node, port, service
-from tests.e2e.test_live_gateways import source, versioned
-from tests.e2e.watching import becomes, get, watching
-from tests.watch.api import served
+from tests.support.backends import Backend
+from tests.support.fake_api import served, source, versioned
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
+from tests.support.watching import eventually, get, watching
 
 pytestmark = pytest.mark.envoy
 
@@ -26,22 +27,22 @@ def test_cluster_whose_writes_hang_is_named_with_what_waits_for_it(
         api.services = [versioned(service("web", port(8080, web.port)))]
         api.is_writing.clear()
         with watching(play, "--metrics", "127.0.0.1:0") as watch:
-            becomes(lambda: "cluster c: no answer for " in play.run("status").err, watch)
+            eventually(lambda: "cluster c: no answer for " in play.run("status").err, watch)
             assert "; 1 load balancer waits for it (c/n/web)" in play.run("status").err
             (row,) = play.run("status", "--json").json
             assert [waits["party"] for waits in row["waits"]] == ["cluster c"]
             assert row["waits"][0]["since"] > 0
-            becomes(lambda: 'locallb_delay_seconds{party="cluster"}' in get(watch, "/metrics")[1], watch)
+            eventually(lambda: 'locallb_delay_seconds{party="cluster"}' in get(watch, "/metrics")[1], watch)
             assert "locallb_delayed_load_balancers 1.0" in get(watch, "/metrics")[1]
             api.is_writing.set()
-            becomes(lambda: "no answer" not in play.run("status").err, watch)
-            becomes(lambda: "locallb_delayed_load_balancers 0.0" in get(watch, "/metrics")[1], watch)
+            eventually(lambda: "no answer" not in play.run("status").err, watch)
+            eventually(lambda: "locallb_delayed_load_balancers 0.0" in get(watch, "/metrics")[1], watch)
             assert "waits" not in play.run("status", "--json").json[0]
             api.is_writing.clear()
             api.services[0]["spec"]["ports"][0]["port"] = 8081
             api.services[0]["metadata"]["resourceVersion"] = "77"
             api.events.append(("MODIFIED", api.services[0]))
-            becomes(lambda: "no answer" in play.run("status").err, watch)
+            eventually(lambda: "no answer" in play.run("status").err, watch)
             watch.process.kill()
             watch.process.wait()
             assert "no answer" not in play.run("status").err
@@ -58,8 +59,8 @@ def test_a_command_gets_its_turn_next_to_a_watch_of_a_cluster_whose_writes_hang(
         api.services = [versioned(service(f"web{number}", port(8080, web.port))) for number in range(4)]
         api.is_writing.clear()
         with watching(play) as watch:
-            becomes(lambda: "cluster c: no answer for " in play.run("status").err, watch)
+            eventually(lambda: "cluster c: no answer for " in play.run("status").err, watch)
             done = play.run("refresh", "--yes")
             assert done.code == 0, done.out + done.err
             api.is_writing.set()
-            becomes(lambda: all("status" in each for each in api.services), watch)
+            eventually(lambda: all("status" in each for each in api.services), watch)

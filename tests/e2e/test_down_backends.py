@@ -9,10 +9,11 @@ from contextlib import contextmanager
 
 import pytest
 
-from tests.e2e.support import Stage, ask, envoys
-from tests.e2e.test_drain import answers, talking, two_nodes
-from tests.e2e.test_orders import FAILS, answer, listeners
-from tests.e2e.watching import becomes
+from tests.e2e.two_nodes import answers, talking, two_nodes
+from tests.support.backends import ask
+from tests.support.overrides import FAILS, answer, listeners
+from tests.support.stages import Stage, envoys
+from tests.support.watching import eventually
 
 pytestmark = pytest.mark.envoy
 
@@ -24,7 +25,7 @@ def test_the_other_backend_has_all_new_connections_until_the_end(proxies: str) -
     """Open ones stay; whoever looks is told; a fault of shares goes beside it; figures are of all."""
     with two_nodes(proxies) as (play, address):
         pids = envoys(play.root)
-        becomes(lambda: answers(address) == {"a", "b"})
+        eventually(lambda: answers(address) == {"a", "b"})
         with talking(address) as log:
             mine = log("one")
             done = play.run("fault", "web", "--backend", "a", "--down", "--for", "1h")
@@ -41,7 +42,7 @@ def test_the_other_backend_has_all_new_connections_until_the_end(proxies: str) -
             assert answers(address) == {"b"}
             assert play.run("up", "--yes", "--expect-no-changes").code == 0
             assert play.run("fault", "web", "--end", "--backend", "a").code == 0
-            becomes(lambda: answers(address) == {"a", "b"})
+            eventually(lambda: answers(address) == {"a", "b"})
             assert log("two") == mine
         play.run("fault", "--end")
         assert envoys(play.root) == pids
@@ -61,7 +62,7 @@ def test_no_client_fails_while_orders_come_and_go(proxies: str) -> None:
         ):
             assert play.run(*terms).code == 0
             enough = reported.total() + 50
-            becomes(lambda: reported.total() >= enough)  # noqa: B023 - called at once
+            eventually(lambda: reported.total() >= enough)  # noqa: B023 - called at once
     assert reported.keys() == {"a: hello", "b: hello"}
 
 
@@ -90,7 +91,7 @@ def test_where_all_backends_are_down_clients_are_reset() -> None:
         assert {answer(address) for _ in range(20)} <= FAILS
         assert play.status()["n/web"]["state"] == "serving"
         assert play.run("fault", "--end").out.endswith("No fault is ordered.\n")
-        becomes(lambda: answers(address) == {"a", "b"})
+        eventually(lambda: answers(address) == {"a", "b"})
 
 
 def test_down_fault_ends_in_the_proxy_without_another_run() -> None:
@@ -100,7 +101,7 @@ def test_down_fault_ends_in_the_proxy_without_another_run() -> None:
         assert play.run("fault", "web", "--backend", "a", "--backend", "b", "--down", "--for", "15s").code == 0
         faulty = listeners(play)
         assert faulty != plain
-        becomes(lambda: ended(play, address))
+        eventually(lambda: ended(play, address))
         assert listeners(play) == faulty
         play.up()
         assert listeners(play) == plain

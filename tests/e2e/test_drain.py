@@ -2,49 +2,17 @@
 
 from __future__ import annotations
 
-import socket
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 import pytest
 
-from tests.e2e.support import Stage, ask, backends, envoys, node, port, service, stage
-from tests.e2e.watching import becomes, watching
+from tests.e2e.two_nodes import answers, talking, two_nodes
+from tests.support.backends import ask
+from tests.support.manifests import node, port, service
+from tests.support.stages import envoys, stage
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 
 TOLD = "c/n/web: a drain is ordered by a command: "
-
-
-@contextmanager
-def two_nodes(proxies: str = "per-service") -> Iterator[tuple[Stage, str]]:
-    """Return a stage with a Service on two Nodes, `a` and `b`, of which each answers with its name, and its address."""
-    with stage() as play, backends() as make:
-        number = make("a", "127.0.0.1").port
-        make("b", "127.0.0.2", number)
-        play.configure(proxies=proxies)
-        play.write("s.yaml", node("a", "127.0.0.1"), node("b", "127.0.0.2"), service("web", port(8080, number)))
-        play.up()
-        yield play, play.addresses()["n/web"]
-
-
-@contextmanager
-def talking(address: str) -> Iterator[Callable[[str], str]]:
-    """Hold a connection; gives what says something by it, and returns who answers."""
-    with socket.create_connection((address, 8080), 10) as client, client.makefile("r") as lines:
-
-        def log(text: str) -> str:
-            client.sendall(f"{text}\n".encode())
-            party, _, stated = lines.readline().partition(": ")
-            assert stated == f"{text}\n"
-            return party
-
-        yield log
-
-
-def answers(address: str) -> set[str]:
-    """Return who answers some new connections."""
-    return {ask(address, 8080).partition(":")[0] for _ in range(40)}
 
 
 @pytest.mark.parametrize("proxies", ["per-service", "shared"])
@@ -52,7 +20,7 @@ def test_a_drained_node_keeps_its_connections_and_gets_no_new_ones(proxies: str)
     """No process ends; who looks is told; undone it is as before."""
     with two_nodes(proxies) as (play, address):
         pids = envoys(play.root)
-        becomes(lambda: answers(address) == {"a", "b"})
+        eventually(lambda: answers(address) == {"a", "b"})
         with talking(address) as log:
             mine = log("one")
             other = {"a": "b", "b": "a"}[mine]
@@ -67,7 +35,7 @@ def test_a_drained_node_keeps_its_connections_and_gets_no_new_ones(proxies: str)
             assert [notice["reason"] for notice in play.status()["n/web"]["ordered"]] == ["Drained"]
             assert play.run("up", "--yes", "--expect-no-changes").code == 0
             assert play.run("drain", "web", "--undo", "--backend", mine).out.endswith("Nothing is drained.\n")
-            becomes(lambda: answers(address) == {"a", "b"})
+            eventually(lambda: answers(address) == {"a", "b"})
             assert log("three") == mine
         assert envoys(play.root) == pids
 
@@ -89,7 +57,7 @@ def test_a_whole_service_refuses_new_connections_and_keeps_open_ones() -> None:
             {"cluster": "c", "namespace": "n", "name": "web", "kind": "services", "all": True, "backends": []}
         ]
         assert play.run("drain", "--undo").code == 0
-        becomes(lambda: answers(address) == {"a", "b"})
+        eventually(lambda: answers(address) == {"a", "b"})
         assert log("three") == mine
 
 
@@ -108,12 +76,12 @@ def test_a_loop_drains_and_undoes_it_and_a_fault_stays() -> None:
     with two_nodes() as (play, address), watching(play) as watch:
         play.run("fault", "web", "--hang", "0.01%", "--for", "1h")
         play.run("drain", "web", "--backend", "127.0.0.1")
-        becomes(lambda: TOLD in watch.reported(), watch)
+        eventually(lambda: TOLD in watch.reported(), watch)
         assert answers(address) == {"b"}
         play.run("drain", "web", "--backend", "b")
-        becomes(lambda: play.status()["n/web"]["state"] != "serving", watch)
+        eventually(lambda: play.status()["n/web"]["state"] != "serving", watch)
         assert play.run("drain", "web", "--undo").code == 0
-        becomes(lambda: answers(address) == {"a", "b"})
+        eventually(lambda: answers(address) == {"a", "b"})
         assert [row["hang"] for row in play.run("fault", "--json").json] == [0.01]
         play.run("fault", "--end")
 
@@ -131,4 +99,4 @@ def test_invalid_drain_is_refused_without_effect() -> None:
             done = play.run("drain", *terms)
             assert (done.code, reported in " ".join(done.err.split())) == (code, True), done.err
         assert play.files() == before
-        becomes(lambda: answers(address) == {"a", "b"})
+        eventually(lambda: answers(address) == {"a", "b"})

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import CHECKOUT
+from tests.support.stages import CHECKOUT
 
 MANIFEST = "examples/shop/manifests/nodes.yaml"
 Checkout = Callable[[str], Path]

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import Backend, Stage, ask
+from tests.support.backends import Backend, ask
+from tests.support.stages import Stage
 
 pytestmark = pytest.mark.envoy
 

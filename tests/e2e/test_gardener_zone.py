@@ -10,8 +10,10 @@ import dns.update
 import pytest
 import yaml
 
-from tests.dns.bind import Bind, bind
-from tests.e2e.support import Backend, Stage, node, port, service
+from tests.support.backends import Backend
+from tests.support.bind import Bind, bind
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
 
 pytestmark = pytest.mark.envoy
 ZONE = "local.gardener.cloud"

@@ -11,18 +11,18 @@ from typing import ClassVar
 
 import pytest
 
-from tests.e2e.support import Stage, node
-from tests.e2e.test_gateway_clients import config_map
-from tests.e2e.test_gateways import _Answer, _secret, address_of, get, service, web
-from tests.envoy.certificates import Authority, Pair
-from tests.gateway.api import JsonObject, backend, gateway_class, route, rule
-from tests.gateway.backend_tls import policy
-from tests.servers import in_thread
+from tests.support.backend_tls import policy
+from tests.support.certificates import Authority, Pair
+from tests.support.gateway_clients import Answer, address_of, config_map, get, service, tls_secret, web
+from tests.support.gateway_objects import JsonObject, backend, gateway_class, route, rule
+from tests.support.manifests import node
+from tests.support.servers import in_thread
+from tests.support.stages import Stage
 
 pytestmark = pytest.mark.envoy
 
 
-class _Each(_Answer):
+class _Each(Answer):
     """Ends each connection, so that the next request is believed or refused anew."""
 
     name: ClassVar[str] = "asking"
@@ -54,7 +54,7 @@ def test_backends_are_shown_the_certificate_that_the_gateway_names(play: Stage, 
     pair = authority.sign("DNS:client")
     with asking(authority.sign("DNS:a.test"), authority) as port:
         play.write("cluster.yaml", node(), service("api", port), config_map(authority.own.pem), policy())
-        play.write("secret.yaml", _secret(pair))
+        play.write("secret.yaml", tls_secret(pair))
         play.write("gateway.yaml", gateway_class(), web(), route(rule("/", backends=[backend()])))
         play.up()
         at = address_of(play)
@@ -63,7 +63,7 @@ def test_backends_are_shown_the_certificate_that_the_gateway_names(play: Stage, 
         play.up()
         assert get(at) == (200, "asking / -")
         before = play.pids()
-        play.write("secret.yaml", _secret(authority.sign("DNS:client")))
+        play.write("secret.yaml", tls_secret(authority.sign("DNS:client")))
         play.up()
         assert get(at) == (200, "asking / -")
         play.write("gateway.yaml", gateway_class(), shown("gone"), route(rule("/", backends=[backend()])))

@@ -18,12 +18,14 @@ from pathlib import Path
 import grpc
 import pytest
 
-from tests.e2e.support import Stage, node
-from tests.e2e.test_gateways import address_of, service
-from tests.e2e.watching import TIMEOUT, Watch, becomes, watching
-from tests.envoy.certificates import Authority, Pair
-from tests.envoy.http_traffic import Echo, grpc_server
-from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
+from tests.support.certificates import Authority, Pair
+from tests.support.gateway_clients import address_of, service
+from tests.support.gateway_objects import JsonObject, backend, gateway, gateway_class, listener, route, rule
+from tests.support.http_traffic import Echo, grpc_server
+from tests.support.manifests import node
+from tests.support.stages import Stage
+from tests.support.waiting import TIMEOUT
+from tests.support.watching import Watch, eventually, watching
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
@@ -214,7 +216,7 @@ def follow(world: World, connections: Connections, watch: Watch) -> None:
         world.change(number)
         pause.wait(PAUSE)
         if number % SEEN_EVERY == 0:
-            becomes(partial(is_reported, connections, number), watch)
+            eventually(partial(is_reported, connections, number), watch)
 
 
 def test_five_hundred_changes_cost_no_request_and_no_connection(play: Stage, places: Places, tmp_path: Path) -> None:
@@ -223,11 +225,11 @@ def test_five_hundred_changes_cost_no_request_and_no_connection(play: Stage, pla
     world = World(play, places, (authority.sign("DNS:a.test"), authority.sign("DNS:a.test")))
     world.write_all()
     with watching(play) as watch, ExitStack() as stack:
-        becomes(lambda: play.run("status", "--json").json[0]["state"] == "serving", watch)
+        eventually(lambda: play.run("status", "--json").json[0]["state"] == "serving", watch)
         connections = Connections(address_of(play), authority)
         channel = stack.enter_context(connections.channel())
         for connect in (connections.plain, connections.secure):
-            becomes(partial(answered, connect), watch)
+            eventually(partial(answered, connect), watch)
         retained = [stack.enter_context(closing(make())) for make in (connections.plain, connections.secure)]
         assert {requested(connection)[0] for connection in retained} <= {"200 one", "200 two"}
         grpc.channel_ready_future(channel).result(TIMEOUT)

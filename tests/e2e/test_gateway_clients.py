@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import Stage, node
-from tests.e2e.test_gateways import _secret, answering, service
-from tests.envoy.certificates import Authority, Pair
-from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
+from tests.support.certificates import Authority, Pair
+from tests.support.gateway_clients import answering, config_map, service, tls_secret
+from tests.support.gateway_objects import backend, gateway, gateway_class, listener, route, rule
+from tests.support.manifests import node
+from tests.support.stages import Stage
 
 pytestmark = pytest.mark.envoy
 PORT, OTHER = 8443, 9443
@@ -25,7 +26,7 @@ class World:
     def __init__(self, play: Stage, directory: Path, port: int) -> None:
         self.play, self.ours = play, Authority(directory / "ours")
         self.first, self.second = (Authority(directory / name, name) for name in ("first", "second"))
-        play.write("cluster.yaml", node(), service("one", port), _secret(self.ours.sign("DNS:a.test")))
+        play.write("cluster.yaml", node(), service("one", port), tls_secret(self.ours.sign("DNS:a.test")))
         self.trust(self.first.own.pem)
 
     def trust(self, text: str, mode: str = "AllowValidOnly") -> None:
@@ -64,12 +65,6 @@ def status(connection: http.client.HTTPConnection) -> int:
     answer = connection.getresponse()
     answer.read()
     return answer.status
-
-
-def config_map(text: str) -> JsonObject:
-    """Write a ConfigMap with authorities."""
-    metadata = {"name": "ca", "namespace": "shop"}
-    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": text}}
 
 
 @pytest.fixture

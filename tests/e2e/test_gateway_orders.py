@@ -12,13 +12,15 @@ from contextlib import closing, contextmanager
 
 import pytest
 
-from tests.e2e import support
-from tests.e2e.support import Stage, envoys, node, port, stage
-from tests.e2e.test_gateways import address_of, answering, get, service
-from tests.e2e.watching import becomes, watching
-from tests.gateway.api import backend, gateway, gateway_class, listener, route, rule
-from tests.ingress.api import ingress, ingress_class, path
-from tests.ingress.api import rule as ingress_rule
+from tests.support import manifests
+from tests.support.gateway_clients import address_of, answering, get, service
+from tests.support.gateway_objects import backend, gateway, gateway_class, listener, route, rule
+from tests.support.ingress_objects import ingress, ingress_class, path
+from tests.support.ingress_objects import rule as ingress_rule
+from tests.support.manifests import node, port
+from tests.support.overrides import listeners, orders_of
+from tests.support.stages import Stage, envoys, stage
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 
@@ -34,21 +36,10 @@ def write(play: Stage, number: int, **annotations: str) -> None:
     play.write("gateway.yaml", gateway_class(), web, route(rule("/", backends=[backend("one")])))
 
 
-def listeners(play: Stage) -> bytes:
-    """Return what the only proxy is told of listeners."""
-    (directory,) = (play.state_home / "proxies").iterdir()
-    return (directory / "lds.json").read_bytes()
-
-
 def routes(play: Stage) -> bytes:
     """Return what the only proxy is told of routes."""
     (file,) = (play.state_home / "proxies").glob("*/rds-*.json")
     return file.read_bytes()
-
-
-def orders_of(play: Stage) -> list[str]:
-    """Return the files of orders that there are."""
-    return [name for name in play.files() if name.endswith("/orders")]
 
 
 def test_a_share_of_requests_fails_from_the_order_to_its_end(play: Stage) -> None:
@@ -96,14 +87,14 @@ def test_gateway_fault_expires_with_and_without_a_running_loop(play: Stage) -> N
         play.up()
         address, plain = address_of(play), routes(play)
         with watching(play) as watch:
-            becomes(lambda: "converged" in watch.reported(), watch)
+            eventually(lambda: "converged" in watch.reported(), watch)
             assert play.run("fault", "web", "--status", "418", "--for", "15s").code == 0
-            becomes(lambda: "of requests 100% are answered 418" in watch.reported(), watch)
-            becomes(lambda: get(address)[0] == 200 and routes(play) == plain, watch)
+            eventually(lambda: "of requests 100% are answered 418" in watch.reported(), watch)
+            eventually(lambda: get(address)[0] == 200 and routes(play) == plain, watch)
             assert play.run("fault", "web", "--status", "418", "--for", "15s").code == 0
             watch.stop(signal.SIGKILL)
-        becomes(lambda: play.run("fault", "--json").json == [])
-        becomes(lambda: get(address)[0] == 200)
+        eventually(lambda: play.run("fault", "--json").json == [])
+        eventually(lambda: get(address)[0] == 200)
         assert routes(play) != plain
         play.run("fault", "web", "--status", "418", "--for", "1h")
         assert get(address)[0] == 418
@@ -159,7 +150,7 @@ def drainable(play: Stage) -> Iterator[tuple[str, str]]:
     """Serve a Service on two Nodes, `a` and `b`, and a Gateway before it; give their addresses."""
     with answering("a") as number, answering("b", number, "127.0.0.2"):
         play.write("nodes.yaml", node("a", "127.0.0.1"), node("b", "127.0.0.2"))
-        play.write("service.yaml", support.service("one", port(8080, number), namespace="shop"))
+        play.write("service.yaml", manifests.service("one", port(8080, number), namespace="shop"))
         play.write(
             "gateway.yaml", gateway_class(), gateway(listener(port=8080)), route(rule("/", backends=[backend("one")]))
         )
@@ -176,18 +167,18 @@ def answers(address: str) -> set[str]:
 def test_a_drain_holds_for_gateways_before_the_service_as_well(play: Stage) -> None:
     """And one of a Gateway's own for that alone; all comes back."""
     with drainable(play) as (service_at, gateway_at):
-        becomes(lambda: answers(gateway_at) == answers(service_at) == {"a", "b"})
+        eventually(lambda: answers(gateway_at) == answers(service_at) == {"a", "b"})
         assert play.run("drain", "shop/one", "--backend", "a").code == 0
         assert (answers(service_at), answers(gateway_at)) == ({"b"}, {"b"})
         assert play.run("up", "--yes", "--expect-no-changes").code == 0
         assert play.run("drain", "--undo").code == 0
-        becomes(lambda: answers(gateway_at) == answers(service_at) == {"a", "b"})
+        eventually(lambda: answers(gateway_at) == answers(service_at) == {"a", "b"})
         done = play.run("drain", "shop/web", "--backend", "b")
         assert (done.code, f"{WEB}   b" in done.out) == (0, True)
         assert answers(gateway_at) == {"a"}
-        becomes(lambda: answers(service_at) == {"a", "b"})
+        eventually(lambda: answers(service_at) == {"a", "b"})
         assert play.run("drain", "shop/web", "--undo").code == 0
-        becomes(lambda: answers(gateway_at) == {"a", "b"})
+        eventually(lambda: answers(gateway_at) == {"a", "b"})
 
 
 def test_requests_of_a_service_without_backends_get_503(play: Stage) -> None:
@@ -204,7 +195,7 @@ def test_invalid_gateway_order_is_refused_without_effect() -> None:
     with stage() as play, answering("one") as number:
         write(play, number)
         lone = gateway(listener("bytes", 9000, "TCP"), name="bytes")
-        play.write("others.yaml", lone, support.service("svc", port(8080, number)))
+        play.write("others.yaml", lone, manifests.service("svc", port(8080, number)))
         before = play.files()
         cases: tuple[tuple[list[str], int, str], ...] = (
             (["web", "--refuse", "1%"], 1, f"{WEB} serves by routes, where only requests can be made to fail"),

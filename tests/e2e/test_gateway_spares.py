@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import Stage, envoys, node, port
-from tests.e2e.support import service as balancer
-from tests.e2e.test_gateways import _secret, _shown, address_of, answering, get, service, web
-from tests.e2e.test_kills import LONGEST, STARTUP, kill_in_the_middle
-from tests.e2e.watching import becomes, watching
-from tests.envoy.certificates import Authority
-from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
+from tests.e2e.killing import LONGEST, STARTUP, kill_in_the_middle
+from tests.support.certificates import Authority
+from tests.support.gateway_clients import address_of, answering, get, service, shown_certificate, tls_secret, web
+from tests.support.gateway_objects import JsonObject, backend, gateway, gateway_class, listener, route, rule
+from tests.support.manifests import node, port
+from tests.support.manifests import service as balancer
+from tests.support.stages import Stage, envoys
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 
@@ -92,12 +93,12 @@ def test_certificates_reach_an_envoy_that_waited(play: Stage, tmp_path: Path) ->
         play.up()
         waiting = play.pids()["/spare-1"]
         manifests(play, gateway(https), one_route())
-        play.write("secret.yaml", _secret(authority.sign("DNS:a.test")))
+        play.write("secret.yaml", tls_secret(authority.sign("DNS:a.test")))
         play.up()
-        first = _shown(address_of(play), authority)
-        play.write("secret.yaml", _secret(authority.sign("DNS:a.test")))
+        first = shown_certificate(address_of(play), authority)
+        play.write("secret.yaml", tls_secret(authority.sign("DNS:a.test")))
         play.up()
-        assert _shown(address_of(play), authority)[0] != first[0]
+        assert shown_certificate(address_of(play), authority)[0] != first[0]
         assert play.pids()["/spare-1"] == waiting
         manifests(play)
         play.up()
@@ -114,19 +115,19 @@ def test_a_watched_gateway_starts_no_envoy_while_one_waits(play: Stage) -> None:
 
     with answering("one") as one, watching(play) as watch:
         play.write("cluster.yaml", node(), service("one", one))
-        becomes(partial(runs, "/spare-1"), watch)
+        eventually(partial(runs, "/spare-1"), watch)
         waiting = play.pids()["/spare-1"]
         manifests(play, web(), one_route())
-        becomes(lambda: play.run("status", "--json").json[0]["state"] == "serving", watch)
+        eventually(lambda: play.run("status", "--json").json[0]["state"] == "serving", watch)
         address = address_of(play)
         assert get(address) == (200, "one / -")
-        becomes(lambda: "updated spare-2" in watch.reported(), watch)
+        eventually(lambda: "updated spare-2" in watch.reported(), watch)
         assert watch.reported().index("updated c/gateways/shop/web") < watch.reported().index("updated spare-2")
         assert play.pids()["/spare-1"] == waiting
         assert set(play.pids()) == {"/spare-1", "/spare-2"}
         os.kill(waiting, signal.SIGKILL)
-        becomes(lambda: play.pids().get("/spare-1", waiting) != waiting, watch)
-        becomes(lambda: get(address) == (200, "one / -"), watch)
+        eventually(lambda: play.pids().get("/spare-1", waiting) != waiting, watch)
+        eventually(lambda: get(address) == (200, "one / -"), watch)
 
 
 def test_a_loop_takes_over_a_gateway_that_took_a_spare(play: Stage) -> None:
@@ -139,11 +140,11 @@ def test_a_loop_takes_over_a_gateway_that_took_a_spare(play: Stage) -> None:
         play.up()
         address, before = address_of(play), play.pids()
         with watching(play) as watch:
-            becomes(lambda: "converged" in watch.reported(), watch)
+            eventually(lambda: "converged" in watch.reported(), watch)
             assert play.pids() == before
             assert get(address) == (200, "one / -")
             manifests(play)
-            becomes(lambda: play.pids() == {"/spare-2": before["/spare-2"]}, watch)
+            eventually(lambda: play.pids() == {"/spare-2": before["/spare-2"]}, watch)
         assert "Traceback" not in watch.reported()
     with pytest.raises(ConnectionRefusedError):
         get(address)

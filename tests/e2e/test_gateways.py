@@ -6,81 +6,31 @@ import base64
 import http.client
 import socket
 import ssl
-import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, ClassVar, Self
 
 import pytest
 
-from tests.e2e.support import Stage, ask, backends, node
-from tests.e2e.watching import becomes, watching
-from tests.envoy.certificates import Authority, Pair
-from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
-from tests.servers import in_thread
+from tests.support.backends import ask, backends
+from tests.support.certificates import Authority
+from tests.support.gateway_clients import (
+    Client,
+    address_of,
+    answering,
+    get,
+    service,
+    shown_certificate,
+    tls_secret,
+    web,
+)
+from tests.support.gateway_objects import backend, gateway, gateway_class, listener, route, rule
+from tests.support.manifests import node
+from tests.support.stages import Stage
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
-
-RATE = 100
-
-
-class _Answer(BaseHTTPRequestHandler):
-    """Says who answers, and what was asked."""
-
-    protocol_version = "HTTP/1.1"
-    name: ClassVar[str]
-
-    def do_GET(self) -> None:
-        """Answer with the backend's name, the path and a header."""
-        text = f"{self.name} {self.path} {self.headers.get('x-from', '-')}".encode()
-        self.send_response(200)
-        self.send_header("content-length", str(len(text)))
-        self.end_headers()
-        self.wfile.write(text)
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
-
-
-@contextmanager
-def answering(name: str, port: int = 0, address: str = "127.0.0.1") -> Iterator[int]:
-    """Serve HTTP on a port, by name."""
-    with in_thread(ThreadingHTTPServer((address, port), type("Named", (_Answer,), {"name": name}))) as server:
-        yield server.server_port
-
-
-def service(name: str, node_port: int) -> JsonObject:
-    """Make a Service whose NodePort is a backend of the test."""
-    spec = {"type": "NodePort", "ports": [{"port": 8080, "nodePort": node_port}]}
-    return {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "shop"}, "spec": spec}
-
-
-def get(address: str, path: str = "/", host: str = "a.test", port: int = 8080) -> tuple[int, str]:
-    """Ask once."""
-    connection = http.client.HTTPConnection(address, port, timeout=5)
-    try:
-        connection.request("GET", path, headers={"host": host})
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    finally:
-        connection.close()
-
-
-def address_of(play: Stage) -> str:
-    """Return the address of the only Gateway."""
-    (row,) = play.run("status", "--json").json
-    assert row["state"] == "serving", row
-    return str(row["addresses"][0])
-
-
-def web(**fields: Any) -> JsonObject:  # noqa: ANN401 - fields of a Gateway
-    """Make the Gateway of these tests."""
-    return gateway(listener(port=8080), **fields)
 
 
 def test_requests_reach_the_backend_of_their_route(play: Stage) -> None:
@@ -113,32 +63,6 @@ def test_requests_reach_the_backend_of_their_route(play: Stage) -> None:
     assert "8080: a.test/two/* → shop/two:8080" in detail
 
 
-class Client:
-    """Asks at a constant rate on one connection, and notes who answered and what went wrong."""
-
-    def __init__(self, address: str) -> None:
-        self._connection = http.client.HTTPConnection(address, 8080, timeout=5)
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-        self.answers: list[str] = []
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        time.sleep(0.1)
-        self._stop.set()
-        self._thread.join()
-        self._connection.close()
-
-    def _run(self) -> None:
-        while not self._stop.wait(1 / RATE):
-            self._connection.request("GET", "/", headers={"host": "a.test"})
-            answer = self._connection.getresponse()
-            self.answers.append(f"{answer.status} {answer.read().decode().partition(' ')[0]}")
-
-
 def test_a_route_that_changes_costs_no_request_and_no_connection(play: Stage) -> None:
     """Weights and backends move under a client that keeps its connection; the proxy stays the same process."""
     with answering("one") as one, answering("two") as two:
@@ -163,41 +87,18 @@ def test_watch_follows_routes_and_costs_no_request(play: Stage) -> None:
         play.write("cluster.yaml", node(), service("one", one), service("two", two))
         play.write("gateway.yaml", gateway_class(), web(), route(rule("/", backends=some[0])))
         with watching(play) as watch:
-            becomes(lambda: play.run("status", "--json").json[0]["state"] == "serving", watch)
-            becomes(lambda: get(address_of(play)) == (200, "one / -"), watch)
+            eventually(lambda: play.run("status", "--json").json[0]["state"] == "serving", watch)
+            eventually(lambda: get(address_of(play)) == (200, "one / -"), watch)
             before = play.pids()
             with Client(address_of(play)) as client:
                 for number in range(99):
                     play.write("gateway.yaml", gateway_class(), web(), route(rule("/", backends=some[number % 3])))
                     time.sleep(0.05)
-                becomes(lambda: {get(address_of(play))[1][:3] for _ in range(9)} == {"two"}, watch)
+                eventually(lambda: {get(address_of(play))[1][:3] for _ in range(9)} == {"two"}, watch)
             assert set(client.answers) == {"200 one", "200 two"}
             assert play.pids() == before
             play.write("gateway.yaml", gateway_class())
-            becomes(lambda: play.run("status", "--json").json == [], watch)
-
-
-def _secret(pair: Pair) -> JsonObject:
-    data = {"tls.crt": pair.chain, "tls.key": pair.key}
-    return {
-        "apiVersion": "v1",
-        "kind": "Secret",
-        "type": "kubernetes.io/tls",
-        "metadata": {"name": "cert", "namespace": "shop"},
-        "data": {key: base64.b64encode(path.read_bytes()).decode() for key, path in data.items()},
-    }
-
-
-def _shown(address: str, authority: Authority) -> tuple[str, str]:
-    """Return the serial number of the certificate that clients see, and what they are answered."""
-    context = ssl.create_default_context(cafile=str(authority.own.chain))
-    with (
-        socket.create_connection((address, 8443), timeout=5) as plain,
-        context.wrap_socket(plain, server_hostname="a.test") as client,
-    ):
-        client.sendall(b"GET / HTTP/1.1\r\nhost: a.test\r\nconnection: close\r\n\r\n")
-        with client.makefile("rb") as answer:
-            return str((client.getpeercert() or {})["serialNumber"]), answer.read().decode().rpartition("\r\n")[2]
+            eventually(lambda: play.run("status", "--json").json == [], watch)
 
 
 def test_https_ends_with_the_certificate_of_a_secret_and_a_new_one_follows(play: Stage, tmp_path: Path) -> None:
@@ -208,13 +109,13 @@ def test_https_ends_with_the_certificate_of_a_secret_and_a_new_one_follows(play:
     with answering("one") as one:
         play.write("cluster.yaml", node(), service("one", one))
         play.write("gateway.yaml", gateway_class(), gateway(https), route(rule("/", backends=[backend("one")])))
-        play.write("secret.yaml", _secret(first))
+        play.write("secret.yaml", tls_secret(first))
         play.up()
         address, before = address_of(play), play.pids()
-        old = _shown(address, authority)
-        play.write("secret.yaml", _secret(second))
+        old = shown_certificate(address, authority)
+        play.write("secret.yaml", tls_secret(second))
         play.up()
-        new = _shown(address, authority)
+        new = shown_certificate(address, authority)
         assert play.pids() == before
     assert old[1] == new[1] == "one / -"
     assert old[0] != new[0]
@@ -236,7 +137,7 @@ def test_with_tls_hosts_of_other_listeners_are_misdirected_and_those_of_none_not
     ]
     context = ssl.create_default_context(cafile=str(authority.own.chain))
     with answering("one") as one:
-        play.write("cluster.yaml", node(), service("one", one), _secret(authority.sign("DNS:*.shop.test")))
+        play.write("cluster.yaml", node(), service("one", one), tls_secret(authority.sign("DNS:*.shop.test")))
         play.write("gateway.yaml", gateway_class(), gateway(*listeners), route(rule("/", backends=[backend("one")])))
         play.up()
         address = address_of(play)
@@ -260,11 +161,11 @@ def test_tls_that_ends_before_a_backend_of_bytes_needs_no_routes_of_http(play: S
     authority = Authority(tmp_path / "authority")
     tls = listener("tls", 8443, "TLS", hostname="a.test", tls={"certificateRefs": [{"name": "cert"}]})
     with answering("one") as one:
-        play.write("cluster.yaml", node(), service("one", one), _secret(authority.sign("DNS:a.test")))
+        play.write("cluster.yaml", node(), service("one", one), tls_secret(authority.sign("DNS:a.test")))
         bytes_only = route({"backendRefs": [backend("one")]}, kind="TLSRoute", hostnames=["a.test"])
         play.write("gateway.yaml", gateway_class(), gateway(tls), bytes_only)
         play.up()
-        assert _shown(address_of(play), authority)[1] == "one / -"
+        assert shown_certificate(address_of(play), authority)[1] == "one / -"
 
 
 def test_udp_port_of_a_gateway_is_served_once_it_has_a_route(play: Stage) -> None:

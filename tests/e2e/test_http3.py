@@ -12,11 +12,11 @@ from unittest.mock import patch
 import pytest
 
 from locallb.certificates import store
-from tests.e2e.support import Stage
-from tests.e2e.test_gateways import answering
-from tests.e2e.test_local_certificates import PORT, https, served
-from tests.envoy.http3 import asked_by_http3
-from tests.envoy.http_traffic import Client
+from tests.e2e.https_gateways import PORT, https, served
+from tests.support.gateway_clients import answering
+from tests.support.http3 import asked_by_http3
+from tests.support.http_traffic import Client
+from tests.support.stages import Stage
 
 pytestmark = pytest.mark.envoy
 

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 import grpc
 import pytest
 
-from tests.e2e.support import node, stage
-from tests.e2e.test_gateways import _secret, service
-from tests.e2e.test_ingresses import address_of, old
-from tests.envoy.certificates import Authority
-from tests.envoy.http_traffic import Answer, Client, Echo, grpc_server
-from tests.ingress.api import JsonObject, ingress, path, rule
+from tests.support.certificates import Authority
+from tests.support.gateway_clients import address_of, service, tls_secret
+from tests.support.http_traffic import Answer, Client, Echo, grpc_server
+from tests.support.ingress_clients import old
+from tests.support.ingress_objects import JsonObject, ingress, path, rule
+from tests.support.manifests import node
+from tests.support.stages import stage
 
 pytestmark = pytest.mark.envoy
 
@@ -119,7 +120,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
         ports["calls"] = stack.enter_context(grpc_server("127.0.0.1")).port
         # Connections are taken, and never answered.
         ports["mute"] = stack.enter_context(socket.create_server(("127.0.0.1", 0))).getsockname()[1]
-        secret = {**_secret(pair), "metadata": {"name": "cert", "namespace": "shop"}}
+        secret = {**tls_secret(pair), "metadata": {"name": "cert", "namespace": "shop"}}
         play.write("cluster.yaml", node(), *(service(name, port) for name, port in ports.items()), secret)
         play.write("ingress.yaml", *INGRESSES)
         done = play.up()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import ssl
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,19 +9,16 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.support import CHECKOUT, Stage, node
-from tests.e2e.test_gateways import _secret, answering, get, service
-from tests.envoy.certificates import Authority
-from tests.ingress.api import JsonObject, backend, ingress, path, rule
+from tests.support.certificates import Authority
+from tests.support.gateway_clients import address_of, answering, get, service, tls_secret
+from tests.support.ingress_clients import old, shown
+from tests.support.ingress_objects import JsonObject, backend, ingress, path, rule
+from tests.support.manifests import node
+from tests.support.stages import CHECKOUT, Stage
 
 pytestmark = pytest.mark.envoy
 
 PORTS = {"http": 8080, "https": 8443}
-
-
-def old(day: int) -> JsonObject:
-    """Make metadata of an Ingress of this age."""
-    return {"creationTimestamp": f"2026-01-{day:02}T00:00:00Z"}
 
 
 INGRESSES = (
@@ -81,13 +77,6 @@ TABLE = [
     ("other.test", "/", "default"),
 ]
 BACKENDS = ("exact", "short", "long", "ours", "named", "wild", "deep", "any", "default", "other")
-
-
-def address_of(play: Stage) -> str:
-    """Return the address of the only class."""
-    (row,) = play.run("status", "--json").json
-    assert row["state"] == "serving", row
-    return str(row["addresses"][0])
 
 
 def test_a_table_of_requests(play: Stage) -> None:
@@ -158,28 +147,12 @@ def test_an_ingress_has_the_address_that_it_asks_for(play: Stage) -> None:
         assert [rows[f"shop/{name}"]["reason"] for name in ("late", "far")] == ["InUse", "OutOfPool"]
 
 
-def shown(address: str, authority: Authority, name: str, host: str = "") -> tuple[str, str]:
-    """Return the serial number of the certificate that clients see, and the status line's code and the body."""
-    context = ssl.create_default_context(cafile=str(authority.own.chain))
-    context.check_hostname = False
-    with (
-        socket.create_connection((address, 8443), timeout=5) as plain,
-        context.wrap_socket(plain, server_hostname=name) as client,
-    ):
-        client.sendall(f"GET / HTTP/1.1\r\nhost: {host or name}\r\nconnection: close\r\n\r\n".encode())
-        with client.makefile("rb") as answer:
-            lines = answer.read().decode().split("\r\n")
-            return str(
-                (client.getpeercert() or {})["serialNumber"]
-            ), f"{lines[0].split()[1]} {lines[-1].partition(' ')[0]}"
-
-
 def test_each_tls_host_gets_its_secrets_certificate(play: Stage, tmp_path: Path) -> None:
     """Each name has its Secret's certificate, of two the older Ingress'; a name without one gets no connection."""
     authority = Authority(tmp_path / "authority")
     play.configure(ingress={"class": "local", **PORTS})
     pairs = {name: authority.sign(f"DNS:{name}.test") for name in ("one", "two")}
-    secrets = [{**_secret(pair), "metadata": {"name": name, "namespace": "shop"}} for name, pair in pairs.items()]
+    secrets = [{**tls_secret(pair), "metadata": {"name": name, "namespace": "shop"}} for name, pair in pairs.items()]
     tls = [{"hosts": ["one.test"], "secretName": "one"}, {"hosts": ["two.test", "*.two.test"], "secretName": "two"}]
     with answering("one") as one, answering("two") as two:
         play.write("cluster.yaml", node(), service("one", one), service("two", two), *secrets)

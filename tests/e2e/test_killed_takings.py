@@ -10,11 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import Stage, envoys, node, port
-from tests.e2e.support import service as balancer
-from tests.e2e.test_gateways import answering, get, service, web
-from tests.e2e.watching import Watch, becomes, watching
-from tests.gateway.api import backend, gateway_class, route, rule
+from tests.support.gateway_clients import answering, get, service, web
+from tests.support.gateway_objects import backend, gateway_class, route, rule
+from tests.support.manifests import node, port
+from tests.support.manifests import service as balancer
+from tests.support.stages import Stage, envoys
+from tests.support.watching import Watch, eventually, watching
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
@@ -38,7 +39,7 @@ def killed_at(play: Stage, number: int) -> Sequence[str] | None:
     log.unlink(missing_ok=True)
     watch = Watch(play, program=[sys.executable, "-P", str(DYING), str(number), str(trigger), str(log)])
     try:
-        becomes(lambda: "converged" in watch.reported(), watch)
+        eventually(lambda: "converged" in watch.reported(), watch)
         trigger.touch()
         gateways(play, present=True)
 
@@ -47,7 +48,7 @@ def killed_at(play: Stage, number: int) -> Sequence[str] | None:
                 len(envoys(play.root)) > 2 and watch.reported().count("converged") > 1
             )
 
-        becomes(over)
+        eventually(over)
         return log.read_text().splitlines() if watch.process.poll() is not None else None
     finally:
         trigger.unlink(missing_ok=True)
@@ -61,7 +62,7 @@ def heal(play: Stage, number: int) -> None:
         play.up()
         return
     with watching(play) as watch:
-        becomes(lambda: len(play.pids()) > 2 and "converged" in watch.reported().rpartition("updated")[2], watch)
+        eventually(lambda: len(play.pids()) > 2 and "converged" in watch.reported().rpartition("updated")[2], watch)
 
 
 def served(address: str) -> bool:

@@ -2,41 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 import random
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
+from tests.e2e.killing import LONGEST, STARTUP, kill_in_the_middle
+from tests.support.backends import Backend, ask
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
 KILLS = 50
-STARTUP, LONGEST = 0.15, 0.6
-"""Seconds before the first and until the last moment of a kill; importing takes most of the first part."""
-
-
-def kill_in_the_middle(stage: Stage, command: str, seconds: float) -> None:
-    """Start a command and kill it, with whatever it has started in its own session."""
-    locallb = str(Path(sys.executable).parent / "locallb")
-    process = subprocess.Popen(
-        [locallb, "-C", str(stage.root), command, "--yes"],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-    )
-    time.sleep(seconds)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
 
 
 def test_after_a_kill_one_more_run_converges(play: Stage, backend: Callable[..., Backend]) -> None:

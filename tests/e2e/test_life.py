@@ -13,7 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.support import Backend, Stage, ask, envoys, node, port, refused, service
+from tests.support.backends import Backend, ask, refused
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, envoys
 
 pytestmark = pytest.mark.envoy
 

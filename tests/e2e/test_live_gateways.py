@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from locallb.gateway.kinds import KINDS
-from locallb.model.snapshot import Access
-from tests.e2e.support import Stage, node
-from tests.e2e.test_gateways import Client, _secret, _shown, address_of, answering, get, service, web
-from tests.e2e.watching import becomes, watching
-from tests.envoy.certificates import Authority
-from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
-from tests.watch.api import Api, served
+from tests.support.certificates import Authority
+from tests.support.fake_api import Api, served, source, versioned
+from tests.support.gateway_clients import (
+    Client,
+    address_of,
+    answering,
+    get,
+    service,
+    shown_certificate,
+    tls_secret,
+    web,
+)
+from tests.support.gateway_objects import JsonObject, backend, gateway, gateway_class, listener, route, rule
+from tests.support.manifests import node
+from tests.support.stages import Stage
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 
@@ -28,17 +36,6 @@ def api(play: Stage, tmp_path: Path) -> Iterator[Api]:
         play.configure(sources=[source(access)])
         answers.nodes = [versioned(node())]
         yield answers
-
-
-def source(access: Access) -> JsonObject:
-    """Name the cluster of that API."""
-    return {"kubernetes": {"name": "c", "kubeconfig": access.kubeconfig, "loopbackBackends": True}}
-
-
-def versioned(item: Mapping[str, Any], version: str = "1") -> JsonObject:
-    """Give an object a version and an identity, as an API does."""
-    metadata = {**item["metadata"], "uid": item["metadata"]["name"], "resourceVersion": version}
-    return {**item, "metadata": metadata}
 
 
 def has(answers: Api, gateway: JsonObject, *routes: JsonObject) -> None:
@@ -65,9 +62,9 @@ def test_up_serves_a_gateway_of_a_cluster_with_its_certificate(play: Stage, api:
     with answering("one") as one:
         api.services = [versioned(service("one", one))]
         has(api, gateway(https), leading("one"))
-        api.secrets = {"shop/secrets/cert": _secret(pair)}
+        api.secrets = {"shop/secrets/cert": tls_secret(pair)}
         play.up()
-        assert _shown(address_of(play), authority)[1] == "one / -"
+        assert shown_certificate(address_of(play), authority)[1] == "one / -"
         reported = [patch["status"]["addresses"] for plural, _, patch in api.patched if plural == "gateways"]
         assert [each["value"] for each in reported[-1]] == [address_of(play)]
         written = b"".join(text for name, text in play.files().items() if name.startswith(".state"))
@@ -75,7 +72,7 @@ def test_up_serves_a_gateway_of_a_cluster_with_its_certificate(play: Stage, api:
         api.refused = {"gatewayclasses"}
         done = play.up()
         assert "deploy/rbac-gateways.yaml" in done.out + done.err
-        assert _shown(address_of(play), authority)[1] == "one / -"
+        assert shown_certificate(address_of(play), authority)[1] == "one / -"
         api.refused = set()
         api.others.clear()
         play.up()
@@ -89,11 +86,11 @@ def test_watch_follows_a_gateway_of_a_cluster_and_costs_no_request(play: Stage, 
         api.services = [versioned(service("one", one)), versioned(service("two", two))]
         has(api, web(), leading("one"))
         with watching(play) as watch:
-            becomes(lambda: [row["state"] for row in play.run("status", "--json").json] == ["serving"], watch)
-            becomes(lambda: get(address_of(play)) == (200, "one / -"), watch)
+            eventually(lambda: [row["state"] for row in play.run("status", "--json").json] == ["serving"], watch)
+            eventually(lambda: get(address_of(play)) == (200, "one / -"), watch)
             with Client(address_of(play)) as client:
                 api.other_events["httproutes"] = [("MODIFIED", versioned(leading("two"), "2"))]
-                becomes(lambda: client.answers[-1:] == ["200 two"], watch)
+                eventually(lambda: client.answers[-1:] == ["200 two"], watch)
                 api.events.append(("MODIFIED", versioned(service("two", one), "3")))
-                becomes(lambda: client.answers[-1:] == ["200 one"], watch)
+                eventually(lambda: client.answers[-1:] == ["200 one"], watch)
             assert set(client.answers) == {"200 one", "200 two"}

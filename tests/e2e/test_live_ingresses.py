@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.support import Stage, node
-from tests.e2e.test_gateways import Client, _secret, answering, get, service
-from tests.e2e.test_ingresses import address_of, shown
-from tests.e2e.test_live_gateways import source, versioned
-from tests.e2e.watching import becomes, watching
-from tests.envoy.certificates import Authority
-from tests.ingress.api import JsonObject, ingress, ingress_class, path, rule
-from tests.watch.api import Api, served
+from tests.support.certificates import Authority
+from tests.support.fake_api import Api, served, source, versioned
+from tests.support.gateway_clients import Client, address_of, answering, get, service, tls_secret
+from tests.support.ingress_clients import shown
+from tests.support.ingress_objects import JsonObject, ingress, ingress_class, path, rule
+from tests.support.manifests import node
+from tests.support.stages import Stage
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 
@@ -108,7 +108,7 @@ def test_up_serves_an_ingress_of_a_cluster_with_its_certificate(play: Stage, api
     with answering("one") as one:
         api.services = [versioned(service("one", one))]
         has(api, leading("one", tls=[{"hosts": ["a.test"], "secretName": "cert"}]))
-        api.secrets = {"shop/secrets/cert": _secret(pair)}
+        api.secrets = {"shop/secrets/cert": tls_secret(pair)}
         play.up()
         at = address_of(play)
         assert shown(at, authority, "a.test")[1] == "200 one"
@@ -134,21 +134,21 @@ def test_watch_follows_ingresses_of_a_cluster_and_costs_no_request(play: Stage, 
         has(api, leading("one"))
         second = versioned(ingress(rule(path("/b", to="one")), name="second"), "3")
         with watching(play) as watch:
-            becomes(lambda: [row["state"] for row in play.run("status", "--json").json] == ["serving"], watch)
+            eventually(lambda: [row["state"] for row in play.run("status", "--json").json] == ["serving"], watch)
             at = address_of(play)
-            becomes(lambda: get(at) == (200, "one / -"), watch)
+            eventually(lambda: get(at) == (200, "one / -"), watch)
             with Client(at) as client:
                 api.other_events["ingresses"] = [("MODIFIED", versioned(leading("two"), "2"))]
-                becomes(lambda: client.answers[-1:] == ["200 two"], watch)
+                eventually(lambda: client.answers[-1:] == ["200 two"], watch)
                 api.others["ingresses"].append(second)
                 api.other_events["ingresses"].append(("ADDED", second))
-                becomes(lambda: get(at, "/b", "b.test")[1].startswith("one"), watch)
-                becomes(lambda: reported(api, "second") == [{"ip": at, "ports": PORTS[:1]}], watch)
+                eventually(lambda: get(at, "/b", "b.test")[1].startswith("one"), watch)
+                eventually(lambda: reported(api, "second") == [{"ip": at, "ports": PORTS[:1]}], watch)
             assert set(client.answers) == {"200 one", "200 two"}
             api.others["ingresses"] = []
             for each in (leading("two"), ingress(name="second")):
                 api.other_events["ingresses"].append(("DELETED", versioned(each, "9")))
-            becomes(lambda: play.run("status", "--json").json == [], watch)
+            eventually(lambda: play.run("status", "--json").json == [], watch)
 
 
 def test_a_cluster_that_gives_no_right_to_ingresses_is_asked_for_none(play: Stage, api: Api) -> None:

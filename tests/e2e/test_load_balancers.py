@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.support import CHECKOUT, Backend, Stage, ask, node, port, service
+from tests.support.backends import Backend, ask
+from tests.support.manifests import node, port, service
+from tests.support.stages import CHECKOUT, Stage
 
 PROGRAM = """\
 import pulumi

@@ -28,18 +28,19 @@ from locallb.certificates import local, store
 from locallb.certificates import trust_stores as stores
 from locallb.model.identities import Fingerprint
 from locallb.model.snapshot import LocalAuthority
-from tests.e2e.support import CHECKOUT, Stage, node
-from tests.e2e.test_gateways import answering, service
-from tests.e2e.watching import Watch, becomes
-from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
-from tests.ingress.api import ingress, path
-from tests.ingress.api import rule as ingress_rule
-from tests.report.browser import chromium
-from tests.trust.support import certutil
+from tests.e2e.https_gateways import PORT, https, served
+from tests.support.browser import chromium
+from tests.support.gateway_clients import answering, service
+from tests.support.gateway_objects import JsonObject, backend, gateway, gateway_class, route, rule
+from tests.support.ingress_objects import ingress, path
+from tests.support.ingress_objects import rule as ingress_rule
+from tests.support.manifests import node
+from tests.support.stages import CHECKOUT, Stage
+from tests.support.trust_stores import certutil
+from tests.support.watching import Watch, eventually
 
 pytestmark = pytest.mark.envoy
 
-PORT = 8443
 DAYS = dt.timedelta(days=1)
 MOVED = """
 import datetime as dt, pathlib, sys
@@ -58,26 +59,6 @@ def data(play: Stage) -> Iterator[Path]:
     """Return where the stage's user has an authority."""
     with patch.dict(os.environ, XDG_DATA_HOME=str(play.root / "d")):
         yield play.root / "d" / "local-lb" / "ca"
-
-
-def https(name: str = "https", **fields: object) -> JsonObject:
-    """Make a listener for HTTPS that names no certificate."""
-    return listener(name, PORT, "HTTPS", tls={"mode": "Terminate"}, **fields)
-
-
-def served(play: Stage, *listeners: JsonObject, backend_port: int, hostnames: tuple[str, ...] = ()) -> str:
-    """Serve a Gateway with these listeners; return its address."""
-    named: JsonObject = {"hostnames": list(hostnames)} if hostnames else {}
-    play.configure(certificates="local")
-    play.write("cluster.yaml", node(), service("one", backend_port))
-    play.write(
-        "gateway.yaml",
-        gateway_class(),
-        gateway(*listeners, addresses=[{"type": "IPAddress", "value": play.at(9)}]),
-        route(rule("/", backends=[backend("one")]), **named),
-    )
-    play.up()
-    return play.at(9)
 
 
 def trusting(data: Path) -> ssl.SSLContext:
@@ -358,7 +339,7 @@ def test_a_certificate_is_renewed_and_no_request_fails(by_watch: bool, play: Sta
                 clock.write_text(day)
                 if not by_watch:
                     play.up()
-                becomes(lambda: shown(address, "a.test", data) not in made)
+                eventually(lambda: shown(address, "a.test", data) not in made)
                 made.append(shown(address, "a.test", data))
         assert clients.failures == []
         assert set(clients.answers) == {200}
@@ -381,7 +362,7 @@ def test_a_certificate_of_a_wrong_clock_is_made_again(play: Stage, data: Path) -
             shown(address, "a.test", data)
         clock.write_text("0")
         play.up()
-        becomes(lambda: believed(address, data))
+        eventually(lambda: believed(address, data))
         assert play.pids() == pids
         assert play.run("up", "--yes", "--expect-no-changes").code == 0
 

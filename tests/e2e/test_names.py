@@ -10,19 +10,14 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.dns.questions import NOT_IMPLEMENTED, NXDOMAIN, addresses, requested
-from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
-from tests.e2e.watching import becomes, watching
+from tests.support.backends import Backend, ask
+from tests.support.dns_questions import NOT_IMPLEMENTED, NXDOMAIN, addresses, named, requested
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, envoys
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 HOSTNAME, TTL, TARGET = (f"external-dns.alpha.kubernetes.io/{word}" for word in ("hostname", "ttl", "target"))
-
-
-def named(play: Stage, **more: object) -> tuple[str, int]:
-    """Switch names on; return where the stack's server answers."""
-    place = play.at(200), 5300
-    play.configure(dns={"zones": [{"zone": "test", "embedded": f"{place[0]}:{place[1]}"}], **more})
-    return place
 
 
 def test_names_come_change_and_go(play: Stage, backend: Callable[..., Backend]) -> None:
@@ -97,14 +92,14 @@ def test_watch_serves_names_and_brings_them_back(play: Stage, backend: Callable[
     server = named(play)
     play.write("all.yaml", node(), service("web", port(8080, to)))
     with watching(play) as watch:
-        becomes(lambda: addresses(server, "web.n.c.test") == [play.addresses()["n/web"]], watch)
+        eventually(lambda: addresses(server, "web.n.c.test") == [play.addresses()["n/web"]], watch)
         play.write("more.yaml", service("late", port(8080, to), annotations={HOSTNAME: "late.test"}))
-        becomes(lambda: addresses(server, "late.test") == [play.addresses()["n/late"]], watch)
+        eventually(lambda: addresses(server, "late.test") == [play.addresses()["n/late"]], watch)
         pid = play.pids()["/names"]
         os.kill(pid, signal.SIGKILL)
-        becomes(lambda: play.pids().get("/names", pid) != pid and addresses(server, "late.test"), watch)
+        eventually(lambda: play.pids().get("/names", pid) != pid and addresses(server, "late.test"), watch)
         (play.manifests / "more.yaml").unlink()
-        becomes(lambda: requested(server, "late.test")[0] == NXDOMAIN, watch)
+        eventually(lambda: requested(server, "late.test")[0] == NXDOMAIN, watch)
         assert addresses(server, "web.n.c.test")
 
 

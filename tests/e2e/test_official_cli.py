@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.official import bring, content, make_runnable, make_stack, pulumi, update
-from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
-from tests.official.cli import needs_cli
+from tests.support.backends import Backend, ask
+from tests.support.manifests import node, port, service
+from tests.support.official_cli import bring, content, make_runnable, make_stack, pulumi, update
+from tests.support.pulumi_cli import needs_cli
+from tests.support.stages import Stage, envoys
 
 pytestmark = [
     pytest.mark.envoy,

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 import locallb
-from tests.e2e.official import content, make_runnable, make_stack, pulumi, update
-from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
-from tests.official.cli import cli_environment, needs_cli
+from tests.support.backends import Backend, ask
+from tests.support.manifests import node, port, service
+from tests.support.official_cli import content, make_runnable, make_stack, pulumi, update
+from tests.support.pulumi_cli import cli_environment, needs_cli
+from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.envoy, pytest.mark.pulumi, needs_cli]
 PROGRAM = """\

@@ -9,15 +9,16 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.e2e.official import bring, content, make_runnable, make_stack, update
-from tests.e2e.support import Stage, envoys, node
-from tests.e2e.test_gateways import answering, service
-from tests.e2e.test_local_certificates import https
-from tests.envoy.http_traffic import Client
-from tests.gateway.api import backend, gateway, gateway_class, listener, route, rule
-from tests.ingress.api import ingress, path
-from tests.ingress.api import rule as ingress_rule
-from tests.official.cli import needs_cli
+from tests.e2e.https_gateways import https
+from tests.support.gateway_clients import answering, service
+from tests.support.gateway_objects import backend, gateway, gateway_class, listener, route, rule
+from tests.support.http_traffic import Client
+from tests.support.ingress_objects import ingress, path
+from tests.support.ingress_objects import rule as ingress_rule
+from tests.support.manifests import node
+from tests.support.official_cli import bring, content, make_runnable, make_stack, update
+from tests.support.pulumi_cli import needs_cli
+from tests.support.stages import Stage, envoys
 
 pytestmark = [
     pytest.mark.envoy,

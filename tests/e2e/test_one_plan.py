@@ -8,7 +8,8 @@ import pytest
 
 from locallb.engine.core.events import Result
 from locallb.engine.engine import Engine
-from tests.e2e.support import Stage, node, port, service
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
 
 WAS, BECOMES = 7, 9
 

@@ -8,8 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.support import ask, backends, envoys, node, port, service, stage
-from tests.e2e.watching import becomes, watching
+from tests.support.backends import ask, backends
+from tests.support.manifests import node, port, service
+from tests.support.overrides import FAILS, answer
+from tests.support.stages import envoys, stage
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 
@@ -21,17 +24,6 @@ def web(node_port: int, fault: str = "", **more: Any) -> dict[str, Any]:  # noqa
     """Make the Service."""
     annotations = {"local-lb.dev/fault": fault} if fault else {}
     return service("web", port(8080, node_port), port(8081, node_port, "UDP"), annotations=annotations, **more)
-
-
-def answer(address: str) -> str:
-    """Return what a client gets, or how it fails."""
-    try:
-        return ask(address, 8080)
-    except OSError as error:
-        return type(error).__name__
-
-
-FAILS = {"ConnectionResetError", "BrokenPipeError", ""}
 
 
 @pytest.mark.parametrize("proxies", ["per-service", "shared"])
@@ -78,13 +70,13 @@ def test_the_loop_orders_and_ends_it_and_its_own_end_changes_neither() -> None:
         number = make("b").port
         play.write("s.yaml", node(), web(number))
         with watching(play) as watch:
-            becomes(lambda: play.addresses() and answer(play.addresses()["n/web"]) == "b: hello", watch)
+            eventually(lambda: play.addresses() and answer(play.addresses()["n/web"]) == "b: hello", watch)
             address = play.addresses()["n/web"]
             play.write("s.yaml", node(), web(number, ALL))
-            becomes(lambda: answer(address) in FAILS, watch)
-            becomes(lambda: TOLD in watch.reported(), watch)
+            eventually(lambda: answer(address) in FAILS, watch)
+            eventually(lambda: TOLD in watch.reported(), watch)
             watch.stop(signal.SIGKILL)
         assert answer(address) in FAILS
         play.write("s.yaml", node(), web(number))
         with watching(play) as watch:
-            becomes(lambda: answer(address) == "b: hello", watch)
+            eventually(lambda: answer(address) == "b: hello", watch)

@@ -10,23 +10,17 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.support import Stage, ask, backends, envoys, node, port, service, stage
-from tests.e2e.watching import becomes, watching
+from tests.support.backends import backends
+from tests.support.manifests import node, port, service
+from tests.support.overrides import FAILS, answer, listeners, orders_of
+from tests.support.stages import Stage, envoys, stage
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 
-FAILS = {"ConnectionResetError", "BrokenPipeError", ""}
 TOLD = "c/n/web: a fault is ordered by a command: of new TCP connections "
 CLIENTS, DEVIATIONS = 2000, 6.5
 """So many standard deviations off is a false alarm in ten thousand million runs."""
-
-
-def answer(address: str) -> str:
-    """Return what a client gets, or how it fails."""
-    try:
-        return ask(address, 8080)
-    except OSError as error:
-        return type(error).__name__
 
 
 def ordered(play: Stage) -> list[dict[str, Any]]:
@@ -35,11 +29,6 @@ def ordered(play: Stage) -> list[dict[str, Any]]:
     assert done.code == 0, done.err
     listed: list[dict[str, Any]] = done.json
     return listed
-
-
-def orders_of(play: Stage) -> list[str]:
-    """Return the files of orders that there are."""
-    return [name for name in play.files() if name.endswith("/orders")]
 
 
 @pytest.mark.parametrize("proxies", ["per-service", "shared"])
@@ -90,25 +79,19 @@ def test_fault_expires_with_and_without_a_running_loop() -> None:
     with stage() as play, backends() as make:
         play.write("s.yaml", node(), service("web", port(8080, make("b").port)))
         with watching(play) as watch:
-            becomes(lambda: play.addresses() and answer(play.addresses()["n/web"]) == "b: hello", watch)
+            eventually(lambda: play.addresses() and answer(play.addresses()["n/web"]) == "b: hello", watch)
             address = play.addresses()["n/web"]
             plain = listeners(play)
             assert play.run("fault", "web", "--refuse", "100%", "--for", "15s").code == 0
-            becomes(lambda: TOLD in watch.reported(), watch)
-            becomes(lambda: answer(address) == "b: hello" and listeners(play) == plain, watch)
+            eventually(lambda: TOLD in watch.reported(), watch)
+            eventually(lambda: answer(address) == "b: hello" and listeners(play) == plain, watch)
             assert play.run("fault", "web", "--refuse", "100%", "--for", "15s").code == 0
             watch.stop(signal.SIGKILL)
-        becomes(lambda: not ordered(play))
-        becomes(lambda: answer(address) == "b: hello")
+        eventually(lambda: not ordered(play))
+        eventually(lambda: answer(address) == "b: hello")
         assert listeners(play) != plain
         play.up()
         assert listeners(play) == plain
-
-
-def listeners(play: Stage) -> bytes:
-    """Return what the only proxy is told of listeners."""
-    (directory,) = (play.state_home / "proxies").iterdir()
-    return (directory / "lds.json").read_bytes()
 
 
 def test_an_order_waits_for_what_is_not_deployed_and_goes_with_the_stack() -> None:
@@ -135,7 +118,7 @@ def test_fault_annotation_is_not_ended_by_a_command() -> None:
         assert [row["by"] for row in ordered(play)] == ["annotation"]
         play.run("fault", "web", "--hang", "0.01%")
         assert [row["by"] for row in ordered(play)] == ["command"]
-        becomes(lambda: answer(address) == "b: hello")
+        eventually(lambda: answer(address) == "b: hello")
         done = play.run("fault", "web", "--end")
         assert (done.code, "annotation local-lb.dev/fault; remove that" in done.err) == (1, True)
         assert answer(address) in FAILS

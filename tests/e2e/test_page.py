@@ -14,10 +14,13 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.support import Backend, Stage, ask, node, port, service
-from tests.e2e.watching import TIMEOUT, Watch, becomes, page_of, watching
-from tests.report.browser import Browser, Tab, running
-from tests.servers import in_thread
+from tests.support.backends import Backend, ask
+from tests.support.browser import Browser, Tab, running
+from tests.support.manifests import node, port, service
+from tests.support.servers import in_thread
+from tests.support.stages import Stage
+from tests.support.waiting import TIMEOUT
+from tests.support.watching import Watch, eventually, page_of, watching
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow, pytest.mark.browser]
 Backends = Callable[..., Backend]
@@ -82,11 +85,11 @@ def test_beside_a_churn_of_a_hundred(play: Stage, backend: Backends, browser: Br
     for number in range(100):
         write(number, 8080)
     with watching(play, "--page", "127.0.0.1:0") as watch:
-        becomes(lambda: "converged: 100 Services" in watch.reported(), watch)
+        eventually(lambda: "converged: 100 Services" in watch.reported(), watch)
         url = page_of(watch)
         tab = browser.visit(url, 1280)
-        becomes(lambda: [state for state, _, _ in lanes(tab).values()] == ["serving"] * 100, watch)
-        becomes(lambda: tab.evaluate("!document.querySelector('#lanes > .changed')"), watch)
+        eventually(lambda: [state for state, _, _ in lanes(tab).values()] == ["serving"] * 100, watch)
+        eventually(lambda: tab.evaluate("!document.querySelector('#lanes > .changed')"), watch)
         tab.evaluate(COUNT_CHANGES)
         for number in range(0, 100, 2):
             write(number, 8080, 8443)
@@ -94,8 +97,8 @@ def test_beside_a_churn_of_a_hundred(play: Stage, backend: Backends, browser: Br
             (play.manifests / f"web-{number:03d}.yaml").unlink()
         for number in range(100, 110):
             write(number, 9090)
-        becomes(lambda: "8443/TCP" in str(lanes(tab)["web-098"]) and "web-091" not in lanes(tab), watch)
-        becomes(lambda: lanes(tab) == as_drawn(play), watch)
+        eventually(lambda: "8443/TCP" in str(lanes(tab)["web-098"]) and "web-091" not in lanes(tab), watch)
+        eventually(lambda: lanes(tab) == as_drawn(play), watch)
         assert {state for state, _, _ in lanes(tab).values()} == {"serving"}
         marked: dict[str, list[str]] = tab.evaluate("marked")
         assert {f"web-{number:03d}" for number in (*range(0, 100, 2), *range(100, 110))} <= marked.keys()
@@ -117,14 +120,14 @@ def flows(play: Stage, tab: Tab, watch: Watch) -> None:
     client.start()
     observed = "[...document.querySelectorAll('#lanes > .flows')].map((lane) => lane.innerText)"
     try:
-        becomes(
+        eventually(
             lambda: tab.evaluate(f"{observed}.join()").count("conn/s") == 1 and "web-003" in tab.evaluate(observed)[0],
             watch,
         )
     finally:
         ends.set()
         client.join()
-    becomes(lambda: tab.evaluate(observed) == [], watch)
+    eventually(lambda: tab.evaluate(observed) == [], watch)
 
 
 def test_page_reconnects_when_the_loop_is_started_again(play: Stage, backend: Backends, browser: Browser) -> None:
@@ -136,23 +139,23 @@ def test_page_reconnects_when_the_loop_is_started_again(play: Stage, backend: Ba
     link = "document.getElementById('link').textContent"
     banner = "document.getElementById('banner').innerText"
     with watching(play, "--page", place) as watch:
-        becomes(partial(page_of, watch), watch)
+        eventually(partial(page_of, watch), watch)
         tab = browser.visit(f"http://{place}/", 1280)
-        becomes(lambda: lanes(tab)["web"][0] == "serving", watch)
+        eventually(lambda: lanes(tab)["web"][0] == "serving", watch)
         assert watch.stop() == 0
-        becomes(lambda: tab.evaluate(link) == "ended")
+        eventually(lambda: tab.evaluate(link) == "ended")
         assert "was stopped" in tab.evaluate(banner)
     with watching(play, "--page", place) as watch:
-        becomes(lambda: tab.evaluate(link) == "live" and not tab.evaluate(banner), watch)
+        eventually(lambda: tab.evaluate(link) == "live" and not tab.evaluate(banner), watch)
         watch.process.send_signal(signal.SIGKILL)
         watch.process.wait(TIMEOUT)
-        becomes(lambda: tab.evaluate(link) == "not live")
+        eventually(lambda: tab.evaluate(link) == "not live")
         assert "What serves goes on serving" in tab.evaluate(banner)
     play.write("base.yaml", node(), service("web", port(8080, web.port)), service("api", port(8080, web.port)))
     with watching(play, "--page", place) as watch:
-        becomes(lambda: tab.evaluate(link) == "live" and lanes(tab)["api"][0] == "serving", watch)
+        eventually(lambda: tab.evaluate(link) == "live" and lanes(tab)["api"][0] == "serving", watch)
         (play.manifests / "base.yaml").write_text("{ broken")
-        becomes(lambda: "can't be read and counts as last read" in tab.evaluate(banner), watch)
+        eventually(lambda: "can't be read and counts as last read" in tab.evaluate(banner), watch)
 
 
 def test_page_is_usable_by_keyboard_and_screen_reader(play: Stage, backend: Backends, browser: Browser) -> None:
@@ -161,9 +164,9 @@ def test_page_is_usable_by_keyboard_and_screen_reader(play: Stage, backend: Back
     good = [service(name, port(8080, web.port)) for name in ("api", "db", "web")]
     play.write("base.yaml", node(), *good, service("odd", port(7, 31001, "SCTP")))
     with watching(play, "--page", "127.0.0.1:0") as watch:
-        becomes(partial(page_of, watch), watch)
+        eventually(partial(page_of, watch), watch)
         tab = browser.visit(page_of(watch), 1280, media={"prefers-reduced-motion": "reduce"})
-        becomes(lambda: [each[0] for each in lanes(tab).values()].count("serving") == 3, watch)
+        eventually(lambda: [each[0] for each in lanes(tab).values()].count("serving") == 3, watch)
         tab.press("/", *"web", "Enter")
         assert tab.evaluate("document.activeElement.innerText").startswith("web")
         tab.press("Enter")
@@ -181,11 +184,11 @@ def test_page_is_usable_by_keyboard_and_screen_reader(play: Stage, backend: Back
         tab.press("Home")
         wider = service("api", port(8080, web.port), port(8081, web.port))
         play.write("base.yaml", node(), wider, *good[1:], service("odd", port(7, 31001, "SCTP")))
-        becomes(lambda: lanes(tab)["api"][1] == ["8080/TCP", "8081/TCP"], watch)
+        eventually(lambda: lanes(tab)["api"][1] == ["8080/TCP", "8081/TCP"], watch)
         assert tab.evaluate("document.activeElement.innerText").startswith("api")
         play.write("more.yaml", service("more", port(8080, web.port)))
         reported = "document.getElementById('news').textContent"
-        becomes(lambda: "c/n/more: serving" in tab.evaluate(reported), watch)
+        eventually(lambda: "c/n/more: serving" in tab.evaluate(reported), watch)
         moving = "document.getAnimations().filter((each) => each.playState === 'running').length"
         assert tab.evaluate(moving) == 0
         assert tab.complaints == []
@@ -197,11 +200,11 @@ def test_at_any_width_and_in_the_dark(play: Stage, backend: Backends, browser: B
     """Nothing is wider than the window; where there is nothing it says so."""
     web = backend("web")
     with watching(play, "--page", "127.0.0.1:0") as watch:
-        becomes(partial(page_of, watch), watch)
+        eventually(partial(page_of, watch), watch)
         tab = browser.visit(page_of(watch), width, media={"prefers-color-scheme": media})
-        becomes(lambda: "no Service of type LoadBalancer yet" in tab.evaluate("document.body.innerText"), watch)
+        eventually(lambda: "no Service of type LoadBalancer yet" in tab.evaluate("document.body.innerText"), watch)
         play.write("base.yaml", node(), service("x" * 63, *(port(8000 + each, web.port) for each in range(9))))
-        becomes(lambda: lanes(tab)["x" * 63][0] == "serving", watch)
+        eventually(lambda: lanes(tab)["x" * 63][0] == "serving", watch)
         assert tab.evaluate("document.documentElement.scrollWidth") <= width
         background = tab.evaluate("getComputedStyle(document.body).backgroundColor")
         assert background == {"light": "rgb(245, 246, 248)", "dark": "rgb(13, 17, 23)"}[media]
@@ -251,7 +254,7 @@ def test_page_data_is_refused_to_other_origins(play: Stage, browser: Browser, ho
     """Of another site, and of another port of this host."""
     evil = ThreadingHTTPServer(("127.0.0.1", 0), _Evil)
     with in_thread(evil) as other, watching(play, "--page", "127.0.0.1:0") as watch:
-        becomes(partial(page_of, watch), watch)
+        eventually(partial(page_of, watch), watch)
         tab = browser.visit(f"http://{host}:{other.server_address[1]}/", 800)
         tried = tab.evaluate(READ.replace("URL", json.dumps(page_of(watch))))
     assert tried == dict.fromkeys(("fetch", "no-cors", "post", "stream", "script", "image", "frame"), "refused")
@@ -261,7 +264,7 @@ def test_a_name_that_leads_here_gets_nothing(play: Stage, browser: Browser) -> N
     """DNS rebinding: for the browser it would be one origin."""
     play.write("base.yaml", node(), service("secret-name", port(8080, 31000)))
     with watching(play, "--page", "127.0.0.1:0") as watch:
-        becomes(partial(page_of, watch), watch)
+        eventually(partial(page_of, watch), watch)
         tab = browser.visit(page_of(watch).replace("127.0.0.1", "rebound.test"), 800)
         assert "not under another name" in tab.evaluate("document.body.innerText")
         assert tab.evaluate("fetch('/events').then((answer) => answer.status)") == 403
@@ -272,9 +275,9 @@ def test_a_flood_and_dead_readers_delay_no_others(play: Stage, backend: Backends
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
     with watching(play, "--page", "127.0.0.1:0") as watch, ExitStack() as stack:
-        becomes(partial(page_of, watch), watch)
+        eventually(partial(page_of, watch), watch)
         tab = browser.visit(page_of(watch), 1280)
-        becomes(lambda: lanes(tab)["web"][0] == "serving", watch)
+        eventually(lambda: lanes(tab)["web"][0] == "serving", watch)
         host, _, number = page_of(watch)[7:-1].rpartition(":")
         terms = (b"", b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n", b"GET / HT", b"\0\r\n\r\n")
         for count in range(300):
@@ -282,7 +285,7 @@ def test_a_flood_and_dead_readers_delay_no_others(play: Stage, backend: Backends
             with suppress(OSError):
                 client.sendall(terms[count % 4])
         play.write("more.yaml", service("more", port(8080, web.port)))
-        becomes(lambda: lanes(tab)["more"][0] == "serving", watch)
+        eventually(lambda: lanes(tab)["more"][0] == "serving", watch)
         assert len(list((play.root / f"/proc/{watch.process.pid}/fd").iterdir())) < 200
         assert tab.complaints == []
 

@@ -11,11 +11,13 @@ from msgspec.structs import replace
 
 from locallb.ledger.ledger import Ledger
 from locallb.planning.port_mapping import COUNT, FIRST
-from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
-from tests.e2e.test_gateways import answering, get
-from tests.e2e.test_gateways import service as clustered
-from tests.environment import lent
-from tests.ingress.api import ingress, path, rule
+from tests.support.backends import Backend, ask
+from tests.support.environment import lent
+from tests.support.gateway_clients import answering, get
+from tests.support.gateway_clients import service as clustered
+from tests.support.ingress_objects import ingress, path, rule
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, stage
 
 pytestmark = pytest.mark.envoy
 LOCALHOST = "127.0.0.1"

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.support import Backend, Stage, envoys, node, port, service
+from tests.support.backends import Backend
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, envoys
 
 pytestmark = pytest.mark.envoy
 

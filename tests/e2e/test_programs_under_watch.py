@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 
 from locallb.engine.store import Store
-from tests.e2e.support import Backend, Stage, node, port, service
-from tests.e2e.watching import Watch, answers, becomes, watching
+from tests.support.backends import Backend
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
+from tests.support.watching import Watch, answers, eventually, watching
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
@@ -54,23 +56,23 @@ def test_a_changed_program_is_run_again_and_one_that_fails_changes_nothing(
     note.write_text(NOTE.format(text="one"))
     (play.root / "__main__.py").write_text(PROGRAM)
     with watching(play) as watch:
-        becomes(lambda: text_of_note(play.root) == "one", watch)
-        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        eventually(lambda: text_of_note(play.root) == "one", watch)
+        eventually(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
         address, pids = play.addresses()["n/web"], play.pids()
         note.write_text(NOTE.format(text="two"))
-        becomes(lambda: text_of_note(play.root) == "two", watch)
+        eventually(lambda: text_of_note(play.root) == "two", watch)
         for text, fault in (
             (NOTE.format(text="three").replace("):", "), )", 1), "SyntaxError"),
             ("raise RuntimeError('not today')\n", "RuntimeError: not today"),
             (NOTE[:14], "ImportError"),
         ):
             note.write_text(text)
-            becomes(partial(_is_told, watch, fault), watch)
+            eventually(partial(_is_told, watch, fault), watch)
             assert text_of_note(play.root) == "two"
         play.write("api.yaml", service("api", port(8080, web.port)))
-        becomes(lambda: answers(play.addresses()["n/api"], 8080, "web"), watch)
+        eventually(lambda: answers(play.addresses()["n/api"], 8080, "web"), watch)
         note.write_text(NOTE.format(text="four"))
-        becomes(lambda: text_of_note(play.root) == "four", watch)
+        eventually(lambda: text_of_note(play.root) == "four", watch)
         assert answers(address, 8080, "web")
         assert play.pids().items() >= pids.items()
         (play.root / "__main__.py").write_text(standard)

@@ -12,7 +12,8 @@ from locallb.cli.session import Session
 from locallb.host import facts
 from locallb.ledger.ledger import Ledger
 from locallb.sources.manifests.source import Manifests
-from tests.e2e.support import Stage, node, port, service
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
 
 TARGET = ("--target", "a")
 SEARCHING = (("preview",), ("preview", *TARGET), ("preview", "--format", "json"), ("status",))

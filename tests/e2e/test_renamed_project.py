@@ -6,7 +6,6 @@ import json
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,19 +13,14 @@ import pytest
 from locallb.model.desired import ADDRESS
 from locallb.model.identities import Home
 from locallb.sources.state.stack_home import earlier_names
-from tests.e2e.support import Stage, backends, envoys, node, port, service, stage
-from tests.e2e.test_whose_a_stack_is import COMMANDS, record, served, state
+from tests.e2e.owned_stacks import COMMANDS, play, record, served, state
+from tests.support.backends import backends
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, envoys, stage
+
+__all__ = ["play"]
 
 pytestmark = pytest.mark.envoy
-
-
-@pytest.fixture
-def play() -> Iterator[Stage]:
-    """Return a deployed stack of one Service."""
-    with backends() as backend, stage() as made:
-        made.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
-        made.up()
-        yield made
 
 
 def test_a_renamed_project_is_the_same_one() -> None:

@@ -9,7 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.host.facts import host_facts
-from tests.e2e.support import Backend, Stage, ask, node, port, service
+from tests.support.backends import Backend, ask
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 

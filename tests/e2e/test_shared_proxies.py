@@ -5,82 +5,22 @@ from __future__ import annotations
 import os
 import random
 import signal
-import socket
-import threading
 from collections.abc import Callable
 from functools import partial
-from typing import Self
 
 import pytest
 
 from locallb.config.settings import ProxySettings
-from tests.e2e.support import Backend, Stage, ask, envoys, node, port, refused, service
-from tests.e2e.test_kills import LONGEST, STARTUP, kill_in_the_middle
-from tests.e2e.watching import becomes, watching
+from tests.e2e.killing import LONGEST, STARTUP, kill_in_the_middle
+from tests.support.backends import Backend, ask
+from tests.support.manifests import node, port, service
+from tests.support.shared_proxies import SHARED, SPARE, Client, a_service_comes_changes_and_goes
+from tests.support.stages import Stage, envoys
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 
-SHARED, SPARE = "shared", {"mode": "per-service", "spares": 1}
 KILLS = 10
-CHANGES = {"create", "update", "delete", "replace", "create-replacement", "delete-replaced"}
-
-
-class Client:
-    """Asks again and again, over new connections and over one that stays, and remembers what failed."""
-
-    def __init__(self, address: str, number: int) -> None:
-        self.address, self.number = address, number
-        self.failures: list[str] = []
-        self.answers = 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self) -> Self:
-        self._stream = socket.create_connection((self.address, self.number), timeout=5)
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        self._stream.close()
-
-    def _run(self) -> None:
-        while not self._stop.wait(0.002):
-            try:
-                ask(self.address, self.number)
-                self._stream.sendall(b"still there\n")
-                self.answers += bool(self._stream.recv(100))
-            except OSError as error:
-                self.failures.append(str(error))
-
-
-def touched(stage: Stage) -> set[str]:
-    """Run `up` and name the resources that it changed."""
-    done = stage.run("up", "--yes", "--json")
-    assert done.code == 0, done.out + done.err
-    return {f"{step['type'].rpartition(':')[2]} {step['name']}" for step in done.json["steps"] if step["op"] in CHANGES}
-
-
-def a_service_comes_changes_and_goes(play: Stage, backend: Backend) -> None:
-    """Beside two others: only its own load balancer is touched, no request of theirs fails, no stream is cut."""
-    two = [service("a", port(8080, backend.port)), service("b", port(8080, backend.port))]
-    with Client(play.addresses()["n/a"], 8080) as client:
-        play.write("all.yaml", node(), *two, service("c", port(8080, backend.port)))
-        added = touched(play)
-        at = play.addresses()["n/c"]
-        assert ask(at, 8080) == "one: hello"
-        play.write("all.yaml", node(), *two, service("c", port(9090, backend.port)))
-        changed = touched(play)
-        assert ask(at, 9090) == "one: hello"
-        assert refused(at, 8080)
-        play.write("all.yaml", node(), *two)
-        removed = touched(play)
-        assert refused(at, 9090)
-    its = {f"{kind} c/n/c" for kind in ("LoadBalancer", "ServiceConfig", "Reachable")}
-    assert added == removed == {*its, f"LoopbackAddress c/n/c/{at}"}
-    assert changed == its
-    assert (client.failures, client.answers > 0) == ([], True)
 
 
 @pytest.fixture
@@ -225,17 +165,17 @@ def test_the_watch_loop_keeps_proxies_of_the_stack_too(
     play.configure(proxies=proxies)
     play.write("all.yaml", node())
     with watching(play) as watch:
-        becomes(lambda: its in play.pids(), watch)
+        eventually(lambda: its in play.pids(), watch)
         play.write("all.yaml", node(), service("a", port(8080, server.port)))
-        becomes(lambda: ask(play.addresses()["n/a"], 8080) == "one: hello", watch)
+        eventually(lambda: ask(play.addresses()["n/a"], 8080) == "one: hello", watch)
         pid = play.pids()[its]
         os.kill(pid, signal.SIGKILL)
-        becomes(lambda: play.pids()[its] != pid, watch)
-        becomes(lambda: ask(play.addresses()["n/a"], 8080) == "one: hello", watch)
+        eventually(lambda: play.pids()[its] != pid, watch)
+        eventually(lambda: ask(play.addresses()["n/a"], 8080) == "one: hello", watch)
     with watching(play) as watch:
         play.write("all.yaml", node(), service("b", port(8080, server.port)))
-        becomes(lambda: ask(play.addresses()["n/b"], 8080) == "one: hello", watch)
-        becomes(lambda: "n/a" not in play.addresses(), watch)
+        eventually(lambda: ask(play.addresses()["n/b"], 8080) == "one: hello", watch)
+        eventually(lambda: "n/a" not in play.addresses(), watch)
     assert "Traceback" not in watch.reported()
 
 

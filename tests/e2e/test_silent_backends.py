@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from locallb.planning.nodes import KUBE_PROXY_PORT
-from tests.e2e.support import Backend, Stage, node, port, service
-from tests.e2e.test_live_gateways import source, versioned
-from tests.e2e.watching import answers, becomes, get, watching
-from tests.servers import QuietServer, in_thread
-from tests.watch.api import Api, served
+from tests.support.backends import Backend
+from tests.support.fake_api import Api, served, source, versioned
+from tests.support.manifests import node, port, service
+from tests.support.servers import QuietServer, in_thread
+from tests.support.stages import Stage
+from tests.support.watching import answers, eventually, get, watching
 
 pytestmark = pytest.mark.envoy
 Backends = Callable[..., Backend]
@@ -64,9 +65,9 @@ def test_port_serves_once_a_backend_takes_connections_and_no_longer(both: Stage,
     assert (reported(both), reported(both, "fine")) == (DOWN, ("serving", ""))
     assert f"its backend {both.at(40)}:{PORT} takes no connection" in both.status()["n/web"]["message"]
     opened = backend("web", both.at(40), PORT)
-    becomes(lambda: reported(both) == ("serving", ""))
+    eventually(lambda: reported(both) == ("serving", ""))
     opened.close()
-    becomes(lambda: reported(both) == DOWN)
+    eventually(lambda: reported(both) == DOWN)
     assert both.run("up", "--yes", "--expect-no-changes").code == 0
     assert (both.addresses(), both.pids()) == (addresses, pids)
 
@@ -82,11 +83,11 @@ def test_watch_tells_when_backends_go_and_come(both: Stage, backend: Backends) -
     """In its log and its metrics, without a change of any object."""
     down = 'locallb_service_problems{reason="BackendsDown"} 1.0'
     with watching(both, "--metrics", "127.0.0.1:0") as watch:
-        becomes(lambda: "degraded BackendsDown: c/n/web port 8080/TCP: its backend" in watch.reported(), watch)
-        becomes(lambda: down in get(watch, "/metrics")[1], watch)
+        eventually(lambda: "degraded BackendsDown: c/n/web port 8080/TCP: its backend" in watch.reported(), watch)
+        eventually(lambda: down in get(watch, "/metrics")[1], watch)
         backend("web", both.at(40), PORT)
-        becomes(lambda: "serving: c/n/web" in watch.reported(), watch)
-        becomes(lambda: 'locallb_services{state="serving"} 2.0' in get(watch, "/metrics")[1], watch)
+        eventually(lambda: "serving: c/n/web" in watch.reported(), watch)
+        eventually(lambda: 'locallb_services{state="serving"} 2.0' in get(watch, "/metrics")[1], watch)
 
 
 def test_node_port_behind_a_working_kube_proxy_is_tried_once_a_client_failed(
@@ -102,11 +103,11 @@ def test_node_port_behind_a_working_kube_proxy_is_tried_once_a_client_failed(
         (address,) = play.addresses().values()
         with suppress(ConnectionError), socket.create_connection((address, 8080), 10) as client:
             client.recv(1)
-        becomes(lambda: reported(play) == DOWN)
+        eventually(lambda: reported(play) == DOWN)
         opened = backend("web", at, PORT)
-        becomes(lambda: reported(play) == ("serving", ""))
+        eventually(lambda: reported(play) == ("serving", ""))
         opened.close()
-        becomes(lambda: reported(play) == DOWN)
+        eventually(lambda: reported(play) == DOWN)
 
 
 def test_cluster_is_told_when_backends_go_and_come(play: Stage, backend: Backends, tmp_path: Path) -> None:
@@ -135,15 +136,15 @@ def test_cluster_is_told_when_backends_go_and_come(play: Stage, backend: Backend
 
         opened = backend("web", at, PORT)
         with watching(play) as watch:
-            becomes(lambda: serving()[1:] == ("True", "Serves"), watch)
+            eventually(lambda: serving()[1:] == ("True", "Serves"), watch)
             address = serving()[0]
             assert answers(address, 8080, "web")
             opened.close()
             fails(address)
-            becomes(lambda: serving() == (address, "False", "BackendsDown"), watch)
-            becomes(warned, watch)
+            eventually(lambda: serving() == (address, "False", "BackendsDown"), watch)
+            eventually(warned, watch)
             backend("web", at, PORT)
-            becomes(lambda: serving() == (address, "True", "Serves"), watch)
+            eventually(lambda: serving() == (address, "True", "Serves"), watch)
 
 
 @contextmanager
@@ -172,7 +173,7 @@ def test_nothing_is_said_to_serve_before_a_backend_takes_a_connection(
         api.nodes = [versioned(node(address=at))]
         api.services = [versioned(service("web", port(8080, PORT)))]
         with watching(play) as watch:
-            becomes(lambda: written(api) == ["Unknown Waiting", "False BackendsDown"], watch)
+            eventually(lambda: written(api) == ["Unknown Waiting", "False BackendsDown"], watch)
         address = api.services[0]["status"]["loadBalancer"]["ingress"][0]["ip"]
         assert [
             patch["status"]["loadBalancer"]["ingress"][0]["ip"] for _, _, patch in api.patched if "status" in patch
@@ -182,11 +183,11 @@ def test_nothing_is_said_to_serve_before_a_backend_takes_a_connection(
         ]
         play.up()
         with watching(play) as watch:
-            becomes(lambda: "converged" in watch.reported(), watch)
+            eventually(lambda: "converged" in watch.reported(), watch)
             assert not any(event["type"] == "Normal" for event in api.reported)
             backend("web", at, PORT)
-            becomes(lambda: len(written(api)) > 2, watch)
-            becomes(lambda: any(event["note"].startswith("serves 8080/TCP") for event in api.reported), watch)
+            eventually(lambda: len(written(api)) > 2, watch)
+            eventually(lambda: any(event["note"].startswith("serves 8080/TCP") for event in api.reported), watch)
         assert written(api)[2:] == ["True Serves"]
         assert answers(address, 8080, "web")
 
@@ -201,7 +202,7 @@ def test_what_serves_from_the_beginning_is_written_once(play: Stage, backend: Ba
         api.services = [versioned(service("web", port(8080, PORT)))]
         play.up()
         with watching(play) as watch:
-            becomes(lambda: "converged" in watch.reported(), watch)
+            eventually(lambda: "converged" in watch.reported(), watch)
         assert written(api) == ["True Serves"]
 
 
@@ -218,9 +219,9 @@ def test_up_asks_the_proxy_what_was_published_of_it(
         play.up()
         assert written(api) == ["Unknown Waiting"]
         with watching(play) as watch:
-            becomes(lambda: "False BackendsDown" in written(api), watch)
+            eventually(lambda: "False BackendsDown" in written(api), watch)
         backend("web", at, PORT)
-        becomes(lambda: reported(play) == ("serving", ""))
+        eventually(lambda: reported(play) == ("serving", ""))
         if says_more:
             program = "from locallb.program import serve\n\nreading, plan = serve()\nassert plan.placements\n"
             (play.root / "__main__.py").write_text(program)

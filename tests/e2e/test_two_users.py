@@ -19,8 +19,10 @@ from locallb.ledger.claims import LedgerError
 from locallb.ledger.ledger import Ledger
 from locallb.ledger.publishing import ClaimRequest
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
-from tests.e2e.support import Backend, Done, Stage, ask, envoys, node, port, service, stage
-from tests.environment import lent
+from tests.support.backends import Backend, ask
+from tests.support.environment import lent
+from tests.support.manifests import node, port, service
+from tests.support.stages import Done, Stage, envoys, stage
 
 pytestmark = pytest.mark.envoy
 NAMES = ("a", "b", "c")

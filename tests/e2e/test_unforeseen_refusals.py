@@ -9,14 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e import unforeseen
-from tests.e2e.support import Backend, Stage, ask, backends, node, port
-from tests.e2e.support import service as balancer
-from tests.e2e.test_gateways import Client, answering, get, service
-from tests.e2e.watching import Watch, becomes
-from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, route, rule
-from tests.ingress.api import ingress, path
-from tests.ingress.api import rule as hosted
+from tests.support import unforeseen
+from tests.support.backends import Backend, ask, backends
+from tests.support.gateway_clients import Client, answering, get, service
+from tests.support.gateway_objects import JsonObject, backend, gateway, gateway_class, listener, route, rule
+from tests.support.ingress_objects import ingress, path
+from tests.support.ingress_objects import rule as hosted
+from tests.support.manifests import node, port
+from tests.support.manifests import service as balancer
+from tests.support.stages import Stage
+from tests.support.watching import Watch, eventually
 
 pytestmark = pytest.mark.envoy
 
@@ -114,19 +116,19 @@ def _balancers(made: Backend) -> list[JsonObject]:
 def test_watch_serves_a_gateway_whatever_comes_and_goes(cluster: Stage) -> None:
     """Each mistake comes, is told, goes; others change meanwhile, and no request fails. It survives a restart."""
     with watching(cluster) as watch:
-        becomes(lambda: get(address_of(cluster)) == GOOD, watch)
+        eventually(lambda: get(address_of(cluster)) == GOOD, watch)
         with Client(address_of(cluster)) as client:
             for number, mistake in enumerate([*unforeseen.ROUTES, "lost"]):
                 cluster.write("bad.yaml", bad_route(mistake, f"bad{number}"))
-                becomes(lambda name=f"bad{number}": is_reported(cluster, f"HTTPRoute shop/{name}"), watch)  # type: ignore[misc]
+                eventually(lambda name=f"bad{number}": is_reported(cluster, f"HTTPRoute shop/{name}"), watch)  # type: ignore[misc]
                 other = route(rule("/", backends=[backend("one")]), name="other", hostnames=[f"o{number}.test"])
                 cluster.write("other.yaml", other)
                 host = f"o{number}.test"
-                becomes(lambda host=host: get(address_of(cluster), host=host) == GOOD, watch)  # type: ignore[misc]
+                eventually(lambda host=host: get(address_of(cluster), host=host) == GOOD, watch)  # type: ignore[misc]
         assert set(client.answers) == {"200 one"}
     before = cluster.pids()
     with watching(cluster) as watch:
-        becomes(lambda: "converged" in watch.reported(), watch)
+        eventually(lambda: "converged" in watch.reported(), watch)
         assert "failed" not in watch.reported()
         assert get(address_of(cluster)) == GOOD
     assert cluster.pids() == before

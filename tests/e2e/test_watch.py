@@ -16,9 +16,10 @@ from uuid import uuid4
 import pytest
 import yaml
 
-from tests.e2e.support import Backend, Stage, ask, envoys, node, port, service
-from tests.e2e.test_changes import Client
-from tests.e2e.watching import Watch, answers, becomes, get, is_alive, watching
+from tests.support.backends import Backend, Client, ask
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, envoys
+from tests.support.watching import Watch, answers, eventually, get, is_alive, watching
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
@@ -46,18 +47,18 @@ def test_services_come_change_and_go_as_the_manifests_do(play: Stage, backend: B
     web = backend("web")
     play.write("base.yaml", node(), service("keeper", port(8080, web.port)))
     with watching(play) as watch:
-        becomes(lambda: answers(play.addresses()["n/keeper"], 8080, "web"), watch)
-        becomes(partial(_runs, play, "n/keeper"), watch)  # traffic comes before the state is written
+        eventually(lambda: answers(play.addresses()["n/keeper"], 8080, "web"), watch)
+        eventually(partial(_runs, play, "n/keeper"), watch)  # traffic comes before the state is written
         keeper = play.pids()["n/keeper"]
         play.write("web.yaml", service("web", port(8080, web.port)))
-        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        eventually(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
         address = play.addresses()["n/web"]
         play.write("web.yaml", service("web", port(8080, web.port), port(8081, web.port)))
-        becomes(lambda: answers(address, 8081, "web"), watch)
+        eventually(lambda: answers(address, 8081, "web"), watch)
         assert play.addresses()["n/web"] == address
         (play.manifests / "web.yaml").unlink()
-        becomes(lambda: refused(address, 8080), watch)
-        becomes(lambda: "n/web" not in play.pids(), watch)
+        eventually(lambda: refused(address, 8080), watch)
+        eventually(lambda: "n/web" not in play.pids(), watch)
         assert play.pids() == {"n/keeper": keeper}
 
 
@@ -69,11 +70,11 @@ def test_watch_takes_over_processes_of_up_unchanged(play: Stage, backend: Backen
     before, address = play.pids(), play.addresses()["n/web"]
     for number in (signal.SIGTERM, signal.SIGINT):
         with watching(play) as watch:
-            becomes(lambda: "converged" in watch.reported(), watch)
+            eventually(lambda: "converged" in watch.reported(), watch)
             assert "checked" in watch.reported()
             assert "updated" not in watch.reported()
             play.write("other.yaml", service(f"other-{number}", port(8080, web.port)))
-            becomes(partial(_runs, play, f"n/other-{number}"), watch)
+            eventually(partial(_runs, play, f"n/other-{number}"), watch)
             assert watch.stop(number) == 0, watch.reported()
     assert answers(address, 8080, "web")
     assert play.pids().items() >= before.items()
@@ -85,13 +86,13 @@ def test_a_killed_proxy_serves_again_under_its_address(play: Stage, backend: Bac
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)), service("keeper", port(8080, web.port)))
     with watching(play) as watch:
-        becomes(lambda: set(play.pids()) == {"n/web", "n/keeper"}, watch)
+        eventually(lambda: set(play.pids()) == {"n/web", "n/keeper"}, watch)
         address, keeper = play.addresses()["n/web"], play.pids()["n/keeper"]
         for _ in range(3):
             pid = play.pids()["n/web"]
             os.kill(pid, signal.SIGKILL)
-            becomes(partial(_runs, play, "n/web", pid), watch)
-            becomes(lambda: answers(address, 8080, "web"), watch)
+            eventually(partial(_runs, play, "n/web", pid), watch)
+            eventually(lambda: answers(address, 8080, "web"), watch)
         assert play.addresses()["n/web"] == address
         assert play.pids()["n/keeper"] == keeper
 
@@ -106,12 +107,12 @@ def test_killed_watch_loses_no_request_and_the_next_one_continues(play: Stage, b
         for number in range(3):
             with watching(play) as watch:
                 play.write("more.yaml", *(service(f"s{number}{digit}", port(8080, web.port)) for digit in range(4)))
-                becomes(partial(_runs, play, f"n/s{number}0"), watch)
+                eventually(partial(_runs, play, f"n/s{number}0"), watch)
                 watch.process.kill()
                 watch.process.wait()
         with watching(play) as watch:
-            becomes(lambda: set(play.pids()) == {"n/web", *(f"n/s2{digit}" for digit in range(4))}, watch)
-            becomes(lambda: len(envoys(play.root)) == 5, watch)
+            eventually(lambda: set(play.pids()) == {"n/web", *(f"n/s2{digit}" for digit in range(4))}, watch)
+            eventually(lambda: len(envoys(play.root)) == 5, watch)
     assert client.failures == []
     assert len(client.answers) > 20
     assert play.pids()["n/web"] == pid
@@ -126,27 +127,27 @@ def test_an_editor_a_checkout_a_swap_and_a_broken_file(play: Stage, backend: Bac
     play.write("web.yaml", service("web", port(8080, web.port)))
     source = (play.manifests / "web.yaml").read_text()
     with watching(play) as watch:
-        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        eventually(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
         address = play.addresses()["n/web"]
         text("{ broken")  # half of an editor's save
-        becomes(lambda: "web.yaml" in watch.reported(), watch)
+        eventually(lambda: "web.yaml" in watch.reported(), watch)
         assert answers(address, 8080, "web")
         text(source.replace("8080", "8082"))
-        becomes(lambda: answers(address, 8082, "web"), watch)
+        eventually(lambda: answers(address, 8082, "web"), watch)
         swapped = play.root / "swapped"
         shutil.copytree(play.manifests, swapped)
         (swapped / "web.yaml").write_text(source.replace("8080", "8083"))
         play.manifests.rename(play.root / "old")
         swapped.rename(play.manifests)
-        becomes(lambda: answers(address, 8083, "web"), watch)
+        eventually(lambda: answers(address, 8083, "web"), watch)
         _git(play, "init", "-q")
         _git(play, "add", "manifests")
         _git(play, "commit", "-qm", "one")
         text(source.replace("8080", "8084"))
-        becomes(lambda: answers(address, 8084, "web"), watch)
+        eventually(lambda: answers(address, 8084, "web"), watch)
         _git(play, "checkout", "-q", "--", "manifests")
-        becomes(lambda: answers(address, 8083, "web"), watch)
-        becomes(lambda: refused(address, 8084), watch)  # the one may answer before the other is closed
+        eventually(lambda: answers(address, 8083, "web"), watch)
+        eventually(lambda: refused(address, 8084), watch)  # the one may answer before the other is closed
         assert play.addresses()["n/web"] == address
 
 
@@ -162,15 +163,15 @@ def test_service_that_cannot_be_served_delays_no_other_and_is_retried(play: Stag
     play.up()
     address = play.addresses()["n/web"]
     os.kill(play.pids()["n/web"], signal.SIGKILL)
-    becomes(lambda: refused(address, 8080))
+    eventually(lambda: refused(address, 8080))
     claimed = Backend("taken", address, 8080)
     try:
         with watching(play) as watch:
             play.write("other.yaml", service("other", port(8080, web.port)))
-            becomes(lambda: answers(play.addresses()["n/other"], 8080, "web"), watch)
+            eventually(lambda: answers(play.addresses()["n/other"], 8080, "web"), watch)
             assert answers(address, 8080, "taken")
             claimed.close()
-            becomes(lambda: answers(address, 8080, "web"), watch)
+            eventually(lambda: answers(address, 8080, "web"), watch)
     finally:
         claimed.close()
 
@@ -180,13 +181,15 @@ def test_a_changed_configuration_is_taken_and_a_broken_one_changes_nothing(play:
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
     with watching(play) as watch:
-        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        eventually(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
         before = play.addresses()["n/web"]
         play.configure(pools=[{"name": "p", "addresses": ["no address"]}])
-        becomes(lambda: "no address" in watch.reported(), watch)
+        eventually(lambda: "no address" in watch.reported(), watch)
         assert answers(before, 8080, "web")
         play.configure(pools=[{"name": "p", "addresses": ["127.78.0.0/28"]}])
-        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web") and play.addresses()["n/web"] != before, watch)
+        eventually(
+            lambda: answers(play.addresses()["n/web"], 8080, "web") and play.addresses()["n/web"] != before, watch
+        )
         assert play.addresses()["n/web"].startswith("127.78.0.")
 
 
@@ -195,13 +198,13 @@ def test_a_second_loop_gives_way_and_a_command_does_not_have_to(play: Stage, bac
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
     with watching(play) as watch:
-        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        eventually(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
         second = play.spawn("watch")
         assert second.code == 1
         assert f"pid {watch.process.pid}" in second.err
         assert play.run("up", "--yes").code == 0
         play.write("more.yaml", service("more", port(8080, web.port)))
-        becomes(lambda: answers(play.addresses()["n/more"], 8080, "web"), watch)
+        eventually(lambda: answers(play.addresses()["n/more"], 8080, "web"), watch)
 
 
 def test_while_a_command_holds_the_lock_the_loop_says_so_once_and_goes_on_after_it(
@@ -211,16 +214,16 @@ def test_while_a_command_holds_the_lock_the_loop_says_so_once_and_goes_on_after_
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
     with watching(play, "--metrics", "127.0.0.1:0") as watch:
-        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        eventually(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
         command = subprocess.Popen(["pulumi", "300"], executable=shutil.which("sleep"))
         try:
             lock = lock_of(play, command.pid)
             play.write("more.yaml", service("more", port(8080, web.port)))
-            becomes(lambda: _failures(watch) >= 3, watch)
+            eventually(lambda: _failures(watch) >= 3, watch)
             assert watch.reported().count("is locked since") == 1
             lock.unlink()
-            becomes(lambda: answers(play.addresses()["n/more"], 8080, "web"), watch)
-            becomes(lambda: "no longer: " in watch.reported(), watch)
+            eventually(lambda: answers(play.addresses()["n/more"], 8080, "web"), watch)
+            eventually(lambda: "no longer: " in watch.reported(), watch)
         finally:
             command.kill()
             command.wait()
@@ -259,8 +262,8 @@ def test_files_changed_by_others_are_restored_by_watch(play: Stage, backend: Bac
     play.configure(proxies=proxies)
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
     with watching(play) as watch:
-        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
-        becomes(lambda: "converged" in watch.reported(), watch)
+        eventually(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        eventually(lambda: "converged" in watch.reported(), watch)
         address, before = play.addresses()["n/web"], play.pids()
         pattern, change = FILES[harm]
         paths = list(play.state_home.glob(pattern))
@@ -268,9 +271,9 @@ def test_files_changed_by_others_are_restored_by_watch(play: Stage, backend: Bac
         for path in paths:
             change(path)
         watch.process.send_signal(signal.SIGHUP)
-        becomes(lambda: [path.read_bytes() for path in paths] == texts, watch)
-        becomes(lambda: answers(address, 8080, "web"), watch)
-        becomes(lambda: "because of drift" in watch.reported(), watch)
+        eventually(lambda: [path.read_bytes() for path in paths] == texts, watch)
+        eventually(lambda: answers(address, 8080, "web"), watch)
+        eventually(lambda: "because of drift" in watch.reported(), watch)
     assert play.pids() == before
     assert play.addresses()["n/web"] == address
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
@@ -281,19 +284,19 @@ def test_a_file_that_cannot_be_repaired_is_reported_and_repaired_once_it_can_be(
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)), service("api", port(8080, web.port)))
     with watching(play) as watch:
-        becomes(lambda: set(play.pids()) == {"n/web", "n/api"}, watch)
-        becomes(lambda: "converged" in watch.reported(), watch)
+        eventually(lambda: set(play.pids()) == {"n/web", "n/api"}, watch)
+        eventually(lambda: "converged" in watch.reported(), watch)
         blocked, removed = sorted(play.state_home.glob("proxies/*/lds.json"))
         text = blocked.read_text()
         for path in (blocked, removed):
             path.unlink()
         blocked.mkdir()
         watch.process.send_signal(signal.SIGHUP)
-        becomes(removed.exists, watch)
-        becomes(lambda: f"{blocked} can't be" in watch.reported(), watch)
+        eventually(removed.exists, watch)
+        eventually(lambda: f"{blocked} can't be" in watch.reported(), watch)
         assert all(answers(address, 8080, "web") for address in play.addresses().values())
         blocked.rmdir()
-        becomes(lambda: blocked.read_text() == text, watch)
+        eventually(lambda: blocked.read_text() == text, watch)
         assert "Traceback" not in watch.reported()
 
 
@@ -303,15 +306,15 @@ def test_a_new_spare_starts_by_itself_behind_whatever_changes(play: Stage, backe
     play.configure(proxies={"mode": "per-service", "spares": 1})
     play.write("base.yaml", node())
     with watching(play) as watch:
-        becomes(partial(_runs, play, "/spare-1"), watch)
+        eventually(partial(_runs, play, "/spare-1"), watch)
         play.write("web.yaml", service("web", port(8080, web.port)))
-        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        eventually(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
         address = play.addresses()["n/web"]
         for number in range(8081, 8085):
             play.write("web.yaml", service("web", port(8080, web.port), port(number, web.port)))
-            becomes(partial(answers, address, number, "web"), watch)
-        becomes(partial(_runs, play, "/spare-2"), watch)
-        becomes(lambda: "updated spare-2" in watch.reported(), watch)
+            eventually(partial(answers, address, number, "web"), watch)
+        eventually(partial(_runs, play, "/spare-2"), watch)
+        eventually(lambda: "updated spare-2" in watch.reported(), watch)
         assert watch.reported().index("updated c/n/web") < watch.reported().index("updated spare-2")
 
 
@@ -331,8 +334,8 @@ def test_a_cluster_that_never_answers_holds_up_no_other(play: Stage, backend: Ba
     asleep = {"kubernetes": {"name": "asleep", "kubeconfig": str(path), "context": "here"}}
     play.configure(sources=[asleep, {"manifests": "manifests", "name": "c"}])
     with watching(play) as watch:
-        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        eventually(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
         assert "plugin sleep gives no token" not in watch.reported()  # nothing waited for its end
         assert "error: source asleep: the cluster can't be read: it hasn't answered within 2 s" in watch.reported()
-        becomes(lambda: "plugin sleep gives no token: it was ended after 10 s" in watch.reported(), watch)
+        eventually(lambda: "plugin sleep gives no token: it was ended after 10 s" in watch.reported(), watch)
         assert answers(play.addresses()["n/web"], 8080, "web")

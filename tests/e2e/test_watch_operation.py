@@ -25,8 +25,11 @@ from pathlib import Path
 import pytest
 
 from locallb.cli.arguments import parse
-from tests.e2e.support import CHECKOUT, Backend, Stage, node, port, service
-from tests.e2e.watching import TIMEOUT, Watch, answers, becomes, get, is_alive, watching
+from tests.support.backends import Backend
+from tests.support.manifests import node, port, service
+from tests.support.stages import CHECKOUT, Stage
+from tests.support.waiting import TIMEOUT
+from tests.support.watching import Watch, answers, eventually, get, is_alive, watching
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 Backends = Callable[..., Backend]
@@ -37,9 +40,9 @@ def test_lines_metrics_and_health_and_a_stop_that_stops_nothing(play: Stage, bac
     web = backend("web")
     play.write("base.yaml", node(), service("web", port(8080, web.port)))
     with watching(play, "--metrics", "127.0.0.1:0") as watch:
-        becomes(lambda: get(watch, "/readyz") == (200, "ok\n"), watch)
+        eventually(lambda: get(watch, "/readyz") == (200, "ok\n"), watch)
         assert get(watch, "/healthz") == (200, "ok\n")
-        becomes(lambda: 'locallb_services{state="serving"} 1.0' in get(watch, "/metrics")[1], watch)
+        eventually(lambda: 'locallb_services{state="serving"} 1.0' in get(watch, "/metrics")[1], watch)
         assert "locallb_proxies_answering 1.0" in get(watch, "/metrics")[1]
         address, pid = play.addresses()["n/web"], play.pids()["n/web"]
         assert watch.stop() == 0, watch.reported()
@@ -60,9 +63,9 @@ def test_json_lines_are_objects_with_stable_heads(play: Stage) -> None:
     """Each line is one object, also those about what can't be served and what can't be read."""
     play.write("base.yaml", node(), service("web", port(80, 31000)), service("sctp", port(7, 31001, "SCTP")))
     with watching(play, "--json") as watch:
-        becomes(lambda: '"converged"' in watch.reported(), watch)
+        eventually(lambda: '"converged"' in watch.reported(), watch)
         (play.manifests / "broken.yaml").write_text("{ \x1b[31m\u202e broken")
-        becomes(lambda: '"complaint"' in watch.reported(), watch)
+        eventually(lambda: '"complaint"' in watch.reported(), watch)
         watch.stop()
     records = [json.loads(line) for line in watch.reported().splitlines()]
     assert all({"time", "level", "event", "stack"} <= record.keys() for record in records)
@@ -106,7 +109,7 @@ def test_a_supervisor_hears_ready_reloading_and_stopping(
         watch.process.send_signal(signal.SIGHUP)
         assert "MONOTONIC_USEC=" in hears(supervisor, "RELOADING=1")
         hears(supervisor, "READY=1")
-        becomes(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
+        eventually(lambda: answers(play.addresses()["n/web"], 8080, "web"), watch)
         assert play.addresses()["n/web"] != before
         assert watch.stop() == 0
         hears(supervisor, "STOPPING=1")
@@ -130,13 +133,13 @@ def test_a_stop_in_the_midst_of_slow_operations_leaves_a_valid_state(play: Stage
     address, pid = play.addresses()["n/keeper"], play.pids()["n/web"]
     for signals in ([signal.SIGTERM], [signal.SIGTERM, signal.SIGINT]):
         with contextlib.closing(Watch(play, program=[sys.executable, "-c", PATIENT])) as watch:
-            becomes(lambda: "converged" in watch.reported(), watch)
+            eventually(lambda: "converged" in watch.reported(), watch)
             before = watch.reported()
             os.kill(pid, signal.SIGSTOP)
             try:
                 ports = [port(8080 + number, web.port) for number in range(1 + len(signals))]
                 play.write("base.yaml", node(), service("web", *ports), service("keeper", port(8080, web.port)))
-                becomes(partial(_is_reported, watch, "1 to do", before), watch)
+                eventually(partial(_is_reported, watch, "1 to do", before), watch)
                 for sent in signals:
                     watch.process.send_signal(sent)
                 assert watch.process.wait(TIMEOUT) in ({130} if len(signals) > 1 else {0, 130})

@@ -10,8 +10,9 @@ from functools import partial
 
 import pytest
 
-from tests.e2e.support import Stage, node, port, service
-from tests.e2e.watching import Watch, becomes
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
+from tests.support.watching import Watch, eventually
 
 SCREEN = {"rich.console", "rich.live"}
 """What a terminal needs."""
@@ -120,7 +121,7 @@ def test_a_watch_loads_its_live_page_only_where_it_is_asked_for(play: Stage) -> 
     """No part of the page's room otherwise."""
     for terms, loads in (([], False), (["--page", "127.0.0.1:0"], True)):
         with closing(Watch(play, "--plain", *terms, program=[sys.executable, "-c", RUN])) as watch:
-            becomes(partial(_converged, watch), watch)
+            eventually(partial(_converged, watch), watch)
             assert watch.stop() == 0
         code, modules = json.loads(watch.reported().splitlines()[-1])
         assert (code, any(module.startswith("locallb.cli.watching.page") for module in modules)) == (0, loads)

@@ -12,21 +12,14 @@ from pathlib import Path
 import pytest
 
 from locallb.runtimes.single_instance import only_one
-from locallb.sources.state.stack_home import NAME
-from tests.e2e.support import Stage, ask, backends, envoys, node, port, refused, service, stage
-from tests.e2e.watching import becomes, watching
+from tests.e2e.owned_stacks import COMMANDS, play, record, served, state
+from tests.support.backends import ask, refused
+from tests.support.stages import Stage, envoys
+from tests.support.watching import eventually, watching
+
+__all__ = ["play"]
 
 pytestmark = [pytest.mark.envoy]
-COMMANDS = ["up --yes", "preview", "refresh --yes", "status", "watch --plain", "gc", "destroy --yes"]
-
-
-@pytest.fixture
-def play() -> Iterator[Stage]:
-    """Return a deployed stack of one Service."""
-    with backends() as backend, stage() as made:
-        made.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
-        made.up()
-        yield made
 
 
 @pytest.fixture
@@ -37,23 +30,6 @@ def elsewhere(play: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     monkeypatch.setenv("XDG_STATE_HOME", str(path))
     yield path
     monkeypatch.setenv("XDG_STATE_HOME", str(play.root / "s"))
-
-
-def record(play: Stage, stack: str = "dev") -> Path:
-    """Name the file in which it is written whose the stack is."""
-    return play.root / ".state/locallb" / stack / NAME
-
-
-def state(play: Stage) -> bytes:
-    """Read the stack's state."""
-    return (play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_bytes()
-
-
-def served(play: Stage) -> str:
-    """Ask the Service by the address that the state has."""
-    found = json.loads(state(play))["checkpoint"]["latest"]["resources"]
-    address = next(resource["id"] for resource in found if resource["type"] == "locallb:index:LoopbackAddress")
-    return ask(address, 8080)
 
 
 @pytest.mark.parametrize("written", [True, False], ids=["written down", "deployed by an earlier version"])
@@ -178,7 +154,7 @@ def test_copied_project_becomes_independent_by_the_suggested_command(play: Stage
 def test_destroy_is_refused_while_a_watch_would_undo_it(play: Stage) -> None:
     """It names the process; `--stop-watch` ends that first, and then all is gone and stays so."""
     with watching(play, "--plain") as watch:
-        becomes(lambda: "converged" in watch.reported(), watch)
+        eventually(lambda: "converged" in watch.reported(), watch)
         done = play.run("destroy", "--yes")
         assert done.code == 1
         assert f"(pid {watch.process.pid})" in done.err

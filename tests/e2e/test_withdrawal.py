@@ -36,8 +36,10 @@ from locallb.watch import failures as outages
 from locallb.watch import hangs
 from locallb.watch.events import Converged, LoopEvent
 from locallb.watch.loop import Loop
-from tests.e2e.support import Backend, Stage, node, port, service
-from tests.e2e.watching import answers, becomes
+from tests.support.backends import Backend
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
+from tests.support.watching import answers, eventually
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
@@ -139,7 +141,7 @@ def run(play: Stage, api: Api) -> Iterator[Callable[[], Loop]]:
         thread = threading.Thread(target=loop.run, daemon=True)
         running.append((loop, thread))
         thread.start()
-        becomes(lambda: any(isinstance(event, Converged) for event in reported))
+        eventually(lambda: any(isinstance(event, Converged) for event in reported))
         return loop
 
     yield start
@@ -169,13 +171,13 @@ def test_services_of_a_dead_proxy_lose_their_status_address_until_it_is_back(
     before = {name: api.addresses(name) for name in api.services}
     claims = sorted(path.name for path in (play.state_home / "ledger").iterdir())
     blocked = block(play)
-    becomes(lambda: all(api.serving(name) == ("False", "ProxyDown") for name in api.services))
+    eventually(lambda: all(api.serving(name) == ("False", "ProxyDown") for name in api.services))
     assert not any(map(api.addresses, api.services))
     assert sorted(path.name for path in (play.state_home / "ledger").iterdir()) == claims
     assert all(FINALIZER in service["metadata"]["finalizers"] for service in api.services.values())
     for path in blocked:
         path.rmdir()
-    becomes(lambda: {name: api.addresses(name) for name in api.services} == before)
+    eventually(lambda: {name: api.addresses(name) for name in api.services} == before)
     assert all(api.serving(name) == ("True", "Serves") for name in api.services)
     assert all(answers(at, 8080, "web") for (at,) in before.values())
 
@@ -190,10 +192,10 @@ def test_while_it_cannot_be_brought_back_nothing_is_written_again(
     api.add(service("web", port(8080, web.port), uid="u-web"))
     loop = run()
     block(play)
-    becomes(lambda: api.serving("web") == ("False", "ProxyDown"))
+    eventually(lambda: api.serving("web") == ("False", "ProxyDown"))
     writes, away = api.writes, loop._failures.outages.since
     failures = max(retry.backoff.failures for retry in loop._schedule.retries.values())
-    becomes(lambda: max(retry.backoff.failures for retry in loop._schedule.retries.values()) >= failures + 3)
+    eventually(lambda: max(retry.backoff.failures for retry in loop._schedule.retries.values()) >= failures + 3)
     assert api.writes == writes
     assert loop._failures.outages.since == away
     assert not list(loop._failures.disputes.notices())
@@ -209,7 +211,7 @@ def test_a_repair_that_takes_a_moment_is_not_reported(
     run()
     (at,), writes, before = api.addresses("web"), api.writes, play.pids()
     os.kill(before["n/web"], signal.SIGKILL)
-    becomes(lambda: play.pids() != before and answers(at, 8080, "web"))
+    eventually(lambda: play.pids() != before and answers(at, 8080, "web"))
     assert api.writes == writes
 
 
@@ -246,9 +248,9 @@ def test_a_proxy_that_hangs_is_reported_and_replaced_at_its_addresses(
     others = {pid for pid in pids.values() if pid != victim}
     api.reasons.clear()
     with hanging(victim) as descriptor:
-        becomes(lambda: select.select([descriptor], [], [], 0)[0])
-        becomes(lambda: {name: api.addresses(name) for name in api.services} == before)
-        becomes(lambda: all(api.serving(name) == ("True", "Serves") for name in api.services))
+        eventually(lambda: select.select([descriptor], [], [], 0)[0])
+        eventually(lambda: {name: api.addresses(name) for name in api.services} == before)
+        eventually(lambda: all(api.serving(name) == ("True", "Serves") for name in api.services))
     assert "ProxyDown" in api.reasons
     assert all(answers(at, 8080, "web") for (at,) in before.values())
     assert others <= set(play.pids().values())
@@ -265,10 +267,12 @@ def test_a_proxy_that_answers_again_before_it_is_replaced_is_not_ended(
     loop = run()
     (at,), pids = api.addresses("web"), play.pids()
     with hanging(pids["n/web"]):
-        becomes(lambda: api.serving("web") == ("False", "ProxyDown"))
+        eventually(lambda: api.serving("web") == ("False", "ProxyDown"))
         web_key = ObjectKey(CLUSTER, "n", "web")
-        becomes(lambda: [(delay.party, delay.waiting) for delay in loop._delays] == [(f"proxy {web_key}", (web_key,))])
-    becomes(lambda: api.serving("web") == ("True", "Serves"))
-    becomes(lambda: not loop._delays)
+        eventually(
+            lambda: [(delay.party, delay.waiting) for delay in loop._delays] == [(f"proxy {web_key}", (web_key,))]
+        )
+    eventually(lambda: api.serving("web") == ("True", "Serves"))
+    eventually(lambda: not loop._delays)
     assert play.pids() == pids
     assert answers(at, 8080, "web")

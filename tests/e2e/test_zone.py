@@ -16,9 +16,11 @@ import dns.tsigkeyring
 import dns.update
 import pytest
 
-from tests.dns.bind import ZONE, Bind, bind
-from tests.e2e.support import Backend, Stage, node, port, service
-from tests.e2e.watching import becomes, watching
+from tests.support.backends import Backend
+from tests.support.bind import ZONE, Bind, bind
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 HOSTNAME = "external-dns.alpha.kubernetes.io/hostname"
@@ -158,21 +160,21 @@ def test_watch_repairs_removed_and_missed_dns_records(
     zoned(play, server)
     play.write("all.yaml", node(), named("web", to, "web"))
     with watching(play) as watch:
-        becomes(lambda: server.names() == planned(play) != {}, watch)
+        eventually(lambda: server.names() == planned(play) != {}, watch)
         server.stop(signal.SIGKILL)
         play.write("more.yaml", named("late", to, "late"))
-        becomes(lambda: "doesn't answer" in watch.reported(), watch)
+        eventually(lambda: "doesn't answer" in watch.reported(), watch)
         server.start()
-        becomes(lambda: f"late.{ZONE}" in server.names(), watch)
+        eventually(lambda: f"late.{ZONE}" in server.names(), watch)
         by_hand(server, f"web.{ZONE}.")
         assert f"web.{ZONE}" not in server.names()
         watch.process.send_signal(signal.SIGHUP)  # a full pass now
-        becomes(lambda: server.names() == planned(play), watch)
+        eventually(lambda: server.names() == planned(play), watch)
         watch.process.send_signal(signal.SIGHUP)
         time.sleep(1)  # so that nothing but the zone has changed since the last full pass
         by_hand(server, f"late.{ZONE}.")
         watch.process.send_signal(signal.SIGHUP)
-        becomes(lambda: server.names() == planned(play), watch)
+        eventually(lambda: server.names() == planned(play), watch)
 
 
 def by_hand(server: Bind, name: str) -> None:
@@ -219,9 +221,9 @@ def test_hundreds_of_names_under_kills(play: Stage, backend: Callable[..., Backe
             watch.process.wait()
     write()
     with watching(play) as watch:
-        becomes(lambda: len(planned(play)) == SERVICES * EACH, watch)
+        eventually(lambda: len(planned(play)) == SERVICES * EACH, watch)
         with contextlib.suppress(AssertionError):  # the difference says more
-            becomes(lambda: server.names() == planned(play), watch)
+            eventually(lambda: server.names() == planned(play), watch)
         assert server.names() == planned(play), watch.reported()
     assert {name: server.records()[f"{name}.{ZONE}"] for name in foreign} == foreign
     assert server.serial() > serial

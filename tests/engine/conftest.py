@@ -6,7 +6,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests.engine.support import Bench, World, make_project
+from tests.support.engine import Bench, World, make_project
 
 
 @pytest.fixture

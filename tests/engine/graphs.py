@@ -13,6 +13,8 @@ import pulumi
 from hypothesis import strategies as st
 from pulumi.provider.experimental.property_value import PropertyValue
 from pulumi.provider.experimental.provider import (
+    ConfigureRequest,
+    ConfigureResponse,
     CreateRequest,
     CreateResponse,
     DeleteRequest,
@@ -32,7 +34,7 @@ from locallb.engine.state.project import Project
 from locallb.engine.state.urns import root_urn
 from locallb.engine.state.values import UNKNOWN
 from locallb.engine.store import Store
-from tests.engine.support import make_project
+from tests.support.engine import make_project
 
 _numbers = count()
 
@@ -290,3 +292,29 @@ def _plain(raw: dict[str, Any]) -> dict[str, Any]:
     if "providers" in plain["type"]:
         plain["id"] = "some"
     return plain
+
+
+class Failing(BookKeeper):
+    """A provider that refuses to make some things, and may foresee nothing."""
+
+    failing: frozenset[str] = frozenset()
+    foresees = True
+
+    async def configure(self, request: ConfigureRequest) -> ConfigureResponse:
+        """Accept anything."""
+        del request
+        return ConfigureResponse(supports_preview=self.foresees)
+
+    async def create(self, request: CreateRequest) -> CreateResponse:
+        """Make a thing, or not."""
+        self._refuse(request.name)
+        return await super().create(request)
+
+    async def update(self, request: UpdateRequest) -> UpdateResponse:
+        """Change a thing, or not."""
+        self._refuse(request.name)
+        return await super().update(request)
+
+    def _refuse(self, name: str) -> None:
+        if name in self.failing:
+            raise RuntimeError(f"{name} is refused")

@@ -1,13 +1,17 @@
 """Signals to a run that is making a resource, which goes on when they were heard: whatever else the machine does."""
 
+import json
 import signal
+import socket
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 from locallb.engine.core.interrupts import Stop
-from tests.engine.support import Bench
+from locallb.engine.state.checkpoint import timestamp
+from tests.support.engine import Bench
 
 SECONDS = 60
 """Until something hangs."""
@@ -44,3 +48,13 @@ def interrupt_twice(bench: Bench, program: Callable[[], object], party: str = "P
         bench.engine().up(program)
     bench.world.control = {}
     over.set()
+
+
+def lock(bench: Bench, pid: int, host: str = "", when: str = "") -> Path:
+    """Leave a lock."""
+    folder = bench.project.backend / ".pulumi" / "locks" / "organization" / "local-lb" / "dev"
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "c92609d7-c13d-42ef-aef4-9e4215a8f14a.json"
+    content = {"pid": pid, "username": "me", "hostname": host or socket.gethostname(), "timestamp": when or timestamp()}
+    path.write_text(json.dumps(content))
+    return path

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.engine.live import Names, make_live_project, run_cli, start_cli
-from tests.engine.support import instance, short, wrapped
+from tests.support.engine import instance, short, wrapped
 
 GOLDENS = Path(__file__).parent / "goldens"
 SCENARIOS = (

@@ -7,18 +7,10 @@ import pytest
 
 from locallb.engine.core.declared import only
 from locallb.engine.state.errors import FullScopeNeeded, StateBroken
-from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.stack_state import Put, StackState
 from locallb.engine.state.urns import root_urn
-from tests.engine.support import Bench, Thing, short
-
-URN = "urn:pulumi:dev::local-lb::locallb:index:Reachable::"
-
-
-def resource(name: str, *needs: str) -> ResourceState:
-    """Make a resource that refers to others."""
-    kind = "locallb:index:Reachable"
-    return ResourceState(f"{URN}{name}", kind, custom=True, id=name, dependencies=tuple(URN + name for name in needs))
+from tests.engine.references import URN, resource
+from tests.support.engine import Bench, Thing, short
 
 
 def test_a_state_whose_order_cannot_be_found_is_refused() -> None:

@@ -7,8 +7,8 @@ import pulumi
 import pytest
 
 from locallb.engine.core.events import Op, Severity, StepFailed
-from tests.engine.balancers import BOTH, ONE, declare, spec
-from tests.engine.support import Bench, Thing, output, short
+from tests.support.balancers import BOTH, ONE, declare, spec
+from tests.support.engine import Bench, Thing, output, short
 
 
 def test_a_failure_skips_dependents_and_spares_the_others(bench: Bench) -> None:

@@ -14,9 +14,9 @@ from locallb.engine.core.events import Result
 from locallb.engine.engine import Engine
 from locallb.engine.state.checkpoint import magic_of
 from locallb.engine.state.values import UNKNOWN
-from tests.engine.balancers import declare
 from tests.engine.record import read_golden
-from tests.engine.support import Bench, World, instance, make_project, short, wrapped
+from tests.support.balancers import declare
+from tests.support.engine import Bench, World, instance, make_project, short, wrapped
 
 DIFFERS = {
     "replace/12-up-set-replace-on-changes": "the option replace_on_changes is refused",

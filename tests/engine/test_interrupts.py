@@ -9,9 +9,9 @@ import pytest
 from locallb.engine.core.events import Op, StepDone
 from locallb.engine.monitor import refuse_unfinished
 from locallb.engine.state.errors import Cancelled, UpdateUnfinished
-from tests.engine.balancers import ALPHA, BOTH, declare
 from tests.engine.interrupting import SECONDS, interrupt, interrupt_twice
-from tests.engine.support import Bench, messages, short
+from tests.support.balancers import ALPHA, BOTH, declare
+from tests.support.engine import Bench, messages, short
 
 INTERRUPTED = str(Cancelled())
 

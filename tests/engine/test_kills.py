@@ -6,9 +6,9 @@ import threading
 from pathlib import Path
 
 from locallb.engine.core.declared import only
-from tests.engine.balancers import ONE, declare, roots
 from tests.engine.interrupting import SECONDS
-from tests.engine.support import Bench, World, make_project
+from tests.support.balancers import ONE, declare, roots
+from tests.support.engine import Bench, World, make_project
 
 
 def test_fifty_killed_updates_and_destroys_are_each_healed_by_one_more_run(tmp_path: Path) -> None:

@@ -19,10 +19,10 @@ from locallb.engine.state.errors import EngineError, StateBroken, StateUnwritabl
 from locallb.engine.state.journal import read_journal
 from locallb.engine.store import Store
 from locallb.guarded import reader
-from tests.engine.balancers import BOTH, ONE, declare
 from tests.engine.graphs import CrashError, Doom, TornFiles
 from tests.engine.interrupting import interrupt_twice
-from tests.engine.support import Bench, World, WorldProvider, make_project, messages, short
+from tests.support.balancers import BOTH, ONE, declare
+from tests.support.engine import Bench, World, WorldProvider, make_project, messages, short
 
 HEAD = '{"journal":1,"base":"x"}\n'
 DROP = '[{"drop":"urn:pulumi:dev::local-lb::a:b:C::d"}]\n'

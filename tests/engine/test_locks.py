@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import socket
 import subprocess
 import sys
 import threading
@@ -12,24 +11,13 @@ from pathlib import Path
 import pytest
 
 from locallb.engine.core.events import Result
-from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import LockHeld
 from locallb.engine.store import Layout
-from tests.engine.balancers import ONE, declare
-from tests.engine.interrupting import SECONDS
-from tests.engine.support import Bench
+from tests.engine.interrupting import SECONDS, lock
+from tests.support.balancers import ONE, declare
+from tests.support.engine import Bench
 
 KERNEL = Path("/proc/sys/kernel/random/boot_id")
-
-
-def lock(bench: Bench, pid: int, host: str = "", when: str = "") -> Path:
-    """Leave a lock."""
-    folder = bench.project.backend / ".pulumi" / "locks" / "organization" / "local-lb" / "dev"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "c92609d7-c13d-42ef-aef4-9e4215a8f14a.json"
-    content = {"pid": pid, "username": "me", "hostname": host or socket.gethostname(), "timestamp": when or timestamp()}
-    path.write_text(json.dumps(content))
-    return path
 
 
 def dead_pid() -> int:

@@ -34,7 +34,7 @@ from locallb.engine.state.values import (
     number,
     without_unknown,
 )
-from tests.engine.support import Bench, Thing, World, make_project
+from tests.support.engine import Bench, Thing, World, make_project
 
 JSON = st.recursive(
     st.none()
@@ -206,7 +206,7 @@ def test_a_result_without_changes_says_so() -> None:
 def test_second_configuration_of_one_provider_object_is_refused(tmp_path: Path) -> None:
     """A function that makes providers serves several."""
     from locallb.engine.engine import Engine  # noqa: PLC0415 for this test only
-    from tests.engine.support import WorldProvider  # noqa: PLC0415 for this test only
+    from tests.support.engine import WorldProvider  # noqa: PLC0415 for this test only
 
     bench = Bench(make_project(tmp_path), World())
     engine = Engine(bench.project, "dev", {"locallb": WorldProvider(bench.world)})

@@ -15,9 +15,8 @@ from locallb.engine.engine import Engine
 from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import root_urn
 from locallb.engine.store import Store
-from tests.engine.core.test_bring import Failing
-from tests.engine.graphs import Graph, Node, Site, changed, fresh, graphs
-from tests.engine.support import messages
+from tests.engine.graphs import Failing, Graph, Node, Site, changed, fresh, graphs
+from tests.support.engine import messages
 
 MODEST = settings(
     max_examples=80,

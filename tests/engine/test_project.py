@@ -8,7 +8,7 @@ import pytest
 
 from locallb.engine.state.errors import ProjectError, Unsupported
 from locallb.engine.state.project import load_config, load_project
-from tests.engine.support import Bench, World, make_project
+from tests.support.engine import Bench, World, make_project
 
 BACKEND = "backend: {url: 'file://./.state'}\n"
 

@@ -10,8 +10,8 @@ from pulumi.runtime.proto import resource_pb2
 from locallb.engine.core.events import Severity
 from locallb.engine.monitor import FEATURES, goal_of
 from locallb.engine.state.errors import Unsupported
-from tests.engine.balancers import declare
-from tests.engine.support import Bench, Thing
+from tests.support.balancers import declare
+from tests.support.engine import Bench, Thing
 
 Options = pulumi.ResourceOptions
 ADDRESS = {"address": "127.77.0.1"}
@@ -137,7 +137,7 @@ def test_an_unsupported_feature_is_refused_by_name(program: Callable[[], object]
 def test_a_secret_that_a_provider_gives_is_refused(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     """It must not get into the state."""
     made = PropertyValue("hush", is_secret=True)
-    monkeypatch.setattr("tests.engine.support.computed", lambda _kind, _inputs: {"claim": made})
+    monkeypatch.setattr("tests.support.engine.computed", lambda _kind, _inputs: {"claim": made})
     result = bench.engine().up(lambda: Thing("LoopbackAddress", "a", ADDRESS))
     assert "property claim: a secret" in result.diagnostics[0].message
     assert "hush" not in bench.state_path.read_text()

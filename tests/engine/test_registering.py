@@ -7,7 +7,7 @@ from typing import Any
 import pulumi
 import pytest
 
-from tests.engine.support import Bench, Thing, messages, output
+from tests.support.engine import Bench, Thing, messages, output
 
 Program = Callable[[], object]
 

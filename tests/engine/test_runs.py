@@ -13,8 +13,8 @@ from locallb.engine.core.declared import only
 from locallb.engine.core.events import DiagnosticEvent, Op, Result, StepDone
 from locallb.engine.state.resource import Pending
 from locallb.engine.state.stack_state import Begin
-from tests.engine.balancers import ALPHA, BOTH, declare
-from tests.engine.support import Bench, Thing, World, WorldProvider, make_project, messages, short
+from tests.support.balancers import ALPHA, BOTH, declare
+from tests.support.engine import Bench, Thing, World, WorldProvider, make_project, messages, short
 
 
 def test_an_engine_runs_beside_a_loop_of_its_caller(bench: Bench) -> None:

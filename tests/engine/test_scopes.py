@@ -11,9 +11,9 @@ from locallb.engine.core.declared import only
 from locallb.engine.core.events import Op
 from locallb.engine.state.errors import FullScopeNeeded
 from locallb.engine.state.urns import root_urn
-from tests.engine.balancers import ALPHA, BOTH, declare, roots
 from tests.engine.interrupting import SECONDS
-from tests.engine.support import Bench, Thing, messages, output, short
+from tests.support.balancers import ALPHA, BOTH, declare, roots
+from tests.support.engine import Bench, Thing, messages, output, short
 
 
 def test_a_scoped_update_may_register_only_what_it_is_about(bench: Bench) -> None:

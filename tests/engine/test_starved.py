@@ -24,10 +24,10 @@ from locallb.engine.state.errors import (
 from locallb.engine.state.files import Files
 from locallb.engine.store import Backups, Layout, Store, restore
 from locallb.model import errors as system_errors
-from tests.descriptors import few_files
-from tests.engine.balancers import ONE, declare, spec
-from tests.engine.support import Bench
-from tests.engine.test_locks import lock
+from tests.engine.interrupting import lock
+from tests.support.balancers import ONE, declare, spec
+from tests.support.descriptors import few_files
+from tests.support.engine import Bench
 
 SOME, ENOUGH = 7, 20
 """Descriptors with which an update can't end well, and with which it must."""

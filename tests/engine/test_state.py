@@ -10,8 +10,8 @@ import pytest
 from locallb.engine.core.events import Result
 from locallb.engine.state.checkpoint import check_state, magic_of
 from locallb.engine.state.errors import EngineError, StateBroken, StateUnwritable, Unsupported
-from tests.engine.balancers import ONE, declare
-from tests.engine.support import Bench, World, make_project, short
+from tests.support.balancers import ONE, declare
+from tests.support.engine import Bench, World, make_project, short
 
 Whole = dict[str, Any]
 Tamper = Callable[[Whole], object]

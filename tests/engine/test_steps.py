@@ -8,7 +8,7 @@ from pulumi.provider.experimental.provider import CreateRequest, UpdateRequest
 
 from locallb.engine.core.events import Op
 from locallb.engine.state.values import UNKNOWN
-from tests.engine.support import Bench, Thing, WorldProvider, messages
+from tests.support.engine import Bench, Thing, WorldProvider, messages
 
 
 def config(version: str) -> Callable[[], object]:

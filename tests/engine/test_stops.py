@@ -9,8 +9,8 @@ from locallb.engine.core.events import Op, StepDone
 from locallb.engine.core.interrupts import Stop
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import Cancelled, FullScopeNeeded
-from tests.engine.balancers import BOTH, declare, roots
-from tests.engine.support import Bench, Thing, messages
+from tests.support.balancers import BOTH, declare, roots
+from tests.support.engine import Bench, Thing, messages
 
 INTERRUPTED = str(Cancelled())
 EFFECTS = ("create", "update", "delete")

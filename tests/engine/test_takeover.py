@@ -9,10 +9,10 @@ import pytest
 from locallb.engine.core.declared import only
 from locallb.engine.engine import Engine
 from locallb.engine.state.project import load_project
-from tests.engine.balancers import declare, roots
 from tests.engine.live import Names, make_live_project, run_cli
-from tests.engine.support import Inputs, World, WorldProvider
-from tests.official.cli import needs_cli
+from tests.support.balancers import declare, roots
+from tests.support.engine import Inputs, World, WorldProvider
+from tests.support.pulumi_cli import needs_cli
 
 pytestmark = [pytest.mark.pulumi, needs_cli]
 SPEC: Inputs = {

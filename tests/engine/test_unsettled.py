@@ -14,7 +14,7 @@ from locallb.engine.state.errors import StateUnwritable
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import Pending
 from tests.engine.graphs import CrashError
-from tests.engine.support import Bench, Thing, WorldProvider, messages, short
+from tests.support.engine import Bench, Thing, WorldProvider, messages, short
 
 ADDRESS = {"address": "127.77.0.1"}
 

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from locallb.engine.core.events import Op, StepPlanned
 from locallb.engine.state.values import Value
-from tests.engine.balancers import ALPHA, declare, spec
-from tests.engine.support import Bench, Thing, World, make_project, short
+from tests.support.balancers import ALPHA, declare, spec
+from tests.support.engine import Bench, Thing, World, make_project, short
 
 
 def test_a_first_update_creates_everything_in_order(bench: Bench) -> None:

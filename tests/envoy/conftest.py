@@ -12,9 +12,9 @@ from locallb.envoy import Rendered
 from locallb.model.http_routes import HttpRoute
 from locallb.model.http_serving import Chain, HttpRoutes, VirtualHost
 from locallb.model.objects import Discovery
-from tests.envoy.http_traffic import Client, Echo, rendering, upstream
-from tests.envoy.support import Envoy
-from tests.envoy.traffic import Block, Server, servers
+from tests.support.envoy import Envoy
+from tests.support.envoy_traffic import Block, Server, servers
+from tests.support.http_traffic import Client, Echo, rendering, upstream
 
 Start = Callable[[Rendered], Envoy]
 Serve = Callable[..., list[Server]]

@@ -19,9 +19,10 @@ from locallb.model.serving import Backend, Listener, Upstream
 from locallb.traffic.figures import lines
 from locallb.traffic.reading import ENOUGH, LogError, Tap, TrafficReading
 from tests.envoy.conftest import Serve, Start
-from tests.envoy.log_reading import Reader, reading, was_accepted
-from tests.envoy.support import rendering, serve
-from tests.envoy.traffic import Block, Server, ask_tcp, eventually
+from tests.support.envoy import rendering, serve
+from tests.support.envoy_traffic import Block, Server, ask_tcp
+from tests.support.log_reading import Reader, reading, was_accepted
+from tests.support.waiting import becomes
 
 READER = "access-log"
 COMPLAINT = 300
@@ -77,9 +78,9 @@ def test_a_log_comes_and_goes_without_a_cut_connection_and_tells_of_each_new_one
         first = answers.readline()
         envoy.apply(logged(block, servers, fault=fault, sources=sources))
         with reading(envoy.directory) as reader:
-            eventually(lambda: is_heard(reader, block[9]), "a line")
+            becomes(lambda: is_heard(reader, block[9]), "a line")
             mine = [speak(block[9]) for _ in range(100)]
-            eventually(lambda: set(mine) <= set(reader.clients()), "all of them")
+            becomes(lambda: set(mine) <= set(reader.clients()), "all of them")
             reported = [line for line in reader.lines if line.client in mine]
             assert len(reported) == len(mine)
             assert {line.backend for line in reported} == {str(servers[0].backend)}
@@ -120,7 +121,7 @@ def test_an_access_log_tells_requests_that_an_ended_backend_cut_from_refused_one
         upstream = replace(upstream, backends=(Backend.at(ip_address(block[1]), backend.getsockname()[1]),))
         envoy = start(rendering((replace(listener, log=READER), upstream), logged_port(block, nodes("A", first=2))))
         reader = opened.enter_context(reading(envoy.directory))
-        eventually(lambda: is_heard(reader, block[9]), "a line")
+        becomes(lambda: is_heard(reader, block[9]), "a line")
         claimed = [begin(block[9], opened) for _ in range(5)]
         for stream in [backend.accept()[0] for _ in claimed]:
             assert stream.recv(1, 0 if read else socket.MSG_PEEK) == b"x"
@@ -129,7 +130,7 @@ def test_an_access_log_tells_requests_that_an_ended_backend_cut_from_refused_one
         refused = [begin(block[9], opened) for _ in range(5)]
         assert all(is_unanswered(client) for client, _ in claimed + refused)
         names = [{name for _, name in clients} for clients in (claimed, refused)]
-        eventually(lambda: set.union(*names) <= set(reader.clients()), "all of them")
+        becomes(lambda: set.union(*names) <= set(reader.clients()), "all of them")
         accepted = {line.client for line in reader.lines if was_accepted(line)}
     assert [name & accepted for name in names] == [names[0], set()]
 
@@ -149,7 +150,7 @@ def test_a_reader_that_does_not_go_on_gets_no_more_than_the_gate_lets_pass(
     monkeypatch.setattr("locallb.traffic.reading.ENOUGH", 20)
     envoy = start(logged(block, nodes("A")))
     with reading(envoy.directory, renews=False) as reader:
-        eventually(lambda: is_heard(reader, block[9]), "a line")
+        becomes(lambda: is_heard(reader, block[9]), "a line")
         for _ in range(100):
             speak(block[9])
         envoy.put(GATE, gate(3))
@@ -159,7 +160,7 @@ def test_a_reader_that_does_not_go_on_gets_no_more_than_the_gate_lets_pass(
             late.append(speak(block[9]))
             return bool({*late} & {*reader.clients()})
 
-        eventually(is_reported, "a line after all of them")
+        becomes(is_reported, "a line after all of them")
         assert len(reader.lines) <= CLOSED + 21 + 3
 
 
@@ -177,7 +178,7 @@ def test_killed_log_reader_does_not_hinder_the_next(start: Start, nodes: Serve, 
     assert sizes(envoy.directory) == before
     assert (envoy.directory / "log").stat().st_size <= COMPLAINT * (ENOUGH + 1)
     with reading(envoy.directory) as reader:
-        eventually(lambda: is_heard(reader, block[9]), "a line")
+        becomes(lambda: is_heard(reader, block[9]), "a line")
 
 
 def test_where_no_log_is_kept_there_is_none_to_read(tmp_path: Path) -> None:

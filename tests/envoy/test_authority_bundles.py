@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import subprocess
 from collections.abc import Sequence
@@ -15,19 +14,11 @@ from hypothesis import strategies as st
 
 from locallb.envoy import ARGUMENTS
 from locallb.kubernetes.parsing.certificates import BundleError, authorities_in
-from tests.envoy.certificates import Authority, Pair
+from tests.support.certificates import Authority, Pair, changed
 
 pytestmark = pytest.mark.envoy
 _API = "type.googleapis.com/envoy.extensions"
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-
-
-def changed(pem: str, change: tuple[int, int]) -> str:
-    """Return a certificate of which one byte is another."""
-    at, byte = change
-    der = bytearray(base64.b64decode("".join(pem.split("-----")[2].split())))
-    der[at % len(der)] = byte
-    return f"-----BEGIN CERTIFICATE-----\n{base64.b64encode(der).decode()}\n-----END CERTIFICATE-----\n"
 
 
 def claimed(text: str) -> str:

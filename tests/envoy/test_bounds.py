@@ -21,11 +21,12 @@ from locallb.model.http_serving import HttpBackends
 from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.serving import Backend, Listener, Upstream
 from locallb.traffic.figures import STATISTICS, by_upstream, rejected
-from tests.envoy import http_traffic
 from tests.envoy.conftest import Serve, Start
-from tests.envoy.http_traffic import Client, Echo, upstream
-from tests.envoy.support import Envoy, rendering, serve
-from tests.envoy.traffic import Block, ask_tcp, ask_udp, eventually
+from tests.support import http_traffic
+from tests.support.envoy import Envoy, rendering, serve
+from tests.support.envoy_traffic import Block, ask_tcp, ask_udp
+from tests.support.http_traffic import Client, Echo, upstream
+from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.envoy
 STALLED, MIB = 200, 1 << 20
@@ -68,7 +69,7 @@ def _upload(running: ExitStack, place: tuple[str, int], begin: bytes, accepted: 
     for client in clients:
         client.sendall(begin)
         client.settimeout(0.05)
-    eventually(lambda: len(accepted) >= STALLED, "all connections to the backend")
+    becomes(lambda: len(accepted) >= STALLED, "all connections to the backend")
     piece, going = b"x" * 65_536, clients
     while going:
         going = [client for client in going if _sent(client, piece)]
@@ -113,7 +114,7 @@ def test_requests_and_connections_are_refused_before_memory_ends(start: Start, b
         lambda text: text.replace(str(overload.MAX_HEAP), str(MIB)),
     )
     envoy = start(rendered)
-    eventually(lambda: ask_tcp(block[9], 8080) != "A", "no connection is accepted")
+    becomes(lambda: ask_tcp(block[9], 8080) != "A", "no connection is accepted")
     assert envoy.process.poll() is None
 
 
@@ -125,7 +126,7 @@ def test_requests_on_open_connections_are_refused_before_memory_ends(
     small = _changed(rendered, "bootstrap.json", lambda text: text.replace(str(overload.MAX_HEAP), str(MIB)))
     start(_changed(small, "bootstrap.json", _without_action("stop_accepting_connections")))
     with closing(Client(block[9])) as client:
-        eventually(lambda: client.ask().status == 503, "requests are refused")
+        becomes(lambda: client.ask().status == 503, "requests are refused")
 
 
 def test_stalled_uploads_of_clients_that_are_gone_are_ended_before_memory_ends(
@@ -145,7 +146,7 @@ def test_stalled_uploads_of_clients_that_are_gone_are_ended_before_memory_ends(
             _send_until_it_stalls(upload, begin)
             if not _is_claimed(block[9], accepted):
                 break  # the heap is full; on a slow machine the first ones are ended before it is
-    eventually(lambda: _is_claimed(block[9], accepted), "requests reach the backend again")
+    becomes(lambda: _is_claimed(block[9], accepted), "requests reach the backend again")
 
 
 def _send_until_it_stalls(upload: socket.socket, begin: bytes) -> None:
@@ -269,7 +270,7 @@ def test_requests_that_are_rejected_by_their_form_are_counted(
     clients = ((many, "--http1.1"), (large, "--http1.1"), (many, "--http2-prior-knowledge"))
     for number, (headers, version) in enumerate(clients, 1):
         run(["curl", "--silent", "--output", "/dev/null", "--max-time", "20", version, *headers, place], check=False)
-        eventually(partial(is_counted, number), f"request {number} is counted")
+        becomes(partial(is_counted, number), f"request {number} is counted")
     with socket.create_connection((block[9], 8080), 20) as client:
         client.sendall(b"no HTTP\r\n\r\n")
         assert client.recv(100).startswith(b"HTTP/1.1 400")

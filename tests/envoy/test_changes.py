@@ -15,8 +15,9 @@ from locallb.model.objects import Discovery
 from locallb.model.serving import ConnectCheck, HttpCheck
 from locallb.storage.files import PRIVATE
 from tests.envoy.conftest import Serve, Start
-from tests.envoy.support import Envoy, rendering, serve
-from tests.envoy.traffic import Block, Load, ask_tcp, ask_udp, eventually
+from tests.support.envoy import Envoy, rendering, serve
+from tests.support.envoy_traffic import Block, Load, ask_tcp, ask_udp
+from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.envoy
 TCP, UDP = Protocol.TCP, Protocol.UDP
@@ -87,7 +88,7 @@ def test_a_udp_port_that_is_given_up_stays_bound_until_its_proxy_ends(start: Sta
     envoy = start(rendering(*ports))
     assert [ask_udp(block[100], number) for number in (8080, 8081)] == ["A", "A"]
     envoy.apply(rendering(ports[0], ports[2]))
-    eventually(lambda: _can_bind(block[100], 8081, socket.SOCK_STREAM), "the TCP port is free")
+    becomes(lambda: _can_bind(block[100], 8081, socket.SOCK_STREAM), "the TCP port is free")
     assert (ask_udp(block[100], 8080), ask_tcp(block[100], 8080)) == ("A", "A")
     assert not _can_bind(block[100], 8081, socket.SOCK_DGRAM)
     envoy.process.kill()
@@ -130,7 +131,7 @@ def test_a_proxy_of_udp_alone_frees_ports_at_once_and_loses_no_datagram_of_other
             time.sleep(0.1)
             envoy.apply(rendering(*served, discovery=discovery, udp_only=True))
             if port not in served:
-                eventually(lambda: _can_bind(block[100], 8081, socket.SOCK_DGRAM), "the UDP port is free")
+                becomes(lambda: _can_bind(block[100], 8081, socket.SOCK_DGRAM), "the UDP port is free")
         time.sleep(0.1)
     assert load.failures("A") == []
 
@@ -146,7 +147,7 @@ def test_a_port_of_a_proxy_of_udp_alone_is_never_unbound_while_it_changes(
         for served in (changed, retained) * 2:
             time.sleep(0.1)
             envoy.apply(rendering(served, discovery=discovery, udp_only=True))
-            eventually(lambda: ask_udp(block[100], 8080) == "A", "it serves")
+            becomes(lambda: ask_udp(block[100], 8080) == "A", "it serves")
         load.await_more(5)
     assert load.failures("B") == []
 
@@ -225,7 +226,7 @@ def test_removed_listeners_refuse_and_added_ones_serve(start: Start, nodes: Serv
     envoy = start(both)
     for _ in range(3):
         envoy.apply(rendering())
-        eventually(lambda: ask_tcp(block[100], 8080) == "ConnectionRefusedError", "refused")
+        becomes(lambda: ask_tcp(block[100], 8080) == "ConnectionRefusedError", "refused")
         assert ask_udp(block[100], 8080, timeout=0.1) != "A"
         envoy.apply(both)
         envoy.wait(both)
@@ -237,9 +238,9 @@ def test_losing_the_last_backend_refuses(start: Start, nodes: Serve, block: Bloc
     [server] = nodes("A")
     envoy = start(rendering(serve(block[100], [server])))
     envoy.apply(rendering(serve(block[100], [])))
-    eventually(lambda: ask_tcp(block[100], 8080) == "ConnectionRefusedError", "refused")
+    becomes(lambda: ask_tcp(block[100], 8080) == "ConnectionRefusedError", "refused")
     envoy.apply(rendering(serve(block[100], [server])))
-    eventually(lambda: ask_tcp(block[100], 8080) == "A", "served again")
+    becomes(lambda: ask_tcp(block[100], 8080) == "A", "served again")
 
 
 def test_a_taken_port_is_reported_and_the_others_serve(start: Start, nodes: Serve, block: Block) -> None:
@@ -251,9 +252,9 @@ def test_a_taken_port_is_reported_and_the_others_serve(start: Start, nodes: Serv
         envoy.put("eds-tcp-8080.json", wanted.files["eds-tcp-8080.json"])
         envoy.put("eds-tcp-8081.json", wanted.files["eds-tcp-8081.json"])
         envoy.put("cds.json", wanted.files["cds.json"])
-        eventually(lambda: envoy.version("cds") == wanted.versions.cds, "CDS accepted")
+        becomes(lambda: envoy.version("cds") == wanted.versions.cds, "CDS accepted")
         envoy.put("lds.json", wanted.files["lds.json"])
-        eventually(lambda: ask_tcp(block[100], 8080) == "A", "the free port serves")
+        becomes(lambda: ask_tcp(block[100], 8080) == "A", "the free port serves")
         assert envoy.listeners() == {f"{block[100]}:8080/TCP"}
         assert envoy.version("lds") == rendering().versions.lds
         dump = envoy.get("/config_dump?resource=dynamic_listeners")
@@ -274,7 +275,7 @@ def test_a_second_envoy_on_the_same_address_takes_no_clients(
     clash = rendering(serve(block[100], other, protocol))
     for name in ("eds-" + clash_name(protocol), "cds.json", "lds.json"):
         second.put(name, clash.files[name])
-    eventually(lambda: "Address already in use" in second.log(), "the bind fails")
+    becomes(lambda: "Address already in use" in second.log(), "the bind fails")
     requires = [ask_udp(block[100], 8080) if protocol is UDP else ask_tcp(block[100], 8080) for _ in range(20)]
     assert (set(requires), second.listeners()) == ({"A"}, set())
 

@@ -20,8 +20,8 @@ from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream
 from tests.envoy.conftest import ServeHttp, Start
-from tests.envoy.http_traffic import Echo, grpc_server, rendering
-from tests.envoy.traffic import Block
+from tests.support.envoy_traffic import Block
+from tests.support.http_traffic import Echo, grpc_server, rendering
 
 pytestmark = pytest.mark.envoy
 WEB = Forward((Target(UpstreamName("web")),))

@@ -29,7 +29,7 @@ from locallb.model.http_serving import ANY, Chain, HttpListener, HttpRoutes, Vir
 from locallb.model.identities import ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy
-from tests.envoy.support import validate
+from tests.support.envoy import validate
 
 _MEMBERS = [
     "a-z",

@@ -13,8 +13,9 @@ from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
 from locallb.model.serving import ConnectCheck, HealthCheck, HttpCheck
 from tests.envoy.conftest import Serve, Start
-from tests.envoy.support import rendering, serve
-from tests.envoy.traffic import Block, Load, Server, ask_tcp, ask_udp, eventually
+from tests.support.envoy import rendering, serve
+from tests.support.envoy_traffic import Block, Load, Server, ask_tcp, ask_udp
+from tests.support.waiting import becomes
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 UDP = Protocol.UDP
@@ -100,7 +101,7 @@ def test_a_udp_client_moves_off_a_dead_node_within_a_second(start: Start, nodes:
         home = _exchange(client)
         next(server for server in three if server.name == home).die()
         died = time.perf_counter()
-        eventually(lambda: _exchange(client) not in {"", home}, "another backend answers")
+        becomes(lambda: _exchange(client) not in {"", home}, "another backend answers")
         assert time.perf_counter() - died < 1
 
 

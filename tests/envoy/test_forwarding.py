@@ -9,8 +9,8 @@ import pytest
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
 from tests.envoy.conftest import Serve, Start
-from tests.envoy.support import rendering, serve
-from tests.envoy.traffic import Block, Server, ask, ask_tcp, ask_udp
+from tests.support.envoy import rendering, serve
+from tests.support.envoy_traffic import Block, Server, ask, ask_tcp, ask_udp
 
 pytestmark = pytest.mark.envoy
 TCP, UDP = Protocol.TCP, Protocol.UDP

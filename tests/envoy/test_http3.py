@@ -31,12 +31,12 @@ from locallb.model.identities import Protocol, ProxyId, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy
 from locallb.runtimes.published_ports import split_listener
-from tests.envoy.certificates import ED25519, P256, Authority, Pair
-from tests.envoy.http3 import asked_by_http3
-from tests.envoy.http_traffic import Client, Echo, upstream
-from tests.envoy.support import Envoy
-from tests.envoy.test_http_protocols import WEB
-from tests.envoy.traffic import TIMEOUT, Block, eventually
+from tests.support.certificates import ED25519, P256, Authority, Pair
+from tests.support.envoy import Envoy
+from tests.support.envoy_traffic import TIMEOUT, Block
+from tests.support.http3 import asked_by_http3
+from tests.support.http_traffic import WEB, Client, Echo, upstream
+from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.envoy
 REDIRECT = Chain(HttpRoutes((VirtualHost((ANY,), (HttpRoute(Match(), Redirect(scheme="https")),)),)))
@@ -129,7 +129,7 @@ def test_a_key_that_http3_does_not_take_is_shown_by_tcp(
         for pair, each in zip(pairs, rendered, strict=True):
             envoy.apply(each)
             envoy.wait(each)
-            eventually(partial(shows, block[9], authority, pair), "the certificate is shown")
+            becomes(partial(shows, block[9], authority, pair), "the certificate is shown")
             with closing(Client(block[9], 8443, str(authority.own.chain))) as client:
                 has = "alt-svc" in client.ask(host="a.test").headers
             assert has == (pair is not pairs[1])

@@ -35,11 +35,11 @@ from locallb.model.http_serving import (
 from locallb.model.identities import ClusterName, Digest, PartId, Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, Part, Proxy, Upstream
-from tests.conftest import GOLDENS, Golden
 from tests.envoy import http_strategies
-from tests.envoy.certificates import Authority, Pair
-from tests.envoy.support import Envoy, quiet, validate
-from tests.envoy.traffic import Block
+from tests.support.certificates import Authority, Pair
+from tests.support.envoy import Envoy, quiet, validate
+from tests.support.envoy_traffic import Block
+from tests.support.goldens import GOLDENS, Golden
 
 pytestmark = pytest.mark.envoy
 _CERTIFICATE = Certificate(ClusterName("kind"), "default", "web", Digest("ab" * 32))

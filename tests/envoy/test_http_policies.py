@@ -8,11 +8,12 @@ import subprocess
 import pytest
 
 from locallb.model.http_policies import Cors, Mirror, RetryRule, SessionAffinity, SessionKind
-from locallb.model.http_routes import Forward, HttpRoute, Match, PathKind, PathMatch, Redirect, Target, ValueMatch
+from locallb.model.http_routes import Forward, HttpRoute, Match, Redirect, Target, ValueMatch
 from locallb.model.identities import UpstreamName
 from tests.envoy.conftest import ServeHttp, Start
-from tests.envoy.http_traffic import Client, Echo, rendering, upstream
-from tests.envoy.traffic import TIMEOUT, Block, eventually
+from tests.support.envoy_traffic import TIMEOUT, Block
+from tests.support.http_traffic import Client, Echo, prefix, rendering, upstream
+from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.envoy
 ENDED_BY_THE_SERVER = (18, 92)
@@ -25,11 +26,6 @@ def endless(address: str, *options: str) -> subprocess.CompletedProcess[str]:
     limit = ["--max-time", str(TIMEOUT), "--silent", "--write-out", "%{response_code}"]
     command = ["curl", *limit, *options, f"http://{address}:8080/endless"]
     return subprocess.run(command, check=False, capture_output=True, text=True)
-
-
-def prefix(path: str) -> PathMatch:
-    """Match elements of a path."""
-    return PathMatch(PathKind.PREFIX, path)
 
 
 def test_requests_are_split_by_weight(serve: ServeHttp) -> None:
@@ -60,7 +56,7 @@ def test_mirrored_requests_reach_another_backend_too(serve: ServeHttp, echoes: d
         HttpRoute(Match(prefix("/half")), Forward((Target(UpstreamName("web")),), mirrors=half)),
     )
     assert {client.ask(path).observed["by"] for path in ["/all"] * 20 + ["/half"] * 100} == {"a"}
-    eventually(lambda: echoes["b"].requested.count("/all") == 20, "all copies arrived")
+    becomes(lambda: echoes["b"].requested.count("/all") == 20, "all copies arrived")
     assert 25 < echoes["b"].requested.count("/half") < 75
 
 

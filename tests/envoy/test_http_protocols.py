@@ -32,13 +32,12 @@ from locallb.model.http_serving import (
 from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream
-from tests.envoy.certificates import Authority, Pair
-from tests.envoy.http_traffic import Echo, grpc_server, rendering, upstream
-from tests.envoy.support import Envoy
-from tests.envoy.traffic import TIMEOUT, Block
+from tests.support.certificates import Authority, Pair
+from tests.support.envoy import Envoy
+from tests.support.envoy_traffic import TIMEOUT, Block
+from tests.support.http_traffic import WEB, Echo, grpc_server, rendering, upstream
 
 pytestmark = pytest.mark.envoy
-WEB = Forward((Target(UpstreamName("web")),))
 
 
 @pytest.fixture

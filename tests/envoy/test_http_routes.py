@@ -24,6 +24,7 @@ from locallb.model.http_serving import VirtualHost
 from locallb.model.identities import UpstreamName
 from locallb.model.objects import Discovery
 from tests.envoy.conftest import ServeHttp
+from tests.support.http_traffic import prefix
 
 pytestmark = pytest.mark.envoy
 
@@ -36,11 +37,6 @@ def on(path: PathMatch | GrpcMethod | None, text: str, **more: object) -> HttpRo
 def exact(path: str) -> PathMatch:
     """Match a path."""
     return PathMatch(PathKind.EXACT, path)
-
-
-def prefix(path: str) -> PathMatch:
-    """Match elements of a path."""
-    return PathMatch(PathKind.PREFIX, path)
 
 
 @pytest.mark.parametrize("discovery", list(Discovery))

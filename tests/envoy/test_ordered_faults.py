@@ -17,10 +17,11 @@ from msgspec.structs import replace
 
 from locallb.envoy import ARGUMENTS, Rendered
 from locallb.model.faults import WHOLE, Fault, RequestDelay, RequestFailure, parse_fault
-from tests.envoy import support
 from tests.envoy.conftest import Serve, Start
-from tests.envoy.support import rendering, serve
-from tests.envoy.traffic import Block, Server, ask_tcp, eventually
+from tests.support import envoy as support
+from tests.support.envoy import rendering, serve
+from tests.support.envoy_traffic import Block, Server, ask_tcp
+from tests.support.waiting import becomes
 
 LATER = "2999-01-01T00:00:00Z"
 DEVIATIONS = 6.5
@@ -93,7 +94,7 @@ def test_a_fault_ends_by_itself(start: Start, nodes: Serve, block: Block) -> Non
         assert datetime.now(UTC) >= end
     else:
         assert answer in ENDED
-    eventually(lambda: datetime.now(UTC) >= end and ask_tcp(block[9], 8080) == "A", "the fault has ended")
+    becomes(lambda: datetime.now(UTC) >= end and ask_tcp(block[9], 8080) == "A", "the fault has ended")
     assert Counter(ask_tcp(block[9], 8080) for _ in range(50)) == {"A": 50}
 
 

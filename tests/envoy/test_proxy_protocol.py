@@ -15,9 +15,10 @@ from msgspec.structs import replace
 from locallb.model.objects import Discovery, ProxyProtocol
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck
 from tests.envoy.conftest import Serve, Start
-from tests.envoy.support import rendering, serve
-from tests.envoy.traffic import Block, eventually
-from tests.servers import in_thread
+from tests.support.envoy import rendering, serve
+from tests.support.envoy_traffic import Block
+from tests.support.servers import in_thread
+from tests.support.waiting import becomes
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 SIGNATURE = b"\r\n\r\n\0\r\nQUIT\n"
@@ -78,7 +79,7 @@ def test_proxy_protocol_sends_the_clients_address_to_backends(  # noqa: PLR0913 
         listener, upstream = serve(block[100], [])
         wanted = replace(upstream, backends=(requested,), proxy_protocol=version, health=chosen)  # a parameter
         envoy = start(rendering((listener, wanted), discovery=discovery))
-        eventually(lambda: "membership_healthy: 1" in envoy.get("/stats?filter=membership_healthy"), "it is healthy")
+        becomes(lambda: "membership_healthy: 1" in envoy.get("/stats?filter=membership_healthy"), "it is healthy")
         answer, port = ask(block[100], block[150])
     head = "PROXY TCP4" if version is ProxyProtocol.V1 else "v2 0x21"
     assert answer == f"{head} {block[150]} {block[100]} {port} 8080 then hello"

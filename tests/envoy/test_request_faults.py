@@ -24,10 +24,11 @@ from locallb.model.http_serving import ANY, Chain, HttpBackends, HttpListener, H
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy, Upstream
-from tests.conftest import Golden
 from tests.envoy.conftest import Start
-from tests.envoy.http_traffic import grpc_server
-from tests.envoy.traffic import Block, eventually
+from tests.support.envoy_traffic import Block
+from tests.support.goldens import Golden
+from tests.support.http_traffic import grpc_server
+from tests.support.waiting import becomes
 
 LATER = "2999-01-01T00:00:00Z"
 DEVIATIONS = 6.5
@@ -118,7 +119,7 @@ def test_a_fault_of_requests_ends_by_itself_on_an_open_connection(start: Start, 
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
         if requested(client) == 200:
             assert datetime.now(UTC) >= end
-        eventually(lambda: requested(client) == 200, "the fault has ended")
+        becomes(lambda: requested(client) == 200, "the fault has ended")
         assert datetime.now(UTC) >= end
         assert {requested(client) for _ in range(50)} == {200}
 
@@ -135,9 +136,9 @@ def test_open_connections_meet_a_fault_that_comes_and_goes(start: Start, block: 
             changed = served(block[9], Fault(LATER, status=RequestFailure(code)))
             assert changed.files["lds.json"] == plain.files["lds.json"]
             envoy.apply(changed)
-            eventually(lambda code=code: requested(client) == code, "the fault is there")  # type: ignore[misc]
+            becomes(lambda code=code: requested(client) == code, "the fault is there")  # type: ignore[misc]
             envoy.apply(plain)
-            eventually(lambda: requested(client) == 200, "the fault is gone")
+            becomes(lambda: requested(client) == 200, "the fault is gone")
         assert client.sock is mine
 
 
@@ -150,7 +151,7 @@ def test_a_route_has_a_fault_of_its_own_unless_all_have_one(start: Start, block:
     with closing(http.client.HTTPConnection(block[9], 8080, timeout=20)) as client:
         assert [requested(client, path) for path in ("/mine", "/other")] == [200, 418]
         envoy.apply(served(block[9], Fault(LATER, status=RequestFailure(503)), MINE, failing))
-        eventually(lambda: requested(client) == 503, "the fault of all is there")
+        becomes(lambda: requested(client) == 503, "the fault of all is there")
         assert requested(client, "/other") == 503
 
 

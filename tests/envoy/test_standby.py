@@ -12,8 +12,9 @@ from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
 from locallb.model.serving import ConnectCheck, HttpCheck
 from tests.envoy.conftest import Serve, Start
-from tests.envoy.support import rendering, serve
-from tests.envoy.traffic import Block, Load, Server, ask, ask_tcp, eventually
+from tests.support.envoy import rendering, serve
+from tests.support.envoy_traffic import Block, Load, Server, ask, ask_tcp
+from tests.support.waiting import becomes
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
@@ -42,9 +43,9 @@ def test_traffic_follows_the_health_checks(  # noqa: PLR0913 - three cases, thre
     assert {asking(block[100], 8080, block[150 + n]) for n in range(20)} == {"A"}
     healthy[0].close()
     try:
-        eventually(lambda: {asking(block[100], 8080, block[150 + n]) for n in range(20)} == {"B"}, "B takes over")
+        becomes(lambda: {asking(block[100], 8080, block[150 + n]) for n in range(20)} == {"B"}, "B takes over")
         healthy.append(health_ports(block, "1", healthy[0].port)[0])
-        eventually(lambda: {asking(block[100], 8080, block[150 + n]) for n in range(20)} == {"A"}, "A is back")
+        becomes(lambda: {asking(block[100], 8080, block[150 + n]) for n in range(20)} == {"A"}, "A is back")
     finally:
         for server in healthy[1:]:
             server.close()
@@ -62,7 +63,7 @@ def test_becoming_the_first_choice_costs_no_request(start: Start, nodes: Serve, 
         with Load(lambda: ask_tcp(block[100], 8080)) as load:
             for chosen, expected in ((two, "B"), (one, "A")):
                 envoy.apply(rendering((listener, chosen)))
-                eventually(lambda name=expected: ask_tcp(block[100], 8080) == name, f"{expected} answers")  # type: ignore[misc]
+                becomes(lambda name=expected: ask_tcp(block[100], 8080) == name, f"{expected} answers")  # type: ignore[misc]
         assert load.failures("AB") == []
     finally:
         for server in healthy:
@@ -79,7 +80,7 @@ def test_a_lone_backend_that_refuses_is_passed_over_at_once(
     listener, upstream = serve(block[100], [a], health=HttpCheck(healthy[0].port))
     envoy = start(rendering((listener, replace(upstream, standby=(b.backend,))), discovery=discovery))
     try:
-        eventually(lambda: "failed_active_hc" not in envoy.get("/clusters"), "both have passed a check")
+        becomes(lambda: "failed_active_hc" not in envoy.get("/clusters"), "both have passed a check")
         assert ask_tcp(block[100], 8080) == "A"
         a.close()
         with Load(lambda: ask_tcp(block[100], 8080)) as load:
@@ -115,7 +116,7 @@ def test_dead_backends_send_nothing_to_what_stands_by(
     healthy = (
         "membership_healthy: 5" if affinity else "membership_healthy: 4"
     )  # degraded ones are counted by themselves
-    eventually(lambda: healthy in envoy.get("/stats?filter=membership_healthy"), "half are known to be dead")
+    becomes(lambda: healthy in envoy.get("/stats?filter=membership_healthy"), "half are known to be dead")
     assert {ask_tcp(block[100], 8080, block[101 + n]) for n in range(100)} == set("ABCD")
 
 
@@ -138,6 +139,6 @@ def test_standbys_of_an_earlier_version_are_taken_over_without_failures(
     with Load(lambda: ask_tcp(block[100], 8080)) as load:
         for text, stands_behind in ((json.dumps(document), True), (now.files[name], False)):
             envoy.put(name, text)
-            eventually(lambda observed=stands_behind: ("priority::1" in envoy.get("/clusters")) is observed, "heard")  # type: ignore[misc]
+            becomes(lambda observed=stands_behind: ("priority::1" in envoy.get("/clusters")) is observed, "heard")  # type: ignore[misc]
             time.sleep(0.3)
     assert load.failures("A") == []

@@ -16,8 +16,9 @@ from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Listener, Upstream
 from tests.envoy.conftest import Serve, Start
-from tests.envoy.support import rendering, serve
-from tests.envoy.traffic import Block, Load, Outcome, Server, ask_tcp, ask_udp, eventually
+from tests.support.envoy import rendering, serve
+from tests.support.envoy_traffic import Block, Load, Outcome, Server, ask_tcp, ask_udp
+from tests.support.waiting import becomes
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 Port = tuple[Listener, Upstream]
@@ -64,7 +65,7 @@ def test_going_over_to_pods_and_back_fails_no_request(
     with Load(lambda: ask_tcp(block[100], 8080)) as load:
         for chosen, names in ((two, "ABC"), (one, "XY"), (two, "ABC")):
             envoy.apply(chosen)
-            eventually(lambda names=names: ask_tcp(block[100], 8080) in names, f"{names} answer")  # type: ignore[misc]
+            becomes(lambda names=names: ask_tcp(block[100], 8080) in names, f"{names} answer")  # type: ignore[misc]
             time.sleep(0.3)
     assert load.failures("ABCXY") == []
     assert {outcome.answer for outcome in load.outcomes} == set("ABCXY")
@@ -92,13 +93,13 @@ def test_a_pod_that_ends_at_once_is_passed_over(start: Start, nodes: Serve, bloc
     (old, new), others = nodes("AB"), nodes("X", first=51)
     (listener, before), _ = pod_paths(block, [old], others, others[0])
     envoy = start(rendering((listener, before)))
-    eventually(lambda: ask_tcp(block[100], 8080) == "A", "A answers")
+    becomes(lambda: ask_tcp(block[100], 8080) == "A", "A answers")
     with Load(lambda: ask_tcp(block[100], 8080)) as load:
         time.sleep(0.2)
         closed = end(old)
         time.sleep(0.03)
         envoy.apply(rendering((listener, replace(before, backends=(new.backend,)))))
-        eventually(lambda: ask_tcp(block[100], 8080) == "B", "B answers")
+        becomes(lambda: ask_tcp(block[100], 8080) == "B", "B answers")
         time.sleep(0.2)
     assert [outcome for outcome in load.failures("ABX") if outcome.began > closed] == []
 
@@ -130,7 +131,7 @@ def test_where_connections_are_held_the_next_pod_may_come_later(
     with Load(lambda: ask_tcp(block[100], 8080), rate=20) as load:
         time.sleep(0.3)
         envoy.apply(rendering((listener, replace(before, backends=(new.backend,)))))
-        eventually(lambda: ask_tcp(block[100], 8080) == "B", "B answers")
+        becomes(lambda: ask_tcp(block[100], 8080) == "B", "B answers")
     assert (load.failures("B") == []) is patient
 
 
@@ -154,7 +155,7 @@ def test_udp_goes_to_pods_whose_node_lives(start: Start, nodes: Serve, block: Bl
         assert answers == {"A", "B"}
         for health, remaining in ((first, {"B"}), (second, {"X"})):
             health.close()
-            eventually(partial(_answer_alone, block[100], remaining), f"{remaining} alone")
+            becomes(partial(_answer_alone, block[100], remaining), f"{remaining} alone")
     finally:
         first.close()
         second.close()

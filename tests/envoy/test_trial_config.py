@@ -9,8 +9,8 @@ import pytest
 
 from locallb.envoy import render, rollout
 from locallb.envoy.rollout import idle, trial_files
-from tests.envoy.support import quiet, validate
-from tests.envoy.test_goldens import CASES, V4, V6
+from tests.envoy.cases import CASES, V4, V6
+from tests.support.envoy import quiet, validate
 
 
 @pytest.mark.envoy

@@ -29,7 +29,7 @@ from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Proxy, Upstream
 from locallb.programs import EndedProgram
-from tests.envoy.certificates import Authority, Pair
+from tests.support.certificates import Authority, Pair
 
 pytestmark = pytest.mark.envoy
 

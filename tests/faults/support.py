@@ -6,7 +6,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from tests.e2e.support import Backend, Done, Stage, ask, node, port, service, stage
+from tests.support.backends import Backend, ask
+from tests.support.manifests import node, port, service
+from tests.support.stages import Done, Stage, stage
 
 VICTIM, NEIGHBOUR = "n/victim", "n/neighbour"
 

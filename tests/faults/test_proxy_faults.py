@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from locallb.storage import paths
-from tests.e2e.support import listening
 from tests.faults.support import VICTIM, Pair
+from tests.support.backends import listening
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 

@@ -20,8 +20,10 @@ from locallb.engine.state import checkpoint
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.storage import paths
-from tests.e2e.support import Backend, Stage, ask, port, refused, service
 from tests.faults.support import VICTIM, Pair
+from tests.support.backends import Backend, ask, refused
+from tests.support.manifests import port, service
+from tests.support.stages import Stage
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 

@@ -7,26 +7,22 @@ import signal
 import socket
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
 
 import pytest
 
-from tests.e2e.support import Stage, ask, backends, node, port, service, stage
-from tests.e2e.test_gateways import service as node_port_service
-from tests.e2e.watching import Watch, becomes
-from tests.envoy.http_traffic import Client, Echo
-from tests.gateway.api import gateway, gateway_class, route
+from tests.figures.counted import reported, speak
+from tests.support.backends import ask, backends
+from tests.support.gateway_clients import service as node_port_service
+from tests.support.gateway_objects import gateway, gateway_class, route
+from tests.support.http_traffic import Client, Echo
+from tests.support.manifests import node, port, service
+from tests.support.stages import stage
+from tests.support.watching import Watch, eventually
 
 pytestmark = pytest.mark.envoy
 
 REQUESTS, CLIENTS, SEED = 10_000, 4, 20261122
 CONNECTIONS, DATAGRAMS = 200, 50
-
-
-def reported(play: Stage, name: str) -> dict[str, Any]:
-    """Return what is told of one Service's only row."""
-    (row,) = play.run("top", "--once", "--json", name).json["services"]
-    return dict(row)
 
 
 def has_converged(watch: Watch) -> bool:
@@ -41,13 +37,6 @@ def flood(address: str, failing: list[bool]) -> None:
         status = client.ask("/status/503" if fails else "/").status
         assert status == (503 if fails else 200)
     client.close()
-
-
-def speak(address: str, size: int) -> int:
-    """Send a line of so many bytes on a connection of its own; return how many bytes came back."""
-    with socket.create_connection((address, 8080), 10) as client, client.makefile("rb") as lines:
-        client.sendall(b"x" * (size - 1) + b"\n")
-        return len(lines.readline())
 
 
 @pytest.mark.slow
@@ -65,7 +54,7 @@ def test_requests_and_failures_are_those_of_the_clients() -> None:
             loads = [clients.submit(flood, address, share) for share in shares]
             for _ in range(3):
                 watch = Watch(play)
-                becomes(partial(has_converged, watch), watch)
+                eventually(partial(has_converged, watch), watch)
                 watch.stop(signal.SIGKILL)
             for load in loads:
                 load.result()
@@ -90,7 +79,7 @@ def test_connections_and_bytes_are_those_of_the_clients(proxies: str) -> None:
         probes = play.run("top", "--once", "--json", "n/web").json["services"][0]["connections"]
         answered = [speak(address, 2 + number % 900) for number in range(CONNECTIONS)]
         heard = [len(ask(address, 8081, "UDP", "x" * 9)) for _ in range(DATAGRAMS)]
-        becomes(lambda: play.run("top", "--once", "--json", "n/web").json["services"][0]["open"] == 0)
+        eventually(lambda: play.run("top", "--once", "--json", "n/web").json["services"][0]["open"] == 0)
         tcp, udp = play.run("top", "--once", "--json", "n/web").json["services"]
         assert (tcp["ports"], udp["ports"]) == (["8080/TCP"], ["8081/UDP"])
         assert (tcp["connections"] - probes, tcp["bytesOut"]) == (CONNECTIONS, sum(answered))

@@ -10,11 +10,12 @@ import grpc
 import pytest
 
 from locallb.envoy.listeners import CONNECT_ATTEMPTS
-from tests.e2e.support import node, port, service, stage
-from tests.e2e.test_gateways import service as node_port_service
-from tests.envoy.http_traffic import grpc_server
-from tests.figures.test_counted import reported
-from tests.gateway.api import gateway, gateway_class, listener, route, rule
+from tests.figures.counted import reported
+from tests.support.gateway_clients import service as node_port_service
+from tests.support.gateway_objects import gateway, gateway_class, listener, route, rule
+from tests.support.http_traffic import grpc_server
+from tests.support.manifests import node, port, service
+from tests.support.stages import stage
 
 pytestmark = pytest.mark.envoy
 

@@ -5,59 +5,27 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from locallb.envoy.listeners import GATE, SOCKET
-from tests.e2e.support import CHECKOUT, Stage, backends, node, port, service, stage
-from tests.e2e.test_gateways import service as node_port_service
-from tests.e2e.watching import becomes
-from tests.envoy.http_traffic import Client, Echo
-from tests.gateway.api import gateway, gateway_class, listener, route
-from tests.report.schema import mistakes
+from tests.support.backends import backends
+from tests.support.gateway_clients import service as node_port_service
+from tests.support.gateway_objects import gateway, gateway_class, listener, route
+from tests.support.http_traffic import Client, Echo
+from tests.support.logs import Logs, logs
+from tests.support.manifests import node, port, service
+from tests.support.schemas import mistakes
+from tests.support.stages import CHECKOUT, Stage, stage
+from tests.support.watching import eventually
 
 pytestmark = pytest.mark.envoy
 
 COUNT = 100
 PORT = 8080
 SCHEMA = json.loads((CHECKOUT / "docs/schemas/logs.schema.json").read_text())
-
-
-class Logs:
-    """The command, and what it printed."""
-
-    def __init__(self, play: Stage, *terms: str) -> None:
-        self.file = play.root / "said"
-        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "logs", "-f", *terms]
-        with self.file.open("wb") as file:
-            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
-
-    def lines(self) -> list[dict[str, Any]]:
-        """Return what it said so far, of `--json`."""
-        return [json.loads(line) for line in self.file.read_text().splitlines(keepends=True) if line.endswith("\n")]
-
-    def end(self, number: int) -> int:
-        """End it by a signal; return its exit code."""
-        self.process.send_signal(number)
-        return self.process.wait(60)
-
-
-@contextmanager
-def logs(play: Stage, *terms: str) -> Iterator[Logs]:
-    """Run the command, and end it in any case."""
-    running = Logs(play, *terms)
-    try:
-        yield running
-    finally:
-        running.process.kill()
-        running.process.wait()
 
 
 def speak(address: str) -> str:
@@ -79,10 +47,10 @@ def is_heard(running: Logs, address: str) -> bool:
 def check(play: Stage, addresses: dict[str, str], number: int) -> None:
     """Follow the log of one of two Services, speak with both, and end by a signal."""
     with logs(play, "n/web", "--json") as running:
-        becomes(lambda: is_heard(running, addresses["n/web"]))
+        eventually(lambda: is_heard(running, addresses["n/web"]))
         mine = [speak(addresses["n/web"]) for _ in range(COUNT)]
         speak(addresses["n/other"])
-        becomes(lambda: {*mine} <= {line["client"] for line in running.lines()})
+        eventually(lambda: {*mine} <= {line["client"] for line in running.lines()})
         refused = play.spawn("logs", "n/web")
         assert (refused.code, "reads the proxy in" in refused.err) == (1, True)
         reported = [line for line in running.lines() if line["client"] in mine]
@@ -130,7 +98,7 @@ def test_each_request_is_a_line() -> None:
         (address,) = play.addresses().values()
         client = Client(address, PORT)
         with logs(play, "--json") as running:
-            becomes(lambda: client.ask("/before").status == 200 and running.lines())
+            eventually(lambda: client.ask("/before").status == 200 and running.lines())
             paths = [f"/status/{503 if number % 3 else 404}?token=secret" for number in range(COUNT)]
             answers = Counter(client.ask(path).status for path in paths)
 
@@ -139,7 +107,7 @@ def test_each_request_is_a_line() -> None:
                     line["request"]["status"] for line in running.lines() if line["request"]["path"] != "/before"
                 )
 
-            becomes(lambda: reported().total() >= COUNT)
+            eventually(lambda: reported().total() >= COUNT)
             assert reported() == answers
             assert not [wrong for line in running.lines() for wrong in mistakes(line, SCHEMA, SCHEMA)]
             assert "secret" not in running.file.read_text()
@@ -147,5 +115,5 @@ def test_each_request_is_a_line() -> None:
             assert (last["name"], last["request"]["method"], last["backend"]) == ("web", "GET", str(echo.backend))
             assert running.end(signal.SIGINT) == 0
         with logs(play) as running:
-            becomes(lambda: client.ask("/plain").status == 200 and "/plain 200" in running.file.read_text())
+            eventually(lambda: client.ask("/plain").status == 200 and "/plain 200" in running.file.read_text())
         client.close()

@@ -27,7 +27,7 @@ from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
 from locallb.traffic.figures import Bin, Counts, Details, Latencies, TrafficRow, UpstreamFigures, first, traffic_rows
 from locallb.traffic.reading import traffic
-from tests.cli.watching.watch_story import planned, snapshot_of
+from tests.support.watch_story import planned, snapshot_of
 
 DASHBOARD = Path(__file__).parents[2] / "deploy" / "grafana-dashboard.json"
 KEY = ObjectKey(ClusterName("demo"), "shop", "web")

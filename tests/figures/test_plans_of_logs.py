@@ -10,7 +10,8 @@ from locallb.cli import traffic as logs
 from locallb.cli.session import UNPLANNED, Session
 from locallb.engine.state.project import load_project
 from locallb.planning.planned import Plan
-from tests.e2e.support import Stage, node, port, service, stage
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, stage
 
 
 @pytest.fixture(name="play")

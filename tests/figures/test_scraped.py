@@ -6,9 +6,11 @@ import re
 
 import pytest
 
-from tests.e2e.support import Stage, backends, node, port, service, stage
-from tests.e2e.watching import Watch, becomes, get, watching
-from tests.figures.test_counted import speak
+from tests.figures.counted import speak
+from tests.support.backends import backends
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, stage
+from tests.support.watching import Watch, eventually, get, watching
 
 pytestmark = pytest.mark.envoy
 
@@ -36,17 +38,17 @@ def test_scraped_counts_are_those_of_the_clients() -> None:
         play.up()
         with watching(play) as watch:
             address = play.addresses()["n/web"]
-            becomes(lambda: value(watch, "locallb_ready"), watch)
+            eventually(lambda: value(watch, "locallb_ready"), watch)
             assert value(watch, "locallb_traffic_open_connections") is None
             configure(play, trafficMetrics=True, trafficDetails=True)
-            becomes(lambda: value(watch, "locallb_traffic_sent_bytes_total", name="web") == 0, watch)
+            eventually(lambda: value(watch, "locallb_traffic_sent_bytes_total", name="web") == 0, watch)
             before = value(watch, "locallb_traffic_connections_total", name="web")
             assert before is not None
             for _ in range(COUNT):
                 speak(address, 9)
-            becomes(lambda: value(watch, "locallb_traffic_open_connections", name="web") == 0, watch)
+            eventually(lambda: value(watch, "locallb_traffic_open_connections", name="web") == 0, watch)
             assert value(watch, "locallb_traffic_connections_total", name="web") == before + COUNT
             assert value(watch, "locallb_traffic_received_bytes_total", name="web") == 9 * COUNT
             configure(play, trafficMetrics=1)
-            becomes(lambda: value(watch, "locallb_traffic_ports_left_out") == 1, watch)
+            eventually(lambda: value(watch, "locallb_traffic_ports_left_out") == 1, watch)
             assert value(watch, "locallb_traffic_open_connections", name="web") is None

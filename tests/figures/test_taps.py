@@ -14,7 +14,7 @@ from locallb.storage import files
 from locallb.storage import files as stamps
 from locallb.traffic.reading import _PAUSE as PAUSE
 from locallb.traffic.reading import ENOUGH, LogError, Tap, TrafficReading
-from tests.descriptors import few_files
+from tests.support.descriptors import few_files
 
 LOCK = "logs.lock"
 

@@ -8,7 +8,8 @@ from locallb.cli import traffic
 from locallb.cli.session import Session
 from locallb.engine.state.project import load_project
 from locallb.planning.planned import Plan
-from tests.e2e.support import node, port, service, stage
+from tests.support.manifests import node, port, service
+from tests.support.stages import stage
 
 
 @pytest.mark.parametrize("text", ["", "config: {", "config: 1", "config: {local-lb:sources: 1}", "\x00"])

@@ -20,13 +20,13 @@ from locallb.model.gateway_of_cluster import ObjectOfCluster, TlsSecret
 from locallb.model.http_serving import Certificate
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
-from tests.envoy.certificates import Authority, Pair
-from tests.envoy.support import validate
 from tests.gateway import written
-from tests.gateway.api import DEMO, JsonObject, gateway, gateway_class, service
-from tests.gateway.backend_tls import OTHER_PEM, bundle
-from tests.planning.objects import node
-from tests.planning.statuses.test_gateway_statuses import HOME, SETTINGS
+from tests.support.backend_tls import OTHER_PEM, bundle
+from tests.support.certificates import Authority, Pair
+from tests.support.envoy import validate
+from tests.support.gateway_objects import DEMO, JsonObject, gateway, gateway_class, service
+from tests.support.objects import node
+from tests.support.planned_gateways import HOME, SETTINGS
 
 pytestmark = pytest.mark.envoy
 _PHASES = (Phase.explicit, Phase.reuse, Phase.generate)

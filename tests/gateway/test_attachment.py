@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from locallb.gateway.listeners import covering, covers, intersection, specificity
 from locallb.gateway.translation import bind
-from tests.gateway.api import (
+from tests.support.gateway_objects import (
     JsonObject,
     bound,
     gateway,

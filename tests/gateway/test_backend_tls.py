@@ -20,7 +20,8 @@ from locallb.model.gateway_objects import CONTROLLER, GROUP, Named
 from locallb.model.gateway_of_cluster import GatewayObjects
 from locallb.model.http_routes import Forward
 from locallb.model.http_serving import BackendTls, TcpForward
-from tests.gateway.api import (
+from tests.support.backend_tls import KEY, OTHER_PEM, PEM, REF, bundle, policy
+from tests.support.gateway_objects import (
     JsonObject,
     backend,
     gateway,
@@ -33,7 +34,6 @@ from tests.gateway.api import (
     route,
     service,
 )
-from tests.gateway.backend_tls import KEY, OTHER_PEM, PEM, REF, bundle, policy
 
 SECRET = {**SECRET_REFERENCE, "metadata": {"name": "cert", "namespace": "shop"}, "spec": {"digest": "0"}}
 FINE = ("True", "Accepted"), ("True", "ResolvedRefs")

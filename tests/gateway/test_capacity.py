@@ -16,7 +16,8 @@ from locallb.model import http_checks as regexes
 from locallb.model.http_checks import MAX_AUTHORITIES
 from locallb.model.http_routes import DirectResponse
 from locallb.model.identities import Protocol
-from tests.gateway.api import (
+from tests.support.backend_tls import PEM, REF, bundle, policy
+from tests.support.gateway_objects import (
     JsonObject,
     backend,
     gateway,
@@ -30,7 +31,6 @@ from tests.gateway.api import (
     rule,
     service,
 )
-from tests.gateway.backend_tls import PEM, REF, bundle, policy
 
 FEW = 12
 

@@ -19,7 +19,9 @@ from locallb.gateway import attachment
 from locallb.gateway.translation import BoundGateway
 from locallb.model import http_checks
 from locallb.model.http_serving import HttpRoutes, TcpForward
-from tests.gateway.api import (
+from tests.support.backend_tls import policy
+from tests.support.evaluation import RUBBISH, answered, broken, fields, upstream_service
+from tests.support.gateway_objects import (
     JsonObject,
     api_object,
     backend,
@@ -32,8 +34,6 @@ from tests.gateway.api import (
     rule,
     service,
 )
-from tests.gateway.backend_tls import policy
-from tests.gateway.evaluation import RUBBISH, answered, broken, fields, upstream_service
 
 HOSTS, PATHS = ("a.t", "b.t", "my_host.t"), ("/", "/x", "/x/y", "/xy", "/z")
 REQUESTS = [(host, path, method) for host in HOSTS for path in PATHS for method in ("GET", "POST")]

@@ -14,7 +14,7 @@ from locallb.gateway.translation import RoutesByParent
 from locallb.model.gateway_objects import Gateway
 from locallb.model.gateway_of_cluster import ApiObject, GatewayObjects, ObjectOfCluster
 from locallb.model.identities import ClusterName
-from tests.gateway.api import backend, gateway, gateway_class, parent, route, rule
+from tests.support.gateway_objects import backend, gateway, gateway_class, parent, route, rule
 
 CLUSTERS = [ClusterName("a"), ClusterName("b")]
 

@@ -20,7 +20,7 @@ from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
 from locallb.model.gateway_of_cluster import ObjectOfCluster
 from locallb.model.memory import Memo
 from locallb.sources.kubernetes.gateway_listing import GATEWAYS
-from tests.gateway.api import (
+from tests.support.gateway_objects import (
     DEMO,
     JsonObject,
     api_object,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from locallb.gateway.status_patch import ObservedRouteStatus, contains, observed_statuses, status_patch
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import ObjectKey, ObjectKind
-from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, namespace, route
+from tests.support.gateway_objects import DEMO, JsonObject, api_object, gateway, gateway_class, namespace, route
 
 NOW = "2026-11-22T20:00:00Z"
 FINE = {"type": "Accepted", "status": "True", "reason": "Accepted", "message": ""}

@@ -9,7 +9,8 @@ from locallb.gateway.statuses import gateway_status
 from locallb.gateway.texts import sentences
 from locallb.model.http_serving import Certificate
 from locallb.model.identities import Digest
-from tests.gateway.api import (
+from tests.gateway.conditions import CERT, OK, SERVING, conditions, stand_in
+from tests.support.gateway_objects import (
     DEMO,
     JsonObject,
     api_object,
@@ -22,8 +23,6 @@ from tests.gateway.api import (
     rule,
     service,
 )
-from tests.gateway.test_statuses import SERVING, conditions
-from tests.gateway.test_validation import CERT, OK, stand_in
 
 SHOWN: dict[str, tuple[JsonObject, tuple[str, str]]] = {
     "a Secret": ({"name": "cert"}, ("True", "ResolvedRefs")),

@@ -12,7 +12,17 @@ from locallb.gateway.kinds import KINDS, parse_api_object
 from locallb.gateway.parsing.policies import parse_referred
 from locallb.gateway.translation import bind
 from locallb.model.gateway_objects import GROUP, GatewayRoute
-from tests.gateway.api import JsonObject, api_object, backend, bound, gateway, gateway_class, objects, route, rule
+from tests.support.gateway_objects import (
+    JsonObject,
+    api_object,
+    backend,
+    bound,
+    gateway,
+    gateway_class,
+    objects,
+    route,
+    rule,
+)
 
 _terms = st.sampled_from(
     ["spec", "rules", "matches", "path", "value", "type", "filters", "backendRefs", "name", "listeners", "port", "from"]

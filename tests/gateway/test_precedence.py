@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.model.http_routes import HttpRoute, Match, PathKind, PathMatch
-from tests.gateway.api import JsonObject, backend, gateway, hosts, only, route, service
+from tests.support.gateway_objects import JsonObject, backend, gateway, hosts, only, route, service
 
 
 def _names(routes: tuple[HttpRoute, ...]) -> list[str]:

@@ -12,7 +12,9 @@ from locallb.gateway.statuses import GatewayResult, gateway_status, listener_set
 from locallb.gateway.texts import sentences
 from locallb.gateway.translation import bind
 from locallb.model.http_serving import Speaks
-from tests.gateway.api import (
+from tests.support.backend_tls import bundle, policy
+from tests.support.evaluation import answered
+from tests.support.gateway_objects import (
     JsonObject,
     api_object,
     backend,
@@ -26,8 +28,6 @@ from tests.gateway.api import (
     route,
     service,
 )
-from tests.gateway.backend_tls import bundle, policy
-from tests.gateway.evaluation import answered
 
 
 def _condition(entry: Mapping[str, Any], kind: str) -> tuple[str, str]:

@@ -19,7 +19,17 @@ from locallb.model.gateway_objects import Gateway, GatewayRoute
 from locallb.model.http_routes import DirectResponse, Forward, PathKind, PathMatch
 from locallb.model.http_serving import ANY, Chain, HttpRoutes
 from locallb.model.memory import Memo
-from tests.gateway.api import JsonObject, backend, bound, gateway, gateway_class, listener, objects, route, service
+from tests.support.gateway_objects import (
+    JsonObject,
+    backend,
+    bound,
+    gateway,
+    gateway_class,
+    listener,
+    objects,
+    route,
+    service,
+)
 
 _HOSTS = ("", "*.t", "*.a.t", "a.t", "b.t", "b.a.t")
 _PATHS = ("/", "/x", "/x/y")

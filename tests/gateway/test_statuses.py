@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from ipaddress import ip_address
 from typing import Any
 
 import pytest
@@ -26,7 +25,8 @@ from locallb.gateway.translation import bind
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.gateway_of_cluster import GatewayObjects, TlsSecret
 from locallb.model.identities import Protocol
-from tests.gateway.api import (
+from tests.gateway.conditions import ADDRESS, SERVING, conditions
+from tests.support.gateway_objects import (
     JsonObject,
     api_object,
     backend,
@@ -41,14 +41,7 @@ from tests.gateway.api import (
     service,
 )
 
-ADDRESS = ip_address("127.77.0.9")
-SERVING = GatewayResult((ADDRESS,))
 NOW = "2026-11-22T20:00:00Z"
-
-
-def conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return status and reason by type."""
-    return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
 
 
 def of_gateway(*documents: object, outcome: GatewayResult = SERVING) -> ApiStatus:

@@ -8,12 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.parsing.policies import BUNDLE_REFERENCE, SECRET_REFERENCE
+from locallb.gateway.parsing.policies import BUNDLE_REFERENCE
 from locallb.gateway.status_patch import status_patch, withdrawn
 from locallb.gateway.statuses import gateway_status
 from locallb.gateway.texts import route_lines, sentences
-from tests.envoy.certificates import Authority
-from tests.gateway.api import (
+from tests.gateway.conditions import CERT, OK, SERVING, conditions, stand_in
+from tests.support.certificates import Authority
+from tests.support.gateway_objects import (
     JsonObject,
     api_object,
     gateway,
@@ -25,9 +26,7 @@ from tests.gateway.api import (
     route,
     service,
 )
-from tests.gateway.test_statuses import SERVING, conditions
 
-OK = {"Accepted": ("True", "Accepted"), "ResolvedRefs": ("True", "ResolvedRefs"), "Programmed": ("True", "Programmed")}
 KINDS = ("Accepted", "ResolvedRefs", "Programmed")
 
 
@@ -53,17 +52,9 @@ def at(port: int, tls: JsonObject) -> JsonObject:
     return {"port": port, "tls": tls}
 
 
-def stand_in(name: str, mark: Any, namespace: str = "shop", **spec: str) -> JsonObject:  # noqa: ANN401 - JSON
-    """Make what stands for a Secret or a ConfigMap."""
-    return {"metadata": {"name": name, "namespace": namespace}, "spec": spec, **mark}
-
-
 def https(name: str = "https", port: int = 443, **fields: object) -> JsonObject:
     """Make a listener with a certificate."""
     return listener(name, port, "HTTPS", tls={"certificateRefs": [{"name": "cert"}]}, **fields)
-
-
-CERT = stand_in("cert", SECRET_REFERENCE, digest="ab" * 32)
 
 
 def world(pems: tuple[str, str], *listeners: JsonObject, **frontend: object) -> list[JsonObject]:

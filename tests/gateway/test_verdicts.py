@@ -16,10 +16,10 @@ from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.reasons import Event
 from locallb.watch.events import Planned
-from tests.cli.watching.test_watch_observers import sample
-from tests.gateway.api import DEMO, JsonObject
-from tests.planning.api import deployed
-from tests.planning.statuses.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of
+from tests.support.deployed_plans import deployed
+from tests.support.gateway_objects import DEMO, JsonObject
+from tests.support.metrics import sample
+from tests.support.planned_gateways import HOME, GatewayApi, cluster, plan_of
 
 
 def test_each_object_of_a_plan_is_counted_by_its_status() -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tests.envoy.test_authority_bundles import changed
-from tests.gateway.api import JsonObject, backend, listener, parent, route, rule
-from tests.gateway.backend_tls import KEY, OTHER_PEM, PEM, REF, policy
+from tests.support.backend_tls import KEY, OTHER_PEM, PEM, REF, policy
+from tests.support.certificates import changed
+from tests.support.gateway_objects import JsonObject, backend, listener, parent, route, rule
 
 _usual_names = st.sampled_from(["", "a.test", "A.test", "*.test", "*.a.test", "b.a.test"])
 _hostnames = _usual_names | st.sampled_from(["*", "xn--a.test", "1.2.3.4", "a..test", "-.test", "te st"])

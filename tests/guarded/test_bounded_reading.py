@@ -18,7 +18,7 @@ from locallb.storage import files
 from locallb.storage import files as kept_files
 from locallb.storage.files import FilesError
 from locallb.storage.folders import ReadLimits, read_folder
-from tests.descriptors import count_open
+from tests.support.descriptors import count_open
 
 MIB = 1 << 20
 READERS: dict[str, Callable[[Path], object]] = {

@@ -21,9 +21,10 @@ import pytest
 import yaml
 from msgspec import Struct
 
-from tests.host.support import LOCALLB, Done, Namespace, Project, project
-from tests.traffic.spaces import inside
-from tests.watch.api import Api, balancer, becomes, node, served
+from tests.support.fake_api import Api, balancer, node, served
+from tests.support.host import LOCALLB, Done, Namespace, Project, project
+from tests.support.network_spaces import inside
+from tests.support.waiting import becomes
 
 pytestmark = [pytest.mark.slow, pytest.mark.envoy, pytest.mark.root(only="can open sockets in another namespace")]
 HOST, OTHER = "198.51.100.1", "198.51.100.2"

@@ -12,16 +12,12 @@ from locallb.host.doctor import (
     FindingLevel as Level,
 )
 from locallb.host.doctor import (
-    HostInspection,
     ObservedLock,
     ObservedName,
     ObservedProxy,
     examine,
     free_addresses,
     headroom,
-)
-from locallb.host.doctor import (
-    ProxyLimits as Limits,
 )
 from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol
@@ -30,14 +26,8 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.routes import HostRoute as Route
 from locallb.model.snapshot import Claim, HostFacts, Socket
 from locallb.planning.pool_routes import PoolRoute, pool_routes
+from tests.support.inspections import GOOD, PLENTY, POOL
 
-PLENTY = Limits(500, 8192, 1 << 34, 10_000, 200, 65_536)
-POOL = Pool("p", (AddressRange(ip_address("127.77.0.0"), ip_address("127.77.0.31")),))
-GOOD = HostInspection(
-    python=(3, 12), user="me", envoy="1.40.0", envoy_problem="", host=HostFacts(), limits=PLENTY, pools=(POOL,),
-    sources=1, services=2, proxies=(ObservedProxy("c/n/a", alive=True, version="1.40.0"),), ledger="/l", claims=2,
-    state="9 resources in /s",
-)  # fmt: skip
 FAR = PoolRoute("far", ip_network("10.0.0.0/24"))
 
 

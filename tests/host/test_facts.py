@@ -29,8 +29,8 @@ from locallb.model.identities import Protocol
 from locallb.model.ranges import AddressRange
 from locallb.model.routes import HostRoute
 from locallb.model.snapshot import HostFacts, Socket
-from tests.descriptors import few_files
-from tests.environment import lent
+from tests.support.descriptors import few_files
+from tests.support.environment import lent
 
 ME = os.getpid()
 MY_NAME = f"{Path('/proc/self/comm').read_text().strip()} ({ME})"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.host.support import LOCALLB, PYTHON, Project, project
+from tests.support.host import LOCALLB, PYTHON, Project, project
 
 pytestmark = [pytest.mark.slow, pytest.mark.root(only="can act as two other users")]
 THEIRS, MINE = 65533, 65532

@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.host.support import LOCALLB, Project, project
+from tests.support.host import DEVICE, LOCALLB, Project, project
 
 pytestmark = pytest.mark.slow
 POOLS = [{"name": "outer", "addresses": ["172.18.255.224/27", "fd00:ff::e0/123"]}]
 SYSCTL = "/proc/sys/net/ipv4/ip_unprivileged_port_start"
-DEVICE = "ip link add {device} type bridge && ip link set {device} addrgenmode none && ip link set {device} up"
-"""Unlike a tap it needs no right to a file of /dev; without a link-local address, which would settle a second later."""
 INSPECT = (
     "ip -4 route show table all; ip -6 route show table all; ip -o address;"
     " sysctl -a 2>/dev/null | grep -E 'ip_unpriv'; cat /proc/sys/fs/inotify/max_user_instances;"

@@ -9,7 +9,7 @@ import pytest
 
 from locallb.host import limits as inotify
 from locallb.host.limits import InotifyError, inotify_holders
-from tests.descriptors import few_files
+from tests.support.descriptors import few_files
 
 MORE_THAN_ANY = 100_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.host.support import Project, project
+from tests.support.host import Project, project
 
 pytestmark = [pytest.mark.envoy, pytest.mark.root(only="can act as other users")]
 FIRST, SECOND = 23451, 23452

@@ -9,17 +9,15 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.host.support import LOCALLB, PYTHON, Namespace, Project, background, project, requested, served
-from tests.host.test_routes_in_the_loop import SERVICE, SLICE
-from tests.watch.api import becomes
+from tests.support.host import LOCALLB, PYTHON, Namespace, Project, background, project, requested, served
+from tests.support.pod_routes import NODE, OTHER_NODE, SERVICE, SLICE, node
+from tests.support.waiting import becomes
 
 pytestmark = [pytest.mark.slow, pytest.mark.envoy]
 HOST = "172.30.0.1"
-NODE, OTHER_NODE = "172.30.0.2", "172.30.0.3"
 POD, POD6 = "10.244.1.5", "fd44:1::5"
 INSIDE = f"""\
 ip link set lo up
@@ -31,20 +29,6 @@ OUTSIDE = f"""\
 ip address add {HOST}/24 dev v0 && ip address add fd30::1/64 dev v0 nodad && ip link set v0 up
 """
 OURS = ("ip -json route show proto 78", "ip -json -6 route show proto 78")
-
-
-def node(name: str = "worker", address: str = NODE, *ranges: str) -> dict[str, Any]:
-    """Write a Node with its pods' ranges."""
-    six = f"fd30::{address.rpartition('.')[2]}"
-    addresses = [{"type": "InternalIP", "address": text} for text in (address, six)]
-    ranges = ranges or ("10.244.1.0/24", "fd44:1::/64")
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "metadata": {"name": name},
-        "spec": {"podCIDR": ranges[0], "podCIDRs": list(ranges)},
-        "status": {"addresses": addresses},
-    }
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.e2e.support import port, service
-from tests.host.support import Namespace, Project, project, requested, served
+from tests.support.host import Namespace, Project, project, requested, served
+from tests.support.manifests import port, service
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 

@@ -13,8 +13,8 @@ from locallb.dns.zones import Embedded, Zone
 from locallb.host import macos as ifconfig
 from locallb.host import setup_changes as setup
 from locallb.model.identities import ZoneName
-from tests.e2e.support import node, port, service
-from tests.host.support import PRIVATE, Project, project, served
+from tests.support.host import PRIVATE, Project, project, served
+from tests.support.manifests import node, port, service
 
 pytestmark = pytest.mark.slow
 DROP_IN = "/etc/systemd/resolved.conf.d/60-locallb-test.conf"

@@ -20,15 +20,10 @@ import pytest
 from locallb.host import route_events
 from locallb.host.netlink import RouteError
 from locallb.host.route_events import RouteEvents
-from tests.host.support import PYTHON, Namespace
-from tests.watch.api import becomes
+from tests.support.host import PYTHON, Namespace
+from tests.support.pod_routes import SPACE
+from tests.support.waiting import becomes
 
-SPACE = """\
-ip link set lo up
-ip link add d0 type bridge && ip link set d0 addrgenmode none && ip link set d0 up
-ip address add 172.30.0.1/16 dev d0
-ip address add fd30::1/64 dev d0 nodad
-"""
 LISTENER = """
 import sys
 from locallb.host import route_events

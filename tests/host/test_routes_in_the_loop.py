@@ -7,25 +7,9 @@ import subprocess
 
 import pytest
 
-from tests.host.support import LOCALLB, Project, project
-from tests.host.test_route_events import SPACE
-from tests.watch.api import becomes
-
-POD = "10.244.1.5"
-SERVICE = {
-    "apiVersion": "v1",
-    "kind": "Service",
-    "metadata": {"name": "web", "namespace": "shop"},
-    "spec": {"type": "LoadBalancer", "allocateLoadBalancerNodePorts": False, "ports": [{"port": 8000}]},
-}
-SLICE = {
-    "apiVersion": "discovery.k8s.io/v1",
-    "kind": "EndpointSlice",
-    "metadata": {"name": "web-1", "namespace": "shop", "labels": {"kubernetes.io/service-name": "web"}},
-    "addressType": "IPv4",
-    "ports": [{"port": 8080}],
-    "endpoints": [{"addresses": [POD]}],
-}
+from tests.support.host import LOCALLB, Project, project
+from tests.support.pod_routes import SERVICE, SLICE, SPACE
+from tests.support.waiting import becomes
 
 
 @pytest.mark.slow

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from locallb.sources.state.held import read_held
-from tests.host.support import CHECKOUT, LOCALLB, PRIVATE, PYTHON, Done, Namespace
+from tests.support.host import CHECKOUT, LOCALLB, PRIVATE, PYTHON, Done, Namespace
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow, pytest.mark.root(only="can act as other users")]
 FIRST, SECOND = 23461, 23462

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from locallb.host.facts import inotify_limit
-from tests.e2e.support import node, port, service
-from tests.host.support import PYTHON, Project, background, project, requested, served
+from tests.support.host import PYTHON, Project, background, project, requested, served
+from tests.support.manifests import node, port, service
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.host.support import PYTHON, Project, project
-from tests.host.test_host_setup import DEVICE
+from tests.support.host import DEVICE, PYTHON, Project, project
 
 pytestmark = pytest.mark.slow
 BIND = "import socket, sys; socket.socket().bind((sys.argv[1], 0))"

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.e2e.support import Backend, Stage, ask, node, port, service, stage
+from tests.support.backends import Backend, ask
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, stage
 
 LONG = "x" * 65_536
 NAMES = {

@@ -17,8 +17,8 @@ import yaml
 
 from locallb.cli.failures import Exit
 from locallb.guarded import reader
-from tests.cli.test_own_project import place, run
-from tests.e2e.support import node
+from tests.support.manifests import node
+from tests.support.own_projects import place, run
 
 __all__ = ["place"]
 MIB = 1 << 20

@@ -16,7 +16,7 @@ from locallb.model.gateway_objects import Meta, Named
 from locallb.model.gateway_of_cluster import Ingress
 from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, PathKind, PathMatch, Redirect
 from locallb.model.http_serving import HttpRoutes
-from tests.ingress.api import JsonObject, backend, ingress, only, path, rule, secret
+from tests.support.ingress_objects import JsonObject, backend, ingress, only, path, rule, secret
 
 BOTH = frozenset(Dialect)
 SPECIFIC = "ImplementationSpecific"

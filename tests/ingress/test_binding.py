@@ -24,8 +24,19 @@ from locallb.model.http_routes import DirectResponse, Forward
 from locallb.model.http_serving import HttpRoutes, VirtualHost
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.objects import ServicePort
-from tests.gateway.api import DEMO
-from tests.ingress.api import JsonObject, backend, ingress, ingress_class, objects, only, path, rule, secret, settings
+from tests.support.gateway_objects import DEMO
+from tests.support.ingress_objects import (
+    JsonObject,
+    backend,
+    ingress,
+    ingress_class,
+    objects,
+    only,
+    path,
+    rule,
+    secret,
+    settings,
+)
 
 OURS = ingress_class()
 OTHERS = ingress_class("nginx", "k8s.io/ingress-nginx")

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from locallb.config.settings import Dialect
 from locallb.ingress import translation
 from locallb.ingress.annotations import PREFIX
-from tests.gateway.api import service
-from tests.gateway.evaluation import RUBBISH, answered, broken, fields
-from tests.ingress.api import JsonObject, ingress, only, path, rule
+from tests.support.evaluation import RUBBISH, answered, broken, fields
+from tests.support.gateway_objects import service
+from tests.support.ingress_objects import JsonObject, ingress, only, path, rule
 
 HOSTS, PATHS = ("a.test", "b.a.test", "my_host.test"), ("/", "/x", "/x/y", "/xy")
 GUARDED = rule(path("/admin", to="guarded"), host="a.test")

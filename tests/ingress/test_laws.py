@@ -17,8 +17,8 @@ from locallb.model.gateway_of_cluster import Ingress, IngressPath
 from locallb.model.http_routes import DirectResponse, HttpRoute, Match, PathKind, PathMatch
 from locallb.model.http_serving import ANY, AnyCertificate, Certificate, Chain, HttpRoutes
 from locallb.model.identities import Digest
-from tests.gateway.api import DEMO
-from tests.ingress.api import backend, ingress, path, rule
+from tests.support.gateway_objects import DEMO
+from tests.support.ingress_objects import backend, ingress, path, rule
 
 HOSTS = ("", "a.test", "b.a.test", "*.a.test", "*.b.a.test", "*.test")
 QUERIED = ("a.test", "b.a.test", "c.a.test", "c.b.a.test", "d.c.b.a.test", "test", "x.test", "else.example")

@@ -7,8 +7,8 @@ import pytest
 from locallb.gateway.status_patch import ObservedRouteStatus, observed_statuses, reported_kind
 from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.model.identities import ObjectKey, ObjectKind
-from tests.gateway.api import DEMO
-from tests.ingress.api import ingress, ingress_class, path, rule
+from tests.support.gateway_objects import DEMO
+from tests.support.ingress_objects import ingress, ingress_class, path, rule
 
 KEY = ObjectKey(DEMO, "shop", "web", ObjectKind.INGRESS)
 ENTRY = {"ip": "127.0.0.9", "ports": [{"port": 80, "protocol": "TCP"}]}

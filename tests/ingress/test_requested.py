@@ -7,7 +7,7 @@ import pytest
 from locallb.config.settings import AddressPer
 from locallb.model.identities import Family
 from locallb.model.objects import ADDRESSES_ANNOTATION, FamilyPolicy
-from tests.ingress.api import JsonObject, ingress, only, path, rule
+from tests.support.ingress_objects import JsonObject, ingress, only, path, rule
 
 DUAL = "fd00::5, 127.0.0.9"
 

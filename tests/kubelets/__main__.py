@@ -5,8 +5,8 @@ from __future__ import annotations
 import signal
 import sys
 
-from tests.kubelets.cluster import kubelet_cluster
-from tests.kubelets.ready import make_ready
+from tests.support.kubelet_cluster import kubelet_cluster
+from tests.support.kubelets_ready import make_ready
 
 
 def main() -> None:

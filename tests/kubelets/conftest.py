@@ -7,12 +7,12 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.support import Stage, stage
-from tests.e2e.watching import Watch, watching
-from tests.kubelets.cluster import Cluster, kubelet_cluster
-from tests.kubelets.daemon import DockerError
-from tests.kubelets.ready import make_ready
 from tests.kubelets.workloads import Workloads
+from tests.support.docker_command import DockerError
+from tests.support.kubelet_cluster import Cluster, kubelet_cluster
+from tests.support.kubelets_ready import make_ready
+from tests.support.stages import Stage, stage
+from tests.support.watching import Watch, watching
 
 
 @pytest.fixture(scope="session")

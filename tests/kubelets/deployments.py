@@ -9,10 +9,10 @@ from lightkube import Client
 from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
-from tests.cluster.controlplane import Document
-from tests.cluster.kinds import POD
-from tests.kubelets.images import AGNHOST
-from tests.traffic.waiting import eventually
+from tests.support.client_kinds import POD
+from tests.support.control_plane import Document
+from tests.support.kubelet_images import AGNHOST
+from tests.support.waiting import becomes
 
 DEPLOYMENT = create_namespaced_resource("apps", "v1", "Deployment", "deployments")
 SERVED = 8080
@@ -68,7 +68,7 @@ class Deployments:
 
     def wait(self, name: str) -> None:
         """Wait until a Deployment is what it shall be, and its former pods are gone."""
-        eventually(lambda: self._complete(name), f"the Deployment {name} is complete")
+        becomes(lambda: self._complete(name), f"the Deployment {name} is complete")
 
     def _complete(self, name: str) -> bool:
         deployment = self.client.get(DEPLOYMENT, name, namespace=self.namespace)
@@ -91,4 +91,4 @@ class Deployments:
         """Delete all of them, and wait until their pods are gone."""
         for item in self.client.list(DEPLOYMENT, namespace=self.namespace):
             self.client.delete(DEPLOYMENT, item["metadata"]["name"], namespace=self.namespace)
-        eventually(lambda: not list(self.client.list(POD, namespace=self.namespace)), "the pods are gone")
+        becomes(lambda: not list(self.client.list(POD, namespace=self.namespace)), "the pods are gone")

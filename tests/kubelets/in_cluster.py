@@ -1,6 +1,6 @@
 """local-lb as a Deployment of the cluster that it serves: `kubectl apply -k` of deploy/, in a directory of the test's.
 
-Not here: what the image is made of (`tests.docker.tool_image`), the Nodes.
+Not here: what the image is made of (`tests.support.tool_image`), the Nodes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import yaml
 
-from tests.cluster.build import CHECKOUT, kubernetes
-from tests.cluster.kinds import POD
-from tests.docker.support import docker, own_pool
-from tests.kubelets.cluster import Cluster
+from tests.support.client_kinds import POD
+from tests.support.cluster_build import CHECKOUT, kubernetes
+from tests.support.containers import docker, own_pool
+from tests.support.kubelet_cluster import Cluster
 
 SOCKET = Path("/var/run/docker.sock")
 DIRECTORY = "/var/lib/locallb"

@@ -14,10 +14,10 @@ from contextlib import closing, contextmanager
 from ipaddress import ip_address
 
 from locallb.traffic.figures import Line
-from tests.e2e.support import Stage
-from tests.envoy.log_reading import Reader, reading, was_accepted
 from tests.kubelets.workloads import answer_on
-from tests.traffic.waiting import eventually
+from tests.support.log_reading import Reader, reading, was_accepted
+from tests.support.stages import Stage
+from tests.support.waiting import becomes
 
 TIMEOUT = 60
 """Seconds for which a client waits: who gives up earlier says nothing of pods, but of the machine."""
@@ -45,7 +45,7 @@ class Clients:
 
     def lost(self, present: AbstractSet[str]) -> list[Line]:
         """Return the lines of those whom no former pod had accepted; `present` are addresses of pods that are there."""
-        eventually(lambda: set(self.unanswered) <= {line.client for line in self._unanswered()}, "all are told of")
+        becomes(lambda: set(self.unanswered) <= {line.client for line in self._unanswered()}, "all are told of")
         return [line for line in self._unanswered() if not was_accepted(line) or _host(line.backend) in present]
 
     def _unanswered(self) -> list[Line]:
@@ -62,5 +62,5 @@ def clients(play: Stage, address: str) -> Iterator[Clients]:
     (directory,) = (play.state_home / "proxies").iterdir()
     with reading(directory) as reader:
         made = Clients(address, reader)
-        eventually(lambda: bool(made.ask() and reader.lines), "the log is told")
+        becomes(lambda: bool(made.ask() and reader.lines), "the log is told")
         yield made

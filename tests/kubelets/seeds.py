@@ -18,12 +18,12 @@ from lightkube.codecs import load_all_yaml
 from lightkube.generic_resource import GenericGlobalResource, GenericNamespacedResource, create_global_resource
 from lightkube.types import PatchType
 
-from tests.cluster.controlplane import ControlPlane, Document, Objects, control_plane
-from tests.cluster.kinds import NAMESPACE, NODE, POD, SECRET, SERVICE
-from tests.e2e.support import service
-from tests.kubelets.cluster import Cluster
-from tests.kubelets.images import AGNHOST
-from tests.traffic.waiting import eventually
+from tests.support.client_kinds import NAMESPACE, NODE, POD, SECRET, SERVICE
+from tests.support.control_plane import ControlPlane, Document, Objects, control_plane
+from tests.support.kubelet_cluster import Cluster
+from tests.support.kubelet_images import AGNHOST
+from tests.support.manifests import service
+from tests.support.waiting import becomes
 
 CLUSTER = create_global_resource("extensions.gardener.cloud", "v1alpha1", "Cluster", "clusters")
 BASTION, GATEWAY = "bastion", "istio-ingressgateway"
@@ -63,13 +63,13 @@ class Shoot:
         labels = {"gardener.cloud/role": "shoot", "shoot.gardener.cloud/provider": "local"}
         for name, own in ((self.name, labels), (self.infra, {})):
             namespace = NAMESPACE.from_dict({"metadata": {"name": name, "labels": own}})
-            eventually(lambda namespace=namespace: _created(self.seed, namespace), f"no earlier {name} is left")  # type: ignore[misc]
+            becomes(lambda namespace=namespace: _created(self.seed, namespace), f"no earlier {name} is left")  # type: ignore[misc]
         data = {"kubeconfig": base64.b64encode(self._kubeconfig().encode()).decode()}
         self.seed.create(SECRET.from_dict({"metadata": {"name": "gardener"}, "data": data}), namespace=self.name)
         status = {"technicalID": self.name, "hibernated": False}
         spec = {"provider": {"type": "local"}, "hibernation": {"enabled": False}}
         document = {"metadata": {"name": self.name}, "spec": {"shoot": {"spec": spec, "status": status}}}
-        eventually(lambda: _created(self.seed, CLUSTER.from_dict(document)), "the seed takes Clusters")
+        becomes(lambda: _created(self.seed, CLUSTER.from_dict(document)), "the seed takes Clusters")
 
     def _kubeconfig(self) -> str:
         """Write the administrator's kubeconfig, with everything inside."""
@@ -99,8 +99,8 @@ class Shoot:
             "containers": [_listening(number) for number in (NODE_PORT, HEALTH_PORT, KUBE_PROXY_PORT)],
         }
         pod = POD.from_dict({"metadata": {"name": name, "namespace": self.infra, "labels": labels}, "spec": spec})
-        eventually(lambda: _created(self.seed, pod), "the namespace has its account")
-        eventually(lambda: bool(self.address(name)), f"{name} has an address")
+        becomes(lambda: _created(self.seed, pod), "the namespace has its account")
+        becomes(lambda: bool(self.address(name)), f"{name} has an address")
         with self.plane.client() as client:
             Objects(self.plane, client).node(name, self.address(name))
         return name
@@ -114,7 +114,7 @@ class Shoot:
     def end_machines(self) -> None:
         """Take its Nodes away."""
         self.seed.deletecollection(POD, namespace=self.infra)
-        eventually(lambda: not list(self.seed.list(POD, namespace=self.infra)), "the machines are gone")
+        becomes(lambda: not list(self.seed.list(POD, namespace=self.infra)), "the machines are gone")
         with self.plane.client() as client:
             client.deletecollection(NODE)
 
@@ -171,7 +171,7 @@ def serve_pod(seed: Client, namespace: str, name: str, labels: Mapping[str, str]
     spec = {"terminationGracePeriodSeconds": 0, "containers": [_listening(port) for port in ports]}
     metadata = {"name": name, "namespace": namespace, "labels": dict(labels)}
     pod = POD.from_dict({"metadata": metadata, "spec": {**spec, "hostname": name}})
-    eventually(lambda: _created(seed, pod), f"{namespace} has its account")
+    becomes(lambda: _created(seed, pod), f"{namespace} has its account")
 
 
 def entries(client: Client, namespace: str, name: str) -> list[str]:
@@ -200,7 +200,7 @@ def shoots(cluster: Cluster, root: Path, *names: str) -> Iterator[list[Shoot]]:
     with ExitStack() as stack:
         seed = stack.enter_context(cluster.plane.client())
         (definition,) = load_all_yaml(_DEFINITION)
-        eventually(lambda: _created(seed, definition), "the kind of an earlier test is gone")
+        becomes(lambda: _created(seed, definition), "the kind of an earlier test is gone")
         stack.callback(lambda: seed.delete(type(definition), "clusters.extensions.gardener.cloud"))
         made = []
         for name in names:

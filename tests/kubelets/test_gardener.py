@@ -9,14 +9,14 @@ from lightkube import Client
 
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import make_image
-from tests.docker.support import own_pool
-from tests.e2e.support import Stage, stage
-from tests.e2e.watching import Watch, watching
-from tests.kubelets.cluster import ROLES, Cluster, kubelet_cluster
+from tests.kubelets.routes import made, proxies, to_pods
 from tests.kubelets.seeds import Shoot, entries, istio_gateways, shoots
-from tests.kubelets.test_routes import made, proxies, to_pods
 from tests.kubelets.workloads import answer
-from tests.traffic.waiting import eventually
+from tests.support.containers import own_pool
+from tests.support.kubelet_cluster import ROLES, Cluster, kubelet_cluster
+from tests.support.stages import Stage, stage
+from tests.support.waiting import becomes
+from tests.support.watching import Watch, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelets, pytest.mark.envoy]
 
@@ -33,18 +33,18 @@ def seed_entry(cluster: Cluster, name: str = "seed") -> dict[str, object]:
 
 def serves(shoot: Shoot, machine: str, watch: Watch) -> str:
     """Wait until a shoot's Service has an address, at which this machine answers; return it."""
-    eventually(lambda: bool(shoot.served_at()), f"{shoot.name} is told an address\n{watch.reported()}")
+    becomes(lambda: bool(shoot.served_at()), f"{shoot.name} is told an address\n{watch.reported()}")
     at = shoot.served_at()
-    eventually(lambda: answer(at) == machine, f"{machine} answers\n{watch.reported()}")
+    becomes(lambda: answer(at) == machine, f"{machine} answers\n{watch.reported()}")
     return at
 
 
 def served(client: Client, namespace: str, name: str, port: int, watch: Watch) -> str:
     """Wait until a Service of the seed has an address, at which its pod answers with its name; return it."""
     where = f"{namespace}/{name}"
-    eventually(lambda: bool(entries(client, namespace, name)), f"{where} is told an address\n{watch.reported()}")
+    becomes(lambda: bool(entries(client, namespace, name)), f"{where} is told an address\n{watch.reported()}")
     (address,) = entries(client, namespace, name)
-    eventually(lambda: answer(address, port) == name, f"{where} answers\n{watch.reported()}")
+    becomes(lambda: answer(address, port) == name, f"{where} answers\n{watch.reported()}")
     return address
 
 
@@ -66,9 +66,7 @@ def test_shoots_are_served_by_their_own_machines(cluster: Cluster, tmp_path: Pat
             assert serves(a, a.start_machine("worker2"), watch) == places[0]
             b.hibernate(asleep=True)
             b.end_machines()
-            eventually(
-                lambda: not pod_paths & made(play), f"no route leads to machines that are gone\n{watch.reported()}"
-            )
+            becomes(lambda: not pod_paths & made(play), f"no route leads to machines that are gone\n{watch.reported()}")
             b.hibernate(asleep=False)
             assert serves(b, b.start_machine("worker"), watch) == places[1]
         assert play.run("destroy", "--yes").code == 0

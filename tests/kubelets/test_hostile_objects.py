@@ -23,21 +23,21 @@ from lightkube.resources.core_v1 import Namespace
 
 from locallb.gateway.kinds import KINDS
 from locallb.model.gateway_objects import GROUP
-from tests.cluster.controlplane import Document
-from tests.cluster.ingress_rights import INGRESS, ingress_rights
-from tests.cluster.kinds import EVENT, SECRET, SLICE
-from tests.cluster.test_gateway_statuses import until_gone
-from tests.cluster.test_gateways import CRD, address_of, create, resource, status_of
-from tests.conformance.cluster import BINDING, NAME, ROLE, namespaces, prepare
-from tests.e2e import unforeseen
-from tests.e2e.support import Stage, service
-from tests.e2e.watching import Watch, becomes
-from tests.envoy.http_traffic import Client
-from tests.gateway import api
-from tests.ingress.api import backend, ingress, path, rule
 from tests.kubelets.deployments import SERVED
 from tests.kubelets.workloads import Workloads, service_port
-from tests.traffic.waiting import eventually
+from tests.support import gateway_objects as api
+from tests.support import unforeseen
+from tests.support.client_kinds import EVENT, SECRET, SLICE
+from tests.support.cluster_gateways import CRD, address_of, create, resource, status_of, until_gone
+from tests.support.conformance_cluster import BINDING, NAME, ROLE, namespaces, prepare
+from tests.support.control_plane import Document
+from tests.support.http_traffic import Client
+from tests.support.ingress_objects import backend, ingress, path, rule
+from tests.support.ingress_rights import INGRESS, ingress_rights
+from tests.support.manifests import service
+from tests.support.stages import Stage
+from tests.support.waiting import becomes
+from tests.support.watching import Watch, eventually
 
 pytestmark = [
     pytest.mark.cluster,
@@ -153,7 +153,7 @@ class Traffic:
     def go_on(self, count: int) -> None:
         """Wait until so many more requests were sent."""
         until = self.sent + count
-        eventually(lambda: self.sent >= until, "requests are sent")
+        becomes(lambda: self.sent >= until, "requests are sent")
 
     def close(self) -> None:
         """End the threads."""
@@ -218,7 +218,7 @@ def tenants(world: Workloads) -> Iterator[list[str]]:
     yield names
     for name in names:
         world.client.delete(Namespace, name)
-    eventually(lambda: not namespaces(world.cluster) & {*names}, "they go")
+    becomes(lambda: not namespaces(world.cluster) & {*names}, "they go")
 
 
 @pytest.fixture
@@ -285,17 +285,17 @@ def test_what_is_harmful_comes_and_goes_beside_requests_of_others(
             create(world.client, route(name))
         for name in tenants[:TENANTS]:
             world.client.create(INGRESS.from_dict(tenant(name)), namespace=name)
-        becomes(lambda: address_of(play), watch)
-        eventually(lambda: bool(ingress_address(world, tenants[0])), watch.reported())
+        eventually(lambda: address_of(play), watch)
+        becomes(lambda: bool(ingress_address(world, tenants[0])), watch.reported())
         places = [(address_of(play), f"{name}.test") for name in names]
         places += [(ingress_address(world, tenants[0]), f"{name}.test") for name in tenants[:TENANTS]]
         for at, host in places:
-            eventually(partial(is_served, at, host), f"{host} answers\n{watch.reported()}")
+            becomes(partial(is_served, at, host), f"{host} answers\n{watch.reported()}")
         with closing(Traffic(places)) as traffic:
             for attack in ATTACKS:
                 put(world, play, attack)
                 if attack.name != "many-expressions":  # which are served
-                    becomes(partial(sentence, world, play, attack), watch)
+                    eventually(partial(sentence, world, play, attack), watch)
                 traffic.go_on(RATE)
                 remove(world, play, attack)
         assert traffic.failures == []

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.docker.docker_image import image
-from tests.docker.tool_image import tool
-from tests.e2e.support import service
-from tests.envoy.traffic import Load
-from tests.kubelets.cluster import kubelet_cluster
 from tests.kubelets.in_cluster import SOCKET, Replicas
 from tests.kubelets.workloads import Workloads, answer, service_port
-from tests.packaging.conftest import wheel
-from tests.traffic.waiting import eventually
+from tests.support.docker_image import image
+from tests.support.envoy_traffic import Load
+from tests.support.kubelet_cluster import kubelet_cluster
+from tests.support.manifests import service
+from tests.support.packages import wheel
+from tests.support.tool_image import tool
+from tests.support.waiting import becomes
 
 __all__ = ["image", "tool", "wheel"]
 pytestmark = [
@@ -64,7 +64,7 @@ def test_both_replicas_are_killed_in_turn_and_no_request_fails(replicas: Replica
         world.deploy("web", 2)
         world.expose("web")
         at = world.address("web")
-        eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{replicas.log()}")
+        becomes(lambda: answer(at) in world.pods("web"), f"it serves\n{replicas.log()}")
         first = leader(replicas, min(replicas.pods()))
         pods = sorted(replicas.pods(), key=lambda pod: not first.startswith(pod))
         assert first.startswith(pods[0])
@@ -73,11 +73,11 @@ def test_both_replicas_are_killed_in_turn_and_no_request_fails(replicas: Replica
             for number, (pod, other) in enumerate(zip(pods, reversed(pods), strict=True)):
                 killed.add(leader(replicas, other))
                 replicas.kill(pod)
-                eventually(lambda other=other: leader(replicas, other) not in killed, "another one leads")  # type: ignore[misc]
-                eventually(lambda: len(replicas.pods()) == len(pods), "the kubelet started it again")
+                becomes(lambda other=other: leader(replicas, other) not in killed, "another one leads")  # type: ignore[misc]
+                becomes(lambda: len(replicas.pods()) == len(pods), "the kubelet started it again")
                 world.service(service(f"web-{number}", service_port(80), selector={"app": "web"}))
                 new = world.address(f"web-{number}")
-                eventually(lambda new=new: answer(new) in world.pods("web"), f"it serves\n{replicas.log()}")  # type: ignore[misc]
+                becomes(lambda new=new: answer(new) in world.pods("web"), f"it serves\n{replicas.log()}")  # type: ignore[misc]
         names = {*world.pods("web")}
         failed = [outcome for outcome in load.outcomes if outcome.answer not in names]
         assert failed == [], f"{len(failed)} of {len(load.outcomes)}"

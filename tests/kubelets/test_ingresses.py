@@ -11,18 +11,19 @@ import pytest
 from lightkube.types import PatchType
 
 from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION
-from tests.cluster.controlplane import Document
-from tests.cluster.ingress_rights import CLASS, INGRESS, ingress_rights
-from tests.cluster.kinds import SECRET
-from tests.e2e.support import Stage, service
-from tests.e2e.watching import Watch
-from tests.envoy.certificates import Authority, Pair
-from tests.envoy.http_traffic import Client
-from tests.ingress.api import JsonObject, backend, ingress, path, rule
 from tests.kubelets.deployments import SERVED
-from tests.kubelets.images import AGNHOST
 from tests.kubelets.workloads import Workloads, service_port
-from tests.traffic.waiting import eventually
+from tests.support.certificates import Authority, Pair
+from tests.support.client_kinds import SECRET
+from tests.support.control_plane import Document
+from tests.support.http_traffic import Client
+from tests.support.ingress_objects import JsonObject, backend, ingress, path, rule
+from tests.support.ingress_rights import CLASS, INGRESS, ingress_rights
+from tests.support.kubelet_images import AGNHOST
+from tests.support.manifests import service
+from tests.support.stages import Stage
+from tests.support.waiting import becomes
+from tests.support.watching import Watch
 
 pytestmark = [
     pytest.mark.cluster,
@@ -166,19 +167,19 @@ def app(place: str, host: str, requested: str = "/", authorities: str = "") -> s
 
 def test_a_table_of_requests(world: Workloads, watch: Watch, authority: Authority) -> None:
     """Hosts, wildcards of one label, paths, default backends, classes, all pods of a Service, certificates by SNI."""
-    eventually(lambda: all(address(world, name) for name in ("paths", "hosts", "rest", "old")), watch.reported())
+    becomes(lambda: all(address(world, name) for name in ("paths", "hosts", "rest", "old")), watch.reported())
     place = address(world, "paths")
     requested = [("old.test", "/"), ("paths.test", "/exact"), ("two.hosts.test", "/"), ("else.test", "/")]
-    eventually(lambda: [app(place, *each) for each in requested] == list(APPS), f"all pods answer\n{watch.reported()}")
+    becomes(lambda: [app(place, *each) for each in requested] == list(APPS), f"all pods answer\n{watch.reported()}")
     assert [(host, at, app(place, host, at)) for host, at, _ in TABLE] == TABLE
     assert {address(world, name) for name in ("others", "classless")} == {""}
     with closing(Client(place, HTTP)) as client:
         pods = set(world.pods("web"))
-        eventually(lambda: {client.ask("/foo", "paths.test").body for _ in range(20)} == pods, "both have a share")
+        becomes(lambda: {client.ask("/foo", "paths.test").body for _ in range(20)} == pods, "both have a share")
     trusted = str(authority.own.chain)
     by_sni = [app(place, host, authorities=trusted) for host in ("one.hosts.test", "two.hosts.test")]
     assert by_sni == ["web", "wild"]  # each with a certificate for the name, or the client would have gone
     mark = {"metadata": {"annotations": {DEFAULT_ANNOTATION: "true"}}}
     world.client.patch(CLASS, OURS, mark, patch_type=PatchType.MERGE)
-    eventually(lambda: app(place, "classless.test") == "web", f"the default class is served\n{watch.reported()}")
-    eventually(lambda: address(world, "classless") == place, f"and told\n{watch.reported()}")
+    becomes(lambda: app(place, "classless.test") == "web", f"the default class is served\n{watch.reported()}")
+    becomes(lambda: address(world, "classless") == place, f"and told\n{watch.reported()}")

@@ -11,13 +11,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.support import Stage, service, stage
-from tests.e2e.watching import Watch
-from tests.envoy.traffic import Load
 from tests.kubelets.lost import Clients, clients
 from tests.kubelets.workloads import Workloads, answer, service_port
-from tests.traffic.support import LOCAL
-from tests.traffic.waiting import eventually
+from tests.support.envoy_traffic import Load
+from tests.support.manifests import service
+from tests.support.stages import Stage, stage
+from tests.support.traffic import LOCAL
+from tests.support.waiting import becomes
+from tests.support.watching import Watch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelets, pytest.mark.envoy]
 
@@ -41,12 +42,12 @@ def test_a_pod_that_moves(world: Workloads, play: Stage, watch: Watch) -> None:
     world.deploy("web", 1, nodeSelector=world.on("worker"))
     world.expose("web", **LOCAL)
     at = world.address("web")
-    eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
+    becomes(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
     with clients(play, at) as asking:
         with Load(asking.ask, RATE) as load:
             world.roll("web", nodeSelector=world.on("worker2"))
             (moved,) = world.pods("web")
-            eventually(lambda: answer(at) == moved, f"{moved} serves\n{watch.reported()}")
+            becomes(lambda: answer(at) == moved, f"{moved} serves\n{watch.reported()}")
         check(world, load, asking)
 
 
@@ -56,12 +57,12 @@ def test_rolling_update_loses_no_request(world: Workloads, play: Stage, watch: W
     world.deploy("web", 4)
     world.expose("web")
     at = world.address("web")
-    eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
+    becomes(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
     with clients(play, at) as asking:
         with Load(asking.ask, RATE) as load:
             world.roll("web")
             fresh = set(world.pods("web"))
-            eventually(lambda: {answer(at) for _ in range(30)} == fresh, f"all new pods serve\n{watch.reported()}")
+            becomes(lambda: {answer(at) for _ in range(30)} == fresh, f"all new pods serve\n{watch.reported()}")
         check(world, load, asking)
 
 
@@ -72,7 +73,7 @@ def test_a_port_that_gets_a_name_loses_no_request(world: Workloads, watch: Watch
     unnamed = {**service_port(80), "name": ""}
     world.service(service("web", unnamed, selector={"app": "web"}))
     at = world.address("web")
-    eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
+    becomes(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
     read = world.read("web")
     assert read is not None
     (given,) = read["spec"]["ports"]

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from locallb.model.identities import KEY_PREFIX, Home
 from locallb.runtimes.docker.containers import HELPER_LABEL
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import make_image
-from locallb.runtimes.pod_routes import present_routes
-from tests.docker.support import own_pool
-from tests.e2e.support import Stage, stage
-from tests.e2e.watching import watching
-from tests.kubelets.cluster import ROLES, Cluster, kubelet_cluster
-from tests.kubelets.daemon import docker
+from tests.kubelets.routes import made, proxies, to_pods
 from tests.kubelets.workloads import Workloads, answer
-from tests.traffic.waiting import eventually
+from tests.support.containers import own_pool
+from tests.support.docker_command import docker
+from tests.support.kubelet_cluster import ROLES, Cluster, kubelet_cluster
+from tests.support.stages import Stage, stage
+from tests.support.waiting import becomes
+from tests.support.watching import watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelets, pytest.mark.envoy]
 
@@ -27,22 +25,9 @@ NO_NODE_PORTS = {"allocateLoadBalancerNodePorts": False}
 """Fields of Services whose pods nobody reaches but by routes."""
 
 
-def to_pods(cluster: Cluster) -> str:
-    """List this host's routes to the cluster's pods, whoever made them."""
-    families = zip(("-4", "-6"), cluster.plane.ranges.pods, strict=True)
-    shown = [("ip", family, "route", "show", "table", "all", "root", pods) for family, pods in families]
-    return "".join(subprocess.run(terms, check=True, capture_output=True, text=True).stdout for terms in shown)
-
-
 def pod_paths(cluster: Cluster) -> set[tuple[str, str]]:
     """Return the ways to the pods of all Nodes."""
     return {way for node in cluster.nodes.values() for way in zip(node.pod_cidrs, node.addresses, strict=True)}
-
-
-def made(play: Stage, container: str = "") -> set[tuple[str, str]]:
-    """Return the ways that the stack has made, and that are there."""
-    home = Home("local-lb", "dev", str(play.root.resolve()))
-    return {(str(route.destination), str(route.gateway)) for route in present_routes(home, container)}
 
 
 @pytest.mark.parametrize("world", ["pods"], indirect=True)
@@ -52,17 +37,12 @@ def test_no_route_is_left_of_a_stack_that_is_removed(world: Workloads, play: Sta
     world.expose("web", **NO_NODE_PORTS)
     with watching(play, "--plain") as watch:
         at = world.address("web")
-        eventually(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
+        becomes(lambda: answer(at) in world.pods("web"), f"it serves\n{watch.reported()}")
         assert made(play) == pod_paths(world.cluster)
     assert answer(at) in world.pods("web")
     assert play.run("destroy", "--yes").code == 0
     assert to_pods(world.cluster) == ""
     assert made(play) == set()
-
-
-def proxies(play: Stage) -> list[str]:
-    """List the containers of the stack's proxies."""
-    return docker("ps", "--all", "--quiet", "--no-trunc", "--filter", f"label={KEY_PREFIX}root={play.root}").split()
 
 
 @contextmanager
@@ -94,7 +74,7 @@ def test_two_clusters_with_the_same_pods_are_both_served_straight_to_them(cluste
         with watching(play, "--plain") as watch:
             for world in worlds:
                 pods, at = set(world.pods("web")), world.address("web")
-                eventually(lambda: {answer(at) for _ in range(20)} == pods, f"its pods answer\n{watch.reported()}")  # noqa: B023
+                becomes(lambda: {answer(at) for _ in range(20)} == pods, f"its pods answer\n{watch.reported()}")  # noqa: B023
         expected = {frozenset(pod_paths(world.cluster)) for world in worlds}
         assert {frozenset(made(play, proxy)) for proxy in proxies(play)} == expected
         assert to_pods(cluster) == ""

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import pytest
 
-from tests.e2e.support import refused
-from tests.e2e.watching import Watch
 from tests.kubelets.workloads import SPREAD, Workloads, answer, answer_udp, service_port
-from tests.traffic.support import LOCAL
-from tests.traffic.waiting import eventually
+from tests.support.backends import refused
+from tests.support.traffic import LOCAL
+from tests.support.waiting import becomes
+from tests.support.watching import Watch
 
 pytestmark = [pytest.mark.cluster, pytest.mark.kubelets, pytest.mark.envoy]
 
@@ -28,11 +28,11 @@ def test_a_deployment_serves_however_many_pods_it_has(world: Workloads, watch: W
     at = world.address("web")
     for number in (2, 3, 1):
         world.scale("web", number)
-        eventually(lambda: names(at) == set(world.pods("web")), f"all pods answer, and no other\n{watch.reported()}")
+        becomes(lambda: names(at) == set(world.pods("web")), f"all pods answer, and no other\n{watch.reported()}")
     world.scale("web", 0)
-    eventually(lambda: refused(at, 80), f"clients are refused\n{watch.reported()}")
+    becomes(lambda: refused(at, 80), f"clients are refused\n{watch.reported()}")
     world.scale("web", 1)
-    eventually(lambda: names(at) == set(world.pods("web")), f"the new pod answers\n{watch.reported()}")
+    becomes(lambda: names(at) == set(world.pods("web")), f"the new pod answers\n{watch.reported()}")
 
 
 def test_an_added_port_serves(world: Workloads, watch: Watch) -> None:
@@ -41,9 +41,9 @@ def test_an_added_port_serves(world: Workloads, watch: Watch) -> None:
     world.expose("web")
     at = world.address("web")
     (pod,) = world.pods("web")
-    eventually(lambda: answer(at) == pod, f"the first port serves\n{watch.reported()}")
+    becomes(lambda: answer(at) == pod, f"the first port serves\n{watch.reported()}")
     world.change("web", {"spec": {"ports": [*world.ports("web"), service_port(81), service_port(81, "UDP")]}})
-    eventually(lambda: answer(at, 81) == answer_udp(at, 81) == pod, f"the added ports serve\n{watch.reported()}")
+    becomes(lambda: answer(at, 81) == answer_udp(at, 81) == pod, f"the added ports serve\n{watch.reported()}")
     assert answer(at) == pod
 
 
@@ -56,7 +56,7 @@ def test_under_policy_local_requests_follow_the_pod_from_node_to_node(world: Wor
         world.roll("web", nodeSelector=world.on(role))
         ((pod, place),) = world.pods("web").items()
         assert place == world.cluster.node(role).name
-        eventually(lambda pod=pod: names(at) == {pod}, f"{pod} answers, alone\n{watch.reported()}")  # type: ignore[misc]
+        becomes(lambda pod=pod: names(at) == {pod}, f"{pod} answers, alone\n{watch.reported()}")  # type: ignore[misc]
 
 
 def test_a_node_that_falls_silent_is_left_out_and_comes_back(world: Workloads, watch: Watch) -> None:
@@ -66,7 +66,7 @@ def test_a_node_that_falls_silent_is_left_out_and_comes_back(world: Workloads, w
     at = world.address("web")
     both = set(world.pods("web"))
     (remaining,) = (pod for pod, node in world.pods("web").items() if node.endswith("worker2"))
-    eventually(lambda: names(at) == both, f"both serve\n{watch.reported()}")
+    becomes(lambda: names(at) == both, f"both serve\n{watch.reported()}")
     with world.cluster.node("worker").silent():
-        eventually(lambda: names(at) == {remaining}, f"{remaining} serves alone\n{watch.reported()}")
-    eventually(lambda: names(at) == both, f"both serve again\n{watch.reported()}")
+        becomes(lambda: names(at) == {remaining}, f"{remaining} serves alone\n{watch.reported()}")
+    becomes(lambda: names(at) == both, f"both serve again\n{watch.reported()}")

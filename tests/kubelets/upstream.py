@@ -21,13 +21,13 @@ from xml.etree.ElementTree import Element, parse
 import yaml
 from lightkube.codecs import load_all_yaml
 
-from tests.cluster.build import UPSTREAM, kubernetes
-from tests.e2e.support import stage
-from tests.e2e.watching import watching
-from tests.kubelets.cluster import Cluster, kubelet_cluster, on_host
 from tests.kubelets.deployments import Deployments
-from tests.kubelets.images import COREDNS_IMAGE, upstream_images
-from tests.kubelets.ready import make_ready_for_upstream
+from tests.support.cluster_build import UPSTREAM, kubernetes
+from tests.support.kubelet_cluster import Cluster, kubelet_cluster, on_host
+from tests.support.kubelet_images import COREDNS_IMAGE, upstream_images
+from tests.support.kubelets_ready import make_ready_for_upstream
+from tests.support.stages import stage
+from tests.support.watching import watching
 
 FOCUS = r"\[Feature:LoadBalancer\]"
 MINUTES = 60

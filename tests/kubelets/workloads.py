@@ -7,11 +7,12 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
-from tests.cluster.controlplane import Document, Objects
-from tests.e2e.support import ask, service
-from tests.kubelets.cluster import Cluster
 from tests.kubelets.deployments import SERVED, Deployments
-from tests.traffic.waiting import eventually
+from tests.support.backends import ask
+from tests.support.control_plane import Document, Objects
+from tests.support.kubelet_cluster import Cluster
+from tests.support.manifests import service
+from tests.support.waiting import becomes
 
 
 class Workloads(Objects, Deployments):
@@ -40,7 +41,7 @@ class Workloads(Objects, Deployments):
 
     def address(self, name: str) -> str:
         """Wait for the first address in a Service's status."""
-        eventually(lambda: bool(self._entries(name)), f"{name} has an address")
+        becomes(lambda: bool(self._entries(name)), f"{name} has an address")
         return str(self._entries(name)[0]["ip"])
 
     def _entries(self, name: str) -> list[Document]:

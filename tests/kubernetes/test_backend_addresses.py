@@ -18,8 +18,9 @@ from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.source import read_manifests
-from tests.planning.objects import endpoint, endpoints, node, service
-from tests.watch.api import NAME, balancer, becomes, served
+from tests.support.fake_api import NAME, balancer, served
+from tests.support.objects import endpoint, endpoints, node, service
+from tests.support.waiting import becomes
 
 C = ClusterName("c")
 REFUSED = {

@@ -19,10 +19,10 @@ from locallb.kubernetes.access.servers import KubeconfigError, KubeError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.snapshot import Access
-from tests.envoy.certificates import Authority, Pair
-from tests.kubernetes.test_kubeconfig import written
-from tests.kubernetes.test_odd_lists import odd_page
-from tests.servers import QuietServer, answer_json, in_thread
+from tests.support.certificates import Authority, Pair
+from tests.support.kubeconfigs import written
+from tests.support.odd_answers import odd_page
+from tests.support.servers import QuietServer, answer_json, in_thread
 
 
 @dataclass

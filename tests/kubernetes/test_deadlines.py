@@ -12,7 +12,7 @@ from locallb.kubernetes.api import limits as deadline
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from tests.servers import ANSWER_HEAD, dripping
+from tests.support.servers import ANSWER_HEAD, dripping
 
 
 @pytest.mark.parametrize(

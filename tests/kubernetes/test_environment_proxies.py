@@ -14,10 +14,10 @@ from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.snapshot import Access
-from tests.envoy.certificates import Authority
-from tests.kubernetes.test_kubeconfig import written
-from tests.servers import QuietServer, in_thread
-from tests.sources.seed_api import SeedApi, served_seed
+from tests.support.certificates import Authority
+from tests.support.kubeconfigs import written
+from tests.support.seed_api import SeedApi, served_seed
+from tests.support.servers import QuietServer, in_thread
 
 NAME = "api.shop.test"
 

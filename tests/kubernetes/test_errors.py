@@ -24,7 +24,7 @@ from locallb.kubernetes.api.feed import Feed
 from locallb.kubernetes.api.refusals import FailedAnswerError, refused
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from tests.servers import QuietServer, in_thread
+from tests.support.servers import QuietServer, in_thread
 
 JSON = {"Content-Type": "application/json"}
 PAGE = b"<html>\r\nsay\nthis</html>"

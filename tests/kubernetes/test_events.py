@@ -34,7 +34,7 @@ from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.notices import NODES, OTHERS
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from tests.planning.objects import DEMO, JsonObject, node, parsed, service
+from tests.support.objects import DEMO, JsonObject, node, parsed, service
 
 SERVES = Event("Normal", ENSURED, "serves 80/TCP at 127.77.0.5")
 MOVED = Event("Normal", ENSURED, "serves 80/TCP at 127.77.0.6")

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -22,8 +22,9 @@ from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from tests.kubernetes.test_kubeconfig import written
-from tests.servers import answer_json, in_thread
+from tests.support.kubeconfigs import written
+from tests.support.servers import answer_json, in_thread
+from tests.support.waiting import becomes
 
 BETA = "client.authentication.k8s.io/v1beta1"
 SECRET = "s3cret"  # noqa: S105 - it is none
@@ -57,14 +58,6 @@ def rest(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the time pass for which a plugin isn't asked again."""
     clock = SimpleNamespace(time=time.time, monotonic=lambda: time.monotonic() + exec_plugin.REST)
     monkeypatch.setattr(exec_plugin, "time", clock)
-
-
-def until(done: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    ends = time.monotonic() + 120
-    while not done():
-        assert time.monotonic() < ends
-        time.sleep(0.01)
 
 
 @pytest.mark.parametrize(
@@ -101,7 +94,7 @@ def test_timed_out_exec_plugin_ends_with_its_children(tmp_path: Path) -> None:
     with pytest.raises(KubeError):
         token(plugin("sleep 1000 & echo $! > child; wait", tmp_path))
     child = int((tmp_path / "child").read_text())
-    until(lambda: not _lives(child))
+    becomes(lambda: not _lives(child))
 
 
 def _lives(pid: int) -> bool:
@@ -147,7 +140,7 @@ def test_a_token_counts_until_it_expires(tmp_path: Path) -> None:
     assert token(made) == "brief"
     text.write_text(answer("long", now + timedelta(hours=1)))
     assert token(made) in {"brief", "long"}
-    until(lambda: token(made) == "long")
+    becomes(lambda: token(made) == "long")
     count = runs(tmp_path)
     assert [token(made), token(made)] == ["long", "long"]
     assert runs(tmp_path) == count
@@ -159,7 +152,7 @@ def test_the_next_token_that_does_not_come_costs_nothing_while_the_old_one_is_go
     made = plugin("cat answer; [ $(wc -l < runs) = 1 ] || sleep 1000", tmp_path)
     text.write_text(answer("brief", datetime.now(UTC) + timedelta(seconds=exec_plugin.EARLY / 2)))
     assert token(made) == "brief"
-    until(lambda: token(made) == "brief" and runs(tmp_path) == 2)
+    becomes(lambda: token(made) == "brief" and runs(tmp_path) == 2)
     assert token(made) == "brief"
 
 

@@ -20,21 +20,9 @@ from locallb.kubernetes.api.client import Cluster, Clusters
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
+from tests.support.kubeconfigs import SERVER, written
 
-SERVER = "https://127.0.0.1:6443"
 TEN = ", ".join(f"{{name: c{n}}}" for n in range(10))
-
-
-def written(path: Path, *, cluster: dict[str, Any] | None = None, user: dict[str, Any] | None = None) -> Access:
-    """Write a kubeconfig with one context, `here`."""
-    document = {
-        "current-context": "here",
-        "clusters": [{"name": "c", "cluster": {"server": SERVER, **(cluster or {})}}],
-        "users": [{"name": "u", "user": {"token": "t"} if user is None else user}],
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path.write_text(yaml.safe_dump(document))
-    return Access(str(path), ContextName("here"))
 
 
 def test_the_current_context_is_meant_where_none_is_named(tmp_path: Path) -> None:

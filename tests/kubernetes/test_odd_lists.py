@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from itertools import cycle
 from pathlib import Path
@@ -14,19 +12,14 @@ import pytest
 from locallb.kubernetes.access.servers import KubeError, UnreachableError
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.snapshot import Access
-from tests.kubernetes.test_answers import ODD_LISTS
-from tests.kubernetes.test_kubeconfig import written
-from tests.servers import QuietServer, answer_json, in_thread
-from tests.watch.api import Api, served
+from tests.support.fake_api import Api, api
+from tests.support.kubeconfigs import written
+from tests.support.odd_answers import ODD_LISTS, odd_page
+from tests.support.servers import QuietServer, answer_json, in_thread
+
+__all__ = ["api"]
 
 LISTS_FOR_COMMANDS = ("nothing", "an object", "a list", "an item as a text", "null metadata", "no items", "too deep")
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[tuple[Api, Access]]:
-    """Serve an API."""
-    with served(tmp_path) as made:
-        yield made
 
 
 @pytest.mark.parametrize("name", LISTS_FOR_COMMANDS)
@@ -87,8 +80,3 @@ def test_a_page_that_is_asked_for_with_another_credential_is_no_circle(tmp_path:
         access = written(tmp_path / "config", cluster={"server": url}, user={"tokenFile": "token"})
         assert Cluster(access).slices() == []
     assert requested == [("", "old"), ("x", "old"), ("x", "new")]
-
-
-def odd_page(token: str) -> bytes:
-    """Write an empty page of a list that names the next one."""
-    return json.dumps({"metadata": {"resourceVersion": "1", "continue": token}, "items": []}).encode()

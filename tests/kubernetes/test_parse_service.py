@@ -21,7 +21,7 @@ from locallb.model.objects import (
     TrafficPolicy,
 )
 from locallb.model.reasons import Reason
-from tests.planning.objects import DEMO, JsonObject, parsed, service
+from tests.support.objects import DEMO, JsonObject, parsed, service
 
 ANNOTATION = "local-lb.dev/addresses"
 RANGES = "service.beta.kubernetes.io/load-balancer-source-ranges"

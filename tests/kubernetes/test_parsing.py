@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from locallb.kubernetes.parsing.objects import Parsed, ParseMemory, parse_objects
 from locallb.model.identities import Family, ObjectKey, Protocol
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, Node
-from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
+from tests.support.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 
 OTHERS: list[Any] = [
     {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "s"}, "data": {"a": "b"}},

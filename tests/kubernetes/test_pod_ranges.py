@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.kubernetes.pod_ranges import VERSIONS, with_ranges
-from tests.planning.objects import JsonObject, node, parsed
+from tests.support.objects import JsonObject, node, parsed
 
 
 def with_cidrs(name: str, **spec: object) -> JsonObject:

@@ -11,7 +11,7 @@ from locallb.kubernetes.access.servers import UnreachableError
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from tests.servers import QuietServer, in_thread
+from tests.support.servers import QuietServer, in_thread
 
 
 @pytest.mark.parametrize("code", [301, 302, 304, 307])

@@ -16,7 +16,7 @@ from locallb.kubernetes.api import client, connected
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from tests.servers import in_thread
+from tests.support.servers import in_thread
 
 BODY = {"metadata": {"name": "web.1", "namespace": "n"}, "note": "serves"}
 

@@ -16,8 +16,8 @@ from locallb.kubernetes.api import limits as size
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from tests.servers import QuietServer, in_thread
-from tests.sources.seed_api import kubeconfig
+from tests.support.seed_api import kubeconfig
+from tests.support.servers import QuietServer, in_thread
 
 MIB = 1 << 20
 

@@ -19,9 +19,9 @@ from locallb.kubernetes.api import connected
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.snapshot import Access
-from tests.envoy.certificates import Authority
-from tests.kubernetes.test_kubeconfig import written
-from tests.sources.seed_api import SeedApi, served_seed
+from tests.support.certificates import Authority
+from tests.support.kubeconfigs import written
+from tests.support.seed_api import SeedApi, served_seed
 
 
 @dataclass

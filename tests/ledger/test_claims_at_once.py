@@ -26,7 +26,8 @@ from locallb.ledger.publishing import ClaimRequest, publish
 from locallb.model.identities import Protocol, SharingKey
 from locallb.model.snapshot import Claim, MappedPort
 from locallb.storage import files
-from tests.ledger.test_ledger import ROOT, owner
+from tests.support.owners import owner
+from tests.support.stages import CHECKOUT
 
 LOCALHOST = ip_address("127.0.0.1")
 ADDRESSES = tuple(map(ip_address, ("127.77.0.5", "127.77.0.50", "fd00::5")))
@@ -156,7 +157,7 @@ from locallb.ledger import ledger as module
 from locallb.ledger import claim_files
 from locallb.ledger.ledger import Ledger
 from locallb.ledger.publishing import ClaimRequest
-from tests.ledger.test_ledger import owner
+from tests.support.owners import owner
 
 claim_files.TIMEOUT = 0.05
 directory, signal, at = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
@@ -182,7 +183,7 @@ print(*(int(problem is None) for problem in Ledger(directory).claim_all(wanted))
 def begun(ledger: Ledger, signal: int, at: int) -> subprocess.Popen[str]:
     """Begin three claims at once."""
     command = [sys.executable, "-c", STOPPED_AT, str(ledger.directory), str(signal), str(at)]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
 
 
 @pytest.mark.slow

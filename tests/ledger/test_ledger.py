@@ -22,18 +22,14 @@ from msgspec.structs import replace
 
 from locallb.ledger.claims import ClaimFile, LedgerError, read_entry
 from locallb.ledger.ledger import UNKNOWN, Ledger
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, SharingKey, Uid
+from locallb.model.identities import Home, Owner, SharingKey, Uid
 from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim
-from tests.descriptors import count_open, few_files
+from tests.support.descriptors import count_open, few_files
+from tests.support.owners import holders, owner
 
 ADDRESS, OTHER = ip_address("127.77.0.5"), ip_address("127.77.0.6")
 ROOT = Path(__file__).parents[2]
-
-
-def owner(name: str, root: str = "/nowhere/shop", uid: str = "u1") -> Owner:
-    """Make the owner of a Service."""
-    return Owner(Home("shop", "dev", root), ObjectKey(ClusterName("local"), "default", name), Uid(uid))
 
 
 @pytest.fixture
@@ -45,11 +41,6 @@ def ledger(tmp_path: Path) -> Ledger:
 def files(ledger: Ledger) -> list[str]:
     """List what is in the directory."""
     return sorted(path.name for path in ledger.directory.iterdir())
-
-
-def holders(ledger: Ledger) -> list[tuple[IPAddress, Owner]]:
-    """List who has which address."""
-    return [(claim.address, claim.owner) for claim in ledger.claims()]
 
 
 def test_reading_an_absent_ledger_creates_nothing(ledger: Ledger) -> None:

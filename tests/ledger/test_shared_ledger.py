@@ -26,19 +26,15 @@ from locallb.ledger import ledger as module
 from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.ledger import UNKNOWN, Ledger, LedgerError
 from locallb.ledger.publishing import ClaimRequest, publish
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, Protocol, SharingKey, Uid
+from locallb.model.identities import Protocol, SharingKey
 from locallb.model.snapshot import Claim, MappedPort
+from tests.support.owners import holders, owner
 
 ROOT = Path(__file__).parents[2]
 ADDRESS, OTHER = ip_address("127.77.0.5"), ip_address("127.77.0.6")
 NAME = "127.77.0.5~0123456789abcdef.json"
 SECONDS = 60.0
 Answer = TypeVar("Answer")
-
-
-def owner(name: str, root: str = "/nowhere/shop", uid: str = "u1") -> Owner:
-    """Make the owner of a Service."""
-    return Owner(Home("shop", "dev", root), ObjectKey(ClusterName("local"), "default", name), Uid(uid))
 
 
 @pytest.fixture
@@ -147,11 +143,6 @@ def test_odd_names_are_written_in_letters_and_stop_no_claim(ledger: Ledger, name
     promptly(lambda: ledger.claim(ADDRESS, owner("web")))
     assert promptly(ledger.claims) == (Claim(ADDRESS, owner("web")),)
     promptly(lambda: ledger.release(ADDRESS, owner("web")))
-
-
-def holders(ledger: Ledger) -> list[tuple[IPAddress, Owner]]:
-    """List who has which address."""
-    return [(claim.address, claim.owner) for claim in ledger.claims()]
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, number: int, *files: Path) -> None:
@@ -503,7 +494,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from locallb.ledger import claim_files
 from locallb.ledger.ledger import Ledger
-from tests.ledger.test_shared_ledger import owner
+from tests.support.owners import owner
 
 claim_files.TIMEOUT = 0.05
 
@@ -614,7 +605,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from locallb.storage import files
 from locallb.ledger.claims import entry_name, entry_text
-from tests.ledger.test_shared_ledger import owner
+from tests.support.owners import owner
 
 directory, name, stop = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 address = ip_address("127.77.0.5")

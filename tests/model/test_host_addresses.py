@@ -20,10 +20,10 @@ from locallb.model.ranges import AddressRange
 from locallb.model.routes import HostRoute
 from locallb.model.snapshot import HostFacts
 from locallb.planning.pool_routes import pool_notices, pool_routes, unchecked
-from tests.host.test_doctor import GOOD
-from tests.planning.addresses.test_allocation import given as allocated
-from tests.planning.addresses.test_allocation import service, terms
-from tests.planning.strategies import route
+from tests.support.allocation import given as allocated
+from tests.support.allocation import service, terms
+from tests.support.inspections import GOOD
+from tests.support.strategies import route
 
 LAN = (
     route("127.0.0.0/8"),

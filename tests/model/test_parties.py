@@ -10,7 +10,7 @@ import pytest
 from locallb.desired import desired
 from locallb.model import desired as state_resource
 from locallb.model.parties import DOCKER, LEDGER, NETLINK, UNKNOWN, party_of, room_of
-from tests.desired.cases import CASES, plan_of
+from tests.support.desired_cases import CASES, plan_of
 
 
 def resource(kind: str, **inputs: object) -> Any:  # noqa: ANN401 - a part of one

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.build import pinned
-from tests.official import build
+from tests.support import pulumi_build as build
+from tests.support.cluster_build import pinned
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.takeover.laws import serving, touched
-from tests.takeover.restoring import restored
+from tests.support.recorded_homes import restored
+from tests.support.takeover_laws import serving, touched
 
 pytestmark = [pytest.mark.checkout, pytest.mark.slow, pytest.mark.envoy]
 

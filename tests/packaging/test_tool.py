@@ -14,10 +14,12 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.cluster.conftest import cluster, plane
-from tests.cluster.controlplane import ControlPlane, Objects
-from tests.e2e.support import ask, backends, envoys, free_prefix, node, port, service
-from tests.e2e.watching import becomes
+from tests.support.backends import ask, backends
+from tests.support.clusters import cluster, plane
+from tests.support.control_plane import ControlPlane, Objects
+from tests.support.manifests import node, port, service
+from tests.support.stages import envoys, free_prefix
+from tests.support.watching import eventually
 
 __all__ = ["cluster", "plane"]
 pytestmark = [pytest.mark.checkout, pytest.mark.envoy]
@@ -114,7 +116,7 @@ def test_watch_alone_serves_the_current_context(tool: Path, user: Path, plane: C
     with watching(tool, user, KUBECONFIG=kubeconfig), backends() as make:
         document = cluster.service(service("web", port(8080, 0)))
         make("web", port=document["spec"]["ports"][0]["nodePort"])
-        becomes(lambda: ask(address_of(cluster, "web"), 8080) == "web: hello")
+        eventually(lambda: ask(address_of(cluster, "web"), 8080) == "web: hello")
     run(tool, user, "destroy", "--yes")
     assert (cluster.read("web") or {})["metadata"].get("finalizers", []) == []
     assert envoys(user) == []

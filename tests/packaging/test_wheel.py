@@ -13,7 +13,7 @@ import pytest
 
 from locallb import __version__
 from locallb.gateway.crds import carried
-from tests.packaging.conftest import CHECKOUT, built, sources
+from tests.support.packages import CHECKOUT, built, sources
 
 pytestmark = [pytest.mark.checkout, pytest.mark.slow]
 

@@ -12,8 +12,8 @@ from locallb.cli.watching.relay import EventBatch
 from locallb.planning.notices import FAULT
 from locallb.planning.status import Row, State
 from locallb.traffic.figures import Bin, Counts, Details, Latencies, TrafficRow, UpstreamFigures
-from tests.cli.watching.watch_story import EVIL, key, planned, serving, snapshot_of, story
-from tests.planning.objects import node, parsed, service
+from tests.support.objects import node, parsed, service
+from tests.support.watch_story import EVIL, key, planned, serving, snapshot_of, story
 
 
 def test_a_lane_leads_from_addresses_to_backends() -> None:

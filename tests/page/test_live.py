@@ -18,9 +18,8 @@ from locallb.cli.watching.page import PageReporter
 from locallb.planning.planned import Plan
 from locallb.planning.status import Observation
 from locallb.watch.events import Converged, Failed, Pulse, Stopped
-from tests.cli.watching.watch_story import EVIL, planned, serving, snapshot_of, updated
-
-TIMEOUT = 120.0
+from tests.support.waiting import TIMEOUT, becomes
+from tests.support.watch_story import EVIL, planned, serving, snapshot_of, updated
 
 
 class Reader:
@@ -149,14 +148,6 @@ def test_reopened_page_shows_changes_since_it_was_closed(requested: list[Plan]) 
         becomes(lambda: page._page._plan is more.plan)
         with closing(Reader(page)) as retry:
             retry.until(lambda: len(retry.lanes) == 2)
-
-
-def becomes(fact: Callable[[], object]) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + TIMEOUT
-    while not fact():
-        assert time.monotonic() < deadline, "it never became true"
-        time.sleep(0.005)
 
 
 def test_a_taken_port_is_reported_in_a_sentence() -> None:

@@ -14,8 +14,8 @@ import pytest
 
 from locallb.cli.watching import http_server
 from locallb.cli.watching.http_server import AT_ONCE, STREAMS, HttpServer, Page
+from tests.support.waiting import TIMEOUT, becomes
 
-TIMEOUT = 120.0
 FOLLOW = b"GET /events HTTP/1.0\r\n\r\n"
 
 
@@ -81,14 +81,6 @@ def following(place: tuple[str, int], request: bytes = FOLLOW) -> socket.socket:
         head += part
     assert head.startswith(b"HTTP/1.0 200"), head
     return client
-
-
-def becomes(fact: Callable[[], object]) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + TIMEOUT
-    while not fact():
-        assert time.monotonic() < deadline, "it never became true"
-        time.sleep(0.005)
 
 
 def heard(client: socket.socket, size: int) -> bytes:

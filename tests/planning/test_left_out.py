@@ -19,7 +19,7 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.refused import few_kinds
 from locallb.planning.status import is_ours
-from tests.planning.objects import DEMO, JsonObject, node, service
+from tests.support.objects import DEMO, JsonObject, node, service
 
 
 def plan(configured: Settings, *objects: JsonObject, contents: tuple[Contents, ...] = ()) -> Plan:

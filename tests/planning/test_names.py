@@ -18,8 +18,8 @@ from locallb.planning.names import MAX_LISTED_IN_STATUS, MAX_NAMES, REFUSED
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.sources.snapshot import with_objects
-from tests.e2e.support import node, port, service
-from tests.gateway.api import gateway, gateway_class, listener, route, rule
+from tests.support.gateway_objects import gateway, gateway_class, listener, route, rule
+from tests.support.manifests import node, port, service
 
 HOME = Home("local-lb", "dev", "/nowhere")
 DNS = {"zones": [{"zone": "test", "embedded": "127.0.0.77:5300"}]}

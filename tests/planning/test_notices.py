@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from locallb.model.identities import Family
 from locallb.model.objects import FamilyPolicy
 from locallb.planning.notices import STACK_NOTICES, notices_of
-from tests.planning.objects import parsed, service
+from tests.support.objects import parsed, service
 
 FOUR, SIX = ip_address("127.77.0.5"), ip_address("fd00:77::5")
 

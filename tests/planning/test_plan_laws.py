@@ -6,8 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Hashable
 from ipaddress import ip_address
-from random import Random
-from typing import Any, TypeVar
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -24,30 +23,12 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HeldProxy, HostFacts, Snapshot, Socket
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from tests.planning import strategies
+from tests.support import strategies
+from tests.support.strategies import shuffled
 
 SNAPSHOTS = strategies.snapshots()
 SETTINGS = st.builds(lambda drawn, mapped: replace(drawn, port_mapping=mapped), strategies.settings(), st.booleans())
 C = ClusterName("c")
-Thing = TypeVar("Thing")
-
-
-def shuffled(snapshot: Snapshot, seed: int) -> Snapshot:
-    """Return the same snapshot in another order."""
-    random = Random(seed)
-
-    def mixed(things: tuple[Thing, ...]) -> tuple[Thing, ...]:
-        return tuple(random.sample(things, len(things)))
-
-    return replace(
-        snapshot,
-        services=mixed(snapshot.services),
-        nodes=mixed(snapshot.nodes),
-        slices=mixed(snapshot.slices),
-        claims=mixed(snapshot.claims),
-        remembered=mixed(snapshot.remembered),
-        proxies=mixed(snapshot.proxies),
-    )
 
 
 def applied(snapshot: Snapshot, plan: Plan) -> Snapshot:

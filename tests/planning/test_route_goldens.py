@@ -15,10 +15,10 @@ from locallb.model.identities import ClusterName
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from tests.conftest import GOLDENS, Golden
-from tests.envoy.support import quiet, validate
-from tests.planning.api import ACCESS
-from tests.planning.test_plan_goldens import HOME, placement_words
+from tests.support.deployed_plans import ACCESS
+from tests.support.envoy import quiet, validate
+from tests.support.goldens import GOLDENS, Golden
+from tests.support.plan_cases import HOME, placement_words
 
 CASES = ("gateway", "ingress")
 CLUSTER = ClusterName("c")

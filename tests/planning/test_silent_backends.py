@@ -16,11 +16,11 @@ from locallb.model.snapshot import HostFacts
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
 from locallb.planning.status import Observation, Row, State, rows
-from tests.gateway.api import DEMO, JsonObject, backend, gateway, gateway_class, listener, route, rule
-from tests.gateway.api import service as cluster_service
-from tests.planning.backends.test_straight import BRIDGE, DEFAULT
-from tests.planning.gateways.test_gateway_memory import snapshot
-from tests.planning.objects import node, service
+from tests.planning.node_routes import BRIDGE, DEFAULT
+from tests.support.gateway_objects import DEMO, JsonObject, backend, gateway, gateway_class, listener, route, rule
+from tests.support.gateway_objects import service as cluster_service
+from tests.support.objects import node, service
+from tests.support.planned_gateways import snapshot
 
 NODES = [node("a", "172.18.0.2", "fd00::2"), node("b", "172.18.0.3", "fd00::3")]
 SIX = HostRoute(ip_network("fd00::/64"), "unicast", "br-kind")

@@ -10,18 +10,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from locallb.config.addresses import DEFAULT_POOL
 from locallb.config.parsing import parse_settings
-from locallb.config.settings import Pool, ProxySettings, Settings, Sharing
+from locallb.config.settings import Pool, Settings
 from locallb.envoy import watches
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.faults import Fault
 from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import (
-    ClusterName,
     Family,
-    Home,
-    NodeName,
     ObjectKey,
     Owner,
     Protocol,
@@ -36,10 +32,8 @@ from locallb.model.objects import (
     EndpointSlice,
     FamilyPolicy,
     IngressEntry,
-    Node,
     ProxyProtocol,
     Service,
-    ServicePort,
     TrafficPolicy,
 )
 from locallb.model.ranges import AddressRange
@@ -47,39 +41,20 @@ from locallb.model.routes import HostRoute
 from locallb.model.snapshot import (
     Claim,
     HostFacts,
-    Snapshot,
     Socket,
 )
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from tests.gateway.api import gateway, gateway_class, route
-from tests.gateway.api import service as cluster_ip
+from tests.planning.two_services import HOME, NODE, OWN, A, B, C, port, service, snapshot
+from tests.support.gateway_objects import gateway, gateway_class, route
+from tests.support.gateway_objects import service as cluster_ip
 
-C = ClusterName("demo")
-HOME = Home("p", "s", "/p")
-NODE = Node(C, NodeName("worker"), (ip_address("172.18.0.3"),), pod_cidrs=(ip_network("10.244.1.0/24"),))
 FIRST, SECOND, ELSEWHERE = (ip_address(f"127.77.0.{number}") for number in (1, 2, 9))
 TWO = Pool("two", (AddressRange(FIRST, SECOND),))
 WEB = Pool("web", (AddressRange(ELSEWHERE, ELSEWHERE),), priority=1, selector={"tier": "web"})
 SETTINGS = Settings((), (TWO,))
-OWN = Settings((), (DEFAULT_POOL,))
 ANY_HOST = HostFacts()
 TO_PODS = replace(OWN, backends=BackendChoice.PODS)
-SHARED = replace(OWN, proxies=ProxySettings(Sharing.SHARED))
-
-
-def port(number: int, protocol: Protocol = Protocol.TCP) -> ServicePort:
-    """Make a port with a NodePort."""
-    return ServicePort(number, protocol, str(number), 30000 + number % 1000)
-
-
-def service(name: str, number: int = 8080, **fields: Any) -> Service:  # noqa: ANN401 - fields by name
-    """Make a Service with one port; by its name it is the older one of those that come later in the alphabet."""
-    made = Service(ObjectKey(C, "shop", name), (port(number),), created=f"2026-01-01T00:00:0{'abc'.index(name)}Z")
-    return replace(made, **fields)
-
-
-A, B = service("a"), service("b", 8081)
 
 
 def pods(*addresses: str, of: ObjectKey = A.key) -> EndpointSlice:
@@ -103,11 +78,6 @@ class Case:
     host: HostFacts = ANY_HOST
     slices: tuple[tuple[EndpointSlice, ...], tuple[EndpointSlice, ...]] = ((), ())
     others: Mapping[str, Any] = field(default_factory=dict)
-
-
-def snapshot(*services: Service, **others: Any) -> Snapshot:  # noqa: ANN401 - fields by name
-    """Read these Services of a cluster with one Node."""
-    return Snapshot(**{"home": HOME, "services": services, "nodes": (NODE,), **others})
 
 
 def refused(name: str) -> Callable[[Plan], bool]:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from locallb.programs import GitError, Revision
-from tests.report.repository import GIT, commit, git
+from tests.support.repository import GIT, commit, git
 
 
 @pytest.mark.parametrize("name", [b"caf\xe9", "caf\u00e9".encode(), b'a *"\tb'])

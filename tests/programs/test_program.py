@@ -13,7 +13,7 @@ import pytest
 
 from locallb import programs as program
 from locallb.programs import Program, ProgramError
-from tests.descriptors import few_files
+from tests.support.descriptors import few_files
 
 
 def shell(script: str, seconds: float = 60.0, remedy: str = "", maximum: int = program.MAX) -> Program:

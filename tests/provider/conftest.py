@@ -11,7 +11,7 @@ import pytest
 
 from locallb.runtimes.process.stopping import stop_all
 from locallb.storage import paths
-from tests.provider.support import Driver, Wanted, block, owner
+from tests.support.provider import Driver, Wanted, block, owner
 
 
 @pytest.fixture

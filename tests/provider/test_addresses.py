@@ -14,7 +14,7 @@ from locallb.ledger.ledger import LedgerError
 from locallb.model.identities import Owner
 from locallb.model.texts import owner_fields
 from locallb.provider import ProviderError
-from tests.provider.support import Driver, owner
+from tests.support.provider import Driver, owner
 
 
 def inputs(party: Owner, address: str = "127.77.0.5") -> dict[str, Any]:

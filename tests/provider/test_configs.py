@@ -13,7 +13,7 @@ from locallb.ledger.ledger import LedgerError
 from locallb.model.texts import owner_fields
 from locallb.provider import ProviderError
 from locallb.storage.proxy_directories import ProxiesError
-from tests.provider.support import Driver, Wanted, owner
+from tests.support.provider import Driver, Wanted, owner
 
 
 def inodes(directory: Path) -> dict[str, int]:

@@ -26,10 +26,9 @@ from locallb.runtimes.process import handover, processes, resource_types, stoppi
 from locallb.runtimes.process import resource_types as trial
 from locallb.runtimes.process.processes import Process, ProcessError
 from locallb.runtimes.process.stopping import running
-from tests.envoy.traffic import Load, Server, ask_tcp
-from tests.provider.support import Driver, Wanted
-from tests.provider.test_life_of_a_proxy import process_of
-from tests.provider.waiting import becomes
+from tests.support.envoy_traffic import Load, Server, ask_tcp
+from tests.support.provider import Driver, Wanted, process_of
+from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.envoy
 

@@ -35,11 +35,11 @@ from locallb.model.http_serving import (
 from locallb.model.identities import Protocol, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import HttpCheck, Proxy, Upstream
-from tests.envoy.certificates import Authority, Pair
-from tests.envoy.http_traffic import Client, Echo, grpc_server, upstream
-from tests.provider.support import Driver, Wanted, block
-from tests.provider.test_served_certificates import KIND, inputs, reference, secret
-from tests.servers import QuietServer, in_thread
+from tests.provider.certificates import KIND, inputs, reference, secret
+from tests.support.certificates import Authority, Pair
+from tests.support.http_traffic import Client, Echo, grpc_server, upstream
+from tests.support.provider import Driver, Wanted, block
+from tests.support.servers import QuietServer, in_thread
 
 pytestmark = pytest.mark.envoy
 RATE = 50

@@ -22,7 +22,7 @@ from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
-from tests.provider.support import Driver, Wanted, accepts, owner
+from tests.support.provider import Driver, Wanted, accepts, owner
 
 pytestmark = pytest.mark.usefixtures("no_engines")
 

@@ -21,20 +21,13 @@ from locallb.host.sockets import SocketError
 from locallb.provider import ProviderError
 from locallb.provider.resources import reachable
 from locallb.runtimes.process import processes
-from locallb.runtimes.process.processes import Process
 from locallb.runtimes.process.resource_types import LOG
 from locallb.runtimes.process.stopping import running
 from locallb.storage import paths
-from tests.provider.support import Driver, Wanted, accepts, echo, exchanges, owner
-from tests.provider.waiting import becomes
-from tests.traffic.waiting import eventually
+from tests.support.provider import Driver, Wanted, accepts, echo, exchanges, owner, process_of
+from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.envoy
-
-
-def process_of(outputs: dict[str, object]) -> Process:
-    """Read a process from the outputs of EnvoyProcess."""
-    return Process(int(str(outputs["pid"])), str(outputs["started"]))
 
 
 def zombies() -> list[int]:
@@ -132,7 +125,7 @@ def test_a_killed_process_is_noticed_and_started_again(driver: Driver, wanted: W
     """After kill -9 both the process and the proof are gone for a refresh; creating them serves again."""
     _, process, proof = driver.up(wanted)
     os.kill(process["pid"], signal.SIGKILL)
-    eventually(lambda: not processes.is_alive(process_of(process)), "the end of the killed process")
+    becomes(lambda: not processes.is_alive(process_of(process)), "the end of the killed process")
     assert driver.read("EnvoyProcess", process) is None
     assert driver.read("Reachable", proof) is None
     retry = driver.create("EnvoyProcess", wanted.process)

@@ -13,8 +13,8 @@ from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.runtimes.process import processes
 from locallb.storage import paths
-from tests.provider.support import Driver, Wanted
-from tests.provider.waiting import becomes
+from tests.support.provider import Driver, Wanted
+from tests.support.waiting import becomes
 
 
 @given(st.integers(0, 3 * binary.FULL), st.integers(8, 2000))

@@ -12,7 +12,7 @@ from locallb.ledger.ledger import Ledger, LedgerError
 from locallb.model.identities import Owner
 from locallb.model.texts import owner_fields
 from locallb.storage import paths
-from tests.provider.support import Driver, owner
+from tests.support.provider import Driver, owner
 
 KIND = "LoopbackPorts"
 

@@ -32,8 +32,8 @@ from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
-from tests.provider.support import Driver, Wanted, accepts, block, echo, exchanges, owner
-from tests.provider.waiting import becomes
+from tests.support.provider import Driver, Wanted, accepts, block, echo, exchanges, owner
+from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.envoy
 

@@ -32,7 +32,7 @@ from locallb.provider import ProviderError, generate
 from locallb.provider.dispatch import Dispatcher
 from locallb.resources import codec
 from locallb.resources.wire import wrapped
-from tests.provider.support import Driver, Wanted, owner, urn
+from tests.support.provider import Driver, Wanted, owner, urn
 
 
 def test_what_is_unknown_is_written_as_the_protocol_has_it() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import resource
@@ -27,44 +26,11 @@ from locallb.provider.resources import certificate_files
 from locallb.provider.resources.certificate_files import CertificateFilesError
 from locallb.resources.resource_type import ProviderError
 from locallb.storage import paths
-from tests.envoy.certificates import Authority, Pair
-from tests.provider.support import Driver, Wanted
+from tests.provider.certificates import KIND, inputs, reference, secret
+from tests.support.certificates import Authority, Pair
+from tests.support.provider import Driver, Wanted
 
-KIND = "ServedCertificate"
 SPARE = ProxyName("spare-1")
-
-
-def secret(pair: Pair, file: Path) -> None:
-    """Write a manifest with the Secret `default/web`."""
-    data = {key: base64.b64encode(path.read_bytes()).decode() for key, path in _entries(pair)}
-    document = {"apiVersion": "v1", "kind": "Secret", "type": "kubernetes.io/tls", "data": data}
-    file.write_text(json.dumps({**document, "metadata": {"name": "web", "namespace": "default"}}))
-
-
-def _entries(pair: Pair) -> tuple[tuple[str, Path], ...]:
-    return ("tls.crt", pair.chain), ("tls.key", pair.key)
-
-
-def inputs(wanted: Wanted, pair: Pair, file: Path) -> dict[str, Any]:
-    """Return what a program says of the certificate."""
-    digest = reference(pair, file).digest
-    return {
-        "proxy": wanted.proxy,
-        "name": str(wanted.owner.service),
-        "owner": dict(owner_fields(wanted.owner)),
-        "access": {"kubeconfig": "", "context": ""},
-        "file": str(file),
-        "namespace": "default",
-        "secret": "web",
-        "digest": digest,
-        "shared": False,
-    }
-
-
-def reference(pair: Pair, file: Path) -> Certificate:
-    """Return what a configuration says of it."""
-    named = pair.reference("web")
-    return Certificate(named.cluster, named.namespace, named.name, named.digest, str(file))
 
 
 def serving(wanted: Wanted, pair: Pair, file: Path) -> tuple[dict[str, Any], Proxy]:

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.e2e.support import Stage, node, port, service, stage
-from tests.report.repository import GIT, commit, git
+from tests.support.manifests import node, port, service
+from tests.support.repository import GIT, commit, git
+from tests.support.stages import Stage, stage
 
 
 @pytest.fixture

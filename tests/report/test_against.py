@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from tests.e2e.support import Done, Stage, node, port, service
-from tests.report.repository import FORMATS, commit, git, report
+from tests.support.manifests import node, port, service
+from tests.support.repository import FORMATS, commit, git, report
+from tests.support.stages import Done, Stage
 
 DATA = Path(__file__).resolve().parents[1] / "sources/data"
 

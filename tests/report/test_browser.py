@@ -12,10 +12,10 @@ import pytest
 
 from locallb.report.changes import Report
 from locallb.report.html import ALERTS_SHOWN, page
-from tests.planning.objects import node, service
-from tests.report.browser import Browser, Tab, running
-from tests.report.support import compared, settings
-from tests.report.test_hostile import hostile_report
+from tests.support.browser import Browser, Tab, running
+from tests.support.hostile_reports import hostile_report
+from tests.support.objects import node, service
+from tests.support.reports import compared, settings
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WIDTHS = (400, 800, 1400)

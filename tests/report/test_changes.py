@@ -24,8 +24,8 @@ from locallb.report.html import page
 from locallb.report.markdown import markdown
 from locallb.report.sides import Balancer, Port, Side
 from locallb.report.wording import differences
-from tests.planning.objects import node, service
-from tests.report.support import compared, only, settings
+from tests.support.objects import node, service
+from tests.support.reports import compared, only, settings
 
 NODE = node("worker", "127.0.0.1")
 WEB = service("web")

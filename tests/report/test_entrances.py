@@ -7,12 +7,12 @@ import json
 import pytest
 
 from locallb.report.deployed import DeployedEntrance, listed_entrances
-from tests.e2e.support import Stage
-from tests.gateway.api import JsonObject, gateway, gateway_class, listener, route, rule, service
-from tests.ingress.api import backend as to
-from tests.ingress.api import ingress, path
-from tests.ingress.api import rule as ingress_rule
-from tests.report.repository import git, report
+from tests.support.gateway_objects import JsonObject, gateway, gateway_class, listener, route, rule, service
+from tests.support.ingress_objects import backend as to
+from tests.support.ingress_objects import ingress, path
+from tests.support.ingress_objects import rule as ingress_rule
+from tests.support.repository import git, report
+from tests.support.stages import Stage
 
 PASSED = listener("tls", 443, "TLS", tls={"mode": "Passthrough"})
 TO_HTTPS = {"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}

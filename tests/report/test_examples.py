@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.e2e.support import CHECKOUT, Done
-from tests.report.repository import GIT, commit, git
+from tests.support.repository import GIT, commit, git
+from tests.support.stages import CHECKOUT, Done
 
 CI = CHECKOUT / "examples/ci"
 WEB = "examples/shop/manifests/web.yaml"

@@ -21,9 +21,9 @@ from locallb.report.html import page
 from locallb.report.markdown import markdown
 from locallb.report.sides import Balancer, Side, planned_side
 from locallb.sources.snapshot import holding
-from tests.planning import strategies
-from tests.planning.test_plan_laws import shuffled
-from tests.report.support import declared, inputs_of
+from tests.support import strategies
+from tests.support.reports import declared, inputs_of
+from tests.support.strategies import shuffled
 
 FEW = settings(max_examples=40, deadline=None)
 SETTINGS = strategies.settings()

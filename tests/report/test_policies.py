@@ -15,8 +15,8 @@ from locallb.cli.grammar import EPILOG
 from locallb.config.settings import Headroom, Policies, PortRange, SettingsError
 from locallb.model.identities import Protocol
 from locallb.report.changes import Gate
-from tests.planning.objects import node, service
-from tests.report.support import compared, settings
+from tests.support.objects import node, service
+from tests.support.reports import compared, settings
 
 NODE = node("worker", "127.0.0.1")
 

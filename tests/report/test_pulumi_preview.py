@@ -18,9 +18,9 @@ import pytest
 from locallb.cli.commands.preview import _previewed_roots as _touched
 from locallb.cli.commands.preview import _states
 from locallb.report.deployed import deployed_side
-from tests.e2e.support import Stage, stage
-from tests.report.schema import mistakes
-from tests.report.test_hostile import HOSTILE, SCHEMA
+from tests.support.hostile_reports import HOSTILE, SCHEMA
+from tests.support.schemas import mistakes
+from tests.support.stages import Stage, stage
 
 DATA = Path(__file__).parent / "data"
 RECORDED: dict[str, Any] = json.loads((DATA / "pulumi-preview.json").read_text(encoding="utf-8"))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tests.e2e.support import Stage
-from tests.ingress.api import JsonObject, backend, ingress, path, rule
-from tests.report.repository import FORMATS, commit, report
+from tests.support.ingress_objects import JsonObject, backend, ingress, path, rule
+from tests.support.repository import FORMATS, commit, report
+from tests.support.stages import Stage
 
 
 def test_routes_of_ingresses_show_as_they_come_and_go(repo: Stage) -> None:

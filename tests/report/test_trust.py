@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.report.wording import markdown_code, markdown_text, visible
-from tests.e2e.support import Stage, node, port, service
-from tests.report.repository import FORMATS, commit, report
+from tests.support.manifests import node, port, service
+from tests.support.repository import FORMATS, commit, report
+from tests.support.stages import Stage
 
 STRICT: dict[str, Any] = {"ports": [443], "sourceRanges": "required"}
 WEAKER: dict[str, Any] = {

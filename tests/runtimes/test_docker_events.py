@@ -7,7 +7,6 @@ import select
 import socket
 import socketserver
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -22,18 +21,9 @@ from locallb.runtimes.docker import events as docker_events
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.events import ContainerEvents
-from tests.descriptors import few_files
-from tests.servers import in_thread
-
-TIMEOUT = 120.0
-
-
-def becomes(fact: Callable[[], object], what: Callable[[], object] = lambda: "") -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + TIMEOUT
-    while not fact():
-        assert time.monotonic() < deadline, f"it never became true: {what()}"
-        time.sleep(0.005)
+from tests.support.descriptors import few_files, resources
+from tests.support.servers import in_thread
+from tests.support.waiting import becomes
 
 
 def chunk(text: bytes) -> bytes:
@@ -215,10 +205,6 @@ def test_a_daemon_that_cannot_be_asked_is_not_absent() -> None:
 @pytest.mark.parametrize("log", [b"", event("p")])
 def test_stopping_ends_threads_and_connections_in_the_midst_of_a_silence(docker: Daemon, log: bytes) -> None:
     """Each edit of the configuration may stop and begin it."""
-
-    def resources() -> tuple[int, int]:
-        return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
-
     docker.then = log, False
     before = resources()
     for number in range(1, 51):

@@ -12,8 +12,8 @@ import pytest
 from locallb.runtimes.process import exits, processes
 from locallb.runtimes.process.exits import Exits
 from locallb.runtimes.process.processes import Process
-from tests.descriptors import few_files
-from tests.provider.waiting import becomes
+from tests.support.descriptors import few_files
+from tests.support.waiting import becomes
 
 
 @pytest.fixture

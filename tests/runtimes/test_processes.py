@@ -18,8 +18,8 @@ import pytest
 from locallb.runtimes.process import processes, stopping
 from locallb.runtimes.process.processes import Process, ProcessError
 from locallb.storage.proxy_directories import PROXY_MARK
-from tests.descriptors import few_files
-from tests.traffic.waiting import eventually
+from tests.support.descriptors import few_files
+from tests.support.waiting import becomes
 
 KEY = "LOCALLB_TEST"
 
@@ -39,7 +39,7 @@ def python(program: str) -> list[str]:
 
 def ended(process: Process) -> bool:
     """Wait for the end of a process."""
-    eventually(lambda: not processes.is_alive(process), f"the end of process {process.pid}")
+    becomes(lambda: not processes.is_alive(process), f"the end of process {process.pid}")
     return True
 
 
@@ -206,7 +206,7 @@ def test_processes_of_several_proxies_are_found_by_one_look(tmp_path: Path, monk
         with ThreadPoolExecutor(3) as threads:
             with stopping._RUNNING.turn:
                 answers = [threads.submit(stopping.running, directory) for directory in directories]
-                eventually(lambda: len(stopping._RUNNING._waiting) == len(directories), "all threads ask")
+                becomes(lambda: len(stopping._RUNNING._waiting) == len(directories), "all threads ask")
             assert [answer.result() for answer in answers] == [(started[0],), (started[1],), ()]
     finally:
         for process in started:

@@ -16,7 +16,7 @@ from locallb.resources.resource_type import ProviderError
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import Docker
-from tests.servers import QuietServer, answer_json, in_thread
+from tests.support.servers import QuietServer, answer_json, in_thread
 
 BUSY = "timed out waiting for file /run/libpod/exits/c: internal libpod error"
 

@@ -19,7 +19,7 @@ from locallb.model.errors import REMEDIES, ClientError
 from locallb.runtimes import single_instance
 from locallb.runtimes.process import processes
 from locallb.runtimes.single_instance import AlreadyRunningError, holder, only_one
-from tests.descriptors import few_files
+from tests.support.descriptors import few_files
 
 HOLD = """
 import sys, time

@@ -40,7 +40,7 @@ from locallb.planning.proxy_placing import PlanContext, proxy_of_stack
 from locallb.provider import KINDS
 from locallb.runtimes.runtime import Runtime, runtime
 from locallb.sources.source import FinderType, SourceType, finder_type, source_type
-from tests.dns.bind import free_port
+from tests.support.bind import free_port
 
 HOME = Home("shop", "dev", "/srv/shop")
 ODD: tuple[object, ...] = (None, True, 7, "x", [], {}, [None], {"a": {}})

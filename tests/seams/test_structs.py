@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from tests.e2e.support import CHECKOUT
+from tests.support.stages import CHECKOUT
 
 PATHS = [path for room in ("locallb", "tests", "benchmarks") for path in (CHECKOUT / room).rglob("*.py")]
 

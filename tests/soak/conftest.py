@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.cluster.conftest import cluster, plane
+from tests.support.clusters import cluster, plane
 
 __all__ = ["cluster", "plane"]

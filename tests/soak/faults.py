@@ -16,9 +16,10 @@ from random import Random
 
 from lightkube import ApiError
 
-from tests.cluster.controlplane import ControlPlane, Objects
-from tests.e2e.support import Stage, port, service
-from tests.e2e.watching import Watch
+from tests.support.control_plane import ControlPlane, Objects
+from tests.support.manifests import port, service
+from tests.support.stages import Stage
+from tests.support.watching import Watch
 
 SLOTS = 10
 MOST_MEDDLING = 3

@@ -20,13 +20,13 @@ import httpx2
 from lightkube import ApiError
 
 from locallb.engine.store import Layout
-from tests.cluster.controlplane import Document
-from tests.cluster.faulty import FaultyApi
-from tests.cluster.test_life import ingress
-from tests.e2e.watching import becomes, get
-from tests.soak.answers import Answers
 from tests.soak.faults import SLOTS, Chaos
 from tests.soak.mortal import PLACES
+from tests.support.cluster_services import ingress
+from tests.support.control_plane import Document
+from tests.support.faulty_api import FaultyApi
+from tests.support.odd_api import Answers
+from tests.support.watching import eventually, get
 
 FOREIGN = "192.0.2."
 
@@ -95,11 +95,11 @@ class Faults:
 
     def followers_work(self) -> None:
         """See that each end was counted, and that none is in trouble any more."""
-        becomes(lambda: not (self.overrides / "_take").exists(), self.chaos.watch)
+        eventually(lambda: not (self.overrides / "_take").exists(), self.chaos.watch)
         for name in PLACES:
             (self.overrides / name).unlink(missing_ok=True)
-        becomes(lambda: self._ended() > self._before, self.chaos.watch)
-        becomes(lambda: get(self.chaos.watch, "/readyz")[0] == 200, self.chaos.watch)
+        eventually(lambda: self._ended() > self._before, self.chaos.watch)
+        eventually(lambda: get(self.chaos.watch, "/readyz")[0] == 200, self.chaos.watch)
 
     def _ended(self) -> float:
         _, page = get(self.chaos.watch, "/metrics")
@@ -144,7 +144,7 @@ class Faults:
         """Have ten Services, and an entry of somebody else in each."""
         for _ in range(SLOTS):
             self.chaos.create()
-        becomes(lambda: all(ingress(self.chaos.cluster, name) for name in self.chaos.present), self.chaos.watch)
+        eventually(lambda: all(ingress(self.chaos.cluster, name) for name in self.chaos.present), self.chaos.watch)
         for name in self.chaos.present:
             self._change_entries(name, {"ip": f"{FOREIGN}{int(name[1:]) + 1}", "ipMode": "VIP"})
 
@@ -170,7 +170,7 @@ class Faults:
                 return False
             return True
 
-        becomes(changed, self.chaos.watch)
+        eventually(changed, self.chaos.watch)
 
     def lock_stack(self, folder: Path) -> None:
         """Lock the stack as the official command line does, for a process that lives: this one."""

@@ -20,17 +20,20 @@ import httpx2
 import pytest
 from lightkube import ApiError
 
-from tests.cluster.controlplane import ControlPlane, Objects
-from tests.cluster.faulty import FaultyApi, faulty_api
-from tests.cluster.kinds import SERVICE
-from tests.cluster.test_life import address, condition, ingress
-from tests.e2e.support import Backend, Stage, envoys, port, service, stage
-from tests.e2e.test_changes import Client
-from tests.e2e.watching import Watch, answers, becomes, get
-from tests.soak.answers import MAX
 from tests.soak.faults import FIRST, SLOTS, Chaos, SmallDisk
-from tests.soak.figures import IDLE, Figures, size, spent, unasked
 from tests.soak.lasting import Faults
+from tests.support.backends import Backend, Client
+from tests.support.client_kinds import SERVICE
+from tests.support.cluster_services import address, condition, ingress
+from tests.support.control_plane import Objects
+from tests.support.faulty_api import FaultyApi, api
+from tests.support.loop_figures import IDLE, Figures, size, spent, unasked
+from tests.support.manifests import port, service
+from tests.support.odd_api import MAX
+from tests.support.stages import Stage, envoys, stage
+from tests.support.watching import Watch, answers, eventually, get
+
+__all__ = ["api"]
 
 pytestmark = [pytest.mark.soak, pytest.mark.envoy]
 
@@ -46,13 +49,6 @@ TIMEOUT = 30.0
 
 REST = 10.0
 """Seconds in which a loop has taken in a fault, also one that has just begun, before what it costs is measured."""
-
-
-@pytest.fixture
-def api(plane: ControlPlane, tmp_path: Path) -> Iterator[FaultyApi]:
-    """Put an API that fails on purpose between local-lb and the cluster."""
-    with faulty_api(plane, tmp_path / "faulty") as made:
-        yield made
 
 
 @pytest.fixture
@@ -99,18 +95,18 @@ def test_watch_under_random_churn_and_faults_loses_and_leaves_nothing(
     soak = Soak(chaos, faults, itertools.cycle(chance.sample(sorted(faults.kinds), len(faults.kinds))))
     try:
         cluster.service(service("keeper", port(8080, KEEPER)))
-        becomes(lambda: answers(address(cluster, "keeper"), 8080, "keeper"), chaos.watch)
+        eventually(lambda: answers(address(cluster, "keeper"), 8080, "keeper"), chaos.watch)
         with Client(address(cluster, "keeper"), 8080) as bystander:
             shake(soak)
         assert bystander.failures == []
         print(f"{len(bystander.answers)} requests of the bystander, none failed; {dict(chaos.done)}")  # noqa: T201
         await_convergence(chaos)
         chaos.watch.process.send_signal(signal.SIGHUP)
-        becomes(lambda: all(path.exists() for path in chaos.spoiled if path.parent.exists()), chaos.watch)
+        eventually(lambda: all(path.exists() for path in chaos.spoiled if path.parent.exists()), chaos.watch)
         for name in [*chaos.present, "keeper"]:
             cluster.delete(name)
-        becomes(lambda: not any(cluster.read(name) for name in [*chaos.present, "keeper"]), chaos.watch)
-        becomes(lambda: not envoys(play.root) and not ledger(play), chaos.watch)
+        eventually(lambda: not any(cluster.read(name) for name in [*chaos.present, "keeper"]), chaos.watch)
+        eventually(lambda: not envoys(play.root) and not ledger(play), chaos.watch)
     finally:
         chaos.watch.close()
         maximum, sibling = len(api.busiest()), unasked(api)
@@ -171,7 +167,9 @@ def endure(soak: Soak, kind: str) -> None:
     """Let something go wrong for a while, first while nobody changes anything, then while everybody does."""
     chaos, fault = soak.chaos, soak.faults.kinds[kind]
     await_convergence(chaos)
-    becomes(lambda: get(chaos.watch, "/readyz")[0] == httpx2.codes.OK, chaos.watch)  # one that began has looked at all
+    eventually(
+        lambda: get(chaos.watch, "/readyz")[0] == httpx2.codes.OK, chaos.watch
+    )  # one that began has looked at all
     begun = time.monotonic()
     fault.begin()
     chaos.create()
@@ -179,7 +177,7 @@ def endure(soak: Soak, kind: str) -> None:
     time.sleep(fault.settling)
     api = soak.faults.api
     if not fault.writes:
-        becomes(lambda: not api.busiest(WRITE, time.monotonic() - fault.settling), chaos.watch)
+        eventually(lambda: not api.busiest(WRITE, time.monotonic() - fault.settling), chaos.watch)
     _rest(chaos.watch.process.pid)
     quiet = time.monotonic()
     logged = chaos.watch.log.stat().st_size
@@ -234,7 +232,7 @@ def check(chaos: Chaos) -> None:
 def await_convergence(chaos: Chaos) -> None:
     """Wait until every Service is served, every port of it, and nothing else is."""
     try:
-        becomes(lambda: not lacking(chaos), chaos.watch)
+        eventually(lambda: not lacking(chaos), chaos.watch)
     except AssertionError as error:
         raise AssertionError(f"{lacking(chaos)}; there shall be {chaos.present}\n{error}") from None
 

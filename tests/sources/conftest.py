@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from tests.sources.support import Place
+
+
+@pytest.fixture(autouse=True)
+def _nothing_unwritten() -> Iterator[None]:
+    """Leave nothing of a preview to other tests."""
+    yield
+    UNWRITTEN.clear()
 
 
 @pytest.fixture

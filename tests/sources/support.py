@@ -111,3 +111,8 @@ class Place:
 def names(reading: SourceResult) -> list[str]:
     """Return the names of the Services of a reading."""
     return [service.key.name for service in reading.parsed.services]
+
+
+def files_in(directory: Path) -> dict[str, bytes]:
+    """Return what is in the files."""
+    return {path.name: path.read_bytes() for path in directory.glob("**/*") if path.is_file()}

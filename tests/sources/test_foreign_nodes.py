@@ -27,11 +27,11 @@ from locallb.sources import found as found_module
 from locallb.sources.kubernetes import nodes
 from locallb.sources.kubernetes.entry import MachinesSource
 from locallb.sources.kubernetes.nodes import MAX_POD_ROUTES, NodePolls
-from tests.envoy.certificates import Authority, Pair
-from tests.servers import ANSWER_HEAD, QuietServer, dripping, in_thread
-from tests.sources.seed_api import kubeconfig, served_seed
-from tests.sources.test_machine_nodes import BOTH, WAYS, A, find, pods, put, settings
-from tests.watch.api import becomes
+from tests.sources.machines import BOTH, WAYS, A, find, pods, put, settings
+from tests.support.certificates import Authority, Pair
+from tests.support.seed_api import kubeconfig, served_seed
+from tests.support.servers import ANSWER_HEAD, QuietServer, dripping, in_thread
+from tests.support.waiting import becomes
 
 DRIPS = {
     "head": ("http", ANSWER_HEAD),

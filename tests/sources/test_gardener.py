@@ -18,7 +18,6 @@ from hypothesis import strategies as st
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings, SettingsError
 from locallb.kubernetes.access.kubeconfig import connection
-from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.kubernetes.access.servers import KubeError, NoContextError
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.pacing import Pace
@@ -34,20 +33,14 @@ from locallb.sources.kubernetes.entry import KubernetesSource, node_routes, pars
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import Found, source_type
 from locallb.storage.paths import stack_directory
-from tests.sources.seed_api import CLUSTERS, PODS, RECORDS, SeedApi, cluster, kubeconfig, served_seed
-from tests.watch.api import becomes
+from tests.sources.support import files_in
+from tests.support.seed_api import CLUSTERS, PODS, RECORDS, SeedApi, cluster, kubeconfig, served_seed
+from tests.support.waiting import becomes
 
 SEED = GardenerSource(ClusterName("seed"), "seed.kubeconfig")
 A, B = "shoot--local--a", "shoot--local--b"
 SPEC = {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]}
 INSIDE = kubeconfig("https://kube-apiserver", {"tokenFile": "/x"})
-
-
-@pytest.fixture(autouse=True)
-def nothing_unwritten() -> Iterator[None]:
-    """Leave nothing of a preview to other tests."""
-    yield
-    UNWRITTEN.clear()
 
 
 @pytest.fixture
@@ -67,11 +60,6 @@ def inspect(root: Path, finder: GardenerSource = SEED, *, keep: bool = True) -> 
 def retained(root: Path) -> Path:
     """Return where kubeconfigs are kept."""
     return root / ".state" / "locallb" / "dev" / "gardener"
-
-
-def files_in(directory: Path) -> dict[str, bytes]:
-    """Return what is in the files."""
-    return {path.name: path.read_bytes() for path in directory.glob("**/*") if path.is_file()}
 
 
 def shoot_source(root: Path, name: str, silent: str = "", *routes: str) -> KubernetesSource:

@@ -25,8 +25,8 @@ from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.model.texts import owner_fields, proxy_owner
 from locallb.sources import SourceError
 from locallb.sources.state.held import HeldByState, HeldMemory, held_by, read_held
-from tests.descriptors import few_files
 from tests.sources.support import key
+from tests.support.descriptors import few_files
 
 HOME = Home("local-lb", "dev", "/home/someone/local-lb")
 UNBOUNDED = HeapBounds(0, ends_stalled=False)

@@ -11,7 +11,7 @@ import pytest
 from locallb.guarded import reader
 from locallb.sources import SourceError
 from locallb.sources.kept_access import SUFFIX, retained
-from tests.descriptors import few_files
+from tests.support.descriptors import few_files
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE, errno.EIO])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +29,8 @@ from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache
 from locallb.storage.paths import stack_directory
+from tests.sources.support import files_in
+from tests.support.kind_containers import put_in_place_of_docker
 
 INSIDE = "https://shop-control-plane:6443"
 
@@ -101,19 +103,11 @@ class Docker:
         return admin({"server": INSIDE}, {"token": identity})
 
 
-@pytest.fixture(autouse=True)
-def nothing_unwritten() -> Iterator[None]:
-    """Leave nothing of a preview to other tests."""
-    yield
-    UNWRITTEN.clear()
-
-
 @pytest.fixture
 def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
     """Put a daemon in Docker's place."""
     made = Docker()
-    for name in ("labelled", "inspect", "file"):
-        monkeypatch.setattr(Containers, name, lambda _self, *terms, name=name: getattr(made, name)(*terms))
+    put_in_place_of_docker(monkeypatch, made)
     return made
 
 
@@ -239,19 +233,14 @@ def test_reading_of_a_deleted_kind_cluster_is_dropped(docker: Docker, tmp_path: 
     assert readings.load(ClusterName("kind")) is None
 
 
-def retained(directory: Path) -> dict[str, bytes]:
-    """Return what is in the files."""
-    return {path.name: path.read_bytes() for path in directory.glob("**/*") if path.is_file()}
-
-
 def test_deselected_kind_cluster_keeps_its_kubeconfig_while_it_exists(docker: Docker, tmp_path: Path) -> None:
     """So that its statuses can be withdrawn; once it is gone as well, nobody waits for it."""
     docker.clusters = {"a": container(), "b": container()}
     find_clusters(KindClusters(), tmp_path, keep=True)
-    before = retained(tmp_path)
+    before = files_in(tmp_path)
     finding = find_clusters(KindClusters(frozenset({"a"})), tmp_path, keep=True)
     assert (finding.sources, finding.removed) == ((source("a", tmp_path),), ())
-    assert retained(tmp_path) == before
+    assert files_in(tmp_path) == before
     docker.clusters["b"] = container([{"HostIp": "127.0.0.1", "HostPort": "40123"}])
     find_clusters(KindClusters(frozenset({"a"})), tmp_path, keep=True)
     assert connection(Access(str(tmp_path / "b.kubeconfig"), ContextName("kind-b"))).server == "https://127.0.0.1:40123"
@@ -272,7 +261,7 @@ def test_kind_clusters_stay_when_docker_host_leads_elsewhere(
     """Nothing is removed; only removing a file says that they are gone for good."""
     docker.clusters = {"a": container(), "b": container()}
     find_clusters(KindClusters(), tmp_path, keep=True)
-    before = retained(tmp_path)
+    before = files_in(tmp_path)
     docker.clusters, here = {}, Containers().host
     monkeypatch.setenv("DOCKER_HOST", "unix:///elsewhere")
     finding = find_clusters(KindClusters(), tmp_path, keep=True)
@@ -288,7 +277,7 @@ def test_kind_clusters_stay_when_docker_host_leads_elsewhere(
     assert (
         f"so those count as last found; correct DOCKER_HOST, or remove {tmp_path}/docker if they are gone" in reported
     )
-    assert retained(tmp_path) == before
+    assert files_in(tmp_path) == before
     docker.clusters = {"c": container()}
     finding = find_clusters(KindClusters(frozenset({"a", "c"})), tmp_path, keep=True)
     assert [source.cluster for source in finding.sources] == ["a", "c"]
@@ -300,7 +289,7 @@ def test_unselected_kind_cluster_is_not_asked_for_its_credentials(docker: Docker
     """Clusters of others are left alone."""
     docker.clusters = {"a": container(), "b": container()}
     find_clusters(KindClusters(frozenset({"a"})), tmp_path, keep=True)
-    assert sorted(retained(tmp_path)) == ["a.kubeconfig", "docker"]
+    assert sorted(files_in(tmp_path)) == ["a.kubeconfig", "docker"]
 
 
 NAMED = st.frozensets(st.sampled_from("abc"))
@@ -319,14 +308,14 @@ def test_a_kubeconfig_ends_only_with_its_container_and_previews_write_nothing(
             docker.absent = False
             docker.clusters = {name: container(running=name not in stopped) for name in exist}
             docker.absent = absent
-            before = retained(directory)
+            before = files_in(directory)
             try:
                 finding = find_clusters(KindClusters(intended), directory, keep=keep)
             except SourceError:
                 assert absent
                 continue
             if not keep:
-                assert retained(directory) == before
+                assert files_in(directory) == before
             for source in finding.sources:
                 connection(Access(source.kubeconfig, source.context))
             if keep and not absent:
@@ -347,9 +336,9 @@ def test_a_preview_reaches_a_cluster_without_writing_how(docker: Docker, tmp_pat
     find_clusters(KindClusters(), tmp_path / "kind", keep=True)
     assert UNWRITTEN == {}
     docker.clusters = {}
-    before = retained(tmp_path)
+    before = files_in(tmp_path)
     assert find_clusters(KindClusters(), tmp_path / "kind", keep=False).removed == (ClusterName("shop"),)
-    assert retained(tmp_path) == before
+    assert files_in(tmp_path) == before
 
 
 DATA = {"client-certificate-data": "Q0VSVA==", "client-key-data": "S0VZ"}

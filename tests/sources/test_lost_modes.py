@@ -24,7 +24,7 @@ from locallb.sources.snapshot import read_snapshot
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.source import SourceRead, SourceResult
 from locallb.sources.workspace import EVERYTHING
-from tests.watch.api import NAME, Api, balancer, served
+from tests.support.fake_api import NAME, Api, balancer, served
 
 WEB = ObjectKey(NAME, "n", "web")
 ENTRY = Ingress("127.0.0.1", "Proxy", (IngressPort(80, "TCP"),))

@@ -12,7 +12,7 @@ from locallb.gateway.parsing.policies import parse_referred
 from locallb.model.gateway_of_cluster import TlsSecret
 from locallb.sources.configuration import TYPE
 from locallb.sources.manifests.files import certificate_references
-from tests.envoy.certificates import ED25519, P256, Authority
+from tests.support.certificates import ED25519, P256, Authority
 
 BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 NOISE = b"not for anybody"

@@ -23,9 +23,9 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot
 from locallb.sources.overrides import change_overrides, next_end, path_of, read_overrides, written
-from tests.descriptors import few_files
-from tests.gateway.api import JsonObject, gateway, route
-from tests.ingress.api import ingress
+from tests.support.descriptors import few_files
+from tests.support.gateway_objects import JsonObject, gateway, route
+from tests.support.ingress_objects import ingress
 
 LATER, SOONER, PAST = "2999-01-01T00:00:00Z", "2998-01-01T00:00:00Z", "2001-01-01T00:00:00Z"
 WEB, API = (ObjectKey(ClusterName("c"), "n", name) for name in ("web", "api"))

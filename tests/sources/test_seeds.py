@@ -23,7 +23,7 @@ from locallb.sources.gardener.seed import ADMIN
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import SourceRead
 from locallb.storage.paths import stack_directory
-from tests.sources.seed_api import PODS, SeedApi, kubeconfig, served_seed
+from tests.support.seed_api import PODS, SeedApi, kubeconfig, served_seed
 
 ONE, OTHER = (GardenerSource(ClusterName(name), f"{name}.kubeconfig") for name in ("seed", "other"))
 A, B, C = "shoot--local--a", "shoot--local--b", "shoot--local--c"

@@ -23,7 +23,7 @@ from locallb.sources.state.stack_home import (
     settle,
     write,
 )
-from tests.descriptors import few_files
+from tests.support.descriptors import few_files
 
 
 def test_unreadable_ownership_of_a_stack_names_its_user_as_the_remedy(

@@ -14,7 +14,7 @@ from locallb.storage import files, paths
 from locallb.storage import files as stamps
 from locallb.storage.files import FilesError
 from locallb.storage.paths import PlaceError
-from tests.descriptors import few_files
+from tests.support.descriptors import few_files
 
 
 def test_a_file_is_replaced_whole(tmp_path: Path) -> None:

@@ -13,8 +13,8 @@ import pytest
 from locallb.model.identities import Digest, Home, Owner, ProxyId, ProxyName
 from locallb.sources.state import stack_home
 from locallb.storage.proxy_directories import ProcessRecord, Proxies, ProxiesError, ProxyDirectory
-from tests.descriptors import few_files
-from tests.ledger.test_ledger import owner
+from tests.support.descriptors import few_files
+from tests.support.owners import owner
 
 ID = ProxyId("0123456789ab")
 RECORD = ProcessRecord(7, "boot.1", "/envoy", "1.40.0", Digest("digest"))

@@ -18,11 +18,11 @@ from typing import Any
 
 import yaml
 
-from tests.cluster.controlplane import ControlPlane, Objects, control_plane
-from tests.docker.support import containers
-from tests.e2e.support import Stage, envoys
-from tests.takeover.etcd import read_objects
-from tests.takeover.place import (
+from tests.support.containers import containers
+from tests.support.control_plane import ControlPlane, Objects, control_plane
+from tests.support.etcd_objects import read_objects
+from tests.support.stages import Stage, envoys
+from tests.support.takeover_place import (
     BESIDE,
     CLUSTER,
     CONTAINERS,

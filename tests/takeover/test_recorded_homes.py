@@ -12,15 +12,15 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.conftest import cluster, plane
-from tests.cluster.controlplane import ControlPlane, Objects
-from tests.docker.docker_image import image
-from tests.docker.support import containers
-from tests.e2e.support import Stage
-from tests.e2e.test_gateways import answering, service, web
-from tests.gateway.api import backend, gateway_class, route, rule
-from tests.takeover.laws import is_followed_untouched, stays_untouched
-from tests.takeover.restoring import restored
+from tests.support.clusters import cluster, plane
+from tests.support.containers import containers
+from tests.support.control_plane import ControlPlane, Objects
+from tests.support.docker_image import image
+from tests.support.gateway_clients import answering, service, web
+from tests.support.gateway_objects import backend, gateway_class, route, rule
+from tests.support.recorded_homes import restored
+from tests.support.stages import Stage
+from tests.support.takeover_laws import is_followed_untouched, stays_untouched
 
 __all__ = ["cluster", "image", "plane"]
 pytestmark = pytest.mark.envoy

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.controlplane import control_plane
-from tests.e2e.support import Stage, stage
-from tests.traffic.nodes import GATEWAY, POOLS, Host, World
-from tests.traffic.spaces import inside
+from tests.support.control_plane import control_plane
+from tests.support.network_spaces import inside
+from tests.support.real_nodes import GATEWAY, POOLS, Host, World
+from tests.support.stages import Stage, stage
 
 ROLES = ("control-plane", "worker", "worker2")
 
@@ -47,18 +47,19 @@ def make_machine(mode: str = "iptables") -> Iterator[World]:
         shutil.rmtree(root)
 
 
-def machine_if_root(mode: str = "iptables") -> Iterator[World]:
-    """Run a machine for tests; CI is root and must."""
+both_modes = pytest.mark.parametrize("machine", ["iptables", "nftables"], indirect=True, scope="session")
+"""On what depends on kube-proxy: by nftables it listens on other addresses, for NodePorts and for checks."""
+
+
+@pytest.fixture(scope="session", params=["iptables"])
+def machine(request: pytest.FixtureRequest) -> Iterator[World]:
+    """Run a machine for all tests, with kube-proxies in one mode; CI is root and must."""
     if os.geteuid() != 0:
         pytest.skip("only root can make Nodes: network namespaces with kube-proxy in them")
-    with make_machine(mode) as made:
+    if request.param == "nftables" and shutil.which("nft", path="/usr/sbin:/sbin:/usr/bin:/bin") is None:
+        pytest.skip("needs nft, of the package nftables")
+    with make_machine(request.param) as made:
         yield made
-
-
-@pytest.fixture(scope="session")
-def machine() -> Iterator[World]:
-    """Run a machine for all tests, but for modules that have another one."""
-    yield from machine_if_root()
 
 
 @pytest.fixture

@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.cluster.controlplane import Document
-from tests.e2e.support import Stage, envoys, refused
-from tests.e2e.watching import becomes
-from tests.traffic.nodes import NEIGHBOURS, World
-from tests.traffic.spaces import inside
-from tests.traffic.support import (
+from tests.support.backends import refused
+from tests.support.control_plane import Document
+from tests.support.network_spaces import inside
+from tests.support.real_nodes import NEIGHBOURS, World
+from tests.support.stages import Stage, envoys
+from tests.support.traffic import (
     DUAL,
     LOCAL,
     addresses,
@@ -28,6 +28,8 @@ from tests.traffic.support import (
     up_and_serving,
     watching,
 )
+from tests.support.watching import eventually
+from tests.traffic.conftest import both_modes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -46,6 +48,7 @@ def everything(at: list[str], number: int = 80) -> set[str]:
     return {answer(address, number, protocol) for address in at for protocol in ("TCP", "UDP")}
 
 
+@both_modes
 def test_a_service_serves_tcp_and_udp_over_both_families(world: World, play: Stage, web: list[str]) -> None:
     """One address a family in the status, in order; nothing is left when the Service is deleted."""
     assert [":" in address for address in web] == [False, True]
@@ -107,6 +110,7 @@ def test_a_change_keeps_the_addresses_and_everything_serves(
     assert condition(world) == ("True", "Serves")
 
 
+@both_modes
 def test_families_come_and_go(world: World, play: Stage, web: list[str]) -> None:
     """SingleStack keeps the first family's address; dual-stack again gets the second one back."""
     world.change("web", {"spec": {"ipFamilyPolicy": "SingleStack", "ipFamilies": ["IPv4"], "clusterIPs": None}})
@@ -134,6 +138,7 @@ def test_service_type_change_releases_the_addresses_and_changing_back_restores_t
     follows(lambda: everything(web), {"a"})
 
 
+@both_modes
 def test_without_a_pod_clients_are_refused_and_the_address_stays(world: World, play: Stage, web: list[str]) -> None:
     """Scaled to 0 nothing listens; scaled up again it serves at the same addresses."""
     world.remove(world.pods["a"])
@@ -150,6 +155,7 @@ def test_without_a_pod_clients_are_refused_and_the_address_stays(world: World, p
     assert addresses(world) == web
 
 
+@both_modes
 def test_a_pod_that_is_not_ready_gets_no_traffic(world: World, play: Stage, web: list[str]) -> None:
     """Of two pods the ready one serves alone; when none is ready clients are refused, until one is again."""
     other = world.pod("b", world.nodes["kind-worker2"])
@@ -167,6 +173,7 @@ def test_a_pod_that_is_not_ready_gets_no_traffic(world: World, play: Stage, web:
     assert addresses(world) == web
 
 
+@both_modes
 def test_source_ranges_hold_for_tcp_and_udp_in_both_families(world: World, play: Stage, web: list[str]) -> None:
     """Clients within are served; others are cut off (TCP) or get no answer (UDP)."""
     world.change("web", {"spec": {"loadBalancerSourceRanges": ["198.51.100.7/32", "2001:db8::7/128"]}})
@@ -225,9 +232,9 @@ def test_external_ips_of_a_moment_ago_are_never_handed_out(world: World, play: S
     world.pod("a", world.nodes["kind-worker"])
     with watching(play):
         make(world, "web")
-        becomes(lambda: addresses(world))
+        eventually(lambda: addresses(world))
         free = next(address for address in ("172.18.255.230", "172.18.255.231") if address not in addresses(world))
         holding_external_ips(world, *addresses(world), free)
         make(world, "more")
-        becomes(lambda: addresses(world, "more"))
+        eventually(lambda: addresses(world, "more"))
     assert addresses(world, "more") == [free]

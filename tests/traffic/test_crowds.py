@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from locallb.host.facts import inotify_limit
-from tests.e2e.support import Stage, envoys
-from tests.traffic.nodes import World
-from tests.traffic.support import addresses, answer, follows, make
+from tests.support.real_nodes import World
+from tests.support.stages import Stage, envoys
+from tests.support.traffic import addresses, answer, follows, make
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy, pytest.mark.slow]
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import Stage, envoys
-from tests.traffic.nodes import World
-from tests.traffic.support import addresses, answer, finalizers, make, sees_endpoints, served, up_and_serving
+from tests.support.real_nodes import World
+from tests.support.stages import Stage, envoys
+from tests.support.traffic import addresses, answer, finalizers, make, sees_endpoints, served, up_and_serving
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy, pytest.mark.slow]
 

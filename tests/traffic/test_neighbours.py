@@ -7,13 +7,14 @@ from contextlib import ExitStack
 
 import pytest
 
-from tests.e2e.support import Stage, envoys, refused
-from tests.envoy.traffic import Load
+from tests.support.backends import refused
+from tests.support.envoy_traffic import Load
+from tests.support.network_spaces import inside
+from tests.support.real_nodes import World
+from tests.support.stages import Stage, envoys
+from tests.support.traffic import addresses, answer, finalizers, ingress, make, up_and_serving
+from tests.support.waiting import becomes
 from tests.traffic.conftest import configured, new_world
-from tests.traffic.nodes import World
-from tests.traffic.spaces import inside
-from tests.traffic.support import addresses, answer, finalizers, ingress, make, up_and_serving
-from tests.traffic.waiting import eventually
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -51,7 +52,7 @@ def test_two_clusters_in_one_stack(play: Stage, both: tuple[World, World]) -> No
     """Each Service has its own address and its own pods; a cluster that leaves the stack takes only its own along."""
     here, present = both
     play.configure(**configured(here, present))
-    eventually(lambda: present.count_endpoints("web") == {1}, "the second cluster's Service has an endpoint")
+    becomes(lambda: present.count_endpoints("web") == {1}, "the second cluster's Service has an endpoint")
     one = up_and_serving(here, play)
     two = up_and_serving(present, play)
     assert one != two
@@ -69,11 +70,11 @@ def test_two_stacks_on_one_host(play: Stage, both: tuple[World, World]) -> None:
     here, present = both
     play.configure("other", **configured(present))
     one = up_and_serving(here, play)
-    eventually(lambda: present.count_endpoints("web") == {1}, "the second cluster's Service has an endpoint")
+    becomes(lambda: present.count_endpoints("web") == {1}, "the second cluster's Service has an endpoint")
     assert play.run("--stack", "other", "up", "--yes").code == 0
     (two,) = addresses(present)
     assert one != two
-    eventually(lambda: answer(two) == "b", "the second stack serves")
+    becomes(lambda: answer(two) == "b", "the second stack serves")
     with Load(lambda: answer(two), 50) as requested:
         assert play.run("destroy", "--yes").code == 0
     assert requested.failures("b") == []

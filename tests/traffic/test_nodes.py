@@ -10,11 +10,11 @@ from contextlib import nullcontext
 import pytest
 
 from locallb.planning.nodes import AUTOSCALER_TAINT
-from tests.cluster.kinds import NODE
-from tests.e2e.support import Stage
-from tests.envoy.traffic import Load
-from tests.traffic.nodes import EXCLUDED, GATEWAY, Node, World
-from tests.traffic.support import (
+from tests.support.client_kinds import NODE
+from tests.support.envoy_traffic import Load
+from tests.support.real_nodes import EXCLUDED, GATEWAY, Node, World
+from tests.support.stages import Stage
+from tests.support.traffic import (
     DUAL,
     LOCAL,
     addresses,
@@ -30,7 +30,8 @@ from tests.traffic.support import (
     up_and_serving,
     watching,
 )
-from tests.traffic.waiting import eventually
+from tests.support.waiting import becomes
+from tests.traffic.conftest import both_modes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -55,6 +56,7 @@ def load(at: str) -> Load:
     return Load(lambda: answer(at), RATE)
 
 
+@both_modes
 def test_under_policy_local_only_nodes_with_endpoints_are_reached(
     world: World, play: Stage, worker: Node, worker2: Node
 ) -> None:
@@ -66,13 +68,14 @@ def test_under_policy_local_only_nodes_with_endpoints_are_reached(
     follows(lambda: answers(at), {"a", "b"})  # kube-proxy may know of the second pod a second later
     with load(at) as requested:
         requested.await_more(RATE // 2)
-        eventually(lambda: {outcome.answer for outcome in requested.outcomes} == {"a", "b"}, "both serve")
+        becomes(lambda: {outcome.answer for outcome in requested.outcomes} == {"a", "b"}, "both serve")
     assert requested.failures("ab") == []
     assert {peer for pod in pods for peer in pod.peers} == {GATEWAY}
     assert uses(play, worker)
     assert not uses(play, worker2)
 
 
+@both_modes
 def test_under_policy_local_both_families_are_served(world: World, play: Stage, worker: Node, worker2: Node) -> None:
     """Each Node is checked in each family, TCP and UDP; only the one with the pod is healthy, in both."""
     make(world, "web", served(80), served(80, "UDP"), **LOCAL, **DUAL)
@@ -84,6 +87,7 @@ def test_under_policy_local_both_families_are_served(world: World, play: Stage, 
     assert [uses(play, worker2, number) for number in (0, 1)] == [False, False]
 
 
+@both_modes
 @pytest.mark.parametrize("runs", ["nothing", "up", "watch"])
 def test_a_pod_that_moves_gracefully_costs_no_request(
     runs: str, world: World, play: Stage, worker: Node, worker2: Node
@@ -93,7 +97,7 @@ def test_a_pod_that_moves_gracefully_costs_no_request(
     old = world.pod("a", worker)
     with watching(play) if runs == "watch" else nullcontext():
         if runs == "watch":
-            eventually(lambda: addresses(world) != [], "it has an address")
+            becomes(lambda: addresses(world) != [], "it has an address")
         at = up_and_serving(world, play, runs=runs != "watch")
         with load(at) as requested:
             requested.await_more(RATE // 5)
@@ -103,15 +107,14 @@ def test_a_pod_that_moves_gracefully_costs_no_request(
             sees_endpoints(world, "web", 1)
             if runs == "up":
                 play.up()
-            eventually(
-                lambda: {outcome.answer for outcome in requested.outcomes[-RATE // 2 :]} == {"b"}, "all reaches b"
-            )
+            becomes(lambda: {outcome.answer for outcome in requested.outcomes[-RATE // 2 :]} == {"b"}, "all reaches b")
             world.remove(old)
             requested.await_more(RATE // 5)
     assert requested.failures("ab") == []
     assert addresses(world) == [at]
 
 
+@both_modes
 def test_the_last_pod_drains(world: World, play: Stage, worker: Node) -> None:
     """A terminating pod that still serves is used as long as there is no other, as kube-proxy does it."""
     make(world, **LOCAL)
@@ -123,6 +126,7 @@ def test_the_last_pod_drains(world: World, play: Stage, worker: Node) -> None:
     assert answers(at) == {"a"}
 
 
+@both_modes
 def test_a_hanging_kube_proxy_takes_its_node_out(world: World, play: Stage, worker: Node, worker2: Node) -> None:
     """It doesn't answer on the healthCheckNodePort; no request fails, and those after the check go elsewhere."""
     make(world, **LOCAL)
@@ -132,20 +136,19 @@ def test_a_hanging_kube_proxy_takes_its_node_out(world: World, play: Stage, work
     at = up_and_serving(world, play)
     assert worker.proxy is not None
     with load(at) as requested:
-        eventually(lambda: {outcome.answer for outcome in requested.outcomes} == {"a", "b"}, "both serve")
+        becomes(lambda: {outcome.answer for outcome in requested.outcomes} == {"a", "b"}, "both serve")
         os.kill(worker.proxy.pid, signal.SIGSTOP)
         try:
-            eventually(
-                lambda: {outcome.answer for outcome in requested.outcomes[-RATE // 2 :]} == {"b"}, "b alone serves"
-            )
+            becomes(lambda: {outcome.answer for outcome in requested.outcomes[-RATE // 2 :]} == {"b"}, "b alone serves")
         finally:
             os.kill(worker.proxy.pid, signal.SIGCONT)
-        eventually(
+        becomes(
             lambda: {outcome.answer for outcome in requested.outcomes[-RATE // 2 :]} == {"a", "b"}, "both serve again"
         )
     assert requested.failures("ab") == []
 
 
+@both_modes
 def test_a_node_without_kube_proxy_is_passed_over_under_policy_cluster(
     world: World, play: Stage, worker: Node, worker2: Node
 ) -> None:
@@ -157,11 +160,11 @@ def test_a_node_without_kube_proxy_is_passed_over_under_policy_cluster(
     os.kill(worker2.proxy.pid, signal.SIGSTOP)
     try:
         with load(at) as requested:
-            eventually(lambda: not uses(play, worker2), "the Node gets no traffic")
+            becomes(lambda: not uses(play, worker2), "the Node gets no traffic")
     finally:
         os.kill(worker2.proxy.pid, signal.SIGCONT)
     assert requested.failures("a") == []
-    eventually(lambda: uses(play, worker2), "the Node gets traffic again")
+    becomes(lambda: uses(play, worker2), "the Node gets traffic again")
 
 
 def uses(play: Stage, node: Node, number: int = 0) -> bool:
@@ -187,12 +190,12 @@ def test_an_excluded_node_gets_no_traffic_and_no_request_fails(
     with load(at) as requested:
         EXCLUSIONS[how](world, worker2)
         play.up()
-        eventually(lambda: not uses(play, worker2), "it is left out")
-        eventually(lambda: uses(play, worker), "the other one is used")
+        becomes(lambda: not uses(play, worker2), "it is left out")
+        becomes(lambda: uses(play, worker), "the other one is used")
         world.label(worker2, exclude=None)
         world.taint(worker2)
         play.up()
-        eventually(lambda: uses(play, worker2), "it is back")
+        becomes(lambda: uses(play, worker2), "it is back")
     assert requested.failures("a") == []
     assert addresses(world) == [at]
 
@@ -220,14 +223,14 @@ def test_a_deleted_node_is_left_out_and_a_new_one_used(world: World, play: Stage
         world.client.delete(NODE, worker2.name)
         try:
             play.up()
-            eventually(lambda: not uses(play, worker2), "it is left out")
+            becomes(lambda: not uses(play, worker2), "it is left out")
         finally:
             world.register(worker2)
             worker2.stop_proxy()
             worker2.start_proxy()
-        eventually(worker2.answers, "kube-proxy is back")
+        becomes(worker2.answers, "kube-proxy is back")
         play.up()
-        eventually(lambda: uses(play, worker2), "it is back")
+        becomes(lambda: uses(play, worker2), "it is back")
     assert requested.failures("a") == []
     assert addresses(world) == [at]
 
@@ -241,7 +244,7 @@ def test_a_node_with_other_addresses_is_followed(world: World, play: Stage, work
     try:
         move(world, worker, world.host.number())
         play.up()
-        eventually(lambda: answer(at) == "a", "it is served at its new address")
+        becomes(lambda: answer(at) == "a", "it is served at its new address")
         assert addresses(world) == [at]
         assert not any(before[0] in place for place in play.healthy_backends())
     finally:
@@ -255,7 +258,7 @@ def move(world: World, node: Node, number: int) -> None:
     world.tell_addresses(node)
     node.stop_proxy()
     node.start_proxy()
-    eventually(node.answers, "kube-proxy is back")
+    becomes(node.answers, "kube-proxy is back")
 
 
 def test_without_node_ports_endpoints_serve_where_there_is_a_route(world: World, play: Stage, worker: Node) -> None:
@@ -284,7 +287,7 @@ def test_a_cluster_that_has_replaced_kube_proxy_is_checked_by_connections(
     make(world, "local", **LOCAL)
     world.pod("a", worker)
     sees_endpoints(world, "local", 1)
-    eventually(lambda: world.on_every_node_port("web"), "kube-proxy has the NodePort everywhere")
+    becomes(lambda: world.on_every_node_port("web"), "kube-proxy has the NodePort everywhere")
     for node in world.nodes.values():
         node.stop_proxy()
     try:

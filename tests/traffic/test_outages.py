@@ -9,10 +9,11 @@ from contextlib import suppress
 
 import pytest
 
-from tests.e2e.support import Stage, envoys, refused
-from tests.envoy.traffic import Load
-from tests.traffic.nodes import World
-from tests.traffic.support import (
+from tests.support.backends import refused
+from tests.support.envoy_traffic import Load
+from tests.support.real_nodes import World
+from tests.support.stages import Stage, envoys
+from tests.support.traffic import (
     DUAL,
     addresses,
     answer,
@@ -23,7 +24,7 @@ from tests.traffic.support import (
     up_and_serving,
     watching,
 )
-from tests.traffic.waiting import eventually
+from tests.support.waiting import becomes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 
@@ -61,7 +62,7 @@ def test_an_outage_of_the_control_plane_is_survived(what: str, repaired: World, 
     sees_endpoints(world, "killed", 1)
     with watching(play):
         for name in ("web", "gone", "killed"):
-            eventually(lambda n=name: has_address(world, n), f"{name} has an address")  # type: ignore[misc]
+            becomes(lambda n=name: has_address(world, n), f"{name} has an address")  # type: ignore[misc]
         at, leaving, broken = (addresses(world, name)[0] for name in ("web", "gone", "killed"))
         follows(lambda: answer(at), "a")
         with Load(lambda: answer(at), 20) as requested:
@@ -69,16 +70,16 @@ def test_an_outage_of_the_control_plane_is_survived(what: str, repaired: World, 
                 "kube-apiserver": (plane.stop_api, plane.start_api),
                 "etcd": (plane.stop_etcd, plane.start_etcd),
             }[what]
-            eventually(lambda: recorded(play, "n/killed"), "the state has the proxy")
+            becomes(lambda: recorded(play, "n/killed"), "the state has the proxy")
             stop()
             os.kill(play.pids()["n/killed"], signal.SIGKILL)
-            eventually(lambda: answer(broken) == "a", "the killed proxy is replaced, with the API away")
+            becomes(lambda: answer(broken) == "a", "the killed proxy is replaced, with the API away")
             start()
             plane.await_ready()
             world.delete("gone")
             make(world, "late")
-            eventually(lambda: world.read("gone") is None, "what was deleted is gone")
-            eventually(lambda: has_address(world, "late"), "what was made has an address")
+            becomes(lambda: world.read("gone") is None, "what was deleted is gone")
+            becomes(lambda: has_address(world, "late"), "what was made has an address")
             follows(lambda: answer(addresses(world, "late")[0]), "a")
         assert requested.failures("a") == []
         assert refused(leaving, 80)

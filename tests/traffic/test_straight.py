@@ -10,11 +10,11 @@ from typing import cast
 
 import pytest
 
-from tests.e2e.support import Stage
-from tests.envoy.traffic import Load, Outcome
-from tests.traffic.nodes import GATEWAY, PODS, SERVED, Node, Pod, World
-from tests.traffic.support import DUAL, LOCAL, addresses, answer, make, sees_endpoints, served, up_and_serving, watching
-from tests.traffic.waiting import eventually
+from tests.support.envoy_traffic import Load, Outcome
+from tests.support.real_nodes import GATEWAY, PODS, SERVED, Node, Pod, World
+from tests.support.stages import Stage
+from tests.support.traffic import DUAL, LOCAL, addresses, answer, make, sees_endpoints, served, up_and_serving, watching
+from tests.support.waiting import becomes
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
 RATE = 50
@@ -74,7 +74,7 @@ def test_routes_that_come_and_go_lead_over_and_back_without_a_failed_request(wor
             with routes_to(other, world=world):
                 play.up()
                 assert via(play) == ["pods", "pods"]
-                eventually(lambda: not others_than_the_machine(pods, requested), "pods see the machine")
+                becomes(lambda: not others_than_the_machine(pods, requested), "pods see the machine")
                 assert {answer(address, 80, "UDP") for address in addresses(world) for _ in range(9)} == {"a", "b"}
             play.up()
             assert via(play) == ["nodePorts", "nodePorts"]
@@ -91,14 +91,14 @@ def test_watch_goes_over_when_routes_come_and_go(world: World, play: Stage) -> N
     pods = [world.pod("a", one), world.pod("b", other)]
     sees_endpoints(world, "web", 2)
     with watching(play):
-        eventually(lambda: addresses(world) != [], "it has an address")
+        becomes(lambda: addresses(world) != [], "it has an address")
         at = up_and_serving(world, play, runs=False)
         with Load(lambda: answer(at), RATE) as requested:
             for _ in range(2):
                 assert others_than_the_machine(pods, requested)
                 with routes_to(one, other, world=world):
-                    eventually(lambda: not others_than_the_machine(pods, requested), "pods see the machine")
-                eventually(lambda: bool(others_than_the_machine(pods, requested)), "pods see Nodes again")
+                    becomes(lambda: not others_than_the_machine(pods, requested), "pods see the machine")
+                becomes(lambda: bool(others_than_the_machine(pods, requested)), "pods see Nodes again")
     assert requested.failures("ab") == []
 
 
@@ -132,12 +132,12 @@ def test_a_pod_that_ends_at_once_costs_no_request(world: World, play: Stage) -> 
     old, ends = world.pod("a", one), list[tuple[float, float]]()
     sees_endpoints(world, "web", 1)
     with routes_to(one, other, world=world), watching(play):
-        eventually(lambda: addresses(world) != [], "it has an address")
+        becomes(lambda: addresses(world) != [], "it has an address")
         at = up_and_serving(world, play, runs=False)
         with Load(lambda: answer(at), RATE) as requested:
             for name, node in (("b", other), ("c", one), ("d", other)):
                 new = world.pod(name, node)
-                eventually(lambda name=name: answer(at) == name, f"{name} serves as well")  # type: ignore[misc]
+                becomes(lambda name=name: answer(at) == name, f"{name} serves as well")  # type: ignore[misc]
                 began = time.perf_counter()
                 world.terminate(old)
                 world.remove(old)

@@ -6,7 +6,7 @@ import shutil
 
 import pytest
 
-from tests.host.support import project
+from tests.support.host import project
 
 pytestmark = pytest.mark.slow
 PREPARE = "mount -t tmpfs none /usr/local/share/ca-certificates; mount -t tmpfs none /etc/ssl/certs\n"

@@ -10,7 +10,7 @@ from locallb.certificates import trust_stores as system
 from locallb.certificates.trust_plan import StoreKind, TrustStep, TrustStore, system_file
 from locallb.certificates.trust_stores import TrustError
 from locallb.model.identities import Fingerprint
-from tests.descriptors import few_files
+from tests.support.descriptors import few_files
 
 
 def step(place: Path, *gather: str) -> TrustStep:

@@ -41,8 +41,9 @@ from locallb.storage.folder_watch import FileWatch, FolderWatch
 from locallb.threads import THREADS, Escape, SupervisedThread, Task, do_once
 from locallb.watch.events import Converged, LoopEvent, Stopped
 from locallb.watch.hangs import HangWatch
-from tests.cli.watching.watch_story import planned, snapshot_of
-from tests.watch.api import becomes, served
+from tests.support.fake_api import served
+from tests.support.waiting import becomes
+from tests.support.watch_story import planned, snapshot_of
 
 
 class UnexpectedError(BaseException):

@@ -12,7 +12,7 @@ from locallb.model.identities import ClusterName, ObjectKey
 from locallb.planning.planned import Plan
 from locallb.watch.delays import Delay, delays
 from locallb.watch.events import Delayed, Stopped
-from tests.planning.statuses.test_withdrawal import plan_of
+from tests.support.planned_services import plan_of
 
 WEB, API, DB, LAST = (ObjectKey(ClusterName("kind"), "shop", name) for name in ("web", "api", "db", "zoo"))
 

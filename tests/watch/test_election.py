@@ -20,8 +20,9 @@ from locallb.kubernetes.api.election import Election
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource
-from tests.servers import answer_json, in_thread
-from tests.watch.api import becomes, kubeconfig
+from tests.support.fake_api import kubeconfig
+from tests.support.servers import answer_json, in_thread
+from tests.support.waiting import becomes
 
 TIMING = Timing(lease_duration=3, renew_deadline=2, retry_period=0.05)
 NAME = ClusterName("demo")

@@ -13,7 +13,7 @@ from locallb.model.identities import Home
 from locallb.threads import SupervisedThread, Task
 from locallb.watch.events import Cause, Failed, LoopEvent, Mark, Stopped
 from locallb.watch.loop import Loop
-from tests.watch.api import becomes
+from tests.support.waiting import becomes
 
 
 class _Engine:

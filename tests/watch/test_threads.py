@@ -5,8 +5,6 @@ from __future__ import annotations
 import ast
 import errno
 import threading
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,18 +12,10 @@ import pytest
 from locallb import threads as supervised
 from locallb.model.pacing import Pace
 from locallb.threads import Escape, SupervisedThread, Task, Threads
+from tests.support.waiting import TIMEOUT, becomes
 
-TIMEOUT = 120.0
 QUICK = Pace(first=0.01, longest=0.02)
 ROOT = Path(__file__).resolve().parents[2]
-
-
-def becomes(fact: Callable[[], object]) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + TIMEOUT
-    while not fact():
-        assert time.monotonic() < deadline, "it never became true"
-        time.sleep(0.002)
 
 
 class Odd(BaseException):

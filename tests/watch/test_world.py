@@ -18,7 +18,6 @@ from locallb.ledger.ledger import Ledger
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.runtimes.docker.daemon import DockerAbsentError
-from locallb.runtimes.docker.engine_api import Containers
 from locallb.sources import SourceError
 from locallb.sources import snapshot_cache as worlds
 from locallb.sources.gardener.entry import GardenerSource
@@ -30,8 +29,9 @@ from locallb.sources.workspace import EVERYTHING
 from locallb.storage import paths
 from locallb.watch.events import Cause, Mark
 from locallb.watch.planner import changes_of, next_check
-from tests.sources.seed_api import kubeconfig, served_seed
-from tests.watch.api import becomes
+from tests.support.kind_containers import put_in_place_of_docker
+from tests.support.seed_api import kubeconfig, served_seed
+from tests.support.waiting import becomes
 
 INSPECT = changes_of({Mark(Cause.FOUND_CLUSTERS)})
 ADMIN = {
@@ -73,8 +73,7 @@ class Docker:
 def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
     """Put a daemon in Docker's place."""
     made = Docker()
-    for name in ("labelled", "inspect", "file"):
-        monkeypatch.setattr(Containers, name, lambda _self, *terms, name=name: getattr(made, name)(*terms))
+    put_in_place_of_docker(monkeypatch, made)
     return made
 
 

@@ -23,7 +23,8 @@ from locallb.model.snapshot import Access
 from locallb.model.texts import owner_fields
 from locallb.orphans import OrphanedService
 from locallb.storage import paths
-from tests.e2e.support import Stage, node, port, service, stage
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, stage
 
 pytestmark = pytest.mark.usefixtures("no_engines")
 

@@ -23,8 +23,8 @@ from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKi
 from locallb.model.objects import ServicePort
 from locallb.planning.planned import PlannedPort
 from locallb.planning.status import PortRow, Row, State
-from tests.cli.commands.test_small_commands import play  # noqa: F401 - a fixture
-from tests.e2e.support import Stage
+from tests.cli.commands.conftest import play  # noqa: F401 - a fixture
+from tests.support.stages import Stage
 
 KEY = ObjectKey(ClusterName("c"), "shop", "web")
 API = KEY._replace(name="api")

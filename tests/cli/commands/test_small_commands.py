@@ -7,7 +7,6 @@ import json
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -27,18 +26,11 @@ from locallb.cli.session import Session
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.storage import paths
-from tests.e2e.support import CHECKOUT, Stage, node, port, service, stage
+from tests.cli.commands.conftest import SCTP
+from tests.support.manifests import service
+from tests.support.stages import CHECKOUT, Stage
 
 BIN = Path(sys.executable).parent
-SCTP = {"port": 80, "protocol": "SCTP"}
-
-
-@pytest.fixture
-def play() -> Iterator[Stage]:
-    """Return a project of two Services that was never deployed: one has an address."""
-    with stage() as made:
-        made.write("s.yaml", node(), service("web", port(8080, 30000)), service("odd", SCTP))
-        yield made
 
 
 def deployed(play: Stage) -> None:

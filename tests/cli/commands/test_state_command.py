@@ -13,8 +13,8 @@ from locallb.cli import main
 from locallb.engine.state.errors import StateBroken
 from locallb.sources import SourceError
 from locallb.sources.state.held import read_held
-from tests.engine.balancers import BOTH, ONE, declare
-from tests.engine.support import Bench, World, make_project
+from tests.support.balancers import BOTH, ONE, declare
+from tests.support.engine import Bench, World, make_project
 
 WAY_OUT = "run `locallb state restore` to go back to the last good state"
 

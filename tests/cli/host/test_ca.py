@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.support import Stage, stage
+from tests.support.stages import Stage, stage
 
 
 @pytest.fixture

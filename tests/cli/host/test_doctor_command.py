@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -22,14 +21,7 @@ from locallb.model.desired import ADDRESS
 from locallb.model.identities import ClusterName, ObjectKey, Owner
 from locallb.model.texts import owner_fields
 from locallb.storage import paths
-from tests.e2e.support import Stage, stage
-
-
-@pytest.fixture
-def play() -> Iterator[Stage]:
-    """Return a project that was never deployed."""
-    with stage() as made:
-        yield made
+from tests.support.stages import Stage
 
 
 def doctor(directory: Path) -> tuple[int, dict[str, list[str]]]:

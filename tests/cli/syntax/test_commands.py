@@ -5,7 +5,7 @@ from __future__ import annotations
 from locallb.cli import run
 from locallb.cli.commands import preview
 from locallb.cli.grammar import COMMANDS, make_parser
-from tests.e2e.commands import WORDS
+from tests.support.commands import WORDS
 
 
 def test_each_command_of_the_parser_has_a_function() -> None:

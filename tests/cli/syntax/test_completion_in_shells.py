@@ -15,7 +15,7 @@ import pytest
 
 from locallb.cli.completion import SCRIPTS
 from locallb.cli.grammar import SHELLS
-from tests.e2e.support import Stage, stage
+from tests.support.stages import Stage, stage
 
 LOCALLB = Path(sys.executable).parent / "locallb"
 LINES = [

@@ -14,7 +14,8 @@ import pytest
 from locallb.cli.failures import Exit
 from locallb.model.errors import REMEDIES
 from locallb.storage.files import FilesError, write
-from tests.e2e.support import CHECKOUT, Stage, node, port, service, stage
+from tests.support.manifests import node, port, service
+from tests.support.stages import CHECKOUT, Stage, stage
 
 
 @pytest.fixture

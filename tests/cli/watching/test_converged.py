@@ -11,7 +11,7 @@ from locallb.cli.watching.board import Board
 from locallb.cli.watching.log import Narrator
 from locallb.cli.watching.relay import Relay
 from locallb.watch.events import Converged, Failed, LoopEvent
-from tests.cli.watching.watch_story import planned, snapshot_of, updated
+from tests.support.watch_story import planned, snapshot_of, updated
 
 NAMES = tuple(f"s{number}" for number in range(8))
 PLANS = {count: planned(snapshot_of(*NAMES[:count]), *NAMES[:count]) for count in range(1, len(NAMES) + 1)}

@@ -20,6 +20,7 @@ from locallb.cli.watching import http_server, supervision
 from locallb.cli.watching import http_server as http_messages
 from locallb.cli.watching.http_server import AT_ONCE, TIMEOUT, HttpServer, HttpServerError, Page, Pages, answer
 from locallb.threads import Escape, Task, Threads
+from tests.support.descriptors import resources
 
 PAGES = {
     "/metrics": lambda accept: Page(f"for {accept}".encode(), "text/x"),
@@ -73,11 +74,6 @@ def test_clients_that_say_nothing_delay_no_others_for_ever(served: tuple[str, in
     for client in silent:
         client.close()
     assert get(served, "/metrics")[0] == 200
-
-
-def resources() -> tuple[int, int]:
-    """Count threads and open descriptors of this process."""
-    return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.parametrize("beginning", [b"", b"GET /metrics HTTP/1.1\r\n", b"GET /metrics HTTP/1.1\r\nAccept: a", b"\0"])

@@ -16,7 +16,7 @@ from locallb.cli.project_layout import PROGRAM
 from locallb.cli.watching import program_runs
 from locallb.cli.watching.program_runs import ProgramRuns, command, files_of
 from locallb.watch.events import LoopEvent, ProgramRan
-from tests.provider.waiting import becomes
+from tests.support.waiting import becomes
 
 MORE = f"{PROGRAM}\nmore = 1\n"
 

@@ -21,12 +21,21 @@ from locallb.planning.planned import Plan
 from locallb.planning.status import Observation, State, rows
 from locallb.storage.paths import shipped
 from locallb.watch.events import Cause, Mark, Planned
-from tests.gateway.api import JsonObject, backend, gateway, gateway_class, listener, parent, route, rule, service
-from tests.ingress.api import ingress, ingress_class, path
-from tests.ingress.api import rule as ingress_rule
-from tests.planning.gateways.test_gateway_memory import snapshot
-from tests.planning.objects import node
-from tests.planning.statuses.test_gateway_statuses import SETTINGS
+from tests.support.gateway_objects import (
+    JsonObject,
+    backend,
+    gateway,
+    gateway_class,
+    listener,
+    parent,
+    route,
+    rule,
+    service,
+)
+from tests.support.ingress_objects import ingress, ingress_class, path
+from tests.support.ingress_objects import rule as ingress_rule
+from tests.support.objects import node
+from tests.support.planned_gateways import SETTINGS, snapshot
 
 PLAIN = listener("plain")
 SECURED = listener("secured", 443, "HTTPS", tls={"certificateRefs": [{"name": "absent"}]})

@@ -9,10 +9,8 @@ import itertools
 import threading
 import time
 import tracemalloc
-from collections.abc import Callable
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 from typing_extensions import Buffer
 
 from locallb.cli.watching.board import UPDATING, Board
@@ -25,17 +23,9 @@ from locallb.cli.watching.supervision import BUSY_LIMIT, IDLE_LIMIT, pages, stuc
 from locallb.model.serving import Proxy
 from locallb.planning.status import Observation, State
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned, Pulse, Stopped
-from tests.cli.watching.watch_story import SHARED, planned, serving, snapshot_of, story, updated
-
-TIMEOUT = 120.0
-
-
-def becomes(fact: Callable[[], object]) -> None:
-    """Wait until something is true."""
-    deadline = time.monotonic() + TIMEOUT
-    while not fact():
-        assert time.monotonic() < deadline, "it never became true"
-        time.sleep(0.005)
+from tests.support.metrics import sample
+from tests.support.waiting import TIMEOUT, becomes
+from tests.support.watch_story import SHARED, planned, serving, snapshot_of, story, updated
 
 
 def test_the_relay_gives_everything_in_order_and_only_the_latest_plan() -> None:
@@ -146,17 +136,6 @@ def test_every_proxy_has_its_turn() -> None:
         if len(names) == 6:
             break
     assert names == ["demo/shop/api", "demo/shop/db", "demo/shop/web"] * 2
-
-
-def sample(metrics: Metrics, name: str, **labels: str) -> float | None:
-    """Read one value from what Prometheus would get."""
-    text, kind = metrics.text("")
-    assert kind.startswith("text/plain")
-    for family in text_string_to_metric_families(text.decode()):
-        for sample in family.samples:
-            if sample.name == name and sample.labels == labels:
-                return float(sample.value)
-    return None
 
 
 def metrics_of_the_story(chapters: int) -> Metrics:

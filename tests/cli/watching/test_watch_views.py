@@ -24,8 +24,8 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.status import State
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned
-from tests.cli.watching.watch_story import EVIL, NOON, key, planned, serving, snapshot_of, story, updated
-from tests.conftest import Golden
+from tests.support.goldens import Golden
+from tests.support.watch_story import EVIL, NOON, key, planned, serving, snapshot_of, story, updated
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
+from pathlib import Path
 from random import Random
+
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
 
 from locallb.engine.core.core import Core, Terms
 from locallb.engine.core.desired_index import Groups
@@ -21,7 +25,7 @@ from locallb.engine.store import Store
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.desired import Group, Ref, ResourceKey
 from locallb.model.identities import Digest
-from tests.engine.graphs import BookKeeper, Doom, Graph, Node, Site, TornFiles
+from tests.engine.graphs import BookKeeper, Doom, Graph, Node, Site, TornFiles, changed, declare, fresh, graphs
 
 ROOTS = {number: root_urn("local-lb", "dev", "books:index:Root", f"r{number}") for number in range(3)}
 
@@ -180,3 +184,36 @@ def of_varied_length(seed: int) -> Callable[[Operation], float]:
     """Let operations take some time, few of them more than their deadline."""
     dice = Random(seed)
     return lambda _operation: dice.choice((0.0, 0.01, 0.02, 0.1, 3.0))
+
+
+MODEST = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@st.composite
+def histories(draw: st.DrawFn, maximum: int = 6) -> list[Graph]:
+    """Draw what is desired one after the other; each differs from the one before, some take that back."""
+    history = [draw(graphs(maximum))]
+    for _ in range(draw(st.integers(1, 5))):
+        before = history[-1]
+        back = len(history) > 1 and draw(st.booleans())
+        history.append(history[-2] if back else draw(changed(before)) if before else draw(graphs(maximum)))
+    return history
+
+
+def site_of(place: Path) -> Site:
+    """Make a site without a state."""
+    site = Site(fresh(place))
+    site.project()
+    return site
+
+
+def without_providers(site: Site) -> dict[str, object]:
+    """Return the state; a default provider may stay of which nothing is left to use it."""
+    return {urn: resource for urn, resource in site.state().items() if "pulumi:providers" not in urn}
+
+
+def by_the_engine(place: Path, graph: Graph) -> Site:
+    """Make a site that today's engine brought from nothing to the graph."""
+    site = site_of(place)
+    assert site.engine().up(lambda: declare(graph)).ok
+    return site

@@ -13,14 +13,6 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
-from pulumi.provider.experimental.provider import (
-    ConfigureRequest,
-    ConfigureResponse,
-    CreateRequest,
-    CreateResponse,
-    UpdateRequest,
-    UpdateResponse,
-)
 
 from locallb.engine.core.declared import EVERYTHING, Declared, Scope, only
 from locallb.engine.core.events import (
@@ -37,8 +29,8 @@ from locallb.engine.engine import Engine
 from locallb.engine.state.errors import Cancelled, EngineError, FullScopeNeeded
 from locallb.engine.store import Store
 from tests.engine.core.support import groups_of
-from tests.engine.graphs import BookKeeper, Graph, Node, Site, changed, declare, fresh, graphs, roots_of
-from tests.engine.support import messages
+from tests.engine.graphs import Failing, Graph, Node, Site, changed, declare, fresh, graphs, roots_of
+from tests.support.engine import messages
 
 MODEST = settings(
     max_examples=150,
@@ -75,32 +67,6 @@ def turns(draw: st.DrawFn) -> list[Turn]:
         claimed.append(Turn(graph, failing, roots, draw(st.booleans())))
         graph = draw(changed(graph)) if graph else draw(graphs(6))
     return claimed
-
-
-class Failing(BookKeeper):
-    """A provider that refuses to make some things, and may foresee nothing."""
-
-    failing: frozenset[str] = frozenset()
-    foresees = True
-
-    async def configure(self, request: ConfigureRequest) -> ConfigureResponse:
-        """Accept anything."""
-        del request
-        return ConfigureResponse(supports_preview=self.foresees)
-
-    async def create(self, request: CreateRequest) -> CreateResponse:
-        """Make a thing, or not."""
-        self._refuse(request.name)
-        return await super().create(request)
-
-    async def update(self, request: UpdateRequest) -> UpdateResponse:
-        """Change a thing, or not."""
-        self._refuse(request.name)
-        return await super().update(request)
-
-    def _refuse(self, name: str) -> None:
-        if name in self.failing:
-            raise RuntimeError(f"{name} is refused")
 
 
 @dataclass

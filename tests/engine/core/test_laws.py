@@ -15,49 +15,23 @@ from locallb.engine.core.operations import Kind, Operation
 from locallb.engine.state.checkpoint import check_resources, check_state
 from locallb.engine.state.errors import StateUnwritable
 from tests.engine.core.support import (
+    MODEST,
     SimulatedExecutor,
     bring,
+    by_the_engine,
     core_of,
     groups_of,
+    histories,
     node_key,
     of_varied_length,
     retry,
+    site_of,
     unlucky,
+    without_providers,
 )
 from tests.engine.graphs import CrashError, Doom, Graph, Node, Site, changed, declare, fresh, graphs
 
-MODEST = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 FEW = settings(max_examples=4, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-
-
-@st.composite
-def histories(draw: st.DrawFn, maximum: int = 6) -> list[Graph]:
-    """Draw what is desired one after the other; each differs from the one before, some take that back."""
-    history = [draw(graphs(maximum))]
-    for _ in range(draw(st.integers(1, 5))):
-        before = history[-1]
-        back = len(history) > 1 and draw(st.booleans())
-        history.append(history[-2] if back else draw(changed(before)) if before else draw(graphs(maximum)))
-    return history
-
-
-def site_of(place: Path) -> Site:
-    """Make a site without a state."""
-    site = Site(fresh(place))
-    site.project()
-    return site
-
-
-def without_providers(site: Site) -> dict[str, object]:
-    """Return the state; a default provider may stay of which nothing is left to use it."""
-    return {urn: resource for urn, resource in site.state().items() if "pulumi:providers" not in urn}
-
-
-def by_the_engine(place: Path, graph: Graph) -> Site:
-    """Make a site that today's engine brought from nothing to the graph."""
-    site = site_of(place)
-    assert site.engine().up(lambda: declare(graph)).ok
-    return site
 
 
 def assert_nothing_uses(core: Core, operation: Operation) -> None:

@@ -25,10 +25,10 @@ from locallb.engine.state.errors import Cancelled
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.stack_state import StackState
 from locallb.engine.store import Recorder
-from tests.engine.balancers import BOTH, declare
 from tests.engine.interrupting import SECONDS, interrupt
-from tests.engine.support import Bench, Thing, World, WorldProvider, messages, short
-from tests.engine.test_circles import resource
+from tests.engine.references import resource
+from tests.support.balancers import BOTH, declare
+from tests.support.engine import Bench, Thing, World, WorldProvider, messages, short
 
 MODEST = settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.too_slow])
 PROVIDER = "urn:pulumi:dev::local-lb::pulumi:providers:locallb::default"

@@ -18,10 +18,10 @@ from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import STACK_TYPE
 from locallb.engine.store import Store
 from locallb.planning.planned import Plan
-from tests.desired.cases import plan_of
 from tests.engine.core.support import SimulatedExecutor
-from tests.engine.support import make_project
-from tests.planning.test_plan_goldens import CASES as GOLDEN
+from tests.support.desired_cases import plan_of
+from tests.support.engine import make_project
+from tests.support.plan_cases import CASES as GOLDEN
 
 CASES = (
     *GOLDEN,

@@ -11,15 +11,19 @@ from hypothesis import strategies as st
 
 from locallb.engine.core.core import Core, Terms
 from tests.engine.core.support import (
+    MODEST,
     ROOTS,
     SimulatedExecutor,
+    by_the_engine,
     core_of,
     groups_of,
+    histories,
     node_key,
     of_varied_length,
+    site_of,
     unlucky,
+    without_providers,
 )
-from tests.engine.core.test_laws import MODEST, by_the_engine, histories, site_of, without_providers
 from tests.engine.graphs import Graph, Node, Site, declare
 
 

@@ -14,10 +14,10 @@ from locallb.engine.core.declared import only
 from locallb.engine.core.events import Op, StepFailed
 from locallb.engine.core.lanes import Parties
 from locallb.engine.state.resource import ResourceState
-from tests.engine.balancers import BOTH, declare
 from tests.engine.graphs import Graph, Site, fresh, graphs
 from tests.engine.graphs import declare as declare_graph
-from tests.engine.support import Bench, WorldProvider, messages, short
+from tests.support.balancers import BOTH, declare
+from tests.support.engine import Bench, WorldProvider, messages, short
 
 LONGEST = 0.05
 """Seconds after which a party counts as hanging in these tests."""

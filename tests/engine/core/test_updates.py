@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +15,7 @@ from locallb.engine.state.urns import name_of, root_urn
 from locallb.model.desired import BALANCER, CONFIG, SERVICE, Group, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import Digest
-from tests.engine.support import Bench, World, make_project
+from tests.support.engine import Bench
 
 NAMES = "a", "b"
 ROOTS = {name: frozenset({root_urn("local-lb", "dev", BALANCER, name)}) for name in NAMES}
@@ -35,12 +34,6 @@ def groups(**versions: str) -> Mapping[ResourceKey, Group]:
         )
         made[root] = Group(members, Digest(version))
     return made
-
-
-@pytest.fixture
-def bench(tmp_path: Path) -> Bench:
-    """Return where a stack may be deployed."""
-    return Bench(make_project(tmp_path / "p"), World())
 
 
 class Hang:

@@ -16,19 +16,8 @@ from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.routes import HostRoute
 from locallb.model.snapshot import HostFacts, Socket
-from tests.planning.addresses.test_allocation import (
-    BOTH,
-    FOUR,
-    PREFER,
-    REQUIRE,
-    claim,
-    doubtful,
-    given,
-    pool,
-    service,
-    terms,
-)
-from tests.planning.strategies import OTHER_HOME, route
+from tests.support.allocation import BOTH, FOUR, PREFER, REQUIRE, claim, doubtful, given, pool, service, terms
+from tests.support.strategies import OTHER_HOME, route
 
 LAST_SIX = AddressRange(ip_address("fd00::"), ip_address("fd00::"))
 

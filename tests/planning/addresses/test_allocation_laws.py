@@ -24,9 +24,10 @@ from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.allocation import Answer, allocate
-from tests.planning import strategies as draw
 from tests.planning.addresses.oracle import Oracle, pin_of, wanted, wishes
 from tests.planning.addresses.world import Answers, World
+from tests.support import strategies as draw
+from tests.support.allocation import addresses_of
 
 Thing = TypeVar("Thing")
 REQUEST_REASONS = {
@@ -52,18 +53,13 @@ def answers_to(case: Oracle) -> Answers:
     return allocate(case.snapshot, case.services, case.settings)
 
 
-def addresses(answer: Answer) -> tuple[IPAddress, ...]:
-    """Return the addresses of an answer, none of a refusal."""
-    return () if isinstance(answer, Problem) else answer
-
-
 def carried_out(case: Oracle, **changes: object) -> Oracle:
     """Let every address of the first answer be claimed and remembered, and `changes` be made to the snapshot."""
     retained = tuple(claim for claim in case.snapshot.claims if claim.owner.home != case.snapshot.home)
     own = tuple(
         Claim(address, Owner(case.snapshot.home, key))
         for key, answer in answers_to(case).items()
-        for address in addresses(answer)
+        for address in addresses_of(answer)
     )
     return dataclasses.replace(
         case, snapshot=replace(case.snapshot, claims=(*retained, *own), remembered=own, **changes)
@@ -73,11 +69,11 @@ def carried_out(case: Oracle, **changes: object) -> Oracle:
 def assert_sound(case: Oracle, answers: Answers) -> None:
     """Check every law that a single plan can break."""
     assert set(answers) == {service.key for service in case.services}
-    given = [address for answer in answers.values() for address in addresses(answer)]
+    given = [address for answer in answers.values() for address in addresses_of(answer)]
     assert len(given) == len(set(given)), "one address, two owners"
     for service in case.services:
         answer = answers[service.key]
-        for address in addresses(answer):
+        for address in addresses_of(answer):
             assert case.may_use(service, address), "outside the pools of the Service, or of this host"
             assert not case.foreign(address), "another stack's"
             assert not case.wrongly_given(service.key, address), "held by another"
@@ -144,10 +140,10 @@ def test_claims_that_cannot_be_read_take_no_address_and_give_none_away(
     case = dataclasses.replace(case, snapshot=replace(case.snapshot, claims=(*claims, unread)))
     after = answers_to(case)
     held = {claim.address for claim in case.snapshot.remembered}
-    assert [addresses(after[key]) for key in before if addresses(before[key])] == [
-        addresses(answer) for answer in before.values() if addresses(answer)
+    assert [addresses_of(after[key]) for key in before if addresses_of(before[key])] == [
+        addresses_of(answer) for answer in before.values() if addresses_of(answer)
     ]
-    assert another in held or not any(another in addresses(answer) for answer in after.values())
+    assert another in held or not any(another in addresses_of(answer) for answer in after.values())
 
 
 @given(cases(), st.randoms(use_true_random=False))
@@ -177,10 +173,10 @@ def test_asking_again_changes_nothing(case: Oracle) -> None:
     later = carried_out(case)
     second = answers_to(later)
     for key, answer in first.items():
-        assert set(addresses(answer)) <= set(addresses(second[key]))
+        assert set(addresses_of(answer)) <= set(addresses_of(second[key]))
     third = answers_to(carried_out(later))
-    assert {key: addresses(answer) for key, answer in third.items()} == {
-        key: addresses(answer) for key, answer in second.items()
+    assert {key: addresses_of(answer) for key, answer in third.items()} == {
+        key: addresses_of(answer) for key, answer in second.items()
     }
 
 
@@ -204,14 +200,14 @@ def test_clearing_a_request_keeps_the_address(case: Oracle, data: st.DataObject)
     all_services = tuple(by_key.get(service.key, service) for service in case.snapshot.services)
     second = allocate(carried_out(case, services=all_services).snapshot, cleared, case.settings)
     for key, answer in first.items():
-        assert set(addresses(answer)) <= set(addresses(second[key]))
+        assert set(addresses_of(answer)) <= set(addresses_of(second[key]))
 
 
 @given(cases(), st.data())
 def test_a_request_never_evicts_the_owner(case: Oracle, data: st.DataObject) -> None:
     """Whoever asks for an address that another one has is refused, and the owner keeps it."""
     first = answers_to(case)
-    owned = [(key, address) for key, answer in first.items() for address in addresses(answer)]
+    owned = [(key, address) for key, answer in first.items() for address in addresses_of(answer)]
     if len(case.services) < len(("owner", "asker")) or not owned:
         return
     owner, address = data.draw(st.sampled_from(owned))
@@ -221,19 +217,19 @@ def test_a_request_never_evicts_the_owner(case: Oracle, data: st.DataObject) -> 
     all_services = tuple(greedy if service.key == asker.key else service for service in case.snapshot.services)
     later = carried_out(case, services=all_services)
     answers = allocate(later.snapshot, [service for service in all_services if service.key in first], case.settings)
-    assert address in addresses(answers[owner])
-    assert address not in addresses(answers[asker.key])
+    assert address in addresses_of(answers[owner])
+    assert address not in addresses_of(answers[asker.key])
 
 
 @given(cases(), st.data())
 def test_an_address_that_left_the_host_is_left(case: Oracle, data: st.DataObject) -> None:
     """Whether it is held or asked for: nobody gets it."""
-    given = [address for answer in answers_to(case).values() for address in addresses(answer)]
+    given = [address for answer in answers_to(case).values() for address in addresses_of(answer)]
     if given:
         removed = data.draw(st.sampled_from(given))
         host = replace(case.snapshot.host, addresses=draw.having_all_but({removed}))
         later = carried_out(case, host=host)
-        assert all(removed not in addresses(answer) for answer in answers_to(later).values())
+        assert all(removed not in addresses_of(answer) for answer in answers_to(later).values())
         assert_sound(later, answers_to(later))
 
 
@@ -349,7 +345,7 @@ class Histories(RuleBasedStateMachine):
         """Let addresses vanish from the host: who had one may move."""
         self.world.host = replace(self.world.host, addresses=draw.having_all_but(absent))
         for key, answer in list(self.settled.items()):
-            if set(addresses(answer)) & absent:
+            if set(addresses_of(answer)) & absent:
                 self.touch(key)
 
     # --- configuration
@@ -439,12 +435,12 @@ class Histories(RuleBasedStateMachine):
         case = Oracle(snapshot, self.world.ours(snapshot), self.world.settings)
         assert_sound(case, answers)
         assert {key: self.world.held(key) for key in answers} == {
-            key: set(addresses(answer)) for key, answer in answers.items()
+            key: set(addresses_of(answer)) for key, answer in answers.items()
         }
         ours = {claim for claim in self.world.ledger if claim.owner.home == self.world.home}
         assert self.world.state == ours
         assert {claim.address for claim in ours} == {
-            address for answer in answers.values() for address in addresses(answer)
+            address for answer in answers.values() for address in addresses_of(answer)
         }
         for key, before in self.settled.items():
             self.assert_stayed(case, self.world.services[key], before, answers[key])
@@ -453,9 +449,9 @@ class Histories(RuleBasedStateMachine):
 
     def assert_stayed(self, case: Oracle, service: Service, before: Answer, after: Answer) -> None:
         """Check that a Service that nobody touched has what it had, as far as the pools still allow it."""
-        had = set(addresses(before))
+        had = set(addresses_of(before))
         if not self.pools_changed:
-            assert had <= set(addresses(after)), "moved though nothing about it changed"
+            assert had <= set(addresses_of(after)), "moved though nothing about it changed"
         elif not isinstance(after, Problem):
             assert {address for address in had if case.may_use(service, address)} <= set(after)
         else:
@@ -467,7 +463,7 @@ class Histories(RuleBasedStateMachine):
         if hasattr(self, "world"):
             claimed = [claim.address for claim in self.world.ledger]
             assert len(claimed) == len(set(claimed))
-            given = [address for answer in self.world.answers().values() for address in addresses(answer)]
+            given = [address for answer in self.world.answers().values() for address in addresses_of(answer)]
             assert len(given) == len(set(given))
 
     def teardown(self) -> None:

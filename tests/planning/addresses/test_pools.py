@@ -16,15 +16,10 @@ from locallb.model.identities import ClusterName, Family, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.ranges import AddressRange, Span, intersect, merge, subtract
 from locallb.planning.allocation import Slots, allows
-from tests.planning.strategies import IPV4, IPV6, pool_lists
+from tests.support.strategies import IPV4, IPV6, pool_lists, span
 
 NUMBERS = st.integers(0, 40)
 SPANS = st.lists(st.tuples(NUMBERS, NUMBERS).map(lambda pair: (min(pair), max(pair))), max_size=5)
-
-
-def span(first: str, last: str) -> AddressRange:
-    """Make a range."""
-    return AddressRange(ip_address(first), ip_address(last))
 
 
 def counted(spans: Sequence[Span]) -> set[int]:

@@ -20,7 +20,7 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, MappedPort, Snapshot, Socket
 from locallb.planning.gateways import with_mapped_redirects
 from locallb.planning.port_mapping import COUNT, FIRST, LOOPBACK, map_ports
-from tests.planning import strategies as draw
+from tests.support import strategies as draw
 
 OTHER = Owner(draw.OTHER_HOME, ObjectKey(ClusterName("one"), "shop", "theirs"))
 LOCALHOST = ip_address("127.0.0.1")

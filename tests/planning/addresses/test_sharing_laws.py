@@ -17,9 +17,10 @@ from locallb.model.objects import Service, ServicePort, TrafficPolicy
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, Snapshot
-from locallb.planning.allocation import Answer, allocate
-from tests.planning import strategies as draw
+from locallb.planning.allocation import allocate
 from tests.planning.addresses.world import Answers, World
+from tests.support import strategies as draw
+from tests.support.allocation import addresses_of
 
 KEYS = st.sampled_from(["", "a", "b"])
 ROOMY = Settings(
@@ -36,16 +37,11 @@ def services(drawn: st.DrawFn) -> list[Service]:
     ]
 
 
-def addresses(answer: Answer) -> tuple[IPAddress, ...]:
-    """Return the addresses of an answer, none of a refusal."""
-    return () if isinstance(answer, Problem) else answer
-
-
 def assert_sound(services: list[Service], answers: Answers) -> None:
     """Whoever has an address together has one key, one traffic policy and no port in common."""
     having: dict[IPAddress, list[Service]] = defaultdict(list)
     for service in services:
-        for address in addresses(answers[service.key]):
+        for address in addresses_of(answers[service.key]):
             having[address].append(service)
     for sharers in having.values():
         for one, other in combinations(sharers, 2):
@@ -84,7 +80,7 @@ def test_carried_out_plan_keeps_every_address_shared_or_not(listed: list[Service
     first = world.answers()
     world.carry_out(first)
     for key, answer in world.answers().items():
-        assert set(addresses(first[key])) <= set(addresses(answer))
+        assert set(addresses_of(first[key])) <= set(addresses_of(answer))
 
 
 @given(services(), draw.services(), KEYS)
@@ -96,7 +92,7 @@ def test_newcomer_changes_no_existing_shared_address(listed: list[Service], newc
         world.services[newcomer.key] = replace(newcomer, sharing_key=SharingKey(key), ingress=())
         after = world.answers()
         for had, answer in before.items():
-            assert set(addresses(answer)) <= set(addresses(after[had]))
+            assert set(addresses_of(answer)) <= set(addresses_of(after[had]))
         assert_sound(list(world.services.values()), after)
 
 
@@ -122,7 +118,7 @@ def test_any_change_ends_in_a_sound_state(listed: list[Service], data: st.DataOb
         assert_sound(list(world.services.values()), world.answers())
     answers = converged(world)
     assert_sound(list(world.services.values()), answers)
-    given = {(key, address) for key, answer in answers.items() for address in addresses(answer)}
+    given = {(key, address) for key, answer in answers.items() for address in addresses_of(answer)}
     assert {(claim.owner.service, claim.address) for claim in world.ledger} == given
 
 

@@ -22,8 +22,8 @@ from locallb.model.reasons import Problem
 from locallb.model.snapshot import Claim, HostFacts, MappedPort, Snapshot, Socket
 from locallb.planning.allocation import allocate
 from locallb.planning.port_mapping import LOOPBACK, map_ports
-from tests.planning.addresses.test_allocation import claim, given, service, terms
-from tests.planning.strategies import HOME
+from tests.support.allocation import addresses_of, claim, given, service, terms
+from tests.support.strategies import HOME
 
 LOCALHOST = LOOPBACK[Family.IPV4]
 HELD = "10.0.0.3"
@@ -145,12 +145,8 @@ def test_what_was_planned_is_planned_again(addresses: set[str], port: int) -> No
     services = [replace(service(name, created=name), ports=(ServicePort(80), ServicePort(443))) for name in "ab"]
     held = [claim("10.0.0.1", "a"), claim("10.0.0.2", "b")]
     first = given(*services, ledger=held, host=host)
-    carried_out = [claim(str(address), name) for name, found in first.items() for address in _addresses(found)]
+    carried_out = [claim(str(address), name) for name, found in first.items() for address in addresses_of(found)]
     assert given(*services, ledger=carried_out, host=host) == first
-
-
-def _addresses(answer: object) -> Sequence[object]:
-    return () if isinstance(answer, Problem) else answer  # type: ignore[return-value]  # of an answer
 
 
 @pytest.mark.parametrize(("foreign", "number"), [(False, 8080), (True, 0)])

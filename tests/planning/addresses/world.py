@@ -18,7 +18,7 @@ from locallb.model.objects import IngressEntry, Service
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Claim, HostFacts, Snapshot
 from locallb.planning.allocation import Answer, allocate
-from tests.planning.strategies import HOME, OTHER_HOME
+from tests.support.strategies import HOME, OTHER_HOME
 
 Answers = Mapping[ObjectKey, Answer]
 Step = Callable[[], None]

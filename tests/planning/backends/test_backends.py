@@ -15,8 +15,8 @@ from locallb.model.serving import ConnectCheck, HttpCheck
 from locallb.model.snapshot import Snapshot
 from locallb.planning.backends import PortBackends, upstreams
 from locallb.planning.nodes import BackendIndex, eligible
-from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
-from tests.planning.strategies import HOME
+from tests.support.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
+from tests.support.strategies import HOME
 
 DUAL: JsonObject = {"ipFamilies": ["IPv4", "IPv6"]}
 LOCAL: JsonObject = {"externalTrafficPolicy": "Local"}

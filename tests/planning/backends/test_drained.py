@@ -11,7 +11,7 @@ from locallb.model.faults import ALL, Down, Order
 from locallb.planning.backends import PortBackends, failover_backends, upstreams
 from locallb.planning.endpoints import Destination, Reach, names_of, names_of_endpoints
 from locallb.planning.nodes import BackendIndex, eligible
-from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
+from tests.support.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 
 A, B = node("a", "10.0.0.1", "fd00::1"), node("b", "10.0.0.2", "fd00::2")
 STRAIGHT = {"metadata": {"name": "web", "namespace": "shop", "annotations": {"local-lb.dev/backends": "pods"}}}

@@ -6,7 +6,7 @@ import pytest
 
 from locallb.model.identities import ClusterName
 from locallb.planning.nodes import eligible
-from tests.planning.objects import JsonObject, node, parsed
+from tests.support.objects import JsonObject, node, parsed
 
 LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"
 

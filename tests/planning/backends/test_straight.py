@@ -23,23 +23,16 @@ from locallb.planning.endpoints import reach_of
 from locallb.planning.nodes import BackendIndex, eligible
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Via
-from tests.planning.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
-from tests.planning.strategies import HOME
+from tests.planning.node_routes import BRIDGE, DEFAULT, by
+from tests.support.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
+from tests.support.strategies import HOME
 
 A, B = node("a", "172.18.0.2", "fd00::2"), node("b", "172.18.0.3", "fd00::3")
-BRIDGE = HostRoute(ip_network("172.18.0.0/16"), "unicast", "br-kind")
 WIDE = HostRoute(ip_network("10.0.0.0/8"), "unicast", "eth0")
-DEFAULT = HostRoute(ip_network("0.0.0.0/0"), "unicast", "eth0", ip_address("192.0.2.1"))
 LOCAL: JsonObject = {"externalTrafficPolicy": "Local", "healthCheckNodePort": 32000}
 UDP_PORT: JsonObject = {"ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}]}
 UDP_SLICE = ({"name": "", "port": 5353, "protocol": "UDP"},)
 BOTH = frozenset(Family)
-
-
-def by(gateway: str, *networks: str) -> tuple[HostRoute, ...]:
-    """Make routes by a gateway in the Nodes' network, beside that network and the default route."""
-    made = (HostRoute(ip_network(network), "unicast", "br-kind", ip_address(gateway)) for network in networks)
-    return BRIDGE, DEFAULT, *made
 
 
 def found(

@@ -10,9 +10,8 @@ from locallb.gateway.parsing.policies import SECRET_REFERENCE
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
 from locallb.planning.status import State, rows
-from tests.gateway.api import JsonObject, gateway, gateway_class, grant, listener
-from tests.planning.gateways.test_gateway_memory import snapshot
-from tests.planning.statuses.test_gateway_statuses import SETTINGS
+from tests.support.gateway_objects import JsonObject, gateway, gateway_class, grant, listener
+from tests.support.planned_gateways import SETTINGS, snapshot
 
 CERT = {"kind": "Secret", "name": "cert", "namespace": "certs"}
 HTTPS = gateway(listener("https", 8443, "HTTPS", tls={"certificateRefs": [CERT]}))

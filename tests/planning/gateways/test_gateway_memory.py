@@ -11,15 +11,15 @@ from msgspec.structs import replace
 from locallb.gateway import texts, translation
 from locallb.gateway.status_patch import Status
 from locallb.gateway.statuses import ApiStatus
-from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
+from locallb.kubernetes.parsing.objects import ParseMemory
 from locallb.model.faults import ALL, Fault, Order, RequestDelay, RequestFailure
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.memory import AnyMemo
-from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning import statuses as gateway_statuses
 from locallb.planning.plan import make_plan
 from locallb.planning.statuses import planned_status
-from tests.gateway.api import (
+from tests.support.backend_tls import OTHER_PEM, REF, bundle, policy
+from tests.support.gateway_objects import (
     DEMO,
     JsonObject,
     api_object,
@@ -34,19 +34,8 @@ from tests.gateway.api import (
     rule,
     service,
 )
-from tests.gateway.backend_tls import OTHER_PEM, REF, bundle, policy
-from tests.planning.api import ACCESS
-from tests.planning.objects import node
-from tests.planning.statuses.test_gateway_statuses import HOME, SETTINGS
-
-
-def snapshot(documents: list[JsonObject], existing: ParseMemory | None = None, *, live: bool = True) -> Snapshot:
-    """Read what a cluster has; `existing` is what its objects were understood as before."""
-    read = parse_objects(DEMO, documents, existing)
-    access = {DEMO: ACCESS} if live else {}
-    observed = Snapshot(HOME, read.services, read.malformed, read.nodes, gateway_api=read.gateway_api, access=access)
-    return replace(observed, host=HostFacts())
-
+from tests.support.objects import node
+from tests.support.planned_gateways import SETTINGS, snapshot
 
 _names = st.sampled_from(["a.test", "b.test", "*.test"])
 _parents = st.lists(

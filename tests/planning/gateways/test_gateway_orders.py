@@ -15,12 +15,11 @@ from locallb.model.objects import Discovery
 from locallb.model.snapshot import HeldProxy
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from tests.gateway.api import DEMO, JsonObject, gateway, gateway_class, route, service
-from tests.ingress.api import ingress, ingress_class, path
-from tests.ingress.api import rule as ingress_rule
-from tests.planning.gateways.test_gateway_memory import snapshot
-from tests.planning.objects import node
-from tests.planning.statuses.test_gateway_statuses import SETTINGS
+from tests.support.gateway_objects import DEMO, JsonObject, gateway, gateway_class, route, service
+from tests.support.ingress_objects import ingress, ingress_class, path
+from tests.support.ingress_objects import rule as ingress_rule
+from tests.support.objects import node
+from tests.support.planned_gateways import SETTINGS, snapshot
 
 WEB, API = ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY), ObjectKey(DEMO, "shop", "api")
 FAULT = Fault("2999-01-01T00:00:00Z", status=RequestFailure(503, 1000))

@@ -13,13 +13,22 @@ from locallb.model.snapshot import HostFacts
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
 from locallb.planning.status import Observation, Row, State, rows
-from tests.gateway.api import DEMO, JsonObject, backend, gateway, gateway_class, listener, route, rule, service
-from tests.ingress.api import ingress, ingress_class, path
-from tests.ingress.api import rule as ingress_rule
-from tests.planning.backends.test_straight import by
-from tests.planning.gateways.test_gateway_memory import snapshot
-from tests.planning.objects import endpoint, endpoints, node
-from tests.planning.statuses.test_gateway_statuses import SETTINGS
+from tests.planning.node_routes import by
+from tests.support.gateway_objects import (
+    DEMO,
+    JsonObject,
+    backend,
+    gateway,
+    gateway_class,
+    listener,
+    route,
+    rule,
+    service,
+)
+from tests.support.ingress_objects import ingress, ingress_class, path
+from tests.support.ingress_objects import rule as ingress_rule
+from tests.support.objects import endpoint, endpoints, node
+from tests.support.planned_gateways import SETTINGS, snapshot
 
 NODES = [node("a", "172.18.0.2"), node("b", "172.18.0.3")]
 POD = endpoint("10.244.1.7", "b")

@@ -18,7 +18,7 @@ from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import HeldProxy
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from tests.planning.test_what_concerns_others import OWN, SHARED, A, B, snapshot
+from tests.planning.two_services import OWN, SHARED, A, B, snapshot
 
 MIB = 1 << 20
 SPARE = replace(OWN, proxies=ProxySettings(spares=2))

@@ -14,7 +14,7 @@ from locallb.model.snapshot import HeldProxy
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import run_planner
 from locallb.sources.snapshot import holding
-from tests.planning.test_what_concerns_others import OWN, SHARED, A, snapshot
+from tests.planning.two_services import OWN, SHARED, A, snapshot
 
 DNS, DNS_BY_TCP = ServicePort(53, Protocol.UDP, "dns", 30053), ServicePort(53, Protocol.TCP, "tcp", 30054)
 SPARE = replace(OWN, proxies=ProxySettings(spares=1))

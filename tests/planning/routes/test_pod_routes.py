@@ -25,8 +25,8 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.pod_routes import routes_of
 from locallb.sources.snapshot import holding
-from tests.planning.objects import JsonObject, endpoint, endpoints, parsed, service
-from tests.planning.objects import node as node_object
+from tests.support.objects import JsonObject, endpoint, endpoints, parsed, service
+from tests.support.objects import node as node_object
 
 HOME = Home("local-lb", "dev", "/somewhere")
 BRIDGE = HostRoute(ip_network("172.18.0.0/16"), "unicast", "br-kind")

@@ -6,9 +6,7 @@ Everything is the production's but the host and the API, which keeps objects in 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
 from unittest import mock
 
 import pytest
@@ -16,138 +14,32 @@ from msgspec.structs import replace
 
 from locallb.components.stack import declare
 from locallb.config.parsing import parse_settings
-from locallb.config.settings import Settings
-from locallb.gateway.kinds import KINDS
 from locallb.gateway.status_patch import contains
-from locallb.kubernetes.access.servers import ConflictError, NoContextError, UnreachableError
+from locallb.kubernetes.access.servers import NoContextError, UnreachableError
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.api.recent import RECENT
-from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.gateway_objects import CONTROLLER
-from locallb.model.identities import Home, ObjectKind, Protocol
+from locallb.model.identities import ObjectKind, Protocol
 from locallb.model.reasons import Problem, Reason
-from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.model.snapshot import HostFacts
 from locallb.outputs.status import GatewayStatus
-from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan, PlannedStatus, Rejection
 from locallb.planning.statuses import outcome_of
 from locallb.resources.codec import decode, encode
 from locallb.resources.properties import GatewayStatusInputs
 from locallb.resources.resource_type import grown
-from tests.conftest import Golden
-from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, listener, parent, route, service
-from tests.ingress.api import ingress, ingress_class, path, rule
-from tests.planning.api import ACCESS, deployed
-from tests.planning.objects import node
-
-HOME = Home("local-lb", "dev", "/project")
-OTHER = "example.com/controller"
-THEIRS: JsonObject = {"type": "example.com/Fine", "status": "True", "reason": "Fine", "message": ""}
-THEIR_PARENT: JsonObject = {"parentRef": {"name": "web"}, "controllerName": OTHER, "conditions": []}
-CONFIG = {"sources": [{"kubernetes": {"name": "demo"}}], "pools": [{"name": "p", "addresses": ["127.77.0.0/28"]}]}
-SETTINGS = parse_settings(CONFIG)
-
-
-THEIR_ANCESTOR: JsonObject = {"ancestorRef": {"name": "web"}, "controllerName": OTHER, "conditions": []}
-
-
-def _policy() -> JsonObject:
-    target = {"group": "", "kind": "Service", "name": "api"}
-    spec = {"targetRefs": [target], "validation": {"hostname": "a.test", "wellKnownCACertificates": "System"}}
-    return api_object("BackendTLSPolicy", "tls", spec=spec)
-
-
-def cluster() -> list[JsonObject]:
-    """Have a Gateway, a ListenerSet, a route of both, one that nothing takes, and a policy of their Service."""
-    allowed = {"namespaces": {"from": "Same"}}
-    set_ = {"parentRef": {"name": "web"}, "listeners": [listener("more", 8081)]}
-    everything = [
-        gateway_class(),
-        gateway(listener("http", 8080), listener("odd", 8082, "SMTP"), allowedListeners=allowed),
-        api_object("ListenerSet", "more", spec=set_),
-        route(name="api", parentRefs=[parent(), parent("more", kind="ListenerSet")]),
-        route(name="lost", hostnames=["a.test"], parentRefs=[parent(sectionName="nowhere")]),
-        _policy(),
-        service(),
-        node(),
-    ]
-    for one in everything[:6]:
-        one["metadata"].update(uid=f"uid-{one['metadata']['name']}", generation=3, resourceVersion="1")
-    everything[0]["metadata"].pop("namespace")
-    everything[1]["status"] = {"conditions": [THEIRS]}
-    everything[3]["status"] = {"parents": [THEIR_PARENT]}
-    everything[5]["status"] = {"ancestors": [THEIR_ANCESTOR]}
-    return everything
-
-
-def plan_of(
-    *documents: JsonObject, live: bool = True, host: HostFacts | None = None, settings: Settings = SETTINGS
-) -> Plan:
-    """Plan what a cluster has."""
-    read = parse_objects(DEMO, list(documents))
-    access = {DEMO: ACCESS} if live else {}
-    given = Snapshot(HOME, read.services, read.malformed, read.nodes, gateway_api=read.gateway_api, access=access)
-    return make_plan(replace(given, host=host or HostFacts()), settings)
-
-
-def rewritten(before: dict[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the next version of an object, with another status."""
-    version = str(int(before["metadata"]["resourceVersion"]) + 1)
-    return {**before, "metadata": {**before["metadata"], "resourceVersion": version}, "status": status}
-
-
-@dataclass
-class GatewayApi:
-    """An API server with these objects, which counts what it is asked."""
-
-    objects: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
-    requested: list[str] = field(default_factory=list)
-    before_patch: Callable[[], None] = lambda: None
-    events: list[tuple[str, str, str, str]] = field(default_factory=list)
-
-    @classmethod
-    def having(cls, *documents: JsonObject) -> GatewayApi:
-        """Have those of Gateway API."""
-        kinds = {kind.name: kind.plural for kind in KINDS.values()}
-        return cls(
-            {
-                (kinds[one["kind"]], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one
-                for one in documents
-                if one["kind"] in kinds
-            }
-        )
-
-    def service(self, namespace: str, name: str, kind: ObjectKind) -> dict[str, Any] | None:
-        """Return one."""
-        self.requested.append(f"get {kind}/{name}")
-        return self.objects.get((kind, namespace, name))
-
-    def patch_status(
-        self, namespace: str, name: str, patch: Mapping[str, Any], kind: ObjectKind
-    ) -> dict[str, Any] | None:
-        """Merge a patch of the present version, of the status alone."""
-        self.requested.append(f"patch {kind}/{name}")
-        self.before_patch()
-        before = self.objects.get((kind, namespace, name))
-        if before is None:
-            return None
-        assert patch.keys() == {"metadata", "status"}
-        assert patch["metadata"].keys() == {"resourceVersion"}
-        if patch["metadata"]["resourceVersion"] != before["metadata"]["resourceVersion"]:
-            raise ConflictError("somebody was quicker")
-        after = rewritten(before, {**before.get("status", {}), **patch["status"]})
-        self.objects[kind, namespace, name] = after
-        return after
-
-    def create_event(self, namespace: str, body: Mapping[str, Any]) -> None:
-        """Take an event."""
-        regarding = body["regarding"]
-        self.events.append((namespace, f"{regarding['kind']}/{regarding['name']}", body["reason"], body["note"]))
-
-    def statuses(self) -> str:
-        """Write all statuses for a reader, without times."""
-        stated = {"/".join(key): one.get("status") for key, one in sorted(self.objects.items())}
-        return json.dumps(stated, indent=1, default=str) + "\n"
+from tests.support.deployed_plans import ACCESS, deployed
+from tests.support.gateway_objects import (
+    gateway,
+    gateway_class,
+    listener,
+    route,
+    service,
+)
+from tests.support.goldens import Golden
+from tests.support.ingress_objects import ingress, ingress_class, path, rule
+from tests.support.objects import node
+from tests.support.planned_gateways import CONFIG, OTHER, GatewayApi, cluster, plan_of, rewritten
 
 
 def undated(text: str) -> str:

@@ -14,7 +14,7 @@ from locallb.model.reasons import Condition, Event
 from locallb.planning.planned import Placement, Plan
 from locallb.planning.status import Observation
 from locallb.planning.statuses import SilentPort, is_answered, mark_unanswered, published_silence, withdraw
-from tests.planning.statuses.test_withdrawal import plan_of
+from tests.support.planned_services import plan_of
 
 
 def silent(placement: Placement) -> frozenset[SilentPort]:

@@ -2,31 +2,12 @@
 
 from __future__ import annotations
 
-from locallb.config.parsing import parse_settings
 from locallb.desired import desired
 from locallb.kubernetes.events import news, placement_events
 from locallb.kubernetes.status import publication
-from locallb.model.identities import ContextName, Home
 from locallb.model.reasons import Event
-from locallb.model.snapshot import Access, Snapshot
-from locallb.planning.plan import make_plan
-from locallb.planning.planned import Plan
 from locallb.planning.statuses import withdraw
-from tests.planning.objects import DEMO, node, parsed, service
-
-
-def plan_of(sharing: str, *, live: bool = True, ports: object = None) -> Plan:
-    """Plan two Services, the first one with these ports."""
-    settings = parse_settings(
-        {
-            "sources": [{"kubernetes": {"name": "demo"}}],
-            "pools": [{"name": "p", "addresses": ["127.77.0.0/28"]}],
-            "proxies": {"mode": sharing},
-        }
-    )
-    read = parsed(service("api", ports=ports) if ports else service("api"), service("web"), node())
-    access = {DEMO: Access("/kubeconfig", ContextName("demo"))} if live else {}
-    return make_plan(Snapshot(Home("p", "s", "/p"), services=read.services, nodes=read.nodes, access=access), settings)
+from tests.support.planned_services import plan_of
 
 
 def test_only_services_of_a_lost_proxy_are_withdrawn() -> None:

@@ -29,7 +29,7 @@ from locallb.watch.events import Cause, Converged, LoopEvent, Mark
 from locallb.watch.failures import Failures
 from locallb.watch.loop import Loop
 from locallb.watch.updates import Outcome, Wanted
-from tests.engine.support import Bench, World, WorldProvider, make_project
+from tests.support.engine import Bench, World, WorldProvider, make_project
 
 if TYPE_CHECKING:
     from locallb.sources.workspace import Workspace

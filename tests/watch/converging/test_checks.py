@@ -27,8 +27,9 @@ from locallb.watch import converge as module
 from locallb.watch.converge import MAX_UNVERIFIED, NAME, Checks
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Updated
 from locallb.watch.loop import Loop
-from tests.e2e.support import Stage, node, port, service, stage
-from tests.watch.api import becomes
+from tests.support.manifests import node, port, service
+from tests.support.stages import Stage, stage
+from tests.support.waiting import becomes
 
 KEYS = [ObjectKey(ClusterName("c"), "n", name) for name in "abc"]
 

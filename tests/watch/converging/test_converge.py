@@ -25,9 +25,9 @@ from locallb.planning.planned import Plan
 from locallb.watch import converge
 from locallb.watch.converge import Converger, OutputStamps
 from locallb.watch.updates import Differences, Wanted
-from tests.planning import strategies
-from tests.planning.objects import DEMO, node, parsed, service
-from tests.provider.waiting import becomes
+from tests.support import strategies
+from tests.support.objects import DEMO, node, parsed, service
+from tests.support.waiting import becomes
 
 HOME = Home("p", "s", "/p")
 CONFIGURED: Mapping[str, object] = {

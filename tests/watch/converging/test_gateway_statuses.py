@@ -6,27 +6,19 @@ from collections.abc import Mapping
 
 import pytest
 
-from locallb.engine.engine import Engine
 from locallb.gateway.status_patch import observed_statuses
 from locallb.kubernetes.parsing.objects import AnyStatus
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan
 from locallb.watch.converge import Converger
 from locallb.watch.updates import Batch, Work
-from tests.gateway.api import DEMO, JsonObject
-from tests.planning.api import deployed
-from tests.planning.statuses.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of, rewritten
+from tests.support.deployed_plans import deployed
+from tests.support.gateway_objects import DEMO, JsonObject
+from tests.support.planned_gateways import GatewayApi, cluster, learned, plan_of, rewritten
 
 LATER = 1e9
 """Long after every update."""
 LOST = ObjectKey(DEMO, "shop", "lost", ObjectKind.HTTP_ROUTE)
-
-
-def learned(engine: Engine) -> Converger:
-    """Have a loop that starts."""
-    made = Converger(HOME, engine)
-    made.learn()
-    return made
 
 
 def work(converger: Converger, plan: Plan) -> Work:

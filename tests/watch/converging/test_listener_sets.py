@@ -10,17 +10,15 @@ import pytest
 
 from locallb.cli.targets import scope_of
 from locallb.components.stack import declare
-from locallb.engine.engine import Engine
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan
 from locallb.resources.codec import Values
 from locallb.resources.resource_type import ProviderError
-from locallb.watch.converge import Converger
 from locallb.watch.updates import Batch
-from tests.gateway.api import DEMO, JsonObject, api_object, gateway, gateway_class, listener
-from tests.planning.api import _Kinds, deployed
-from tests.planning.objects import node
-from tests.planning.statuses.test_gateway_statuses import HOME, GatewayApi, plan_of
+from tests.support.deployed_plans import _Kinds, deployed
+from tests.support.gateway_objects import DEMO, JsonObject, api_object, gateway, gateway_class, listener
+from tests.support.objects import node
+from tests.support.planned_gateways import HOME, GatewayApi, learned, plan_of
 
 WEB, MORE = ObjectKey(DEMO, "shop", "web", ObjectKind.GATEWAY), ObjectKey(DEMO, "shop", "more", ObjectKind.LISTENER_SET)
 WHY = "127.77.0.1:8080 isn't served: the port is in use"
@@ -97,13 +95,6 @@ def test_nor_by_the_loop_in_whichever_portions(keys: tuple[ObjectKey, ...], unpr
         assert converger.update(plan, converger.wanted(plan), Batch((MORE,))).result.ok
         assert converger.update(plan, converger.wanted(plan), Batch((WEB,))).result.ok
         assert (programmed(api, "gateways", "web"), programmed(api, "listenersets", "more")) == ("True", "True")
-
-
-def learned(engine: Engine) -> Converger:
-    """Have a loop that starts."""
-    made = Converger(HOME, engine)
-    made.learn()
-    return made
 
 
 def refused() -> list[JsonObject]:

@@ -20,9 +20,9 @@ from locallb.planning.planned import Plan
 from locallb.watch import updates as work
 from locallb.watch.converge import Converger
 from locallb.watch.events import Updated
-from tests.gateway.api import DEMO, JsonObject, route
-from tests.planning.api import ACCESS, deployed
-from tests.planning.statuses.test_gateway_statuses import HOME, GatewayApi, cluster, plan_of
+from tests.support.deployed_plans import ACCESS, deployed
+from tests.support.gateway_objects import DEMO, JsonObject, route
+from tests.support.planned_gateways import HOME, GatewayApi, cluster, plan_of
 
 ROUTES = 30
 

@@ -20,7 +20,7 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan
 from locallb.watch.failures import Failures
 from locallb.watch.updates import Wanted
-from tests.planning.objects import DEMO, JsonObject, node, parsed, service
+from tests.support.objects import DEMO, JsonObject, node, parsed, service
 
 HOME = Home("p", "s", "/p")
 SOURCES = [{"kubernetes": {"name": "demo"}}]

@@ -19,7 +19,8 @@ from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.following import Following
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.source import SourceRead, SourceResult
-from tests.watch.api import becomes, kubeconfig
+from tests.support.fake_api import kubeconfig
+from tests.support.waiting import becomes
 
 NAME = ClusterName("demo")
 LATE = SourceRead(SourceResult(Parsed(), ("the late one",)))

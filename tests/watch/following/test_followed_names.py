@@ -11,9 +11,10 @@ from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import watched_names as followed_names
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
-from tests.envoy.certificates import Authority, Pair
-from tests.watch.api import Api, becomes, follower, served
-from tests.watch.following.test_gateways import bundles, config_map, digests, https, secret, serve_one, trusting
+from tests.support.certificates import Pair
+from tests.support.fake_api import Api, follower, served
+from tests.support.waiting import becomes
+from tests.watch.following.https_gateways import bundles, config_map, digests, https, secret, serve_one, trusting
 
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1"
 SECRET, CONFIG_MAP = "shop/secrets/c", "shop/configmaps/ca"
@@ -26,13 +27,6 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, 
     monkeypatch.setattr(followed_names, "REFUSED", 0.05)
     with served(tmp_path) as made:
         yield made
-
-
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pair, Pair]:
-    """Make two certificates."""
-    authority = Authority(tmp_path_factory.mktemp("authority"))
-    return authority.sign("DNS:a.test"), authority.sign("DNS:a.test")
 
 
 def following(answers: Api, access: Access, pair: Pair, names: tuple[str, ...] = ("c",)) -> FollowedCluster:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -17,15 +15,10 @@ from locallb.kubernetes.api import connected, feed
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
-from tests.kubernetes.test_answers import ENDLESS, ODD_LISTS, ODD_WATCHES, line
-from tests.watch.api import NAME, Api, becomes, follower, node, served
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[tuple[Api, Access]]:
-    """Serve an API."""
-    with served(tmp_path) as made:
-        yield made
+from tests.support.descriptors import resources
+from tests.support.fake_api import NAME, Api, follower, node
+from tests.support.odd_answers import ENDLESS, ODD_LISTS, ODD_WATCHES, line
+from tests.support.waiting import becomes
 
 
 @pytest.fixture
@@ -205,11 +198,6 @@ def test_followers_bound_their_requests_whatever_the_api_answers(api: tuple[Api,
     assert maximum <= 3 * MAX
     lists = [at for at, what in answers.requested if what == "list"]
     assert max(sum(begun <= at < begun + 0.95 for at in lists) for begun in lists) <= 3
-
-
-def resources() -> tuple[int, int]:
-    """Count threads and open descriptors of this process."""
-    return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
 
 
 @pytest.mark.parametrize("silent", [False, True])

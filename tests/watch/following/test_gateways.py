@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.writes import QUOTAS
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.gateway_objects import CONTROLLER
-from locallb.model.gateway_of_cluster import AuthorityBundle, TlsSecret
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
@@ -29,12 +27,24 @@ from locallb.sources.kubernetes.following import Following
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache
 from locallb.storage.paths import stack_directory
-from tests.envoy.certificates import Authority, Pair
-from tests.gateway.api import api_object, gateway, gateway_class, listener, namespace, route
-from tests.gateway.api import service as backend_service
-from tests.watch.api import NAME, Api, becomes, follower, served
+from tests.support.certificates import Pair
+from tests.support.fake_api import NAME, Api, follower, served, versioned
+from tests.support.gateway_objects import gateway, gateway_class, route
+from tests.support.gateway_objects import service as backend_service
+from tests.support.waiting import becomes
+from tests.watch.following.https_gateways import (
+    CLASSES,
+    GATEWAYS,
+    bundles,
+    config_map,
+    digests,
+    digests_of,
+    https,
+    secret,
+    serve_one,
+    trusting,
+)
 
-CLASSES, GATEWAYS = "gatewayclasses", "gateways"
 CORE = 3
 ALL = len(KINDS) + 1
 """Kinds that are followed where a Gateway of ours is, besides those of every cluster: Namespaces as well."""
@@ -46,25 +56,6 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, 
     monkeypatch.setattr(discovered_kinds, "EVERY", 0.1)
     with served(tmp_path) as made:
         yield made
-
-
-def versioned(item: dict[str, Any], version: str = "1") -> dict[str, Any]:
-    """Give an object a version, as an API does."""
-    metadata = {"uid": item["metadata"]["name"], **item["metadata"], "resourceVersion": version}
-    return {**item, "metadata": metadata}
-
-
-def serve_one(answers: Api, *listeners: dict[str, Any], without: str = "") -> None:
-    """Have the cluster serve all kinds from now on, and a Gateway of ours with a route to a Service."""
-    answers.services = [versioned(backend_service())]
-    served_kinds: dict[str, list[dict[str, Any]]] = {kind.plural: [] for kind in KINDS.values()}
-    served_kinds |= {
-        "namespaces": [versioned(namespace("shop"))],
-        CLASSES: [versioned(gateway_class())],
-        GATEWAYS: [versioned(gateway(*listeners))],
-        "httproutes": [versioned(route())],
-    }
-    answers.others = {plural: objects for plural, objects in served_kinds.items() if plural != without}
 
 
 def existing(parsed: Parsed) -> set[str]:
@@ -81,45 +72,9 @@ ROUTE = ObjectKey(NAME, "shop", "route", ObjectKind.HTTP_ROUTE)
 WHOLE = {"GatewayClass", "Gateway", "HTTPRoute", "Namespace", "Service"}
 
 
-@pytest.fixture(scope="module")
-def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pair, Pair]:
-    """Make two certificates."""
-    authority = Authority(tmp_path_factory.mktemp("authority"))
-    return authority.sign("DNS:a.test"), authority.sign("DNS:a.test")
-
-
-def secret(pair: Pair) -> dict[str, Any]:
-    """Write a Secret that has a certificate."""
-    pem = {"tls.crt": pair.chain, "tls.key": pair.key}
-    data = {name: base64.b64encode(path.read_bytes()).decode() for name, path in pem.items()}
-    return {"kind": "Secret", "apiVersion": "v1", "type": "kubernetes.io/tls", "metadata": {"name": "c"}, "data": data}
-
-
 def line_of_key(pair: Pair) -> str:
     """Return what nobody must know."""
     return pair.key.read_text().splitlines()[1]
-
-
-def https(name: str = "c", port: int = 443, **reference: str) -> dict[str, Any]:
-    """Make a listener with a certificate."""
-    return listener(f"l{port}", port, "HTTPS", tls={"certificateRefs": [{"name": name, **reference}]})
-
-
-def bundles(followed: FollowedCluster) -> list[AuthorityBundle]:
-    """Return the ConfigMaps with authorities that are known."""
-    objects = (one.object for one in followed.parsed().gateway_api)
-    return [one for one in objects if isinstance(one, AuthorityBundle)]
-
-
-def digests(followed: FollowedCluster) -> list[str]:
-    """Return the digests of the Secrets that are known."""
-    return digests_of(followed.parsed())
-
-
-def digests_of(parsed: Parsed) -> list[str]:
-    """Return the digests of the Secrets among these objects."""
-    objects = (one.object for one in parsed.gateway_api)
-    return [one.digest for one in objects if isinstance(one, TlsSecret) and one.digest]
 
 
 def test_a_cluster_without_the_group_is_asked_for_it_and_for_nothing_else(api: tuple[Api, Access]) -> None:
@@ -218,19 +173,6 @@ def test_only_secrets_that_gateways_name_and_may_are_read_and_only_a_digest_is_k
     becomes(lambda: digests(followed) == [])
     assert {path for path in answers.paths if "/secrets/" in path} == {"/api/v1/namespaces/shop/secrets/c"}
     followed.stop()
-
-
-def config_map(text: str) -> dict[str, Any]:
-    """Write a ConfigMap that has authorities."""
-    return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "ca"}, "data": {"ca.crt": text}}
-
-
-def trusting(name: str) -> dict[str, Any]:
-    """Write a policy that names a ConfigMap with authorities."""
-    named = {"group": "", "kind": "ConfigMap", "name": name}
-    target = {"group": "", "kind": "Service", "name": "api"}
-    spec = {"targetRefs": [target], "validation": {"hostname": "a.test", "caCertificateRefs": [named]}}
-    return versioned(api_object("BackendTLSPolicy", "policy", spec=spec))
 
 
 def test_only_config_maps_that_are_named_are_read_and_only_their_certificates_are_kept(

@@ -20,7 +20,8 @@ from locallb.sources.kubernetes import informers as followed_objects
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import read_kubernetes
-from tests.watch.api import NAME, Api, balancer, becomes, follower, node, served
+from tests.support.fake_api import NAME, Api, balancer, follower, node, served
+from tests.support.waiting import becomes
 
 SLICES = "endpointslices"
 

@@ -6,15 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Any
 
 import pytest
 from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.kubernetes import answers as watch_pace
-from locallb.kubernetes.parsing.objects import Parsed
-from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.model.identities import Home
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
@@ -24,10 +21,11 @@ from locallb.sources.kubernetes import pod_ranges
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import ClusterResult, read_kubernetes
-from tests.watch.api import NAME, RANGES, Api, balancer, becomes, follower, node, served
+from tests.support.fake_api import NAME, RANGES, Api, balancer, follower, node, served
+from tests.support.pod_ranges import CORE, block, ranges_of
+from tests.support.waiting import becomes
 
 BLOCKS, CILIUM_NODES = "blockaffinities", "ciliumnodes"
-CORE = ("Service", "Node", "EndpointSlice")
 SOON = Pace(first=0.02, longest=0.05, floor=0.02)
 CALICO_PATH, _ = RANGES
 REFUSAL = 403, b'{"kind": "Status", "code": 403}'
@@ -43,17 +41,6 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, 
     with served(tmp_path) as (answers, access):
         answers.nodes, answers.services = [node("a")], [balancer("web")]
         yield answers, access
-
-
-def block(cidr: str, version: str = "1") -> dict[str, Any]:
-    """Write a block of Calico's that the Node has."""
-    metadata = {"name": f"a-{cidr.replace('/', '-')}", "resourceVersion": version}
-    return {"metadata": metadata, "spec": {"node": "a", "cidr": cidr, "state": "confirmed"}}
-
-
-def ranges_of(parsed: Parsed) -> list[str]:
-    """Return where the pods of the Node are."""
-    return [str(network) for one in with_ranges(parsed.nodes, parsed.ranges) for network in one.pod_cidrs]
 
 
 def read(access: Access, directory: Path, *, requested: bool = True) -> ClusterResult:

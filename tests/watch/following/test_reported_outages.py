@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,8 +21,9 @@ from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.informers import Fault, FollowedObjects, lasting
 from locallb.sources.kubernetes.reading import read_kubernetes
-from tests.ingress.api import ingress, ingress_class
-from tests.watch.api import NAME, Api, becomes, follower, node, served
+from tests.support.fake_api import NAME, Api, follower, node, served, versioned
+from tests.support.ingress_objects import ingress, ingress_class
+from tests.support.waiting import becomes
 
 SOON = Pace(first=0.02, longest=0.05, floor=0.02)
 OUTAGES = [(503, b"{}"), (500, b"it broke"), (504, b"out of time"), (200, b"[1]")]
@@ -40,11 +40,6 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, 
         answers.nodes = [node("a")]
         answers.others |= {"ingressclasses": [], "ingresses": []}
         yield answers, access
-
-
-def versioned(item: dict[str, Any]) -> dict[str, Any]:
-    """Give an object what an API gives it."""
-    return {**item, "metadata": {"uid": item["metadata"]["name"], **item["metadata"], "resourceVersion": "1"}}
 
 
 def is_above(count: Callable[[], int], bound: int) -> bool:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from collections.abc import Mapping
 from typing import Any
 
 import pytest
@@ -17,15 +16,9 @@ from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import write_hints
 from locallb.sources.kubernetes.write_hints import _READINGS, WriteHints
-from tests.gateway.api import gateway, listener
-from tests.watch.api import NAME, Api, balancer, becomes, follower, served
-
-
-@pytest.fixture
-def api(tmp_path: Path) -> Iterator[tuple[Api, Access]]:
-    """Serve an API."""
-    with served(tmp_path) as made:
-        yield made
+from tests.support.fake_api import NAME, Api, balancer, follower
+from tests.support.gateway_objects import gateway, listener
+from tests.support.waiting import becomes
 
 
 class Moment:

@@ -13,7 +13,7 @@ from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.identities import ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.write_hints import WriteHints
-from tests.watch.api import NAME
+from tests.support.fake_api import NAME
 
 SERVICE, GATEWAY = "Service", "Gateway"
 KINDS = {SERVICE: ObjectKind.SERVICE, GATEWAY: ObjectKind.GATEWAY}

@@ -24,7 +24,9 @@ from locallb.sources.workspace import EVERYTHING, Workspace
 from locallb.watch.events import Cause, Mark
 from locallb.watch.planner import Planner
 from locallb.watch.triggers import Triggers
-from tests.watch.api import Api, becomes, kubeconfig, served
+from tests.support.descriptors import resources
+from tests.support.fake_api import Api, kubeconfig, served
+from tests.support.waiting import becomes
 
 EDITS = 50
 NAME = ClusterName("demo")
@@ -36,11 +38,6 @@ def api(tmp_path: Path) -> Iterator[tuple[Api, int]]:
     with served(tmp_path) as (answers, access):
         port = int(Path(access.kubeconfig).read_text().partition("127.0.0.1:")[2].split()[0])
         yield answers, port
-
-
-def resources() -> tuple[int, int]:
-    """Count threads and open descriptors of this process."""
-    return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
 
 
 def source(root: Path) -> KubernetesSource:

@@ -23,7 +23,7 @@ from locallb.runtimes.process.processes import Activity, Process, ProcessError
 from locallb.watch import hangs
 from locallb.watch.hangs import EVERY, GLANCE, HangWatch
 from locallb.watch.silence import BUSY_TIMEOUT, TIMEOUT
-from tests.watch.api import becomes
+from tests.support.waiting import becomes
 
 _LISTENS = """\
 import socket, sys

@@ -1,0 +1,104 @@
+"""The official Pulumi CLI and its language hosts, built from their Go modules: what tests of Pulumi compare with.
+
+`python -m tests.support.pulumi_build` makes what is missing. Versions are pinned by go/go.mod; results are kept in
+.cache, by the version of Pulumi, the hosts also by their own text. The official hosts of Python and Node.js are in no
+registry: `go/host` stands in; that of YAML is a module of its own, which yaml/go.mod pins.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.support.cluster_build import CHECKOUT, compile_to, environment, go, pinned
+
+MODULE = CHECKOUT / "tests/official/go"
+YAML = CHECKOUT / "tests/official/yaml"
+_PULUMI = "github.com/pulumi/pulumi"
+_CLI = f"{_PULUMI}/pkg/v3"
+_SDK = f"{_PULUMI}/sdk/v3"
+_YAML = "github.com/pulumi/pulumi-yaml"
+_SCRIPT = "pulumi-language-python-exec"
+"""What runs a program of Python: the SDK's own, which its package on PyPI lacks."""
+
+
+def version() -> str:
+    """Read which Pulumi is pinned."""
+    return pinned(MODULE, _CLI)
+
+
+def place() -> Path:
+    """Return the directory of the CLI and its hosts, which it finds beside itself."""
+    cache = (CHECKOUT / ".cache").resolve()  # the CLI complains of a host on PATH at another path than its own
+    return cache / "official" / version()
+
+
+def built() -> Path | None:
+    """Return where the CLI is; None where it or a host isn't built from the text that is here."""
+    there = {path.name: path.resolve() for path in place().glob("*")}
+    whole = {"pulumi", _SCRIPT, *hosts().values()} <= there.keys()
+    meant = whole and all(there.get(name) == there[file] for name, file in hosts().items())
+    return place() / "pulumi" if meant else None
+
+
+def build() -> None:
+    """Make what isn't there; whoever comes second waits. Raises FileNotFoundError where Go is missing."""
+    place().mkdir(parents=True, exist_ok=True)
+    with (place() / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not built():
+            _build()
+
+
+def hosts() -> dict[str, str]:
+    """Return the file that each host's name leads to: it has the version or a digest of what it is built from."""
+    digest = hashlib.sha256()
+    for path in (*sorted((MODULE / "host").glob("*.go")), MODULE / "go.sum"):
+        digest.update(path.read_bytes())
+    ours = f"host-{digest.hexdigest()[:12]}"
+    yaml = f"yaml-{pinned(YAML, _YAML)}"
+    return {f"pulumi-language-{name}": file for name, file in (("nodejs", ours), ("python", ours), ("yaml", yaml))}
+
+
+def _build() -> None:
+    if not (place() / "pulumi").exists():
+        flags = f"-X {_SDK}/go/common/version.Version={version()}"
+        compile_to(place() / "pulumi", MODULE, f"{_CLI}/cmd/pulumi", "build", flags=flags)
+    if not (place() / _SCRIPT).exists():
+        _copy_script()
+    files = hosts()
+    for name, module, package, flags in (
+        ("pulumi-language-python", MODULE, "./host", f"-X main.version={version()}"),
+        ("pulumi-language-yaml", YAML, f"{_YAML}/cmd/pulumi-language-yaml", ""),
+    ):
+        if not (place() / files[name]).exists():
+            compile_to(place() / files[name], module, package, "build", flags=flags)
+    for name, file in files.items():
+        fresh = place() / f"{name}.new"
+        fresh.unlink(missing_ok=True)
+        fresh.symlink_to(file)
+        fresh.rename(place() / name)
+
+
+def _copy_script() -> None:
+    command = [go(), "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", _SDK]
+    done = subprocess.run(command, check=True, cwd=MODULE, env=environment(), stdout=subprocess.PIPE, text=True)
+    fresh = place() / f"{_SCRIPT}.new"
+    shutil.copyfile(Path(done.stdout.strip()) / "python" / "cmd" / _SCRIPT, fresh)
+    fresh.rename(place() / _SCRIPT)
+
+
+def main() -> None:
+    """Build it, and complain of what is missing for that."""
+    try:
+        build()
+    except FileNotFoundError as error:
+        sys.exit(str(error))
+
+
+if __name__ == "__main__":
+    main()
