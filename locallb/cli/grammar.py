@@ -40,13 +40,13 @@ def add_fault(command: argparse.ArgumentParser, _common: argparse.ArgumentParser
     command.add_argument(
         "--delay",
         metavar="TIME[:SHARE]",
-        type=_parsed("Delay"),
+        type=_parsed("RequestDelay"),
         help="delay requests to a Gateway or an Ingress, such as 200ms, or 2s:10%%",
     )
     command.add_argument(
         "--status",
         metavar="CODE[:SHARE]",
-        type=_parsed("Failure"),
+        type=_parsed("RequestFailure"),
         help="answer them with this instead of a backend, such as 503, or 503:10%%",
     )
     command.add_argument(
