@@ -13,8 +13,7 @@ import pytest
 from locallb.engine.core.events import Result
 from locallb.engine.engine import Engine
 from locallb.engine.state.checkpoint import magic_of
-from locallb.engine.state.values import UNKNOWN
-from tests.engine.record import read_golden
+from tests.engine.record import by_key, effects, plain, read_golden
 from tests.support.balancers import declare
 from tests.support.engine import Bench, World, instance, make_project, short, wrapped
 
@@ -93,37 +92,9 @@ def _run(engine: Engine, step: dict[str, Any]) -> Result:
             return engine.destroy(preview="--preview-only" in command, refresh=refresh)
 
 
-def _plain(resource: dict[str, Any]) -> dict[str, Any]:
-    """Leave out what differs from run to run, and sort what the SDK sends as sets."""
-    plain = {key: value for key, value in resource.items() if key not in {"created", "modified"}}
-    plain["dependencies"] = sorted(resource.get("dependencies", []))
-    depended = resource.get("propertyDependencies") or {}
-    plain["propertyDependencies"] = {key: sorted(urns) for key, urns in depended.items() if urns}
-    if not resource["custom"]:  # an unknown value of something that failed: left out here, the CLI writes it
-        plain["outputs"] = {key: value for key, value in resource.get("outputs", {}).items() if value != UNKNOWN}
-        plain = {key: value for key, value in plain.items() if value != {}}
-    if "providers" in resource["type"]:
-        plain["id"] = "some"
-    if "provider" in plain:
-        plain["provider"] = plain["provider"].rpartition("::")[0]
-    return plain
-
-
-def _key(resource: dict[str, Any]) -> tuple[str, bool]:
-    return short(resource["urn"]), bool(resource.get("delete"))
-
-
-def _effects(calls: list[str]) -> list[str]:
-    return sorted(call for call in calls if call.split()[0] in {"create", "update", "delete", "read"})
-
-
-def _by_key(latest: dict[str, Any] | None) -> dict[tuple[str, bool], dict[str, Any]]:
-    return {_key(resource): resource for resource in (latest or {}).get("resources", [])}
-
-
 def _times(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[tuple[str, bool], tuple[bool, bool]]:
     """Return for each resource that stayed whether its times of creation and change are new."""
-    old, new = _by_key(before), _by_key(after)
+    old, new = by_key(before), by_key(after)
     return {
         key: (old[key].get("created") != new[key].get("created"), old[key].get("modified") != new[key].get("modified"))
         for key in old.keys() & new.keys()
@@ -141,14 +112,14 @@ def test_a_recorded_step_has_the_recorded_effect(step: dict[str, Any], tmp_path:
     assert {op.value: count for op, count in result.changes.items()} == step.get("changes", {})
     dry = step["command"][0] == "preview" or "--preview-only" in step["command"]
     made, wanted = [f"{method} {party}" for method, party in bench.world.calls], step.get("calls", [])
-    assert dry or _effects(made) == _effects(wanted)
+    assert dry or effects(made) == effects(wanted)
     assert set(made) <= set(wanted)  # what only asks is asked less often: docs/design/engine.md
     if dry:
         assert (bench.state_path.read_text() if bench.state_path.exists() else "") == text
         return
     after = bench.raw()
-    assert {key: _plain(resource) for key, resource in _by_key(after).items()} == {
-        key: _plain(resource) for key, resource in _by_key(step["after"]).items()
+    assert {key: plain(resource) for key, resource in by_key(after).items()} == {
+        key: plain(resource) for key, resource in by_key(step["after"]).items()
     }
     assert _times(step["before"], after) == _times(step["before"], step["after"])
     bench.checkpoint()  # keeps the rules
