@@ -2,7 +2,8 @@
 
 A proxy's group has certificates, its configuration on disk, its run, and routes of its own; a load balancer's has its
 addresses, the proof that they are served, and its published data. Groups of a running cluster are routes to its pods,
-zones in its CoreDNS, and objects next to its Gateways. Each group is made again only if its inputs changed.
+zones in its CoreDNS, classes of ours, and objects next to its Gateways. Each group is made again only if its inputs
+changed.
 
 Not here: the types of groups and resources (`model.desired`), and the decisions (`planning.plan`).
 """
@@ -22,10 +23,12 @@ from locallb.model.desired import (
     BALANCER,
     CERTIFICATE,
     CLAIM,
+    CLUSTER_CLASS,
     CLUSTER_ROUTES,
     CLUSTER_ZONES,
     CONFIG,
     GATEWAY_OBJECT,
+    OWN_CLASS,
     POD_ROUTES,
     PORTS,
     PROXY,
@@ -50,6 +53,7 @@ from locallb.planning.planned import (
     DesiredRun,
     Placement,
     Plan,
+    PlannedClass,
     PlannedPart,
     PlannedProxy,
     PlannedRoutes,
@@ -328,6 +332,23 @@ def zones_group(planned: PlannedZones) -> Group:
     return group_of(root, [Resource(ResourceKey(STUB_ZONES, name), inputs, root.key)])
 
 
+def class_group(planned: PlannedClass) -> Group:
+    """Return a class of ours in a cluster; nothing waits for it."""
+    name, wanted = str(planned.key), planned.wanted
+    root = Resource(ResourceKey(CLUSTER_CLASS, name), {"cluster": planned.cluster}, outputs={})
+    inputs = {
+        "owner": owner_fields(planned.owner),
+        "access": encode(planned.access),
+        "cluster": planned.cluster,
+        "kind": wanted.kind.value,
+        "label": wanted.owner,
+        "controller": wanted.controller,
+        "default": wanted.is_default,
+        "used": wanted.is_used,
+    }
+    return group_of(root, [Resource(ResourceKey(OWN_CLASS, name), inputs, root.key)])
+
+
 def object_group(planned: PlannedStatus) -> Group:
     """Return the status of an object next to its Gateways, after the proof of the one it waits for."""
     root = Resource(ResourceKey(GATEWAY_OBJECT, str(planned.key)), {"uid": planned.owner.uid}, outputs={})
@@ -393,6 +414,8 @@ def _of_clusters(plan: Plan, memo: AnyMemo) -> Iterator[tuple[ObjectKey, Group]]
         yield planned.key, memo.of(planned.key, routes_group, planned)
     for zones in plan.zones:
         yield zones.key, memo.of(zones.key, zones_group, zones)
+    for planned_class in plan.classes:
+        yield planned_class.key, memo.of(planned_class.key, class_group, planned_class)
 
 
 def _served(placement: Placement, proxy: PlannedProxy | ServingProxy, routes: ObjectKey | None) -> _Served:

@@ -15,6 +15,7 @@ import yaml
 from locallb.kubernetes.rights import (
     AUTHORITY_RULES,
     CERTIFICATE_RULES,
+    CLASS_RULES,
     CLUSTER_DNS_RULES,
     ELECTION_RULES,
     GATEWAY_RULES,
@@ -44,6 +45,7 @@ class ClusterAccess(pulumi.ComponentResource):
         leader_election: bool = False,
         gateways: Sequence[str] | None = None,
         ingresses: Sequence[str] | None = None,
+        classes: bool = False,
         pod_ranges: bool = False,
         watch_certificates: bool = False,
         cluster_dns: bool = False,
@@ -57,6 +59,7 @@ class ClusterAccess(pulumi.ComponentResource):
             leader_election: let it hold a Lease there.
             gateways: let it serve Gateways, and read any Secret and ConfigMap of these namespaces for their TLS.
             ingresses: let it serve Ingresses, and read any Secret of these.
+            classes: let it make the GatewayClass and the IngressClass `local-lb`.
             pod_ranges: let it read where Calico or Cilium says that pods are, for routes to them.
             watch_certificates: let it watch any Secret and ConfigMap of the namespaces of `gateways` and `ingresses`.
             cluster_dns: let it add zones to CoreDNS' configuration, for `clusters: stub` of local-lb:dns.
@@ -77,6 +80,8 @@ class ClusterAccess(pulumi.ComponentResource):
         for word, rules, namespaces in (("gateways", GATEWAY_RULES, gateways), ("ingresses", INGRESS_RULES, ingresses)):
             if namespaces is not None:
                 _bind(name, f"{NAME}-{word}", rules, subjects, below)
+        if classes:
+            _bind(name, f"{NAME}-classes", CLASS_RULES, subjects, below)
         if pod_ranges:
             _bind(name, f"{NAME}-pod-ranges", RANGE_RULES, subjects, below)
         if cluster_dns:

@@ -19,6 +19,8 @@ from msgspec import Struct
 from locallb.model.identities import ClusterName, IPNetwork
 from locallb.model.routes import PodRoute
 
+CLASSES = "classes"
+"""The key of a running cluster that says whether it gets classes `local-lb`."""
 LOOPBACK_BACKENDS = "loopbackBackends"
 """The key of a running cluster with Nodes and endpoints that may have addresses of this host's loopback."""
 

@@ -31,10 +31,10 @@ from locallb.model.gateway_of_cluster import (
     everything_refused,
 )
 from locallb.model.http_routes import PathKind, PathMatch
+from locallb.model.own_classes import DEFAULT_ANNOTATION
 from locallb.model.texts import shown
 
 CLASS_ANNOTATION = "kubernetes.io/ingress.class"
-DEFAULT_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
 _MAX = 1000
 _ODD_PATHS = ("//", "/./", "/../", "%2f", "%2F", "#")
 _EXPRESSIONS = frozenset("()[]{}|^$*\\+")

@@ -66,6 +66,12 @@ INGRESS_RULES = (
     PolicyRule("networking.k8s.io", "ingresses/status", ("patch",)),
 )
 """Additional rights to serve Ingresses, in every namespace."""
+CLASS_RULES = tuple(
+    rule
+    for group, kind in ((_GROUP, "gatewayclasses"), ("networking.k8s.io", "ingressclasses"))
+    for rule in (PolicyRule(group, kind, ("create",)), PolicyRule(group, kind, ("get", "patch", "delete"), (NAME,)))
+)
+"""Additional rights to make the classes `local-lb`, and to change no other. A class to create has no name yet."""
 SECRET_RULES = (PolicyRule("", "secrets", ("get",)),)
 """Rights to read certificates: only in the namespaces of the Secrets that Gateways and Ingresses name."""
 AUTHORITY_RULES = (PolicyRule("", "configmaps", ("get",)),)

@@ -16,6 +16,7 @@ from locallb.model.desired import (
     CONTAINER,
     DNS_NAME,
     GATEWAY_STATUS,
+    OWN_CLASS,
     POD_ROUTES,
     PODMAN_CONTAINER,
     PORTS,
@@ -92,6 +93,7 @@ _PARTIES: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     SERVICE_EVENTS: _cluster,
     GATEWAY_STATUS: _cluster,
     STUB_ZONES: _cluster,
+    OWN_CLASS: _cluster,
     DNS_NAME: lambda inputs: f"{DNS}/{inputs.get('server', '')}:{inputs.get('port', '')}",
 }
 

@@ -24,12 +24,14 @@ from locallb.model.identities import (
     IPAddress,
     IPNetwork,
     ObjectKey,
+    ObjectKind,
     Owner,
     Protocol,
     ProxyId,
     ProxyName,
 )
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
+from locallb.model.own_classes import ClassFacts, HeldClass
 from locallb.model.routes import Diversion, HostRoute, PodRoute
 from locallb.model.serving import HeapBounds
 
@@ -39,6 +41,7 @@ _NO_OVERRIDES: Mapping[ObjectKey, Order] = MappingProxyType({})
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
 _NO_ROUTES: Mapping[ClusterName, tuple[PodRoute, ...]] = MappingProxyType({})
 _NO_HEAPS: Mapping[ProxyName, HeapBounds] = MappingProxyType({})
+_NO_CLASSES: Mapping[ClusterName, Mapping[ObjectKind, ClassFacts]] = MappingProxyType({})
 _NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
 
 
@@ -260,5 +263,9 @@ class Snapshot(Struct, frozen=True):
     """Where the stack's own name server answers by the state, and with which port."""
     authority: LocalAuthority | None = None
     """Authority of certificates for hosts without a Secret; None if the stack disables that."""
+    classes: Mapping[ClusterName, Mapping[ObjectKind, ClassFacts]] = field(default_factory=lambda: _NO_CLASSES)
+    """The live clusters that get classes `local-lb`, with what is known of each kind; an absent kind is unknown."""
+    held_classes: tuple[HeldClass, ...] = ()
+    """The classes in the state."""
     hints: tuple[str, ...] = ()
     """Proposed improvements from sources, for information."""

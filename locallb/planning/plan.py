@@ -30,6 +30,7 @@ from locallb.planning.gateways import Gateways, gateways_of, with_gateways, with
 from locallb.planning.names import with_names
 from locallb.planning.nodes import BackendIndex, by_service, eligible
 from locallb.planning.notices import STACK_NOTICES, notices_of, of_faults
+from locallb.planning.own_classes import with_classes
 from locallb.planning.planned import Plan, PlannedProxy, PlannedRoutes, Rejection
 from locallb.planning.pod_routes import RoutePlan, routes_of, routes_to_gain
 from locallb.planning.ports import claimed_ports
@@ -68,6 +69,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
         refused=gateways.refused,
     )
     plan = with_names(plan, snapshot, gateways.bound, frame)
+    plan = with_classes(plan, snapshot, settings)
     plan = with_statuses(plan, gateways, snapshot, settings, memo.of("statuses", Memo))
     gain = routes_to_gain(plan, snapshot, settings, partial(_routes, memo=memo))
     plan = replace(plan, left_out=(*left_out(snapshot, plan, settings), *gateways.left_out, *snapshot.hints, *gain))

@@ -1,8 +1,8 @@
 """The types of a plan, frozen: placements, rejections, proxies with their runs, and the parts for whole clusters.
 
 A run's types (`PlannedRun`, `RunPlanner`) are the pure half of a runtime. Parts for a whole cluster, whatever its
-Services, are routes to pods and stub zones. Not here: the decisions (`plan`), and starting, watching and ending runs
-(`runtimes.runtime`).
+Services, are routes to pods, stub zones and classes. Not here: the decisions (`plan`), and starting, watching and
+ending runs (`runtimes.runtime`).
 """
 
 from __future__ import annotations
@@ -24,9 +24,20 @@ from locallb.model.desired import Ref, ResourceKey
 from locallb.model.gateway_objects import Named
 from locallb.model.http_routes import Forward
 from locallb.model.http_serving import HttpListener, HttpRoutes, TcpForward
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyName, SharingKey, UpstreamName
+from locallb.model.identities import (
+    ClusterName,
+    Home,
+    IPAddress,
+    ObjectKey,
+    ObjectKind,
+    Owner,
+    ProxyName,
+    SharingKey,
+    UpstreamName,
+)
 from locallb.model.identities import Protocol as Transport
 from locallb.model.objects import EMPTY, ServicePort
+from locallb.model.own_classes import WantedClass
 from locallb.model.reasons import Problem
 from locallb.model.routes import PodRoute
 from locallb.model.serving import Listener, Part, Proxy
@@ -122,6 +133,7 @@ def run_types() -> Mapping[str, str]:
 
 
 ROUTES, ZONES = "pod-routes", "dns-zones"
+CLASSES = {ObjectKind.GATEWAY_CLASS: "gateway-class", ObjectKind.INGRESS_CLASS: "ingress-class"}
 """The second part of the names of what the stack has for a cluster; names of Services have three."""
 
 
@@ -156,6 +168,27 @@ class PlannedZones(_ForCluster, frozen=True):
     zones: tuple[str, ...]
     """Each with its server, as `dns.stubs` writes it."""
     part: ClassVar[str] = ZONES
+
+
+class PlannedClass(Struct, frozen=True):
+    """A class of ours in a running cluster."""
+
+    cluster: ClusterName
+    home: Home
+    access: Access
+    wanted: WantedClass
+    differing: tuple[str, ...] = ()
+    """The fields of the object that aren't as wanted, as far as is known; no part of its resource."""
+
+    @property
+    def owner(self) -> Owner:
+        """Its key: the stack's, with a name of its own."""
+        return proxy_owner(self.home, ProxyName(f"{self.cluster}/{CLASSES[self.wanted.kind]}"))
+
+    @property
+    def key(self) -> ObjectKey:
+        """Its key among what the stack has."""
+        return self.owner.service
 
 
 class Via(StrEnum):
@@ -354,6 +387,8 @@ class Plan(Struct, frozen=True):
     """Of objects of Gateway API in running clusters, those of Gateways apart."""
     zones: tuple[PlannedZones, ...] = ()
     """Zones for the CoreDNS of running clusters."""
+    classes: tuple[PlannedClass, ...] = ()
+    """Classes in running clusters."""
     notices: tuple[str, ...] = ()
     refused: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     """The notices about each Gateway, or Ingresses with one address, where there are any."""

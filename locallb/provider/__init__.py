@@ -14,6 +14,7 @@ from locallb.provider.resource_types import AnyResourceType, ResourceTypes
 from locallb.provider.resources.certificate_files import LocalCertificate
 from locallb.provider.resources.fragments import ServiceConfig
 from locallb.provider.resources.loopback_claims import LoopbackAddress, LoopbackPorts
+from locallb.provider.resources.own_class import OwnClass
 from locallb.provider.resources.pod_routes import PodRoutes
 from locallb.provider.resources.proxy_config import ProxyConfig
 from locallb.provider.resources.reachable import Reachable
@@ -37,6 +38,7 @@ KINDS: tuple[type[AnyResourceType], ...] = (
     Reachable,
     ServiceClaim,
     PodRoutes,
+    OwnClass,
     *(kind for output in outputs().values() for kind in output.resource_types),
 )
 

@@ -30,7 +30,7 @@ _FIELDS = {
     "Digest": "bootstrap digest",
     "Fingerprint": "authority",
     "ImageName": "image",
-    "OwnerId": "mark marked takes",
+    "OwnerId": "label mark marked takes",
     "PartId": "part",
     "ProxyId": "proxy",
     "ProxyName": "ProxyConfigInputs.name ServedCertificateInputs.name LocalCertificateInputs.name",

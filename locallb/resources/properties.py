@@ -479,3 +479,28 @@ class StubZonesState(StubZonesInputs, frozen=True):
     """The key of its data with the block."""
     block: str
     """The block, with its marks."""
+
+
+class OwnClassInputs(Struct, frozen=True):
+    """What a program says of its `OwnClass`."""
+
+    owner: Owner
+    """Owner of the class. A change replaces it."""
+    access: Access
+    """Access to the cluster's API. A change replaces the class."""
+    cluster: str
+    """Name of the cluster in the stack. A change replaces the class."""
+    kind: str
+    """`gatewayclasses` or `ingressclasses`. A change replaces the class."""
+    label: OwnerId
+    """Value of the label `local-lb.dev/owner`. A change replaces the class."""
+    controller: str
+    """Name of the controller in its spec."""
+    default: bool
+    """Whether it is the default IngressClass."""
+    used: bool
+    """Whether a Gateway names it: then it has Gateway API's finalizer."""
+
+
+class OwnClassState(OwnClassInputs, frozen=True):
+    """What is known of one `OwnClass`: its inputs and its outputs."""

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from locallb.config.registry import SOURCES, Finder, Source
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.errors import ClientError
-from locallb.model.identities import ClusterName, Family, Home, ObjectKey
+from locallb.model.identities import ClusterName, Family, Home, ObjectKey, ObjectKind
+from locallb.model.own_classes import ClassFacts
 from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access, Contents
 from locallb.sources import SourceError
@@ -51,6 +52,8 @@ class SourceRead(Struct, frozen=True):
     """It is being created: nothing of it is known yet, which is not an error."""
     node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)
     """The ways to Nodes that are pods of another cluster, by theirs."""
+    classes: Mapping[ClusterName, Mapping[ObjectKind, ClassFacts]] = field(default_factory=dict)
+    """As `Snapshot` has it."""
     retry: float | None = None
     """Time of the next read, by the monotonic clock, if no event reports changes; None: no such read."""
 

@@ -18,6 +18,7 @@ from concurrent.futures import Future, wait
 from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
+from itertools import chain
 from pathlib import Path
 
 from msgspec import Struct
@@ -245,7 +246,8 @@ class Converger(Struct):
         wanted = self.wanted(plan)
         differing: dict[ObjectKey, tuple[str, ...]] = {}
         later: float | None = None
-        for key, names in self._differences.of(plan, stated):
+        classes = ((each.key, each.differing) for each in plan.classes if each.differing and each.cluster not in stale)
+        for key, names in chain(self._differences.of(plan, stated), classes):
             if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
                 continue
             if (settled := self._touched.get(key, 0.0) + SETTLING) > now:

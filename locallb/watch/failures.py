@@ -96,7 +96,7 @@ class Disputes(Struct, frozen=True):
     def notices(self) -> Iterator[str]:
         """Return which objects another program changes again and again."""
         for key, names in sorted(self.contested.items()):
-            kind, remedy = _REMEDIES.get(key.kind, _OTHERWISE)
+            kind, remedy = _REMEDIES.get(key.kind, _OTHERWISE) if key.cluster else _OTHERWISE
             yield (
                 f"{key}: somebody changes the {' and '.join(names)} of this {kind} back after every repair, so that is"
                 f" repaired more and more rarely; find that controller{remedy}"

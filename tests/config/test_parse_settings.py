@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ A_POOL = "{name: shop, addresses: [127.77.0.0/27]}"
 A_RANGE = "127.77.0.0/27 or 127.78.0.10-127.78.0.20"
 RANGES = "a list such as [127.77.0.0/27, 127.78.0.10-127.78.0.20]"
 A_NAME = "use at most 63 lower-case letters, digits and inner hyphens, such as shop"
-KEYS_OF_A_CLUSTER = "name, kubeconfig, context, podCIDRs, nodes, loopbackBackends"
+KEYS_OF_A_CLUSTER = "name, kubeconfig, context, podCIDRs, nodes, loopbackBackends, classes"
 A_CLUSTER = "{kubernetes: {name: CLUSTER, kubeconfig: FILE, context: CONTEXT}}, the last two as needed"
 
 
@@ -510,3 +511,28 @@ def test_the_mode_of_addresses_is_one_of_two() -> None:
     assert parse_settings(SOURCES).ip_mode == "Proxy"
     assert parse_settings(SOURCES | {"ipMode": "VIP"}).ip_mode == "VIP"
     assert mistakes(ipMode="vip") == ('ipMode: "vip" is no mode; use Proxy or VIP, or remove the key',)
+
+
+@pytest.mark.parametrize(
+    ("entry", "classes"),
+    [
+        ({"kind": "all"}, True),
+        ({"kind": ["shop"], "classes": False}, False),
+        ({"kind": "all", "classes": False}, False),
+        ({"kubernetes": {"name": "c"}}, False),
+        ({"kubernetes": {"name": "c", "classes": True}}, True),
+        ({"gardener": {}}, False),
+        ({"gardener": {"classes": True}}, True),
+    ],
+)
+def test_clusters_of_kind_get_classes_and_others_on_request(entry: Mapping[str, object], classes: bool) -> None:  # noqa: FBT001 - a parameter of the table
+    """A key of each source says otherwise."""
+    settings = parse_settings({"sources": [entry]})
+    found: list[Any] = [*settings.sources, *settings.finders]
+    assert [each.classes for each in found] == [classes]
+
+
+def test_whether_a_source_gets_classes_is_true_or_false() -> None:
+    """Nothing else."""
+    (sentence,) = mistakes(sources=[{"kind": "all", "classes": "no"}])
+    assert sentence == 'sources[0].classes: "no" is neither true nor false; write one of them, without quotes'

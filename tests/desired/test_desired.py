@@ -40,6 +40,7 @@ _RETAINED = (
     "certificates; own",
     "a spare for a Gateway; own",
     "no room; own",
+    "classes; own",
     "withdrawn",
 )
 """Cases with golden files."""

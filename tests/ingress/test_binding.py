@@ -11,7 +11,7 @@ from locallb.config.settings import AddressPer, IngressSettings, Settings
 from locallb.config.values import Mistakes
 from locallb.gateway.kinds import parse_api_object
 from locallb.ingress.classes import class_notices, grouped, left_out
-from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION, INGRESS_KINDS
+from locallb.ingress.parsing import CLASS_ANNOTATION, INGRESS_KINDS
 from locallb.ingress.translation import (
     MAX_LISTED_IN_STATUS,
     BoundIngresses,
@@ -24,6 +24,7 @@ from locallb.model.http_routes import DirectResponse, Forward
 from locallb.model.http_serving import HttpRoutes, VirtualHost
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.objects import ServicePort
+from locallb.model.own_classes import DEFAULT_ANNOTATION
 from tests.support.gateway_objects import DEMO
 from tests.support.ingress_objects import (
     JsonObject,

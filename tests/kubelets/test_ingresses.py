@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 from lightkube.types import PatchType
 
-from locallb.ingress.parsing import CLASS_ANNOTATION, DEFAULT_ANNOTATION
+from locallb.ingress.parsing import CLASS_ANNOTATION
+from locallb.model.own_classes import DEFAULT_ANNOTATION
 from tests.kubelets.deployments import SERVED
 from tests.kubelets.workloads import Workloads, service_port
 from tests.support.certificates import Authority, Pair

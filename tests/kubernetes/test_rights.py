@@ -13,6 +13,7 @@ import yaml
 from locallb.kubernetes.rights import (
     AUTHORITY_RULES,
     CERTIFICATE_RULES,
+    CLASS_RULES,
     CLUSTER_DNS_RULES,
     ELECTION_RULES,
     GATEWAY_RULES,
@@ -44,7 +45,7 @@ from locallb.components.in_cluster import ClusterAccess
 @pulumi.runtime.test
 def declare():
     some = {"gateways": ["shop"], "ingresses": [], "pod_ranges": True, "watch_certificates": True}
-    rights = {**some, "cluster_dns": True}
+    rights = {**some, "cluster_dns": True, "classes": True}
     return ClusterAccess("local-lb", leader_election=True, **rights).account.metadata
 
 declare()
@@ -88,6 +89,13 @@ def test_the_manifest_for_ingresses_gives_the_least_rights() -> None:
     klass = documents("rbac-ingresses.yaml")["IngressClass"]
     assert klass["spec"] == {"controller": INGRESS_CONTROLLER}
     assert klass["metadata"] == {"name": "local-lb"}
+
+
+def test_the_manifest_for_classes_gives_the_least_rights() -> None:
+    """New classes have no name yet; of existing ones only ours are changed and deleted."""
+    roles, bound = roles_of("rbac-classes.yaml")
+    assert (roles, bound) == ({"local-lb-classes": fields(CLASS_RULES)}, {"local-lb-classes"})
+    assert all(rule.names == ("local-lb",) or rule.verbs == ("create",) for rule in CLASS_RULES)
 
 
 def test_the_manifest_for_certificates_is_a_choice() -> None:
@@ -152,7 +160,7 @@ def test_the_component_declares_what_the_manifests_have() -> None:
         assert found == document, kind
     roles: dict[str, Any] = {}
     bound: set[str] = set()
-    for name in ("gateways", "ingresses", "pod-ranges", "certificates"):
+    for name in ("gateways", "ingresses", "classes", "pod-ranges", "certificates"):
         of_file, bound_there = roles_of(f"rbac-{name}.yaml")
         roles, bound = roles | of_file, bound | bound_there
     assert {name: others.pop(("ClusterRole", name))["rules"] for name in roles} == roles

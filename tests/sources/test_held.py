@@ -18,8 +18,20 @@ from locallb.envoy import render, render_empty
 from locallb.envoy.document import text
 from locallb.envoy.listeners import listener
 from locallb.envoy.overload import MAX_HEAP
-from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Protocol, ProxyId, ProxyName, Uid, UpstreamName
+from locallb.model.identities import (
+    ClusterName,
+    Home,
+    ObjectKey,
+    ObjectKind,
+    Owner,
+    Protocol,
+    ProxyId,
+    ProxyName,
+    Uid,
+    UpstreamName,
+)
 from locallb.model.objects import Discovery
+from locallb.model.own_classes import HeldClass
 from locallb.model.serving import HeapBounds, Listener, Proxy
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.model.texts import owner_fields, proxy_owner
@@ -325,3 +337,15 @@ def test_services_of_different_clusters_are_distinguished(tmp_path: Path) -> Non
     """The key has the cluster."""
     (claim,) = read_held(state(tmp_path, address("web", "127.77.0.9"))).remembered
     assert claim.owner.service == ObjectKey(key("web").cluster, "shop", "web")
+
+
+def test_classes_in_clusters_are_held(tmp_path: Path) -> None:
+    """With what they have, by cluster and kind."""
+    fields = {"cluster": "c", "controller": "x", "label": "local-lb-0", "owner": owner_fields(owner("c/class"))}
+    default = {**fields, "kind": "ingressclasses", "default": True, "used": False}
+    used = {**fields, "kind": "gatewayclasses", "default": False, "used": True}
+    path = state(tmp_path, resource("OwnClass", default), resource("OwnClass", used))
+    assert read_held(path).classes == (
+        HeldClass(ClusterName("c"), ObjectKind.GATEWAY_CLASS, is_default=False, is_used=True),
+        HeldClass(ClusterName("c"), ObjectKind.INGRESS_CLASS, is_default=True, is_used=False),
+    )

@@ -25,6 +25,7 @@ from locallb.sources.found import find_sources
 from locallb.sources.kept_access import LARGEST
 from locallb.sources.kind.entry import KindClusters
 from locallb.sources.kind.finding import admitted, endpoint, find_clusters
+from locallb.sources.kind.source import SOURCE
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache
@@ -424,3 +425,12 @@ def test_kind_kubeconfig_with_more_than_credentials_is_reported(
         "has proxy-url; local-lb takes certificates and a token from there and nothing else, that is passed over"
     )
     assert finding.sources == (source("shop", tmp_path),)
+
+
+@pytest.mark.parametrize("classes", [True, False])
+def test_found_clusters_get_classes_as_their_entry_says(docker: Docker, tmp_path: Path, *, classes: bool) -> None:
+    """By default they do."""
+    docker.clusters = {"shop": container()}
+    finder = KindClusters() if classes else KindClusters(classes=False)
+    finding = SOURCE.find(finder, tmp_path, tmp_path / "kind", keep=True)
+    assert [found.classes for found in finding.sources] == [classes]

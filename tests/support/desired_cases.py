@@ -10,9 +10,11 @@ from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
 from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.model.gateway_objects import Named
+from locallb.model.gateway_objects import Gateway, Meta, Named
 from locallb.model.gateway_of_cluster import ObjectOfCluster, TlsSecret
 from locallb.model.identities import ClusterName, Digest, Fingerprint, ObjectKey, ProxyName
+from locallb.model.own_classes import KINDS as CLASS_KINDS
+from locallb.model.own_classes import ClassFacts
 from locallb.model.routes import PodRoute
 from locallb.model.snapshot import HeldProxyAssignment, HostFacts, LocalAuthority, Snapshot
 from locallb.planning.plan import make_plan
@@ -53,6 +55,12 @@ _SNAPSHOTS: Mapping[str, Snapshot] = {
         assignments=(HeldProxyAssignment(ObjectKey.parse("demo/gateways/shop/web"), ProxyName("spare-1"), whole=True),),
     ),
     "no room": replace(PLAIN, host=HostFacts(watches=1)),
+    "classes": replace(
+        PLAIN,
+        services=(),
+        classes={ClusterName("demo"): {kind: ClassFacts() for kind in CLASS_KINDS}},
+        gateway_api=(ObjectOfCluster(ClusterName("demo"), Gateway(Meta(Named("shop", "web")), "local-lb")),),
+    ),
 }
 _ZONES = [
     {"zone": "test", "embedded": "172.18.0.1:5300"},
@@ -75,7 +83,7 @@ _ROUTES = (PodRoute(ip_network("10.244.1.0/24"), ip_address("172.18.0.3")),)
 _CASES = [
     *((world, settings) for world in ("plain", "Gateways") for settings in (*SETTINGS, *_KEYS)),
     *(("held", name) for name in ("own", "spares", "mapped", "zones")),
-    *((world, "own") for world in ("in manifests", "certificates", "a spare for a Gateway", "no room")),
+    *((world, "own") for world in ("in manifests", "certificates", "a spare for a Gateway", "no room", "classes")),
     ("in manifests", "mapped"),
     ("certificates", "podman"),
     ("a spare for a Gateway", "spares"),

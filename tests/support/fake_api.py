@@ -37,13 +37,14 @@ KINDS |= {kind.plural: kind.name for kind in ROUTED_KINDS.values()}
 KINDS |= {plural: kind for kind, plural in PLURALS.items()}
 RANGES = {f"/apis/{VERSIONS[kind]}": plural for kind, plural in PLURALS.items()}
 """Kinds of a CNI, by where it is asked for them."""
+CLASSES = frozenset({"gatewayclasses", "ingressclasses"})
 INGRESSES = frozenset(kind.plural for kind in INGRESS_KINDS.values())
 ROOT = f"/apis/{GROUP}"
 
 
-def follower(access: Access, *, reads_ranges: bool = False) -> FollowedCluster:
+def follower(access: Access, *, reads_ranges: bool = False, classes: bool = False) -> FollowedCluster:
     """Follow a cluster, and wait until everything is listed."""
-    followed = FollowedCluster(NAME, access, lambda: None, reads_ranges=reads_ranges, loopback=True)
+    followed = FollowedCluster(NAME, access, lambda: None, reads_ranges=reads_ranges, loopback=True, classes=classes)
     becomes(followed.ready, followed.stale)
     return followed
 
@@ -64,6 +65,20 @@ def balancer(name: str) -> dict[str, Any]:
 def healthy(kind: str, objects: list[dict[str, Any]]) -> bytes:
     """Write a list as an API server does."""
     return json.dumps({"kind": f"{kind}List", "metadata": {"resourceVersion": "1"}, "items": objects}).encode()
+
+
+def merged(value: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+    """Apply a merge patch (RFC 7386)."""
+    made = dict(value)
+    for name, part in patch.items():
+        if part is None:
+            made.pop(name, None)
+        elif isinstance(part, dict):
+            before = made.get(name)
+            made[name] = merged(before if isinstance(before, dict) else {}, part)
+        else:
+            made[name] = part
+    return made
 
 
 def _set() -> threading.Event:
@@ -116,6 +131,12 @@ class Api:
     """Plural, name and patch of each status that was written."""
     unkept: set[str] = field(default_factory=set)
     """Fields of a status' addresses that this API is too old for."""
+    written: list[str] = field(default_factory=list)
+    """Requests that write classes: the method and the path."""
+    versions: int = 100
+    """Of what was written last."""
+    forbidden: set[str] = field(default_factory=set)
+    """What nobody may do with classes, such as `create gatewayclasses`."""
     reported: list[dict[str, Any]] = field(default_factory=list)
     """Events."""
     paths: list[str] = field(default_factory=list)
@@ -148,6 +169,27 @@ class Api:
         """Return the object of a name."""
         return next((one for one in self.retained(plural) if one["metadata"]["name"] == name), None)
 
+    def write(self, plural: str, name: str, item: dict[str, Any] | None) -> None:
+        """Have another version of an object from now on, or none, and say so to watches."""
+        before = self.named(plural, name)
+        kept = [one for one in self.retained(plural) if one is not before]
+        self.versions += 1
+        if item is not None:
+            metadata = {"uid": f"{plural}-{self.versions}", **item["metadata"], "resourceVersion": str(self.versions)}
+            item = {**item, "metadata": metadata}
+        self.others[plural] = [*kept, item] if item else kept
+        event = "DELETED" if item is None else "MODIFIED" if before else "ADDED"
+        self.other_events.setdefault(plural, []).append((event, item or before or {}))
+
+    def delete(self, plural: str, name: str) -> None:
+        """Delete an object as an API does: one with finalizers stays until it has none."""
+        found = self.named(plural, name) or {"metadata": {}}
+        if found["metadata"].get("finalizers"):
+            metadata = {**found["metadata"], "deletionTimestamp": "2026-01-01T00:00:00Z"}
+            self.write(plural, name, {**found, "metadata": metadata})
+        else:
+            self.write(plural, name, None)
+
     def end_watches(self) -> None:
         """End those that are open, as a server does after a while."""
         self.renewed.set()
@@ -165,17 +207,81 @@ class _Handler(BaseHTTPRequestHandler):
             self.api.reported.append(requested)
             self._whole(201, json.dumps(requested).encode())
             return
+        if self.path.partition("?")[0].rpartition("/")[2] in CLASSES:
+            self._create(requested)
+            return
         self.api.reviewed += 1
         if self.api.reviews:
             self._whole(*self.api.reviews)
             return
-        plural = requested["spec"]["resourceAttributes"]["resource"]
-        allowed = plural in self.api.others and plural not in self.api.refused
+        attributes = requested["spec"]["resourceAttributes"]
+        plural, verb = attributes["resource"], attributes["verb"]
+        forbidden = [each for each in self.api.forbidden if each.endswith(f" {plural}")]
+        denied = f"{verb} {plural}" in forbidden or (verb == "*" and forbidden)
+        allowed = plural in self.api.others and plural not in self.api.refused and not denied
         self._whole(201, json.dumps({**requested, "status": {"allowed": allowed}}).encode())
 
+    def _create(self, item: dict[str, Any]) -> None:
+        """Create a class, if it isn't there."""
+        path = self.path.partition("?")[0]
+        plural, name = path.rpartition("/")[2], item["metadata"]["name"]
+        if self._is_refused("create", plural):
+            return
+        if self.api.named(plural, name):
+            self._refuse(409)
+            return
+        self.api.write(plural, name, item)
+        self._whole(201, json.dumps(self.api.named(plural, name)).encode())
+
+    def _is_refused(self, verb: str, plural: str) -> bool:
+        """Note a request, and refuse it where the test wants that."""
+        self.api.written.append(f"{verb} {plural}")
+        if f"{verb} {plural}" in self.api.forbidden:
+            self._refuse(403)
+        elif plural not in self.api.others:
+            self._refuse(404)
+        else:
+            return False
+        return True
+
+    def _refuse(self, code: int) -> None:
+        self._whole(code, json.dumps({"kind": "Status", "code": code, "message": "no"}).encode())
+
+    def do_DELETE(self) -> None:
+        """Delete a class: it goes at once, or once it has no finalizers."""
+        options = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        plural, name = self.path.partition("?")[0].split("/")[-2:]
+        if self._is_refused("delete", plural):
+            return
+        found = self.api.named(plural, name)
+        if found is None or found["metadata"]["uid"] != options["preconditions"]["uid"]:
+            self._refuse(404 if found is None else 409)
+            return
+        self.api.delete(plural, name)
+        self._whole(200, b'{"kind": "Status", "status": "Success"}')
+
+    def _patch_class(self, plural: str, name: str, patch: dict[str, Any]) -> None:
+        """Merge a patch into the version that it names."""
+        if self._is_refused("patch", plural):
+            return
+        found = self.api.named(plural, name)
+        version = patch["metadata"].get("resourceVersion")
+        if found is None or found["metadata"]["resourceVersion"] != version:
+            self._refuse(404 if found is None else 409)
+            return
+        made = merged(found, patch)
+        self.api.write(plural, name, made)
+        if made["metadata"].get("deletionTimestamp") and not made["metadata"].get("finalizers"):
+            self.api.write(plural, name, None)
+        self._whole(200, json.dumps(made).encode())
+
     def do_PATCH(self) -> None:
-        """Take over a status, without asking whether it fits."""
+        """Take over a status, without asking whether it fits, or a part of a class."""
         patch = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        of, named = self.path.partition("?")[0].split("/")[-2:]
+        if of in CLASSES:
+            self._patch_class(of, named, patch)
+            return
         self.api.is_writing.wait()
         plural, name, _ = self.path.partition("?")[0].split("/")[-3:]
         self.api.patched.append((plural, name, patch))

@@ -20,6 +20,7 @@ from locallb.model.identities import (
     Home,
     NodeName,
     ObjectKey,
+    ObjectKind,
     Owner,
     Protocol,
     ProxyName,
@@ -40,6 +41,7 @@ from locallb.model.objects import (
     ServicePort,
     TrafficPolicy,
 )
+from locallb.model.own_classes import ClassFacts, HeldClass
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.routes import Diversion, HostRoute, PodRoute
@@ -163,6 +165,8 @@ FULL = Snapshot(
     name_servers=((FIRST, 53),),
     authority=LocalAuthority(),
     hints=("told",),
+    classes={C: {ObjectKind.INGRESS_CLASS: ClassFacts()}},
+    held_classes=(HeldClass(C, ObjectKind.GATEWAY_CLASS, is_default=False, is_used=True),),
 )
 """Another value for each field of everything."""
 _PARSED = {

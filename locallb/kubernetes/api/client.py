@@ -86,7 +86,7 @@ EVENT_TIMEOUT = httpx2.Timeout(1.0)
 """Seconds for any request about an event: a lost event is harmless, so it delays nothing."""
 _MAX_PAGES = 1000
 WRITES = Tally()
-"""Requests of this process that write, whatever became of them: `status`, `event` and `config map`."""
+"""Requests of this process that write, whatever became of them: `status`, `event`, `config map` and `class`."""
 
 
 class Cluster:
@@ -161,6 +161,36 @@ class Cluster:
             return cleaned(made)
 
         return self._call(what, send, absent=True)
+
+    def create_class(self, kind: ObjectKind, body: Mapping[str, object]) -> bool:
+        """Create a class; return False if the cluster lacks the kind. Raises KubeError (CONFLICT if it exists)."""
+        WRITES.add("class")
+        what = f"a {_routed(kind).name}"
+
+        def create(written: ServedKind) -> object:
+            return self._call(what, lambda api: api.send("POST", written.path(), written.typed(body)), absent=True)
+
+        return any(create(written) is not None for written in written_kinds(kind))
+
+    def patch_class(self, kind: ObjectKind, name: str, patch: Mapping[str, object]) -> None:
+        """Merge `patch` into a class, if it exists. Raises KubeError."""
+        WRITES.add("class")
+        what = object_name(kind, "", name)
+
+        def send(written: ServedKind) -> object:
+            return self._call(what, lambda api: api.send("PATCH", written.path("", name), patch, MERGE), absent=True)
+
+        any(send(written) is not None for written in written_kinds(kind))
+
+    def delete_class(self, kind: ObjectKind, name: str, uid: str) -> None:
+        """Delete the class with this UID, if it exists. Raises KubeError (CONFLICT if another one has its name)."""
+        WRITES.add("class")
+        what = object_name(kind, "", name)
+
+        def delete(written: ServedKind) -> object:
+            return self._call(what, lambda api: api.delete(written.path("", name), {"uid": uid}), absent=True)
+
+        any(delete(written) is not None for written in written_kinds(kind))
 
     def create_event(self, namespace: str, body: Mapping[str, object]) -> None:
         """Create an event of events.k8s.io/v1, in one attempt that never takes long. Raises KubeError."""

@@ -124,6 +124,11 @@ class Connected:
         named, headers = {"fieldManager": _MANAGER, **(parameters or {})}, {"Content-Type": content}
         return _object(self.request(method, path, params=named, content=json.encode(body), headers=headers, **given))
 
+    def delete(self, path: str, preconditions: Mapping[str, str]) -> bytes:
+        """Delete the object at a path if it fulfils the preconditions. Raises what `request` does."""
+        options = {"kind": "DeleteOptions", "apiVersion": "v1", "preconditions": preconditions}
+        return self.request("DELETE", path, json=options)
+
 
 def _object(text: bytes) -> Object:
     document = json.decode(text)

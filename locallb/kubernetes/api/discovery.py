@@ -2,8 +2,8 @@
 
 Only kinds that a cluster has, or lets this user read, are ever requested. Gateway API is discovered by its group: one
 request if the group is absent, two if every kind is in v1. Ingresses are discovered by an access review, which needs no
-right: every cluster has the kinds, and most users of local-lb serve none. The kinds in which a CNI keeps pod ranges
-take two requests.
+right: every cluster has the kinds, and most users of local-lb serve none. Other reviews tell if this user may make
+classes. The kinds in which a CNI keeps pod ranges take two requests.
 
 Not here: the interval (`sources.polling`), the content of objects (`kubernetes.pod_ranges`), and the choice of
 definitions to write (`gateway.crds`).
@@ -12,11 +12,12 @@ definitions to write (`gateway.crds`).
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import closing
 
 import httpx2
 
 from locallb.gateway.kinds import KINDS
-from locallb.ingress.parsing import INGRESS_KINDS
+from locallb.ingress.parsing import INGRESS_KINDS, ROUTED_KINDS
 from locallb.kubernetes.access.servers import ConflictError, ForbiddenError, KubeError, RefusedError, UnreachableError
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
@@ -26,6 +27,9 @@ from locallb.kubernetes.pod_ranges import CALICO, CILIUM, VERSIONS
 from locallb.model.fields import JsonObject
 from locallb.model.gateway_objects import GROUP
 from locallb.model.gateway_of_cluster import INGRESS_GROUP
+from locallb.model.identities import ObjectKind
+from locallb.model.own_classes import KINDS as CLASS_KINDS
+from locallb.model.own_classes import NAME, class_named_by
 from locallb.model.snapshot import Access
 
 ROOT = f"/apis/{GROUP}"
@@ -67,7 +71,12 @@ def ingress_review(access: Access) -> Feed:
 
 def ingress_kinds(asking: Feed) -> Mapping[str, ApiPath]:
     """Return where the kinds are listed; nothing where this user may not list the classes. Raises KubeError."""
-    wanted = {"group": INGRESS_GROUP, "resource": "ingressclasses", "verb": "list"}
+    return _INGRESSES if _may(asking, INGRESS_GROUP, "ingressclasses", "list") else {}
+
+
+def _may(asking: Feed, group: str, plural: str, verb: str, name: str = "") -> bool:
+    """Return whether this user may do something with a kind, or with the object of a name. Raises KubeError."""
+    wanted = {"group": group, "resource": plural, "verb": verb, **({"name": name} if name else {})}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",
@@ -75,7 +84,33 @@ def ingress_kinds(asking: Feed) -> Mapping[str, ApiPath]:
     }
     answered = asking.posted(REVIEWS, review) or {}
     status = answered.get("status")
-    return _INGRESSES if isinstance(status, Mapping) and status.get("allowed") is True else {}
+    return isinstance(status, Mapping) and status.get("allowed") is True
+
+
+_OF_CLASSES = {"get": NAME, "create": "", "patch": NAME, "delete": NAME}
+"""What is done with a class of ours, each with the name that a right may be limited to: a new object has none yet."""
+
+
+def lacking_rights(asking: Feed, kind: ObjectKind) -> tuple[str, ...]:
+    """Return what this user may not do with our class of a kind; an administrator is asked once. Raises KubeError."""
+    group = ROUTED_KINDS[CLASS_KINDS[kind]].group
+    if _may(asking, group, kind.value, "*"):
+        return ()
+    return tuple(verb for verb, name in _OF_CLASSES.items() if not _may(asking, group, kind.value, verb, name))
+
+
+def class_is_named(access: Access, kind: ObjectKind) -> bool:
+    """Return whether any Gateway, or Ingress, of a cluster names our class. Raises KubeError."""
+    if kind is ObjectKind.INGRESS_CLASS:
+        named = "Ingress", _INGRESSES["Ingress"]
+    else:
+        with closing(gateway_discovery(access)) as asking:
+            place = gateway_kinds(asking).get("Gateway")
+        if place is None:
+            return False
+        named = "Gateway", place
+    with closing(Feed(access, *named)) as feed:
+        return any(class_named_by(kind, document) == NAME for document in feed.list()[0])
 
 
 def range_discovery(access: Access) -> Feed:

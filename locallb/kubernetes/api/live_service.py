@@ -26,6 +26,7 @@ from locallb.kubernetes.api.writes import FENCE, HELD_WARNINGS, QUOTAS
 from locallb.kubernetes.events import WARNING, event_body, may_pass, namespace_of
 from locallb.kubernetes.status import Live, is_it
 from locallb.model.identities import ObjectKind, Owner
+from locallb.model.own_classes import NAME as CLASS_NAME
 from locallb.model.pacing import Pace
 from locallb.model.reasons import Event
 from locallb.model.snapshot import Access
@@ -80,6 +81,36 @@ def patch_config_map(access: Access, namespace: str, name: str, patch: Mapping[s
     """Merge a patch into a ConfigMap. Raises KubeError."""
     FENCE.term()
     _at(access).patch_config_map(namespace, name, patch)
+
+
+def find_class(access: Access, kind: ObjectKind) -> Live | None:
+    """Return the class with our name; None if there is none. Raises KubeError."""
+    return _at(access).service("", CLASS_NAME, kind)
+
+
+def create_class(access: Access, kind: ObjectKind, body: Mapping[str, object]) -> bool:
+    """Create a class; return False if the cluster lacks the kind. Raises KubeError."""
+    FENCE.term()
+    return _at(access).create_class(kind, body)
+
+
+def patch_class(access: Access, kind: ObjectKind, patch: Mapping[str, object]) -> None:
+    """Merge a patch into the class with our name. Raises KubeError."""
+    FENCE.term()
+    _at(access).patch_class(kind, CLASS_NAME, patch)
+
+
+def delete_class(access: Access, kind: ObjectKind, uid: str) -> None:
+    """Delete the class with our name and this UID. Raises KubeError."""
+    FENCE.term()
+    _at(access).delete_class(kind, CLASS_NAME, uid)
+
+
+def class_is_named(access: Access, kind: ObjectKind) -> bool:
+    """Return whether any Gateway, or Ingress, of a cluster names the class with our name. Raises KubeError."""
+    from locallb.kubernetes.api import discovery  # noqa: PLC0415 - it loads the client
+
+    return discovery.class_is_named(_at(access).access, kind)
 
 
 def is_watched_to_be(access: Access, owner: Owner, fine: Callable[[Live], bool]) -> bool:
@@ -213,8 +244,12 @@ def withdraw(access: Access, owner: Owner, decide: Decide) -> None:
     except NoContextError:
         return
     except TransientKubeError as error:
-        remedy = (
-            f"start it and run again; if it is gone for good, `kubectl config delete-context {access.context}"
-            f" --kubeconfig {access.kubeconfig}`, or have that file say `contexts: []` and after it `kind: Config`"
-        )
-        raise ProviderError(f"{owner.service} can't be let go: {error}; {remedy}") from error
+        raise ProviderError(f"{owner.service} can't be let go: {error}; {remedy_of_silence(access)}") from error
+
+
+def remedy_of_silence(access: Access) -> str:
+    """Return what to do about a cluster that doesn't answer and has something of ours."""
+    return (
+        f"start it and run again; if it is gone for good, `kubectl config delete-context {access.context}"
+        f" --kubeconfig {access.kubeconfig}`, or have that file say `contexts: []` and after it `kind: Config`"
+    )

@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
+from locallb.config.registry import CLASSES
 from locallb.config.values import Mistakes
 from locallb.model.identities import ClusterName, ContextName
 from locallb.model.texts import clipped, shown
@@ -30,6 +31,8 @@ class GardenerSource(Struct, frozen=True):
     context: ContextName = ContextName("")
     shoots: frozenset[str] = frozenset()
     """Technical IDs, with `*` for any text; empty for all."""
+    classes: bool = False
+    """Whether the seed and its shoots get a GatewayClass and an IngressClass `local-lb`."""
     consents: str = ""
     """As that of a running cluster."""
     type: ClassVar[str] = "gardener"
@@ -58,14 +61,15 @@ class GardenerEntry(Struct, frozen=True):
         """Read it."""
         key = f"{key}.gardener"
         seed = mistakes.mapping(key, entry["gardener"], _EXAMPLE)
-        mistakes.unknown(f"{key}.", seed, ("name", *_TEXTS, _SHOOTS))
+        mistakes.unknown(f"{key}.", seed, ("name", *_TEXTS, _SHOOTS, CLASSES))
         texts = mistakes.optional_texts(f"{key}.", seed, _TEXTS)
         name = mistakes.label(f"{key}.name", seed.get("name", "seed"), "seed")
         if name.startswith(_OF_SHOOTS):
             mistakes.add(f"{key}.name", f"{name} is a name of shoots; call the seed otherwise, such as seed")
         shoots = _shoots(mistakes, f"{key}.{_SHOOTS}", seed.get(_SHOOTS, "all"))
+        classes = mistakes.flag(f"{key}.{CLASSES}", seed.get(CLASSES, False))
         return (
-            GardenerSource(ClusterName(name), texts["kubeconfig"], ContextName(texts["context"]), shoots)
+            GardenerSource(ClusterName(name), texts["kubeconfig"], ContextName(texts["context"]), shoots, classes)
             if name
             else None
         )

@@ -127,6 +127,7 @@ def _sources(
             finder.context,
             found=True,
             node_routes=(),
+            classes=finder.classes,
             consents=finder.consents,
         ),
         *(
@@ -137,6 +138,7 @@ def _sources(
                 found=True,
                 silent=shoots[name].silent if name in shoots else "",
                 node_routes=_node_routes(name, directory, inspect),
+                classes=finder.classes,
             )
             for name, path in intended.items()
         ),

@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from locallb.config.registry import LOOPBACK_BACKENDS
+from locallb.config.registry import CLASSES, LOOPBACK_BACKENDS
 from locallb.config.values import Mistakes
 from locallb.model.texts import shown
 
@@ -21,6 +21,8 @@ class KindClusters(Struct, frozen=True):
     """Their names; empty for all."""
     loopback_backends: bool = False
     """Whether their Nodes and endpoints may have addresses of this host's loopback."""
+    classes: bool = True
+    """Whether they get a GatewayClass and an IngressClass `local-lb`."""
     type: ClassVar[str] = "kind"
     name: ClassVar[str] = ""
     place: ClassVar[str] = "kind"
@@ -31,7 +33,7 @@ class KindClusters(Struct, frozen=True):
 class KindEntry(Struct, frozen=True):
     """All of them, or their names."""
 
-    keys: tuple[str, ...] = ("kind", LOOPBACK_BACKENDS)
+    keys: tuple[str, ...] = ("kind", LOOPBACK_BACKENDS, CLASSES)
     finds: bool = True
     once: str = _EXAMPLE
 
@@ -39,8 +41,9 @@ class KindEntry(Struct, frozen=True):
         """Read which ones."""
         entry_key, key, value = key, f"{key}.kind", entry["kind"]
         loopback = mistakes.flag(f"{entry_key}.{LOOPBACK_BACKENDS}", entry.get(LOOPBACK_BACKENDS, False))
+        classes = mistakes.flag(f"{entry_key}.{CLASSES}", entry.get(CLASSES, True))
         if value == "all":
-            return KindClusters(loopback_backends=loopback)
+            return KindClusters(loopback_backends=loopback, classes=classes)
         if not isinstance(value, list | tuple) or not value:
             mistakes.add(key, f"{shown(value)} names no clusters; write {_EXAMPLE}")
             return None
@@ -49,7 +52,7 @@ class KindEntry(Struct, frozen=True):
             for item_key, item in mistakes.items(key, value, _EXAMPLE)
             if (name := mistakes.label(item_key, item, "shop"))
         )
-        return KindClusters(names, loopback)
+        return KindClusters(names, loopback, classes)
 
 
 ENTRY = KindEntry()

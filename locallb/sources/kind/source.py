@@ -21,7 +21,10 @@ class Kind(FinderType[KindClusters]):
         """Find the clusters."""
         del root
         found = find_clusters(finder, directory, keep=keep)
-        sources = tuple(replace(source, loopback_backends=finder.loopback_backends) for source in found.sources)
+        sources = tuple(
+            replace(source, loopback_backends=finder.loopback_backends, classes=finder.classes)
+            for source in found.sources
+        )
         return replace(found, sources=sources)
 
     def watch(self, finder: KindClusters, root: Path, changed: Callable[[str], None]) -> ContainerEvents:

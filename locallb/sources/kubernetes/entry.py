@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.config.addresses import parse_pod_cidrs
-from locallb.config.registry import LOOPBACK_BACKENDS
+from locallb.config.registry import CLASSES, LOOPBACK_BACKENDS
 from locallb.config.values import Mistakes
 from locallb.model.fields import JsonObject, at, objects_of, text_of
 from locallb.model.identities import ClusterName, ContextName, Family, IPAddress, IPNetwork
@@ -145,6 +145,8 @@ class KubernetesSource(Struct, frozen=True):
     """Its CNI is asked where its pods have their addresses."""
     loopback_backends: bool = False
     """Whether its Nodes and endpoints may have addresses of this host's loopback."""
+    classes: bool = False
+    """Whether it gets a GatewayClass and an IngressClass `local-lb`."""
     nodes: MachinesSource | None = None
     """The source of the routes to its Nodes, where that is configured."""
     consents: str = ""
@@ -177,7 +179,7 @@ class KubernetesEntry(Struct, frozen=True):
         """Read them."""
         key = f"{key}.kubernetes"
         cluster = mistakes.mapping(key, entry["kubernetes"], _EXAMPLE)
-        mistakes.unknown(f"{key}.", cluster, ("name", *_TEXTS, _RANGES, _NODES, LOOPBACK_BACKENDS))
+        mistakes.unknown(f"{key}.", cluster, ("name", *_TEXTS, _RANGES, _NODES, LOOPBACK_BACKENDS, CLASSES))
         texts = mistakes.optional_texts(f"{key}.", cluster, _TEXTS)
         if not cluster.get("name"):
             mistakes.add(key, f"the cluster has no name; write {_EXAMPLE}, the last two as needed")
@@ -192,6 +194,7 @@ class KubernetesEntry(Struct, frozen=True):
             ContextName(texts["context"]),
             ranges,
             loopback_backends=mistakes.flag(f"{key}.{LOOPBACK_BACKENDS}", cluster.get(LOOPBACK_BACKENDS, False)),
+            classes=mistakes.flag(f"{key}.{CLASSES}", cluster.get(CLASSES, False)),
         )
         if _NODES not in cluster:
             return source

@@ -20,15 +20,18 @@ from locallb.gateway.needs import NAMESPACE, SERVICE, by_kind, kind_of
 from locallb.kubernetes.access.servers import ForbiddenError
 from locallb.kubernetes.answers import Object, WatchPace
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.feed import PATHS
+from locallb.kubernetes.api.discovery import lacking_rights
+from locallb.kubernetes.api.feed import PATHS, ApiPath, Feed
 from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
 from locallb.kubernetes.parsing.objects import AnyStatus, Parsed, parse_objects, with_backends_of_cluster
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway_objects import Reference
 from locallb.model.gateway_of_cluster import ApiObject, AuthorityBundle, ObjectOfCluster, TlsSecret
-from locallb.model.identities import ClusterName, ObjectKey
+from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
 from locallb.model.memory import Memo
 from locallb.model.objects import PodRanges
+from locallb.model.own_classes import KINDS as CLASS_KINDS
+from locallb.model.own_classes import ClassFacts, class_changed
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.gateway_listing import GATEWAYS, INGRESSES, Routed, objects_in, parsed, refer_alike
 from locallb.sources.kubernetes.informers import (
@@ -75,15 +78,20 @@ class FollowedGateways(DiscoveredKinds):
     its threads whenever something relevant is different.
     """
 
-    def __init__(self, routed: Routed, how: Follow) -> None:
-        """Follow the kinds of `routed` as `how` defines."""
+    def __init__(self, routed: Routed, how: Follow, *, makes_class: bool = False) -> None:
+        """Follow the kinds of `routed` as `how` defines; `makes_class` asks what a class of ours needs."""
         super().__init__(routed.question, how)
         self._routed = routed
         self._named, self.names = NamedObjects(how.access), FollowedNames(how, self.wake)
         self._last: tuple[ObjectOfCluster, ...] | None = None
         self._serves = False
+        self._makes_class = makes_class
+        self._lacks: tuple[str, ...] | None = None
+        """What this user may not do with a class of ours; None until the cluster has answered."""
+        self._class_facts: ClassFacts | None = None
         self._services: Memo[Any] = Memo()
-        self._stage = replace(how, understood=partial(parsed, how.cluster), changed=self._notice, concerns=no_more)
+        concerns = partial(class_changed, routed.class_kind) if makes_class else no_more
+        self._stage = replace(how, understood=partial(parsed, how.cluster), changed=self._notice, concerns=concerns)
         self.start()
 
     def stop(self) -> None:
@@ -95,6 +103,22 @@ class FollowedGateways(DiscoveredKinds):
         """Break off answers that take longer than they may; to be called now and again."""
         super().follow_up()
         self.names.follow_up()
+
+    def ask(self, asking: Feed) -> Mapping[str, ApiPath]:
+        """Ask for the kinds, and until they are given, for the rights that a class of ours needs. Raises KubeError."""
+        places = super().ask(asking)
+        if self._makes_class and self._lacks != () and self._routed.has_classes(places):
+            self._lacks = lacking_rights(asking, self._routed.class_kind)
+        return places
+
+    def class_facts(self) -> ClassFacts | None:
+        """Return what is known of the classes; None if nothing is, or no class is made."""
+        if self.places is None or not self._makes_class:
+            return None
+        kind = self._routed.stages[0]
+        current = (stage for stage in self.running(kind) if kind in stage.listed() and not stage.broken())
+        documents = next((stage.objects(kind) for stage in current), None)
+        return self._routed.class_facts(self.places, documents, self._lacks)
 
     def need(self, before: Document | None, after: Document | None) -> bool:
         """Return whether any may be served otherwise for a change of a Service."""
@@ -178,6 +202,9 @@ class FollowedGateways(DiscoveredKinds):
             needed = {kind: places[kind] for kind in kinds & wanted & places.keys()}
             self.follow(name, replace(self._stage, places=needed))
         self._read_named(retry=requested)
+        before, self._class_facts = self._class_facts, self.class_facts()
+        if self._class_facts != before:
+            self.how.changed()
         return self._named.due
 
     def _notice(self) -> None:
@@ -210,6 +237,7 @@ class FollowedCluster:
         *,
         reads_ranges: bool = False,
         loopback: bool = False,
+        classes: bool = False,
     ) -> None:
         self.cluster = cluster
         self.access = access
@@ -230,7 +258,9 @@ class FollowedCluster:
         def follow(kinds: Iterable[str]) -> FollowedKinds:
             return FollowedKinds(replace(how, places={kind: PATHS[kind] for kind in kinds}))
 
-        self.gateways, self.ingresses = (FollowedGateways(routed, how) for routed in (GATEWAYS, INGRESSES))
+        self.gateways, self.ingresses = (
+            FollowedGateways(routed, how, makes_class=classes) for routed in (GATEWAYS, INGRESSES)
+        )
         self._routed = self.gateways, self.ingresses
         self._kinds = follow(PATHS.keys() - {SLICE})
         self._slices = follow([SLICE])
@@ -303,6 +333,11 @@ class FollowedCluster:
             ),
             gateway_api=routes,
         )
+
+    def classes(self) -> Mapping[ObjectKind, ClassFacts]:
+        """Return what is known of the kinds of which the cluster gets a class."""
+        existing = {kind: routed.class_facts() for kind, routed in zip(CLASS_KINDS, self._routed, strict=True)}
+        return {kind: facts for kind, facts in existing.items() if facts}
 
     def objects(self) -> tuple[Document, ...]:
         """Return the objects themselves, for the last good reading."""

@@ -29,7 +29,7 @@ from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.gateway_listing import of_gateways, word_of
 from locallb.sources.kubernetes.informers import NO_OWNER
 from locallb.sources.kubernetes.pod_ranges import of_ranges
-from locallb.sources.kubernetes.reading import health_ports, is_held, last_reading, not_up_yet, read_cluster
+from locallb.sources.kubernetes.reading import classes_of, health_ports, is_held, last_reading, not_up_yet, read_cluster
 from locallb.sources.kubernetes.write_hints import hold_back
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import SourceRead, SourceResult, with_stale
@@ -235,7 +235,11 @@ class Following(Struct):
             requested = live.read.health_ports
             if not (why or stale) and (everything or parsed.nodes != before.nodes):
                 requested = {cluster: health_ports(parsed)}
-            live.read = SourceRead(SourceResult(parsed, stale), {cluster: live.followed.access}, requested)
+            last = live.read.classes.get(cluster, {}).items()
+            known = {kind: replace(facts, is_current=False) for kind, facts in last} | dict(live.followed.classes())
+            classes = classes_of(live.source, known)
+            access = {cluster: live.followed.access}
+            live.read = SourceRead(SourceResult(parsed, stale), access, requested, classes=classes)
         elif live.read.unready:
             live.read = _unready(live.source, live.followed.access, why) if why else live.read
         elif stale and (live.fault or not live.read.reading.stale):
@@ -255,6 +259,7 @@ class Following(Struct):
             tempos,
             reads_ranges=source.reads_pod_ranges,
             loopback=source.loopback_backends,
+            classes=source.classes,
         )
 
     def _keep(self, live: _Live, *, due: bool) -> None:
@@ -284,4 +289,4 @@ def _nowhere(source: KubernetesSource, home: Home) -> Access:
 
 def _unready(source: KubernetesSource, access: Access, why: str = "") -> SourceRead:
     nothing = not_up_yet(source, access, why)
-    return SourceRead(nothing.reading, {source.cluster: access}, unready=True)
+    return SourceRead(nothing.reading, {source.cluster: access}, unready=True, classes=classes_of(source, {}))

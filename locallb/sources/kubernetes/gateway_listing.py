@@ -22,7 +22,14 @@ from locallb.gateway.status_patch import observed_statuses
 from locallb.ingress import classes as of_ingresses
 from locallb.ingress.parsing import INGRESS_KINDS, ROUTED_KINDS
 from locallb.kubernetes.access.servers import ForbiddenError, KubeError, UnreachableError
-from locallb.kubernetes.api.discovery import NAMESPACES, gateway_discovery, gateway_kinds, ingress_kinds, ingress_review
+from locallb.kubernetes.api.discovery import (
+    NAMESPACES,
+    gateway_discovery,
+    gateway_kinds,
+    ingress_kinds,
+    ingress_review,
+    lacking_rights,
+)
 from locallb.kubernetes.api.feed import ApiPath, Feed
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
@@ -30,8 +37,9 @@ from locallb.kubernetes.parsing.objects import Parsed, parse_objects
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway_objects import Named, Reference
 from locallb.model.gateway_of_cluster import ObjectOfCluster
-from locallb.model.identities import ClusterName
+from locallb.model.identities import ClusterName, ObjectKind
 from locallb.model.memory import Memo
+from locallb.model.own_classes import ClassFacts, class_facts
 from locallb.model.snapshot import Access
 from locallb.model.texts import fault_of
 from locallb.sources.kubernetes.informers import Fault, FollowedKinds, Question
@@ -54,6 +62,8 @@ class Routed(Struct, frozen=True):
     """The classes, and what is of a class."""
     wanted: Callable[[Collection[str], ExistingObjects], tuple[str, ...]]
     named_objects: Callable[[Iterable[ObjectOfCluster]], frozenset[Reference]]
+    class_kind: ObjectKind
+    """The kind of the classes."""
     refusal: Fault = Fault()
     """The fault if none of the kinds can be read any more; none: all objects count as removed."""
 
@@ -64,6 +74,18 @@ class Routed(Struct, frozen=True):
         sentence = f"source {cluster}: {fault.sentence}; what {self.needing} need of it counts as last read until"
         until = f"it is given, by the rights of {self.rights}" if fault.is_refusal else "it answers"
         return (f"{sentence} {until}",)
+
+    def has_classes(self, served: Collection[str]) -> bool:
+        """Return whether there are classes, by the kinds that may be read."""
+        return self.stages[0] in self.wanted(served, {})
+
+    def class_facts(
+        self, served: Collection[str], documents: Iterable[Document] | None, lacks: tuple[str, ...] | None
+    ) -> ClassFacts | None:
+        """Return what is known of the classes: of the objects, and of this user's rights; None if either is unknown."""
+        if not self.has_classes(served):
+            return ClassFacts(lacks=("list",)) if self.refusal else ClassFacts(is_served=False)
+        return None if documents is None or lacks is None else class_facts(self.class_kind, documents, lacks)
 
     def of(self, objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
         """Return the objects that may come from it; empty if none is of its kinds."""
@@ -115,6 +137,7 @@ GATEWAYS = Routed(
     (of_gateways_gateway.CLASS, of_gateways_gateway.GATEWAY),
     of_gateways_gateway.wanted_kinds,
     of_gateways_gateway.named_objects,
+    ObjectKind.GATEWAY_CLASS,
 )
 INGRESSES = Routed(
     Question("Ingresses", ingress_review, ingress_kinds),
@@ -125,6 +148,7 @@ INGRESSES = Routed(
     (of_ingresses.CLASS, of_ingresses.INGRESS),
     of_ingresses.wanted_kinds,
     of_ingresses.named_objects,
+    ObjectKind.INGRESS_CLASS,
     Fault("IngressClasses may be listed no more", ForbiddenError),
 )
 
@@ -138,6 +162,8 @@ class GatewayListing(Struct, frozen=True):
 
     objects: tuple[Document, ...] = ()
     failure: Fault = Fault()
+    classes: ClassFacts | None = None
+    """What is known of the classes, where the cluster gets one of ours."""
 
 
 def of_gateways(objects: Iterable[Document]) -> tuple[Document, ...]:
@@ -170,17 +196,24 @@ def refer_alike(before: Document | None, after: Document | None) -> bool:
     return earlier == later
 
 
-def list_routed(routed: Routed, cluster: ClusterName, access: Access, before: Collection[Document]) -> GatewayListing:
-    """Read it; `before` is what was read last of Gateways and Ingresses."""
+def list_routed(
+    routed: Routed, cluster: ClusterName, access: Access, before: Collection[Document], *, makes_class: bool = False
+) -> GatewayListing:
+    """Read it; `before` is what was read last of Gateways and Ingresses, `makes_class` asks what a class needs."""
     last = routed.documents(before)
     listing = _Listing(routed, cluster, access, last)
+    lacks = None
     try:
-        listing.places = dict(routed.question.ask(access))
+        with closing(routed.question.connect(access)) as asking:
+            listing.places = dict(routed.question.places(asking))
+            if makes_class and routed.has_classes(listing.places):
+                lacks = lacking_rights(asking, routed.class_kind)
     except KubeError as error:
         return GatewayListing(last, Fault().then(error))
     if last and not listing.places and routed.refusal:
-        return GatewayListing(last, routed.refusal)
-    return GatewayListing(listing.read(), listing.failure)
+        return GatewayListing(last, routed.refusal, listing.class_facts(lacks) if makes_class else None)
+    objects = listing.read()
+    return GatewayListing(objects, listing.failure, listing.class_facts(lacks) if makes_class else None)
 
 
 class _Listing(Struct):
@@ -202,6 +235,11 @@ class _Listing(Struct):
             return self._documents[first] if second in wanted else ()
         named = [self._named(reference) for reference in sorted(self.routed.named_objects(self._objects()))]
         return (*self._all(), *(document for document in named if document))
+
+    def class_facts(self, lacks: tuple[str, ...] | None) -> ClassFacts | None:
+        """Return what is known of the classes, after `read`; nothing if that failed."""
+        documents = None if self.failure else self._documents.get(self.routed.stages[0])
+        return self.routed.class_facts(self.places, documents, lacks)
 
     def _wanted(self) -> tuple[str, ...]:
         return self.routed.wanted(self.places.keys(), by_kind(self._objects(), self._documents))

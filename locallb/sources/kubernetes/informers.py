@@ -369,6 +369,10 @@ class DiscoveredKinds(ABC):
         Called after the cluster was asked, by `requested`, and after `wake`; always from the same thread.
         """
 
+    def ask(self, asking: Feed) -> Mapping[str, ApiPath]:
+        """Ask the cluster which kinds it has, in the thread of `adjust`. Raises KubeError."""
+        return self._question.places(asking)
+
     def start(self) -> None:
         """Begin to ask."""
         self._thread.start()
@@ -445,7 +449,7 @@ class DiscoveredKinds(ABC):
                 self._asking = asking
                 if self._stopped.is_set():
                     return
-                places = self._question.places(asking)
+                places = self.ask(asking)
         except KubeError as error:
             self._fail(error)
             self._requested = self._requested.failed(time.monotonic(), jitter())

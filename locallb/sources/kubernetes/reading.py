@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.kubernetes.access.kubeconfig import kubeconfig_path
@@ -25,7 +25,8 @@ from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.health_ports import answering
 from locallb.kubernetes.parsing.objects import Parsed, parse_objects, with_backends_of_cluster
 from locallb.kubernetes.parsing.relevant import kinds_of, relevant
-from locallb.model.identities import ContextName, Family, Home, ObjectKey
+from locallb.model.identities import ClusterName, ContextName, Family, Home, ObjectKey, ObjectKind
+from locallb.model.own_classes import ClassFacts
 from locallb.model.snapshot import Access, Contents
 from locallb.planning.nodes import KUBE_PROXY_PORT
 from locallb.planning.refused import few_kinds
@@ -56,6 +57,8 @@ class ClusterResult(Struct, frozen=True):
     """The families in which its Nodes answer on kube-proxy's health port."""
     unready: bool = False
     """It was found, doesn't answer yet, and nothing of it is known."""
+    classes: Mapping[ObjectKind, ClassFacts] = field(default_factory=dict)
+    """What is known of each kind of which it gets a class."""
     refused: bool = False
     """It may not be used, and nothing of it is known."""
 
@@ -85,7 +88,10 @@ def read_kubernetes(
         return _from_copy(source, root, readings, error, needed=held)
     last = _last_of(readings, source)
     gateways = of_gateways(last)
-    listings = [(routed, list_routed(routed, source.cluster, access, gateways)) for routed in (GATEWAYS, INGRESSES)]
+    listings = [
+        (routed, list_routed(routed, source.cluster, access, gateways, makes_class=source.classes))
+        for routed in (GATEWAYS, INGRESSES)
+    ]
     ranges, unknown = list_ranges(access, last) if source.reads_pod_ranges else ((), "")
     objects = _interesting([*listed, *(document for _, listing in listings for document in listing.objects), *ranges])
     if keep:
@@ -102,7 +108,8 @@ def read_kubernetes(
         *notices_of_ranges(source.cluster, unknown),
     )
     parsed = replace(parsed, notices=(*parsed.notices, *missing))
-    return ClusterResult(SourceResult(parsed, contents=contents), access, health_ports(parsed))
+    classes = {routed.class_kind: listing.classes for routed, listing in listings if listing.classes}
+    return ClusterResult(SourceResult(parsed, contents=contents), access, health_ports(parsed), classes=classes)
 
 
 def read_cluster(source: KubernetesSource, home: Home, existing: Collection[ObjectKey], *, keep: bool) -> SourceRead:
@@ -125,7 +132,14 @@ def is_held(source: KubernetesSource, existing: Collection[ObjectKey]) -> bool:
 def _source_read(source: KubernetesSource, read: ClusterResult) -> SourceRead:
     ports = {source.cluster: read.health_ports}
     access = {} if read.refused else {source.cluster: read.access}
-    return SourceRead(read.reading, access, ports, read.unready)
+    return SourceRead(read.reading, access, ports, read.unready, classes=classes_of(source, read.classes))
+
+
+def classes_of(
+    source: KubernetesSource, known: Mapping[ObjectKind, ClassFacts]
+) -> Mapping[ClusterName, Mapping[ObjectKind, ClassFacts]]:
+    """Return what is known of the kinds of which a cluster gets a class, if it gets any."""
+    return {source.cluster: known} if source.classes else {}
 
 
 def _last_of(readings: ReadCache, source: KubernetesSource) -> Objects:

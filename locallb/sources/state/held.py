@@ -23,10 +23,20 @@ from locallb.envoy.http_policies import may_fail
 from locallb.envoy.listeners import holds_clients
 from locallb.envoy.push import udp_sockets
 from locallb.guarded import reader
-from locallb.model.desired import ADDRESS, CERTIFICATE, CONFIG, PORTS, PROCESS, SERVICE, Resource
-from locallb.model.identities import Fingerprint, IPAddress, ObjectKey, ProxyId, ProxyName, place
+from locallb.model.desired import ADDRESS, CERTIFICATE, CONFIG, OWN_CLASS, PORTS, PROCESS, SERVICE, Resource
+from locallb.model.identities import (
+    ClusterName,
+    Fingerprint,
+    IPAddress,
+    ObjectKey,
+    ObjectKind,
+    ProxyId,
+    ProxyName,
+    place,
+)
 from locallb.model.memory import Memo
 from locallb.model.objects import Discovery
+from locallb.model.own_classes import HeldClass
 from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, MappedPort
 from locallb.model.texts import NAME_SERVER, owner_from
@@ -121,6 +131,11 @@ def _authority(inputs: Mapping[str, object]) -> Authority:
     return Authority(Fingerprint(str(inputs["authority"])))
 
 
+def _own_class(inputs: Mapping[str, object]) -> HeldClass:
+    kind = ObjectKind(str(inputs["kind"]))
+    return HeldClass(ClusterName(str(inputs["cluster"])), kind, bool(inputs["default"]), bool(inputs["used"]))
+
+
 def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:
     """Return what a proxy is like: a Service's own, or one of the stack's."""
     service = _service(inputs)
@@ -202,6 +217,7 @@ _READ: Mapping[str, Callable[[Mapping[str, object]], object]] = {
     ADDRESS: _claim,
     CERTIFICATE: _authority,
     CONFIG: _config,
+    OWN_CLASS: _own_class,
     PORTS: _ports,
     SERVICE: _part,
 }
@@ -230,6 +246,8 @@ class HeldByState(Struct, frozen=True):
     """Where its own name server answers."""
     authority: Fingerprint = Fingerprint("")
     """The fingerprint of the authority that signed its local certificates."""
+    classes: tuple[HeldClass, ...] = ()
+    """Its classes in running clusters."""
 
 
 class HeldMemory(Struct):
@@ -311,4 +329,5 @@ def _held(every: tuple[object, ...]) -> HeldByState:
         tuple(sorted(assignments)),
         tuple(place for config in of_stack for place in config.answers_at),
         next((authority.fingerprint for authority in of(Authority)), Fingerprint("")),
+        tuple(sorted(of(HeldClass), key=lambda held: (held.cluster, held.kind))),
     )

@@ -17,11 +17,12 @@ from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.kubernetes.status import FINALIZER, ObservedStatus, Published, observed_status, publication
 from locallb.model.errors import ClientError
-from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, OwnerId
 from locallb.model.memory import AnyMemo
+from locallb.model.own_classes import WantedClass
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.plan import make_plan
-from locallb.planning.planned import Plan
+from locallb.planning.planned import Plan, PlannedClass
 from locallb.watch import converge
 from locallb.watch.converge import Converger, OutputStamps
 from locallb.watch.updates import Differences, Wanted
@@ -262,3 +263,17 @@ def test_an_output_that_fails_fails_the_pass_and_is_asked_again(monkeypatch: pyt
         with pytest.raises(ClientError, match="it has no stamp"):
             stamps.of(Plan())
         assert len(requested) == number
+
+
+def test_a_class_that_others_changed_is_repaired_where_that_is_known() -> None:
+    """Not of a cluster that can't be read, nor one that no update made yet; the digest is the same."""
+    wanted_class = WantedClass(ObjectKind.INGRESS_CLASS, OwnerId("local-lb-0"))
+    fine = PlannedClass(DEMO, HOME, Access("/kubeconfig", ContextName("demo")), wanted_class)
+    changed = Plan(classes=(replace(fine, differing=("existence",)),))
+    assert converger(changed).applied == converger(Plan(classes=(fine,))).applied
+    assert differing(Plan(classes=(fine,)), {}) == {}
+    assert differing(changed, {}) == {fine.key: ("existence",)}
+    assert differing(changed, {}, DEMO) == {}
+    made = converger(changed)
+    made.applied.clear()
+    assert made.differing({}, changed, (), now=1000.0) == ({}, None)

@@ -115,3 +115,16 @@ def test_the_sentence_names_what_helps_for_the_kind(kind: ObjectKind, reported: 
     (notice,) = Disputes(contested={A._replace(kind=kind): ("ports",)}).notices()
     assert reported in notice
     assert ("class" in notice) == (kind is not ObjectKind.HTTP_ROUTE)
+
+
+def test_a_dispute_about_what_no_service_has_names_no_service() -> None:
+    """A class of a cluster, for example."""
+    key = ObjectKey(ClusterName(""), "", "c/ingress-class")
+    disputes, now = Disputes(), 0.0
+    for _ in range(CONTESTED):
+        disputes = disputes.observed(now, {key: ("annotations",)}, 0).repaired(now, [key])
+        now += HOUR / 60
+    disputes = disputes.observed(now, {key: ("annotations",)}, 0)
+    (notice,) = disputes.notices()
+    assert notice.startswith("c/ingress-class: somebody changes the annotations of this object back after every repair")
+    assert notice.endswith("find that controller")

@@ -1,0 +1,160 @@
+"""The resource OwnClass: the GatewayClass or IngressClass `local-lb` of a running cluster.
+
+An object that lacks the stack's label is another owner's and is left alone. A class that objects name stays when the
+resource goes, without our finalizer: no program is there any more that would remove it. Not here: which fields are
+ours (`model.own_classes`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
+from msgspec.structs import replace
+
+from locallb.kubernetes.access.servers import (
+    ConflictError,
+    ForbiddenError,
+    KubeError,
+    NoContextError,
+    TransientKubeError,
+)
+from locallb.kubernetes.api import live_service
+from locallb.kubernetes.status import Live
+from locallb.model.fields import at, text_of
+from locallb.model.identities import ObjectKind
+from locallb.model.own_classes import (
+    KINDS,
+    NAME,
+    WantedClass,
+    class_body,
+    class_differences,
+    class_patch,
+    observed_class,
+)
+from locallb.planning.own_classes import RIGHTS
+from locallb.resources.properties import OwnClassInputs, OwnClassState
+from locallb.resources.resource_type import ProviderError, ResourceType, grown
+from locallb.threads import jitter
+
+_ATTEMPTS = 10
+"""Conflicts with other writers of the class, one after the other, before giving up."""
+
+
+class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
+    """Makes, repairs and removes the class."""
+
+    inputs = OwnClassInputs
+    state = OwnClassState
+    replaced_for = frozenset({"owner", "access", "cluster", "kind", "label"})
+    delete_first = True
+
+    def create(self, new: OwnClassInputs) -> tuple[str, OwnClassState]:
+        """Make it; one with this stack's label is its own."""
+        return f"{new.kind}/{NAME}", self._put(new)
+
+    def read(self, state: OwnClassState) -> OwnClassState | None:
+        """Read what it has now. An API that doesn't answer proves nothing: then it counts as unchanged."""
+        try:
+            live = live_service.find_class(state.access, _kind(state))
+        except KubeError:
+            return state
+        if live is None or not _is_ours(live, state):
+            return None
+        observed = observed_class(_kind(state), live)
+        controller = "" if observed.has_parameters else observed.controller
+        return replace(state, controller=controller, default=observed.is_default, used=observed.is_held)
+
+    def leaves_nothing(self, state: OwnClassState) -> bool:
+        """Return whether no class of this stack is there, or the whole cluster is gone."""
+        try:
+            live = live_service.find_class(state.access, _kind(state))
+        except NoContextError:
+            return True
+        except KubeError:
+            return False
+        return live is None or not _is_ours(live, state)
+
+    def update(self, old: OwnClassState, new: OwnClassInputs) -> OwnClassState:
+        """Repair it, or make it what is wanted now."""
+        del old
+        return self._put(new)
+
+    def delete(self, state: OwnClassState) -> None:
+        """Remove it, unless a Gateway or an Ingress names it; a removed cluster has none any more."""
+        if self.belongs_to_copied_project(state.owner):
+            return
+        try:
+            with suppress(NoContextError):
+                _repeat(state, lambda: _remove(state))
+        except TransientKubeError as error:
+            remedy = live_service.remedy_of_silence(state.access)
+            raise ProviderError(f"{_name(state)} can't be removed: {error}; {remedy}") from error
+
+    def _put(self, new: OwnClassInputs) -> OwnClassState:
+        _repeat(new, lambda: _bring(new))
+        return grown(self.state, new)
+
+
+def _repeat(inputs: OwnClassInputs, step: Callable[[], bool]) -> None:
+    """Take steps, each over the object as it was read, until one says that nothing is left to do."""
+    for attempt in range(_ATTEMPTS):
+        time.sleep(live_service.CONFLICTS.delay(attempt, jitter()))
+        try:
+            if step():
+                return
+        except ForbiddenError as error:
+            raise ProviderError(f"{error}; {RIGHTS} has the rights for classes") from None
+        except ConflictError:
+            continue
+    raise ProviderError(f"{_name(inputs)} is changed by somebody again and again; run up again")
+
+
+def _bring(new: OwnClassInputs) -> bool:
+    """Create or patch the class; return whether it is as wanted."""
+    kind, wanted = _kind(new), _wanted(new)
+    live = live_service.find_class(new.access, kind)
+    if live is None:
+        if not live_service.create_class(new.access, kind, class_body(wanted)):
+            raise ProviderError(f"{_name(new)} can't be made: the cluster has no kind {KINDS[kind]}; run up again")
+        return True
+    if not _is_ours(live, new):
+        raise ProviderError(f"{_name(new)} exists and isn't this stack's, so it is left alone; run up again")
+    patch = class_patch(live, wanted)
+    if patch is None:
+        return True
+    live_service.patch_class(new.access, kind, patch)
+    return not observed_class(kind, live).deleting  # without the finalizer it is gone, and is made anew
+
+
+def _remove(state: OwnClassState) -> bool:
+    """Delete the class or let go of it; return whether that is done."""
+    kind = _kind(state)
+    live = live_service.find_class(state.access, kind)
+    if live is None or not _is_ours(live, state):
+        return True
+    released = replace(_wanted(state), is_default=observed_class(kind, live).is_default, is_used=False)
+    if "finalizers" in class_differences(observed_class(kind, live), released):
+        patch = class_patch(live, released) or {}
+        live_service.patch_class(state.access, kind, patch)
+        return False  # it has another version now
+    if not live_service.class_is_named(state.access, kind):
+        live_service.delete_class(state.access, kind, text_of(at(live, "metadata", "uid")))
+    return True
+
+
+def _kind(inputs: OwnClassInputs) -> ObjectKind:
+    return ObjectKind(inputs.kind)
+
+
+def _wanted(inputs: OwnClassInputs) -> WantedClass:
+    return WantedClass(_kind(inputs), inputs.label, inputs.default, inputs.used)
+
+
+def _is_ours(live: Live, inputs: OwnClassInputs) -> bool:
+    return observed_class(_kind(inputs), live).owner == inputs.label
+
+
+def _name(inputs: OwnClassInputs) -> str:
+    return f"{KINDS[_kind(inputs)]} {NAME} of {inputs.cluster}"
