@@ -135,12 +135,22 @@ class _Considered(NamedTuple):
 
 
 def _considered(snapshot: Snapshot, settings: Settings, memo: AnyMemo) -> Sequence[_Considered]:
-    rivals = any(socket.foreign and socket.alone for socket in snapshot.host.sockets)
+    rivals = memo.of("rivals", _has_rivals, snapshot.host.sockets, settings.pools)
     live = snapshot.access
     return [
         memo.of(("considered", service.key), _consider, service, settings, service.key.cluster in live, rivals)
         for service in snapshot.services
     ]
+
+
+def _has_rivals(sockets: Iterable[Socket], pools: Iterable[Pool]) -> bool:
+    """Return whether another user's process may cost a Service its address: it has a port at one of a pool.
+
+    Most hosts have such processes elsewhere, as at 127.0.0.53.
+    """
+    spans = [span for pool in pools for span in pool.ranges]
+    occupied = (socket.address for socket in sockets if socket.foreign and socket.alone)
+    return any(address in span for address in occupied for span in spans)
 
 
 def _consider(service: Service, settings: Settings, live: bool, rivals: bool) -> _Considered:  # noqa: FBT001 - as `Memo` gives it

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from ipaddress import ip_address
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -16,11 +17,14 @@ from locallb.config.addresses import DEFAULT_POOL
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import Family, Protocol, SharingKey
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import IngressEntry, Service, ServicePort
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Claim, HostFacts, MappedPort, Snapshot, Socket
+from locallb.planning import admission
 from locallb.planning.allocation import allocate
+from locallb.planning.plan import make_plan
 from locallb.planning.port_mapping import LOOPBACK, map_ports
 from tests.support.allocation import addresses_of, claim, given, service, terms
 from tests.support.strategies import HOME
@@ -59,6 +63,21 @@ def test_an_address_that_another_user_has_is_given_up(port: int) -> None:
 def test_nothing_else_moves_an_address(host: HostFacts) -> None:
     """Moving wouldn't help, isn't needed, or would take what serves away."""
     assert web(host) == HELD
+
+
+@pytest.mark.parametrize(("address", "calls"), [("127.0.0.53", 1), ("10.0.0.9", 2)])
+def test_a_changed_port_concerns_addresses_only_where_another_user_has_some_of_a_pool(
+    address: str, calls: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most hosts have a resolver of another user at 127.0.0.53."""
+    counted = Mock(wraps=allocate)
+    monkeypatch.setattr(admission, "allocate", counted)
+    pools = (Pool("p", (AddressRange(ip_address("10.0.0.1"), ip_address("10.0.0.20")),)),)
+    memo: AnyMemo = Memo()
+    for ports in ((ServicePort(80),), (ServicePort(81),)):
+        read = Snapshot(HOME, (replace(WEB, ports=ports),), host=theirs(address))
+        make_plan(read, Settings((), pools), memo)
+    assert counted.call_count == calls
 
 
 def test_an_address_moves_once() -> None:
