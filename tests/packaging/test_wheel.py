@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -43,6 +44,14 @@ def test_the_wheel_has_what_a_checkout_has(wheel: Path, folder: str) -> None:
     files = [path for path in (CHECKOUT / folder).rglob("*") if path.is_file() and "__pycache__" not in path.parts]
     expected = {f"{shipped}{path.relative_to(CHECKOUT)}" for path in files}
     assert expected <= set(names(wheel))
+
+
+def test_the_wheel_brings_no_name_but_its_own(wheel: Path) -> None:
+    """A checkout has `components` as well, which may be the name of a user's own package."""
+    assert {name.partition("/")[0].partition("-")[0] for name in names(wheel)} == {"locallb", "local_lb"}
+    program = "import components, locallb.program; print(components.LoadBalancers is locallb.program.LoadBalancers)"
+    done = subprocess.run([sys.executable, "-c", program], cwd=CHECKOUT, check=True, capture_output=True, text=True)
+    assert done.stdout == "True\n"
 
 
 def test_the_wheel_says_what_it_is_made_of(wheel: Path) -> None:
