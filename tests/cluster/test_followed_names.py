@@ -9,7 +9,6 @@ import pytest
 from lightkube import Client
 
 from locallb.gateway.needs import CONFIG_MAP, SECRET
-from locallb.kubernetes.api import client as object_types
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.kubernetes.rights import CERTIFICATE_RULES
 from locallb.model.gateway_objects import Named, Reference
@@ -20,13 +19,14 @@ from locallb.sources.kubernetes import watched_names as followed_names
 from locallb.sources.kubernetes.informers import Follow
 from locallb.sources.kubernetes.watched_names import FollowedNames
 from locallb.sources.kubernetes.write_hints import WriteHints
+from tests.support import client_kinds
 from tests.support.control_plane import ControlPlane
 from tests.support.ingress_rights import IN_NAMESPACE, ROLE, SUBJECT
 from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.cluster
 
-KINDS: dict[str, Any] = {SECRET: object_types.SECRET, CONFIG_MAP: object_types.CONFIG_MAP}
+KINDS: dict[str, Any] = {SECRET: client_kinds.SECRET, CONFIG_MAP: client_kinds.CONFIG_MAP}
 MINE, THEIRS = "mine", "theirs"
 
 
