@@ -18,16 +18,16 @@ from typing import Any
 from urllib.parse import parse_qs
 
 import pytest
-import yaml
 
 from locallb.ingress.parsing import INGRESS_KINDS, ROUTED_KINDS
 from locallb.kubernetes.api.discovery import PLURALS
 from locallb.kubernetes.pod_ranges import VERSIONS
 from locallb.model.gateway_objects import GROUP
-from locallb.model.identities import ClusterName, ContextName
+from locallb.model.identities import ClusterName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.support.gateway_objects import JsonObject
+from tests.support.kubeconfigs import written
 from tests.support.servers import QuietServer, in_thread
 from tests.support.waiting import becomes
 
@@ -403,15 +403,8 @@ def served(directory: Path, address: str = "127.0.0.1") -> Iterator[tuple[Api, A
 
 
 def kubeconfig(path: Path, port: int, credential: str = "t", address: str = "127.0.0.1") -> Access:
-    """Write a kubeconfig."""
-    document = {
-        "current-context": "here",
-        "clusters": [{"name": "c", "cluster": {"server": f"http://{address}:{port}"}}],
-        "users": [{"name": "u", "user": {"token": credential}}],
-        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
-    }
-    path.write_text(yaml.safe_dump(document))
-    return Access(str(path), ContextName("here"))
+    """Write a kubeconfig for an API on this host."""
+    return written(path, cluster={"server": f"http://{address}:{port}"}, user={"token": credential})
 
 
 def source(access: Access) -> JsonObject:
