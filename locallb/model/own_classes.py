@@ -22,6 +22,8 @@ NAME = "local-lb"
 """metadata.name of both."""
 OWNER_LABEL = "local-lb.dev/owner"
 """The label with the stack that made a class and removes it."""
+CLUSTER_ANNOTATION = "local-lb.dev/cluster"
+"""The annotation with the stack's name for the cluster: a source that got another name doesn't remove the class."""
 DEFAULT_ANNOTATION = "ingressclass.kubernetes.io/is-default-class"
 _CLASS_ANNOTATION = "kubernetes.io/ingress.class"
 FINALIZER = "gateway-exists-finalizer.gateway.networking.k8s.io"
@@ -44,6 +46,8 @@ class ObservedClass(Struct, frozen=True):
     controller: str
     owner: str = ""
     """The value of the label."""
+    cluster: str = ""
+    """The value of the annotation."""
     is_default: bool = False
     is_held: bool = False
     """It has the finalizer."""
@@ -80,6 +84,7 @@ class WantedClass(Struct, frozen=True):
 
     kind: ObjectKind
     owner: OwnerId
+    cluster: ClusterName
     is_default: bool = False
     is_used: bool = False
     """A Gateway names it."""
@@ -102,6 +107,7 @@ def observed_class(kind: ObjectKind, document: Mapping[Any, Any]) -> ObservedCla
     return ObservedClass(
         text_of(at(spec, controller)),
         text_of(at(document, "metadata", "labels", OWNER_LABEL)),
+        text_of(at(document, "metadata", "annotations", CLUSTER_ANNOTATION)),
         text_of(at(document, "metadata", "annotations", DEFAULT_ANNOTATION)) == "true",
         FINALIZER in _finalizers(document),
         at(spec, parameters) is not None,
@@ -145,7 +151,8 @@ def class_differences(observed: ObservedClass | None, wanted: WantedClass) -> tu
 def _differences(observed: ObservedClass, wanted: WantedClass) -> Iterator[str]:
     if observed.owner != wanted.owner:
         yield "labels"
-    if wanted.kind is ObjectKind.INGRESS_CLASS and observed.is_default != wanted.is_default:
+    is_default = wanted.is_default if wanted.kind is ObjectKind.INGRESS_CLASS else observed.is_default
+    if (observed.cluster, observed.is_default) != (wanted.cluster, is_default):
         yield "annotations"
     if observed.is_held != wanted.is_used and not (observed.deleting and wanted.is_used):
         yield "finalizers"  # an API adds none to what is being deleted
@@ -156,9 +163,8 @@ def _differences(observed: ObservedClass, wanted: WantedClass) -> Iterator[str]:
 def class_body(wanted: WantedClass) -> dict[str, object]:
     """Return the object to create."""
     field, controller, _ = _CONTROLLERS[wanted.kind]
-    metadata: dict[str, object] = {"name": NAME, "labels": {OWNER_LABEL: wanted.owner}}
-    if wanted.is_default:
-        metadata["annotations"] = {DEFAULT_ANNOTATION: "true"}
+    annotations = {CLUSTER_ANNOTATION: wanted.cluster, **({DEFAULT_ANNOTATION: "true"} if wanted.is_default else {})}
+    metadata: dict[str, object] = {"name": NAME, "labels": {OWNER_LABEL: wanted.owner}, "annotations": annotations}
     if wanted.is_used:
         metadata["finalizers"] = [FINALIZER]
     return {"metadata": metadata, "spec": {field: controller}}
@@ -175,7 +181,8 @@ def class_patch(document: Mapping[Any, Any], wanted: WantedClass) -> dict[str, o
     if "labels" in differing:
         metadata["labels"] = {OWNER_LABEL: wanted.owner}
     if "annotations" in differing:
-        metadata["annotations"] = {DEFAULT_ANNOTATION: "true" if wanted.is_default else None}
+        default = {DEFAULT_ANNOTATION: "true" if wanted.is_default else None}
+        metadata["annotations"] = {CLUSTER_ANNOTATION: wanted.cluster, **default}
     if "finalizers" in differing:
         others = [name for name in _finalizers(document) if name != FINALIZER]
         metadata["finalizers"] = [*others, FINALIZER] if wanted.is_used else others

@@ -6,7 +6,7 @@ What the state has stays as it is while a cluster's classes are unknown. Not her
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -60,19 +60,20 @@ class _Decisions(Struct, frozen=True):
         access, observed = snapshot.access[cluster], snapshot.classes[cluster]
         for kind in kinds:
             facts = observed.get(kind)
-            if facts is not None and (not facts.is_served or _is_of_others(facts, snapshot)):
+            if facts is not None and (not facts.is_served or _is_of_others(kind, facts, snapshot)):
                 foreign += _left_alone(cluster, kind, facts)
             elif facts is not None and not facts.lacks:
                 planned.append(_planned(cluster, kind, facts, snapshot, access))
             else:
                 planned += _as_held(held.get(kind), snapshot, access)
                 lacking |= {kind: facts.lacks} if facts else {}
-        return cls(tuple(planned), (*foreign, *_without_rights(cluster, lacking)))
+        return cls(tuple(planned), (*foreign, *_without_rights(cluster, lacking, held.keys())))
 
 
-def _is_of_others(facts: ClassFacts, snapshot: Snapshot) -> bool:
+def _is_of_others(kind: ObjectKind, facts: ClassFacts, snapshot: Snapshot) -> bool:
     """Return whether the class is there and isn't this stack's: a user's, another stack's, another controller's."""
-    return facts.own is not None and facts.own.owner != early_owner_id(snapshot.home)
+    own = early_owner_id(snapshot.home), controller_of(kind)
+    return facts.own is not None and (facts.own.owner, facts.own.controller) != own
 
 
 def _planned(
@@ -82,6 +83,7 @@ def _planned(
     wanted = WantedClass(
         kind,
         early_owner_id(snapshot.home),
+        cluster,
         is_default=not is_gateway and not facts.has_other_default,
         is_used=is_gateway and _is_used(cluster, snapshot),
     )
@@ -100,7 +102,7 @@ def _is_used(cluster: ClusterName, snapshot: Snapshot) -> bool:
 def _as_held(held: HeldClass | None, snapshot: Snapshot, access: Access) -> Iterator[PlannedClass]:
     """Return the class as the state has it: it can't be told now whether that is different, or can't be changed."""
     if held:
-        wanted = WantedClass(held.kind, early_owner_id(snapshot.home), held.is_default, held.is_used)
+        wanted = WantedClass(held.kind, early_owner_id(snapshot.home), held.cluster, held.is_default, held.is_used)
         yield PlannedClass(held.cluster, snapshot.home, access, wanted)
 
 
@@ -113,12 +115,15 @@ def _left_alone(cluster: ClusterName, kind: ObjectKind, facts: ClassFacts) -> It
         )
 
 
-def _without_rights(cluster: ClusterName, lacking: dict[ObjectKind, tuple[str, ...]]) -> Iterator[str]:
-    """Explain in one sentence why no class is made."""
+def _without_rights(
+    cluster: ClusterName, lacking: Mapping[ObjectKind, tuple[str, ...]], held: Collection[ObjectKind]
+) -> Iterator[str]:
+    """Explain in one sentence why no class is made; to give up one that is there, the same rights are needed."""
     if lacking:
         missing = " and ".join(f"{', '.join(verbs)} {kind}" for kind, verbs in lacking.items())
         kinds = " and ".join(KINDS[kind] for kind in lacking)
+        otherwise = "" if lacking.keys() & set(held) else ", or write `classes: false` into the source"
         yield (
             f"source {cluster}: this user may not {missing}, so no {kinds} {NAME} is made or kept; give it the rights"
-            f" of {RIGHTS}, or write `classes: false` into the source"
+            f" of {RIGHTS}{otherwise}"
         )

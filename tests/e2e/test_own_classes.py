@@ -13,7 +13,7 @@ import pytest
 
 from locallb.gateway.kinds import KINDS
 from locallb.ingress.parsing import INGRESS_KINDS
-from locallb.model.own_classes import DEFAULT_ANNOTATION, FINALIZER, NAME, OWNER_LABEL
+from locallb.model.own_classes import CLUSTER_ANNOTATION, DEFAULT_ANNOTATION, FINALIZER, NAME, OWNER_LABEL
 from locallb.model.snapshot import Access
 from tests.support.fake_api import Api, served, versioned
 from tests.support.gateway_clients import address_of, answering, get, service, web
@@ -64,7 +64,7 @@ def test_classes_are_previewed_made_kept_and_removed(play: Stage, api: tuple[Api
     assert answers.written == []
     play.up()
     assert part(answers, GATEWAYS, "labels")[OWNER_LABEL].startswith("local-lb-")
-    assert part(answers, INGRESSES, "annotations") == {DEFAULT_ANNOTATION: "true"}
+    assert part(answers, INGRESSES, "annotations") == {CLUSTER_ANNOTATION: "c", DEFAULT_ANNOTATION: "true"}
     play.up()  # the class that is there now gets its status
     assert play.run("preview", "--expect-no-changes").code == 0
     answers.write(GATEWAYS, NAME, None)
@@ -72,7 +72,7 @@ def test_classes_are_previewed_made_kept_and_removed(play: Stage, api: tuple[Api
     answers.write(INGRESSES, NAME, {**found, "metadata": {**found["metadata"], "annotations": {"a": "b"}}})
     play.up()
     assert part(answers, GATEWAYS, "labels")
-    assert part(answers, INGRESSES, "annotations") == {"a": "b", DEFAULT_ANNOTATION: "true"}
+    assert part(answers, INGRESSES, "annotations") == {"a": "b", CLUSTER_ANNOTATION: "c", DEFAULT_ANNOTATION: "true"}
     ask_for_classes(play, access, classes=False)
     play.up()
     assert (answers.named(GATEWAYS, NAME), answers.named(INGRESSES, NAME)) == (None, None)

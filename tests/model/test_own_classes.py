@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER
-from locallb.model.identities import ObjectKind, OwnerId
+from locallb.model.identities import ClusterName, ObjectKind, OwnerId
 from locallb.model.own_classes import (
+    CLUSTER_ANNOTATION,
     DEFAULT_ANNOTATION,
     FINALIZER,
     NAME,
@@ -31,12 +32,13 @@ from tests.support.fake_api import merged
 
 GATEWAY, INGRESS = ObjectKind.GATEWAY_CLASS, ObjectKind.INGRESS_CLASS
 OWNER = OwnerId("local-lb-0123456789ab")
+DEMO = ClusterName("demo")
 names = st.sampled_from([OWNER_LABEL, DEFAULT_ANNOTATION, "other"])
 texts = st.sampled_from([OWNER, "true", "false", ""])
 kinds = st.sampled_from([GATEWAY, INGRESS])
 wanted_classes = st.one_of(
-    st.builds(WantedClass, st.just(GATEWAY), st.just(OWNER), is_used=st.booleans()),
-    st.builds(WantedClass, st.just(INGRESS), st.just(OWNER), is_default=st.booleans()),
+    st.builds(WantedClass, st.just(GATEWAY), st.just(OWNER), st.just(DEMO), is_used=st.booleans()),
+    st.builds(WantedClass, st.just(INGRESS), st.just(OWNER), st.just(DEMO), is_default=st.booleans()),
 )
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(),
@@ -115,22 +117,31 @@ def test_created_object_is_as_wanted(wanted: WantedClass) -> None:
 
 def test_each_kind_has_the_controller_that_is_served() -> None:
     """By the field that its API has for that."""
-    assert class_body(WantedClass(GATEWAY, OWNER, is_used=True)) == {
-        "metadata": {"name": NAME, "labels": {OWNER_LABEL: OWNER}, "finalizers": [FINALIZER]},
+    assert class_body(WantedClass(GATEWAY, OWNER, DEMO, is_used=True)) == {
+        "metadata": {
+            "name": NAME,
+            "labels": {OWNER_LABEL: OWNER},
+            "annotations": {CLUSTER_ANNOTATION: "demo"},
+            "finalizers": [FINALIZER],
+        },
         "spec": {"controllerName": CONTROLLER},
     }
-    assert class_body(WantedClass(INGRESS, OWNER, is_default=True)) == {
-        "metadata": {"name": NAME, "labels": {OWNER_LABEL: OWNER}, "annotations": {DEFAULT_ANNOTATION: "true"}},
+    assert class_body(WantedClass(INGRESS, OWNER, DEMO, is_default=True)) == {
+        "metadata": {
+            "name": NAME,
+            "labels": {OWNER_LABEL: OWNER},
+            "annotations": {CLUSTER_ANNOTATION: "demo", DEFAULT_ANNOTATION: "true"},
+        },
         "spec": {"controller": INGRESS_CONTROLLER},
     }
 
 
 def test_no_finalizer_is_added_to_what_is_being_deleted() -> None:
     """An API refuses that; one that is there goes with the last Gateway."""
-    observed = ObservedClass(CONTROLLER, OWNER, deleting=True)
-    assert class_differences(observed, WantedClass(GATEWAY, OWNER, is_used=True)) == ()
-    held = ObservedClass(CONTROLLER, OWNER, is_held=True, deleting=True)
-    assert class_differences(held, WantedClass(GATEWAY, OWNER)) == ("finalizers",)
+    observed = ObservedClass(CONTROLLER, OWNER, DEMO, deleting=True)
+    assert class_differences(observed, WantedClass(GATEWAY, OWNER, DEMO, is_used=True)) == ()
+    held = ObservedClass(CONTROLLER, OWNER, DEMO, is_held=True, deleting=True)
+    assert class_differences(held, WantedClass(GATEWAY, OWNER, DEMO)) == ("finalizers",)
 
 
 @pytest.mark.parametrize(
@@ -150,7 +161,7 @@ def test_only_another_class_is_another_default() -> None:
     """And only of Ingresses."""
 
     def named(name: str) -> dict[str, Any]:
-        return {"metadata": {"name": name, "annotations": {DEFAULT_ANNOTATION: "true"}}}
+        return {"metadata": {"name": name, "annotations": {CLUSTER_ANNOTATION: "demo", DEFAULT_ANNOTATION: "true"}}}
 
     assert not class_facts(INGRESS, [named(NAME)]).has_other_default
     assert class_facts(INGRESS, [named(NAME), named("nginx")]).has_other_default

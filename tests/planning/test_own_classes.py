@@ -55,7 +55,7 @@ def wanted(snapshot: Snapshot, settings: Settings = OWN) -> list[WantedClass]:
 
 def test_a_cluster_gets_both_and_another_one_none() -> None:
     """The class of Ingresses is the default one, as there is no other."""
-    assert wanted(world(EVERY)) == [WantedClass(GATEWAY, OURS), WantedClass(INGRESS, OURS, is_default=True)]
+    assert wanted(world(EVERY)) == [WantedClass(GATEWAY, OURS, DEMO), WantedClass(INGRESS, OURS, DEMO, is_default=True)]
     assert [str(each.key) for each in plan(world(EVERY)).classes] == ["demo/gateway-class", "demo/ingress-class"]
     assert plan(replace(world(EVERY), classes={})) == Plan()
     assert plan(replace(world(EVERY), access={})) == Plan()
@@ -72,7 +72,7 @@ def test_another_default_class_stays_the_only_one() -> None:
     """Ours gives way also after it was made."""
     own = ObservedClass(INGRESS_CONTROLLER, OURS, is_default=True)
     (planned,) = plan(world({INGRESS: ClassFacts(own, has_other_default=True)})).classes
-    assert planned.wanted == WantedClass(INGRESS, OURS)
+    assert planned.wanted == WantedClass(INGRESS, OURS, DEMO)
     assert planned.differing == ("annotations",)
 
 
@@ -119,6 +119,15 @@ def test_a_class_of_others_is_left_alone(kind: ObjectKind, owner: str) -> None:
     assert "has the controller k8s.io/other, so it is left alone" in notice
 
 
+@pytest.mark.parametrize("kind", [GATEWAY, INGRESS])
+def test_a_class_that_somebody_gave_another_controller_is_reported(kind: ObjectKind) -> None:
+    """Although it still has the label."""
+    replaced = plan(world({kind: ClassFacts(ObservedClass("k8s.io/other", OURS, DEMO))}))
+    assert replaced.classes == ()
+    (notice,) = replaced.notices
+    assert "has the controller k8s.io/other, so it is left alone" in notice
+
+
 def test_missing_rights_are_one_sentence_for_a_cluster() -> None:
     """With the file that has them, and the way to do without; what the state has stays as it is."""
     lacking = {GATEWAY: ClassFacts(lacks=("create", "delete")), INGRESS: ClassFacts(lacks=("list",))}
@@ -127,11 +136,12 @@ def test_missing_rights_are_one_sentence_for_a_cluster() -> None:
     (notice,) = made.notices
     assert notice == (
         "source demo: this user may not create, delete gatewayclasses and list ingressclasses, so no GatewayClass and"
-        " IngressClass local-lb is made or kept; give it the rights of deploy/rbac-classes.yaml, or write"
-        " `classes: false` into the source"
+        " IngressClass local-lb is made or kept; give it the rights of deploy/rbac-classes.yaml"
     )
+    (notice,) = plan(world(lacking)).notices
+    assert notice.endswith("of deploy/rbac-classes.yaml, or write `classes: false` into the source")
     assert [(each.wanted, each.differing) for each in made.classes] == [
-        (WantedClass(INGRESS, OURS, is_default=True), ())
+        (WantedClass(INGRESS, OURS, DEMO, is_default=True), ())
     ]
 
 

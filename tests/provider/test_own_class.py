@@ -14,7 +14,7 @@ from locallb.kubernetes.api import live_service
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, OwnerId
-from locallb.model.own_classes import DEFAULT_ANNOTATION, FINALIZER, NAME, OWNER_LABEL
+from locallb.model.own_classes import CLUSTER_ANNOTATION, DEFAULT_ANNOTATION, FINALIZER, NAME, OWNER_LABEL
 from locallb.model.snapshot import Access
 from locallb.planning.own_classes import RIGHTS
 from locallb.provider.resources.own_class import OwnClass
@@ -91,11 +91,13 @@ def test_what_others_change_is_read_and_repaired(api: tuple[Api, Access]) -> Non
     new = wanted(access, INGRESSES, default=True)
     _, state = TYPE.create(new)
     changed(answers, INGRESSES, annotations={"a": "b"}, finalizers=["c/d"])
+    assert TYPE.read(state) is None
+    changed(answers, INGRESSES, annotations={"a": "b", CLUSTER_ANNOTATION: "demo"})
     observed = TYPE.read(state)
     assert observed == replace(state, default=False)
     assert TYPE.update(observed, new) == state
     made = metadata(answers, INGRESSES)
-    assert made["annotations"] == {"a": "b", DEFAULT_ANNOTATION: "true"}
+    assert made["annotations"] == {"a": "b", CLUSTER_ANNOTATION: "demo", DEFAULT_ANNOTATION: "true"}
     assert made["finalizers"] == ["c/d"]
     found = answers.named(INGRESSES, NAME) or {}
     answers.write(INGRESSES, NAME, {**found, "spec": {**found["spec"], "parameters": {"kind": "X"}}})
@@ -117,7 +119,7 @@ def test_the_finalizer_comes_and_goes_with_gateways(api: tuple[Api, Access]) -> 
     before = metadata(answers, GATEWAYS)["uid"]
     state = TYPE.update(state, wanted(access))
     assert metadata(answers, GATEWAYS)["uid"] != before
-    assert metadata(answers, GATEWAYS).keys() == {"name", "labels", "uid", "resourceVersion"}
+    assert metadata(answers, GATEWAYS).keys() == {"name", "labels", "annotations", "uid", "resourceVersion"}
     assert TYPE.read(state) == state
 
 
@@ -125,17 +127,18 @@ def test_the_finalizer_comes_and_goes_with_gateways(api: tuple[Api, Access]) -> 
     ("plural", "named", "spec"),
     [(GATEWAYS, "gateways", {"gatewayClassName": NAME}), (INGRESSES, "ingresses", {"ingressClassName": NAME})],
 )
-def test_a_class_that_objects_name_stays_without_our_finalizer(
+def test_a_class_that_objects_name_stays_without_our_finalizer_and_is_no_default(
     api: tuple[Api, Access], plural: str, named: str, spec: dict[str, Any]
 ) -> None:
-    """So that it can be deleted later; a next creation takes it over."""
+    """So that it can be deleted later, and gets no new object; a next creation takes it over."""
     answers, access = api
-    new = wanted(access, plural, used=plural == GATEWAYS)
+    new = wanted(access, plural, default=plural == INGRESSES, used=plural == GATEWAYS)
     _, state = TYPE.create(new)
     item = {"metadata": {"name": "web", "namespace": "shop", "uid": "u", "resourceVersion": "1"}, "spec": spec}
     answers.others[named] = [item]
     TYPE.delete(state)
     assert not metadata(answers, plural).get("finalizers")
+    assert metadata(answers, plural)["annotations"] == {CLUSTER_ANNOTATION: "demo"}
     assert metadata(answers, plural)["labels"] == {OWNER_LABEL: OWNER}
     assert TYPE.create(new)[1] == state
     answers.others[named] = []
@@ -195,6 +198,48 @@ def test_the_same_object_changed_meanwhile_is_patched_anew(
     assert len(times) == 2
     assert metadata(answers, GATEWAYS)["labels"] == {OWNER_LABEL: OWNER, "c": "d"}
     assert TYPE.read(state) == replace(state, used=True)
+
+
+def test_a_class_that_lost_its_label_meanwhile_is_not_deleted(
+    api: tuple[Api, Access], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the reading and the deletion somebody made it theirs."""
+    answers, access = api
+    _, state = TYPE.create(wanted(access))
+
+    def take(*_: object) -> bool:
+        changed(answers, GATEWAYS, labels={})
+        return False
+
+    monkeypatch.setattr(live_service, "class_is_named", take)
+    TYPE.delete(state)
+    assert metadata(answers, GATEWAYS)["labels"] == {}
+
+
+def test_a_class_with_another_controller_is_somebody_elses(api: tuple[Api, Access]) -> None:
+    """Whoever replaced it kept the label."""
+    answers, access = api
+    _, state = TYPE.create(wanted(access))
+    found = answers.named(GATEWAYS, NAME) or {}
+    answers.write(GATEWAYS, NAME, {**found, "spec": {"controllerName": "k8s.io/other"}})
+    assert TYPE.read(state) is None
+    with pytest.raises(ProviderError, match="isn't this stack's"):
+        TYPE.create(wanted(access))
+    TYPE.delete(state)
+    assert answers.named(GATEWAYS, NAME) is not None
+
+
+def test_a_source_that_got_another_name_keeps_the_class(api: tuple[Api, Access]) -> None:
+    """The resource under the new name takes it over before the one under the old name goes."""
+    answers, access = api
+    _, old = TYPE.create(wanted(access))
+    renamed = replace(wanted(access), cluster="lab")
+    _, state = TYPE.create(renamed)
+    assert TYPE.leaves_nothing(old)
+    TYPE.delete(old)
+    assert TYPE.read(state) == state
+    TYPE.delete(state)
+    assert answers.named(GATEWAYS, NAME) is None
 
 
 @pytest.mark.parametrize("verb", ["create", "patch", "delete"])

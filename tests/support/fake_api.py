@@ -254,7 +254,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self._is_refused("delete", plural):
             return
         found = self.api.named(plural, name)
-        if found is None or found["metadata"]["uid"] != options["preconditions"]["uid"]:
+        if found is None or not options["preconditions"].items() <= found["metadata"].items():
             self._refuse(404 if found is None else 409)
             return
         self.api.delete(plural, name)

@@ -182,13 +182,17 @@ class Cluster:
 
         any(send(written) is not None for written in written_kinds(kind))
 
-    def delete_class(self, kind: ObjectKind, name: str, uid: str) -> None:
-        """Delete the class with this UID, if it exists. Raises KubeError (CONFLICT if another one has its name)."""
+    def delete_class(self, kind: ObjectKind, name: str, uid: str, version: str) -> None:
+        """Delete the class with this UID and resourceVersion, if it exists.
+
+        Raises KubeError (CONFLICT if another one has its name, or it was changed).
+        """
         WRITES.add("class")
         what = object_name(kind, "", name)
+        unchanged = {"uid": uid, "resourceVersion": version}
 
         def delete(written: ServedKind) -> object:
-            return self._call(what, lambda api: api.delete(written.path("", name), {"uid": uid}), absent=True)
+            return self._call(what, lambda api: api.delete(written.path("", name), unchanged), absent=True)
 
         any(delete(written) is not None for written in written_kinds(kind))
 
@@ -232,7 +236,7 @@ class Cluster:
         while len(requested) <= maximum:
             more = {"continue": requested[-1]} if requested[-1] else {}
             page = _PAGES.decode(api.request("GET", path, params={**parameters, **more}))
-            objects += [listed(item, kind.api, kind.name) for item in page.items]
+            objects += [listed(item, kind.api, kind.name) for item in page.items or ()]
             metadata = page.metadata or _ListMetadata()
             if not metadata.more:
                 if not metadata.version:  # an answer that is no list must not count as an empty one

@@ -100,10 +100,10 @@ def patch_class(access: Access, kind: ObjectKind, patch: Mapping[str, object]) -
     _at(access).patch_class(kind, CLASS_NAME, patch)
 
 
-def delete_class(access: Access, kind: ObjectKind, uid: str) -> None:
-    """Delete the class with our name and this UID. Raises KubeError."""
+def delete_class(access: Access, kind: ObjectKind, uid: str, version: str) -> None:
+    """Delete the class with our name, this UID and this resourceVersion. Raises KubeError."""
     FENCE.term()
-    _at(access).delete_class(kind, CLASS_NAME, uid)
+    _at(access).delete_class(kind, CLASS_NAME, uid, version)
 
 
 def class_is_named(access: Access, kind: ObjectKind) -> bool:

@@ -1,8 +1,8 @@
 """The resource OwnClass: the GatewayClass or IngressClass `local-lb` of a running cluster.
 
 An object that lacks the stack's label is another owner's and is left alone. A class that objects name stays when the
-resource goes, without our finalizer: no program is there any more that would remove it. Not here: which fields are
-ours (`model.own_classes`).
+resource goes, without our finalizer and no longer as the default: no program is there any more that would serve new
+objects or remove it. Not here: which fields are ours (`model.own_classes`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from locallb.kubernetes.access.servers import (
 from locallb.kubernetes.api import live_service
 from locallb.kubernetes.status import Live
 from locallb.model.fields import at, text_of
-from locallb.model.identities import ObjectKind
+from locallb.model.identities import ClusterName, ObjectKind
 from locallb.model.own_classes import (
     KINDS,
     NAME,
@@ -31,6 +31,7 @@ from locallb.model.own_classes import (
     class_body,
     class_differences,
     class_patch,
+    controller_of,
     observed_class,
 )
 from locallb.planning.own_classes import RIGHTS
@@ -60,7 +61,7 @@ class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
             live = live_service.find_class(state.access, _kind(state))
         except KubeError:
             return state
-        if live is None or not _is_ours(live, state):
+        if live is None or not _is_its_own(live, state):
             return None
         observed = observed_class(_kind(state), live)
         controller = "" if observed.has_parameters else observed.controller
@@ -74,7 +75,7 @@ class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
             return True
         except KubeError:
             return False
-        return live is None or not _is_ours(live, state)
+        return live is None or not _is_its_own(live, state)
 
     def update(self, old: OwnClassState, new: OwnClassInputs) -> OwnClassState:
         """Repair it, or make it what is wanted now."""
@@ -132,15 +133,18 @@ def _remove(state: OwnClassState) -> bool:
     """Delete the class or let go of it; return whether that is done."""
     kind = _kind(state)
     live = live_service.find_class(state.access, kind)
-    if live is None or not _is_ours(live, state):
+    if live is None or not _is_its_own(live, state):
         return True
-    released = replace(_wanted(state), is_default=observed_class(kind, live).is_default, is_used=False)
-    if "finalizers" in class_differences(observed_class(kind, live), released):
+    released = replace(_wanted(state), is_default=False, is_used=False)
+    if {"annotations", "finalizers"} & {*class_differences(observed_class(kind, live), released)}:
         patch = class_patch(live, released) or {}
         live_service.patch_class(state.access, kind, patch)
         return False  # it has another version now
     if not live_service.class_is_named(state.access, kind):
-        live_service.delete_class(state.access, kind, text_of(at(live, "metadata", "uid")))
+        metadata = at(live, "metadata")
+        live_service.delete_class(
+            state.access, kind, text_of(at(metadata, "uid")), text_of(at(metadata, "resourceVersion"))
+        )
     return True
 
 
@@ -149,11 +153,17 @@ def _kind(inputs: OwnClassInputs) -> ObjectKind:
 
 
 def _wanted(inputs: OwnClassInputs) -> WantedClass:
-    return WantedClass(_kind(inputs), inputs.label, inputs.default, inputs.used)
+    return WantedClass(_kind(inputs), inputs.label, ClusterName(inputs.cluster), inputs.default, inputs.used)
 
 
 def _is_ours(live: Live, inputs: OwnClassInputs) -> bool:
-    return observed_class(_kind(inputs), live).owner == inputs.label
+    observed = observed_class(_kind(inputs), live)
+    return (observed.owner, observed.controller) == (inputs.label, controller_of(_kind(inputs)))
+
+
+def _is_its_own(live: Live, state: OwnClassState) -> bool:
+    """Return whether the class is this resource's: under another name for the cluster it is another resource's."""
+    return _is_ours(live, state) and observed_class(_kind(state), live).cluster == state.cluster
 
 
 def _name(inputs: OwnClassInputs) -> str:

@@ -267,7 +267,7 @@ def test_an_output_that_fails_fails_the_pass_and_is_asked_again(monkeypatch: pyt
 
 def test_a_class_that_others_changed_is_repaired_where_that_is_known() -> None:
     """Not of a cluster that can't be read, nor one that no update made yet; the digest is the same."""
-    wanted_class = WantedClass(ObjectKind.INGRESS_CLASS, OwnerId("local-lb-0"))
+    wanted_class = WantedClass(ObjectKind.INGRESS_CLASS, OwnerId("local-lb-0"), ClusterName("demo"))
     fine = PlannedClass(DEMO, HOME, Access("/kubeconfig", ContextName("demo")), wanted_class)
     changed = Plan(classes=(replace(fine, differing=("existence",)),))
     assert converger(changed).applied == converger(Plan(classes=(fine,))).applied
