@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
+from locallb.kubernetes.access.auth import auth_of
 from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, meaning, resolve
 from locallb.kubernetes.access.kubeconfig_file import LARGEST
 from locallb.kubernetes.access.servers import KubeconfigError, KubeError, NoContextError
@@ -109,6 +110,7 @@ def test_invalid_kubeconfig_is_reported_by_file(
         ({"server": "localhost"}, None, "its server is localhost; write a URL"),
         ({"server": "https://[::1"}, None, r"its server is https://\[::1; write a URL"),
         ({"server": "https://api:65536"}, None, "its server is https://api:65536; write a URL"),
+        ({"server": "https://999.1.1.1:6443"}, None, "999.1.1.1"),
         ({"proxy-url": "http://proxy:port"}, None, "its proxy-url is http://proxy:port; write a URL"),
         ({"tls-server-name": "a b"}, None, "its tls-server-name .a b. isn't a hostname"),
         ({"tls-server-name": ["api"]}, None, "its tls-server-name .* isn't a hostname"),
@@ -148,6 +150,26 @@ def test_a_part_that_a_context_names_must_be_there(tmp_path: Path) -> None:
     (tmp_path / "config").write_text(text.replace("name: u", "name: other"))
     with pytest.raises(KubeError, match="has no user u, which its context here names"):
         connection(access)
+
+
+def test_a_context_without_a_user_shows_no_credentials(tmp_path: Path) -> None:
+    """As with `kubectl proxy`, which has them itself."""
+    access = written(tmp_path / "config")
+    document = yaml.safe_load((tmp_path / "config").read_text())
+    for entry in document["contexts"]:
+        del entry["context"]["user"]
+    (tmp_path / "config").write_text(yaml.safe_dump(document))
+    assert auth_of(connection(access)) is None
+    Cluster(access)
+
+
+def test_the_first_of_several_files_that_is_there_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Empty entries and missing files are passed over; where all are missing the first is the one to name."""
+    (tmp_path / "b").touch()
+    monkeypatch.setenv("KUBECONFIG", f":{tmp_path}/a:{tmp_path}/b")
+    assert kubeconfig_path("", tmp_path) == tmp_path / "b"
+    (tmp_path / "b").unlink()
+    assert kubeconfig_path("", tmp_path) == tmp_path / "a"
 
 
 def test_a_proxy_of_the_kubeconfig_counts_and_one_of_the_environment_not_for_this_host(tmp_path: Path) -> None:

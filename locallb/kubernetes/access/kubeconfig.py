@@ -72,7 +72,7 @@ class Trust(Struct, frozen=True, rename="kebab"):
 
     certificate_authority: str | None = None
     certificate_authority_data: str | None = None
-    insecure_skip_tls_verify: bool = False
+    insecure_skip_tls_verify: bool | None = None
 
 
 class Credentials(Struct, frozen=True, rename="kebab"):
@@ -177,12 +177,20 @@ def _chosen(content: Content, context: ContextName) -> Access:
     return Access(str(content.path), name)
 
 
+def _first_of(variable: str) -> str:
+    """Return the first file of `$KUBECONFIG` that is there, or else the first: kubectl passes over what is missing."""
+    named = [entry for entry in variable.split(os.pathsep) if entry]
+    return next((entry for entry in named if reader.expanded(entry).exists()), named[0] if named else "")
+
+
 def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
-    """Find the file; the first of `$KUBECONFIG` where none is named. Raises KubeError where `~` means nothing.
+    """Find the file; where none is named, the first of `$KUBECONFIG` that is there.
+
+    Raises KubeError where `~` means nothing.
 
     As kubectl has it, a pod that has none of them is meant to ask its own cluster.
     """
-    given = kubeconfig or os.environ.get("KUBECONFIG", "").partition(os.pathsep)[0]
+    given = kubeconfig or _first_of(os.environ.get("KUBECONFIG", ""))
     if not given and in_cluster.is_pod() and not reader.expanded(_USUAL).exists():
         return in_cluster.kubeconfig()
     given = given or _USUAL
@@ -329,7 +337,11 @@ def _server_name(cluster: Section) -> str:
 
 
 def _part(content: Content, kind: str, access: Access) -> Section:
-    name, existing = str(content.lists["contexts"][access.context].get(kind)), content.lists[f"{kind}s"]
+    """Return the cluster or the user of a context; one without a user, as of `kubectl proxy`, shows no credentials."""
+    given, existing = content.lists["contexts"][access.context].get(kind), content.lists[f"{kind}s"]
+    if kind == "user" and not given:
+        return {}
+    name = str(given)
     if name not in existing:
         sentence = f"{access.kubeconfig} has no {kind} {name}, which its context {access.context} names"
         raise KubeconfigError(sentence)

@@ -70,7 +70,7 @@ class _ListMetadata(Struct):
 class _Page(Struct):
     """A page of a list; its items are checked one by one."""
 
-    items: list[Any]
+    items: list[Any] | None
     metadata: _ListMetadata | None = None
 
 

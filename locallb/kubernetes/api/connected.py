@@ -75,7 +75,7 @@ def open_client(
             event_hooks=hooks,
             headers=headers,
         )
-    except (OSError, ssl.SSLError, ValueError, TypeError, ImportError) as error:
+    except (OSError, ssl.SSLError, ValueError, TypeError, ImportError, httpx2.InvalidURL) as error:
         why = "a SOCKS proxy needs the package socksio; install it, or name an HTTP proxy"
         why = why if isinstance(error, ImportError) else str(error)
         sentence = f"the context {reached.access.context} of {reached.access.kubeconfig} can't be used: {why}"
