@@ -110,9 +110,9 @@ class LoadBalancers(pulumi.ComponentResource):
         """Declare it. It is planned once the resources are there on which arguments and `opts` depend."""
         _require_engine()
         _claim_stack(f"LoadBalancers {name!r}")
-        given = pulumi.Output.from_input(configuration(arguments))
+        given: pulumi.Output[Any] = pulumi.Output.from_input(dict(arguments)).apply(configuration)
         super().__init__("locallb:index:LoadBalancers", name, {"arguments": given}, opts)
-        self._given: pulumi.Output[Any] = given
+        self._given = given
         self._opts = opts or pulumi.ResourceOptions()
         declared: pulumi.Output[_Declared] = pulumi.Output.all(self.urn, given).apply(lambda both: self._serve(both[1]))
         self.addresses = declared.apply(lambda each: each.once_proven(each.shown.addresses))

@@ -32,6 +32,7 @@ class Cluster(TypedDict, total=False):
     context: Input[str]
     pod_cidrs: Texts
     loopback_backends: Input[bool]
+    classes: Input[bool]
     nodes: Input[Nodes]
 
 
@@ -42,6 +43,7 @@ class Shoots(TypedDict, total=False):
     kubeconfig: Input[str]
     context: Input[str]
     shoots: Input[Any]
+    classes: Input[bool]
 
 
 class Source(TypedDict, total=False):
@@ -52,6 +54,7 @@ class Source(TypedDict, total=False):
     kubernetes: Input[Cluster]
     kind: Input[str | Sequence[str]]
     loopback_backends: Input[bool]
+    classes: Input[bool]
     gardener: Input[Shoots]
 
 

@@ -32,9 +32,17 @@ class DnsProvider(ABC):
         return f"zone {self.zone} at {self.server}"
 
     def file(self, key: str) -> Path | None:
-        """Return the path that an own key of the zone's entry has, relative to the project; None without it."""
+        """Return the path that an own key of the zone's entry has, relative to the project; None without it.
+
+        The home of a user that this host doesn't know stays as it is written: no such file can be read.
+        """
         given = dict(self.server.options).get(key)
-        return self._root / Path(given).expanduser() if given else None
+        if not given:
+            return None
+        try:
+            return self._root / Path(given).expanduser()
+        except RuntimeError:
+            return self._root / given
 
     @abstractmethod
     def names(self, owner: OwnerId) -> Iterable[tuple[str, Marker]]:

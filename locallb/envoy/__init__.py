@@ -42,7 +42,6 @@ __all__ = [
     "ARGUMENTS",
     "Rendered",
     "RenderedPart",
-    "Versions",
     "arguments",
     "render",
     "render_empty",

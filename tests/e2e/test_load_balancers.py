@@ -23,7 +23,8 @@ from locallb.program import LoadBalancers
 
 served = LoadBalancers(
     {name!r},
-    sources=[{{"manifests": pulumi.Output.from_input("manifests"), "name": "c"}}],
+    sources=pulumi.Output.from_input([{{"manifests": "manifests", "name": "c"}}]),
+    ingress=pulumi.Output.from_input({{"class_": "local-lb"}}),
     pools=[{{"name": "own", "addresses": [{pool!r}]}}],
 )
 after = pulumi.ResourceOptions(depends_on=served.services["n/web"])
