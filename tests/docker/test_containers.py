@@ -113,12 +113,21 @@ def test_stalled_uploads_wait_before_the_kernel_ends_a_small_container(shop: Sta
         uploads = [running.enter_context(socket.socket()) for _ in range(160)]
         for upload in uploads:
             _send_until_it_stalls(upload, place)
-        served, after = len(accepted), containers(shop)["web"]["State"]
+        served, after = _carrying(accepted), containers(shop)["web"]["State"]
         assert (after["Pid"], after["OOMKilled"]) == (before["Pid"], False)
         assert served < len(uploads)
         for upload in uploads[: served // 2]:
             upload.close()
-        becomes(lambda: len(accepted) > served, "those that waited are accepted")
+        becomes(lambda: _carrying(accepted) > served, "those that waited are accepted")
+
+
+def _carrying(accepted: list[socket.socket]) -> int:
+    """Count the connections with bytes that wait: a busy proxy gives attempts up, which carry none."""
+    count = 0
+    for connection in accepted:
+        with suppress(OSError):
+            count += bool(connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+    return count
 
 
 @contextmanager

@@ -25,11 +25,12 @@ def test_many_updates_leave_no_threads_and_no_open_files(tmp_path: Path) -> None
     engine = bench.engine()
     scope = only(roots("alpha"))
 
+    others = {*threading.enumerate()}
+
     def count() -> tuple[int, int]:
-        for thread in threading.enumerate():
-            if thread is not threading.main_thread():
-                thread.join(SECONDS if thread.name.startswith(("core-", "register", "program")) else 0)
-        return threading.active_count(), len(list(Path("/proc/self/fd").iterdir()))
+        for thread in {*threading.enumerate()} - others:
+            thread.join(SECONDS)
+        return len({*threading.enumerate()} - others), len(list(Path("/proc/self/fd").iterdir()))
 
     for _ in range(3):
         assert engine.up(lambda: declare(ONE), scope=scope).ok

@@ -146,7 +146,7 @@ def test_one_changed_object_costs_what_it_alone_decides(mode: Sharing) -> None:
     memo.made.clear()
     make_plan(replace(before, host=HostFacts(sockets=sockets)), settings, memo)
     kinds = {made if isinstance(made, str) else made[0] for made in memo.made if isinstance(made, str | tuple)}
-    assert kinds == {"everywhere", "ports", "problems", "listening", "sockets"}
+    assert kinds == {"everywhere", "ports", "problems", "listening", "rivals", "sockets"}
 
 
 @pytest.mark.parametrize("mapped", [False, True])
