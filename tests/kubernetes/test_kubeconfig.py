@@ -172,6 +172,29 @@ def test_the_first_of_several_files_that_is_there_counts(tmp_path: Path, monkeyp
     assert kubeconfig_path("", tmp_path) == tmp_path / "a"
 
 
+def test_files_of_the_environment_are_found_from_the_project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one that the configuration names is; another directory's files of the same names don't count."""
+    (tmp_path / "b").touch()
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("KUBECONFIG", "a:b")
+    assert kubeconfig_path("", tmp_path) == tmp_path / "b"
+
+
+@pytest.mark.parametrize("error", [PermissionError(13, "Permission denied"), OSError(5, "Input/output error")])
+def test_a_file_of_the_environment_that_cannot_be_inspected_is_not_passed_over(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: OSError
+) -> None:
+    """It may name another cluster than the next one: reading it tells what is wrong."""
+    (tmp_path / "b").touch()
+    monkeypatch.setenv("KUBECONFIG", f"{tmp_path}/a:{tmp_path}/b")
+
+    def stat(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert kubeconfig_path("", tmp_path) == tmp_path / "a"
+
+
 def test_a_proxy_of_the_kubeconfig_counts_and_one_of_the_environment_not_for_this_host(tmp_path: Path) -> None:
     """As with kubectl."""
     local = connection(written(tmp_path / "local"))

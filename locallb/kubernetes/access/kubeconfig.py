@@ -177,23 +177,36 @@ def _chosen(content: Content, context: ContextName) -> Access:
     return Access(str(content.path), name)
 
 
-def _first_of(variable: str) -> str:
-    """Return the first file of `$KUBECONFIG` that is there, or else the first: kubectl passes over what is missing."""
-    named = [entry for entry in variable.split(os.pathsep) if entry]
-    return next((entry for entry in named if reader.expanded(entry).exists()), named[0] if named else "")
-
-
 def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
     """Find the file; where none is named, the first of `$KUBECONFIG` that is there.
 
-    Raises KubeError where `~` means nothing.
-
-    As kubectl has it, a pod that has none of them is meant to ask its own cluster.
+    As kubectl has it, missing ones are passed over, and a pod that has none is meant to ask its own cluster. Raises
+    KubeError where `~` means nothing.
     """
-    given = kubeconfig or _first_of(os.environ.get("KUBECONFIG", ""))
-    if not given and in_cluster.is_pod() and not reader.expanded(_USUAL).exists():
+    named = [kubeconfig] if kubeconfig else _of_environment()
+    if not named and in_cluster.is_pod() and not reader.expanded(_USUAL).exists():
         return in_cluster.kubeconfig()
-    given = given or _USUAL
+    files = [_whole_path(given, root) for given in named or [_USUAL]]
+    return next((file for file in files if not _is_missing(file)), files[0])
+
+
+def _of_environment() -> list[str]:
+    """Return the files that `$KUBECONFIG` names."""
+    return [entry for entry in os.environ.get("KUBECONFIG", "").split(os.pathsep) if entry]
+
+
+def _is_missing(file: Path) -> bool:
+    """Return whether a file isn't there; one of which that can't be told is used, and using it tells why it fails."""
+    try:
+        file.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except (OSError, ValueError):
+        return False
+    return False
+
+
+def _whole_path(given: str, root: Path) -> Path:
     try:
         return Path(os.path.normpath(root / Path(given).expanduser()))
     except RuntimeError:
@@ -207,8 +220,8 @@ def is_for_one_cluster(kubeconfig: str, root: Path) -> bool:
     Programs such as `kind` and `kubectl config` write to default files.
     """
     named = kubeconfig_path(kubeconfig, root)
-    usual = [*os.environ.get("KUBECONFIG", "").split(os.pathsep), str(reader.expanded(_USUAL))]
-    is_usual = any(_same_file(named, Path(path)) for path in usual if path)
+    usual = [*_of_environment(), str(reader.expanded(_USUAL))]
+    is_usual = any(_same_file(named, Path(path)) for path in usual)
     return not is_usual and len(read_content(named).lists["contexts"]) == 1
 
 
