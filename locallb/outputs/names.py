@@ -11,7 +11,6 @@ content of a block (`dns.stubs`), and requests to a name server (`dns.provider`)
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from ipaddress import ip_address
@@ -39,7 +38,7 @@ from locallb.dns.stubs import (
 )
 from locallb.dns.updates import NO_OWNER, Former, Marker, Records, early_owner_id, holder, putting, removing
 from locallb.dns.zones import RFC2136, UpdatedServer
-from locallb.kubernetes.access.servers import ConflictError, ForbiddenError, KubeError, NoContextError
+from locallb.kubernetes.access.servers import KubeError, NoContextError
 from locallb.kubernetes.api import live_service
 from locallb.model.desired import DNS_NAME, STUB_ZONES, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
@@ -52,7 +51,6 @@ from locallb.outputs.output import Output, OutputContext, Planned
 from locallb.planning.planned import Placement, Plan
 from locallb.resources.properties import DnsNameInputs, DnsNameState, StubZonesInputs, StubZonesState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown
-from locallb.threads import jitter
 
 _NO_OWNER = OwnerId("")
 ATTEMPTS = 3
@@ -189,8 +187,6 @@ def _contended(name: str, zone: DnsProvider) -> ProviderError:
     return ProviderError(f"{name} can't be changed: somebody else changes it in {zone} as well; run up again")
 
 
-_ATTEMPTS = 10
-"""Conflicts with other writers of the ConfigMap, one after the other, before giving up."""
 RIGHTS = "deploy/rbac-cluster-dns.yaml"
 _Change = tuple[BlockLocation, Mapping[str, str | None]]
 """Where data of a ConfigMap is changed, and to what."""
@@ -297,23 +293,19 @@ class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
 
 def _written(access: Access, decide: Callable[[_Observed], _Change | None]) -> _Observed:
     """Change ConfigMaps until nothing is left to `decide`, each over the version that was read; return both."""
-    for attempt in range(_ATTEMPTS):
-        time.sleep(live_service.CONFLICTS.delay(attempt, jitter()))
-        try:
-            observed = _Observed(access)
-            wanted = decide(observed)
-            if wanted is None:
-                return observed
-            place, data = wanted
-            patch = {"metadata": {"resourceVersion": observed.version(place)}, "data": dict(data)}
-            live_service.patch_config_map(access, NAMESPACE, place.config_map, patch)
-        except ForbiddenError as error:
-            raise ProviderError(f"{error}; {RIGHTS} has the rights for zones in clusters") from None
-        except ConflictError:
-            continue
-    raise ProviderError(
-        f"the ConfigMaps of CoreDNS in {NAMESPACE} are changed by somebody again and again; run up again"
-    )
+
+    def step() -> _Observed | None:
+        observed = _Observed(access)
+        wanted = decide(observed)
+        if wanted is None:
+            return observed
+        place, data = wanted
+        patch = {"metadata": {"resourceVersion": observed.version(place)}, "data": dict(data)}
+        live_service.patch_config_map(access, NAMESPACE, place.config_map, patch)
+        return None
+
+    changed = f"the ConfigMaps of CoreDNS in {NAMESPACE} are"
+    return live_service.repeated(step, changed, f"{RIGHTS} has the rights for zones in clusters")
 
 
 def versions(access: Access) -> object:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from locallb.kubernetes.access.servers import (
     ConflictError,
+    ForbiddenError,
     KubeError,
     NoContextError,
     TransientKubeError,
@@ -40,10 +41,11 @@ _ATTEMPTS = 10
 """Conflicts with other writers, one after the other, before giving up."""
 _ATTEMPTS_WATCHED = 2
 """The same where the cluster is followed: the next version comes by itself, and others wait for the update's end."""
-CONFLICTS = Pace(first=0.02, longest=1.0, spread=1.0)
+_CONFLICTS = Pace(first=0.02, longest=1.0, spread=1.0)
 """Pace of retries after conflicts: a quicker writer may write more, and others retry as we do."""
 Decide = Callable[[Live], Mapping[str, object] | None]
 _State = TypeVar("_State")
+_Done = TypeVar("_Done")
 
 
 @cache
@@ -113,6 +115,24 @@ def class_is_named(access: Access, kind: ObjectKind) -> bool:
     return discovery.class_is_named(_at(access).access, kind)
 
 
+def repeated(step: Callable[[], _Done | None], changed: str, rights: str) -> _Done:
+    """Take a step, over objects as they were read, until one returns what was to be done; repeat it on conflicts.
+
+    Raises KubeError, and ProviderError where a right is missing (`rights` tells who gives it) or if other writers never
+    stop (`changed` names the objects, with their verb).
+    """
+    for attempt in range(_ATTEMPTS):
+        time.sleep(_CONFLICTS.delay(attempt, jitter()))
+        try:
+            if (done := step()) is not None:
+                return done
+        except ForbiddenError as error:
+            raise ProviderError(f"{error}; {rights}") from None
+        except ConflictError:
+            continue
+    raise ProviderError(f"{changed} changed by somebody again and again; run up again")
+
+
 def is_watched_to_be(access: Access, owner: Owner, fine: Callable[[Live], bool]) -> bool:
     """Return whether an open watch has this Service in a `fine` state: then no request is needed.
 
@@ -166,7 +186,7 @@ def write(access: Access, owner: Owner, decide: Decide) -> Live | None:
         return done[0]
     is_followed = QUOTAS.are_put(access)
     for conflicts in range(_ATTEMPTS_WATCHED if is_followed else _ATTEMPTS):
-        time.sleep(CONFLICTS.delay(conflicts, jitter()))
+        time.sleep(_CONFLICTS.delay(conflicts, jitter()))
         live = find(access, owner)
         patch = None if live is None else decide(live)
         if patch is None:

@@ -7,15 +7,12 @@ objects or remove it. Not here: which fields are ours (`model.own_classes`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from contextlib import suppress
 
 from msgspec.structs import replace
 
 from locallb.kubernetes.access.servers import (
-    ConflictError,
-    ForbiddenError,
     KubeError,
     NoContextError,
     TransientKubeError,
@@ -37,10 +34,6 @@ from locallb.model.own_classes import (
 from locallb.planning.own_classes import RIGHTS
 from locallb.resources.properties import OwnClassInputs, OwnClassState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown
-from locallb.threads import jitter
-
-_ATTEMPTS = 10
-"""Conflicts with other writers of the class, one after the other, before giving up."""
 
 
 class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
@@ -100,16 +93,7 @@ class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
 
 def _repeat(inputs: OwnClassInputs, step: Callable[[], bool]) -> None:
     """Take steps, each over the object as it was read, until one says that nothing is left to do."""
-    for attempt in range(_ATTEMPTS):
-        time.sleep(live_service.CONFLICTS.delay(attempt, jitter()))
-        try:
-            if step():
-                return
-        except ForbiddenError as error:
-            raise ProviderError(f"{error}; {RIGHTS} has the rights for classes") from None
-        except ConflictError:
-            continue
-    raise ProviderError(f"{_name(inputs)} is changed by somebody again and again; run up again")
+    live_service.repeated(lambda: step() or None, f"{_name(inputs)} is", f"{RIGHTS} has the rights for classes")
 
 
 def _bring(new: OwnClassInputs) -> bool:
