@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, Self, Unpack
 from weakref import WeakKeyDictionary
 
 import pulumi
@@ -37,7 +37,6 @@ from locallb.sources.state.stack_home import refuse_renamed, require_here, write
 from locallb.sources.workspace import Planned, Workspace
 from locallb.storage.paths import project_root
 
-T = TypeVar("T")
 Texts = Mapping[str, Sequence[str]]
 _MAX_NAMES = 10
 
@@ -48,17 +47,14 @@ class _Declared(Struct, frozen=True):
     plan: Plan
     made: Mapping[ResourceKey, pulumi.Resource]
 
-    @property
-    def shown(self) -> Shown:
-        return shown(self.plan)
-
-    def once_proven(self, value: T) -> pulumi.Output[T]:
-        """Return an output that is known once all that is served is proven; in a preview it is what is planned."""
-        proofs = [each for key, each in self.made.items() if key.type == REACHABLE]
+    def once_proven(self) -> pulumi.Output[Shown]:
+        """Return what programs get once all that is served is proven; in a preview it is what is planned."""
+        served = shown(self.plan)
         if pulumi.runtime.is_dry_run():
-            return pulumi.Output.from_input(value)
+            return pulumi.Output.from_input(served)
+        proofs = [each for key, each in self.made.items() if key.type == REACHABLE]
         ids = [each.id for each in proofs if isinstance(each, pulumi.CustomResource)]
-        return pulumi.Output.all(*ids).apply(lambda _: value)
+        return pulumi.Output.all(*ids).apply(lambda _: served)
 
     def service(self, name: str, otherwise: pulumi.Resource | None) -> pulumi.Resource:
         """Return a load balancer by its name; `otherwise` for one that is missing. Raises RunError."""
@@ -115,10 +111,11 @@ class LoadBalancers(pulumi.ComponentResource):
         self._given = given
         self._opts = opts or pulumi.ResourceOptions()
         declared: pulumi.Output[_Declared] = pulumi.Output.all(self.urn, given).apply(lambda both: self._serve(both[1]))
-        self.addresses = declared.apply(lambda each: each.once_proven(each.shown.addresses))
-        self.urls = declared.apply(lambda each: each.once_proven(each.shown.urls))
-        self.hostnames = declared.apply(lambda each: each.once_proven(each.shown.hostnames))
-        self.ports = declared.apply(lambda each: each.once_proven(each.shown.ports))
+        proven: pulumi.Output[Shown] = declared.apply(lambda each: each.once_proven())
+        self.addresses = proven.apply(lambda each: each.addresses)
+        self.urls = proven.apply(lambda each: each.urls)
+        self.hostnames = proven.apply(lambda each: each.hostnames)
+        self.ports = proven.apply(lambda each: each.ports)
         self.services = Services(declared, self)
         self.register_outputs(
             {"addresses": self.addresses, "urls": self.urls, "hostnames": self.hostnames, "ports": self.ports}
@@ -157,10 +154,11 @@ class Serving(tuple[SnapshotResult, Plan]):  # noqa: SLOT001 - it has more than 
         """Join both."""
         self = super().__new__(cls, planned)
         declared = _Declared(planned[1], made)
-        self.addresses = declared.once_proven(declared.shown.addresses)
-        self.urls = declared.once_proven(declared.shown.urls)
-        self.hostnames = declared.once_proven(declared.shown.hostnames)
-        self.ports = declared.once_proven(declared.shown.ports)
+        proven = declared.once_proven()
+        self.addresses = proven.apply(lambda each: each.addresses)
+        self.urls = proven.apply(lambda each: each.urls)
+        self.hostnames = proven.apply(lambda each: each.hostnames)
+        self.ports = proven.apply(lambda each: each.ports)
         self.services = Services(pulumi.Output.from_input(declared), None)
         return self
 
