@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from functools import cache
 from operator import attrgetter
-from typing import Any, ClassVar, Protocol, cast
+from typing import Any, Protocol, cast
 
 from msgspec import Struct, field
 
@@ -140,8 +140,11 @@ CLASSES = {ObjectKind.GATEWAY_CLASS: "gateway-class", ObjectKind.INGRESS_CLASS: 
 class _ForCluster(Struct, frozen=True):
     cluster: ClusterName
     home: Home
-    part: ClassVar[str]
-    """The second part of its name."""
+
+    @property
+    def part(self) -> str:
+        """The second part of its name."""
+        raise NotImplementedError
 
     @property
     def owner(self) -> Owner:
@@ -158,7 +161,11 @@ class PlannedRoutes(_ForCluster, frozen=True):
     """The routes to the pods of a cluster in this host's table."""
 
     routes: tuple[PodRoute, ...]
-    part: ClassVar[str] = ROUTES
+
+    @property
+    def part(self) -> str:
+        """The same for every cluster."""
+        return ROUTES
 
 
 class PlannedZones(_ForCluster, frozen=True):
@@ -167,28 +174,25 @@ class PlannedZones(_ForCluster, frozen=True):
     access: Access
     zones: tuple[str, ...]
     """Each with its server, as `dns.stubs` writes it."""
-    part: ClassVar[str] = ZONES
+
+    @property
+    def part(self) -> str:
+        """The same for every cluster."""
+        return ZONES
 
 
-class PlannedClass(Struct, frozen=True):
+class PlannedClass(_ForCluster, frozen=True):
     """A class of ours in a running cluster."""
 
-    cluster: ClusterName
-    home: Home
     access: Access
     wanted: WantedClass
     differing: tuple[str, ...] = ()
     """The fields of the object that aren't as wanted, as far as is known; no part of its resource."""
 
     @property
-    def owner(self) -> Owner:
-        """Its key: the stack's, with a name of its own."""
-        return proxy_owner(self.home, ProxyName(f"{self.cluster}/{CLASSES[self.wanted.kind]}"))
-
-    @property
-    def key(self) -> ObjectKey:
-        """Its key among what the stack has."""
-        return self.owner.service
+    def part(self) -> str:
+        """By its kind."""
+        return CLASSES[self.wanted.kind]
 
 
 class Via(StrEnum):
