@@ -85,7 +85,7 @@ test-part: .venv/dev ## Run the rooms of `make test` that an installation could 
 		-m "not slow and not docker and not cluster and not soak and not pulumi" $(PART:%=tests/%)
 
 test-checkout: .venv/dev ## Run what `make test` and the wheel leave out: slower tests of the repository itself (once test-cluster was built)
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "checkout and (slow or docker or root or cluster) and not kubelets and not pulumi"
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "checkout and (slow or docker or root or cluster or pulumi) and not kubelets"
 
 test-wheel: .venv/dev ## Run a tier against the wheel, installed where no checkout is on the path (TIER=test-slow: another than test)
 	@room=$$(mktemp -d /tmp/locallb-wheel.XXXXXX) && trap 'rm -rf "$$room"' EXIT && tests/wheel.sh "$$room" && \

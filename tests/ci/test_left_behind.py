@@ -291,6 +291,7 @@ def test_end_monitors_kills_conmon_of_its_own_storage_only(tmp_path: Path) -> No
         becomes(lambda: Path(f"/proc/{ours.pid}/cmdline").read_bytes().startswith(b"conmon"))
         becomes(lambda: Path(f"/proc/{ours.pid}/task/{ours.pid}/children").read_text() != "")
         child = int(Path(f"/proc/{ours.pid}/task/{ours.pid}/children").read_text())
+        becomes(lambda: Path(f"/proc/{child}/cmdline").read_bytes().startswith(b"sleep"))  # a fork's is its parent's
         assert end_monitors(tmp_path / "one") == 1
         assert ours.wait(10) == -signal.SIGKILL
         becomes(lambda: not exists(child))

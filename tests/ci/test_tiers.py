@@ -239,6 +239,7 @@ def test_ci_and_the_readme_run_their_tiers_this_way() -> None:
         ("checkout envoy", "test"),
         ("checkout slow", "test-checkout"),
         ("checkout cluster", "test-checkout"),
+        ("checkout pulumi", "test-checkout"),
         ("checkout cluster kubelets", ""),
     ],
 )

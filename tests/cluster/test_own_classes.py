@@ -13,7 +13,7 @@ from lightkube import ApiError, Client
 
 from locallb.gateway.kinds import KINDS
 from locallb.model.gateway_objects import CONTROLLER, GROUP
-from locallb.model.own_classes import DEFAULT_ANNOTATION, FINALIZER, NAME, OWNER_LABEL
+from locallb.model.own_classes import CLUSTER_ANNOTATION, DEFAULT_ANNOTATION, FINALIZER, NAME, OWNER_LABEL
 from tests.support.cluster_gateways import CRD, definition, is_created, resource, until_gone
 from tests.support.control_plane import ControlPlane, Document, Objects
 from tests.support.ingress_objects import ingress, path, rule
@@ -125,7 +125,7 @@ def test_classes_are_made_with_the_least_rights_and_removed(stack: Stage, owner:
     stack.up()
     assert part(owner, GATEWAY_CLASS, "labels") == part(owner, CLASS, "labels")
     assert part(owner, CLASS, "labels").keys() == {OWNER_LABEL}
-    assert part(owner, CLASS, "annotations") == {DEFAULT_ANNOTATION: "true"}
+    assert part(owner, CLASS, "annotations") == {DEFAULT_ANNOTATION: "true", CLUSTER_ANNOTATION: "real"}
     assert owner.get(GATEWAY_CLASS, NAME).to_dict()["spec"] == {"controllerName": CONTROLLER}
     item = ingress(rule(path(to="web"), host="a.test"), name="web", namespace="n", class_name=None)
     made = owner.create(INGRESS.from_dict(item), namespace="n")

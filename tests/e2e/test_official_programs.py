@@ -82,6 +82,7 @@ def test_what_is_replaced_without_need_goes_on_serving(web: Stage, kind: str, ho
     content(web)
 
 
+@pytest.mark.checkout
 def test_a_provider_of_another_checkout_deletes_what_a_project_has(web: Stage) -> None:
     """It is told by the directory of the program, wherever the plugin is."""
     project = web.root / "Pulumi.yaml"

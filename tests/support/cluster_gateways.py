@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from httpx2 import HTTPStatusError, codes
 from lightkube import ApiError, Client
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
@@ -61,8 +62,8 @@ def is_created(client: Client, document: JsonObject) -> bool:
     """Return whether it could be created by now."""
     try:
         create(client, document)
-    except ApiError as error:
-        return error.status.code == 409
+    except HTTPStatusError as error:  # a kind's path is unknown, in plain text, until its definition is established
+        return error.response.status_code == codes.CONFLICT
     return True
 
 
