@@ -40,7 +40,6 @@ class Figures:
     counts: dict[str, int] = field(default_factory=dict)
 
     def add(self, name: str, seconds: float) -> None:
-        """Note a time."""
         self.milliseconds.setdefault(name, []).append(seconds * 1000)
 
     def count(self, name: str, load: Load) -> None:
@@ -170,7 +169,6 @@ def measure(world: World, runs: int) -> Figures:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each (default: %(default)s)")
     args = parser.parse_args()

@@ -57,7 +57,6 @@ def measure(play: Stage, runs: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--services", type=int, default=3)

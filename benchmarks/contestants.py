@@ -224,7 +224,6 @@ class Locallb:
             self._command("up")
 
     def stop(self) -> None:
-        """Destroy the stack."""
         if self._retained:
             self._engine.destroy()
         else:
@@ -236,7 +235,6 @@ class Locallb:
         return sum(private_memory(int(json.loads(record.read_text())["pid"])) for record in records)
 
     def close(self) -> None:
-        """Remove the project."""
         shutil.rmtree(self._root)
 
     def _command(self, name: str) -> None:

@@ -56,7 +56,6 @@ class DockerRun:
     directory: Path = field(init=False)
 
     def start(self, ports: list[int], backend: tuple[str, int]) -> None:
-        """Write the files and run."""
         self.directory = Path(tempfile.mkdtemp(prefix="locallb-bench-"))
         published = self.network != "host"
         for name, text in by_hand(ports, backend).items():
@@ -68,7 +67,6 @@ class DockerRun:
                *ARGUMENTS)  # fmt: skip
 
     def stop(self) -> None:
-        """Remove container and files."""
         docker("rm", "--force", self._container)
         shutil.rmtree(self.directory)
 
@@ -78,7 +76,6 @@ class DockerRun:
 
 
 def docker(*terms: str) -> str:
-    """Run Docker's own command."""
     return subprocess.run(["docker", *terms], check=True, capture_output=True, text=True).stdout.strip()
 
 
@@ -120,7 +117,6 @@ def ratios(times: Mapping[str, list[float]]) -> dict[str, dict[str, float]]:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each contestant (default: %(default)s)")
     runs: int = parser.parse_args().runs

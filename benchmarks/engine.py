@@ -43,20 +43,16 @@ class Nothing(Provider):
     """A provider without a world: what is measured is the engine."""
 
     async def diff(self, request: DiffRequest) -> DiffResponse:
-        """Compare."""
         keys = [key for key, value in request.new_inputs.items() if request.old_state.get(key) != value]
         return DiffResponse(changes=bool(keys), diffs=keys)
 
     async def create(self, request: CreateRequest) -> CreateResponse:
-        """Make nothing."""
         return CreateResponse(request.name, {**request.properties, "made": PropertyValue("yes")})
 
     async def update(self, request: UpdateRequest) -> UpdateResponse:
-        """Change nothing."""
         return UpdateResponse({**request.news, "made": PropertyValue("yes")})
 
     async def delete(self, request: DeleteRequest) -> None:
-        """Remove nothing."""
         del request
 
 
@@ -85,7 +81,6 @@ def scope_of(name: str) -> list[str]:
 
 
 def make_engine(folder: Path) -> Engine:
-    """Make an empty stack."""
     (folder / ".state").mkdir()
     (folder / "Pulumi.yaml").write_text("name: bench\nruntime: python\nbackend: {url: 'file://./.state'}\n")
     (folder / "Pulumi.dev.yaml").write_text("config: {}\n")
@@ -122,7 +117,6 @@ def resident() -> float:
 
 
 def run(size: int, repetitions: int) -> None:
-    """Measure one size."""
     folder = Path(tempfile.mkdtemp())
     try:
         engine = make_engine(folder)

@@ -46,7 +46,6 @@ def environment() -> dict[str, object]:
 
 
 def table(figures: Table, unit: str = "ms") -> str:
-    """Lay distributions out for reading."""
     columns = ("min", "p25", "p50", "p75", "max", "n")
     width = max([34, *(len(what) + 2 for measured in figures.values() for what in measured)])
     lines = [f"{'':<22}{unit:<{width}}" + "".join(f"{name:>10}" for name in columns)]

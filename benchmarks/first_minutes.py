@@ -177,7 +177,6 @@ def of_the_wheel(wheel: Path, place: Place) -> Mapping[str, float]:
 
 
 def measure(place: Place, given: argparse.Namespace) -> Iterator[tuple[str, Mapping[str, float]]]:
-    """Measure everybody in turn."""
     for _ in range(given.runs):
         yield "the wheel", of_the_wheel(given.wheel, place)
         if given.command:
@@ -185,7 +184,6 @@ def measure(place: Place, given: argparse.Namespace) -> Iterator[tuple[str, Mapp
 
 
 def main() -> None:
-    """Measure and tell."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--wheel", type=Path, default=next(iter(sorted(Path("dist").glob("*.whl"))), None))

@@ -89,7 +89,6 @@ def measure(sizes: list[int], runs: int) -> list[Served]:
 
 
 def main() -> None:
-    """Measure, and print."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--sizes", default=SIZES, help=f"numbers of Gateways, separated by commas ({SIZES})")
     parser.add_argument("--runs", type=int, default=40, help="events per stack (40)")

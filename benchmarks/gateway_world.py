@@ -74,7 +74,6 @@ def _rule(prefix: str, to: str) -> Document:
 
 
 def service(name: str) -> Document:
-    """Write a Service without NodePorts."""
     port = {"name": "http", "port": 80, "targetPort": FIRST, "protocol": "TCP"}
     return document("Service", name, "v1", spec={"type": "ClusterIP", "ports": [port]})
 
@@ -137,7 +136,6 @@ class Api:
         self._client.apply(made, namespace=NAMESPACE, field_manager=_FIELD_MANAGER, force=True)
 
     def remove(self, written: Document) -> None:
-        """Delete it."""
         self._client.delete(self._resources[written["kind"]], written["metadata"]["name"], namespace=NAMESPACE)
 
 
@@ -153,7 +151,6 @@ class Manifests:
         self._play.write(_file(written), written)
 
     def remove(self, written: Document) -> None:
-        """Delete it."""
         (self._play.manifests / _file(written)).unlink()
 
 
@@ -238,7 +235,6 @@ class Held:
         self._connection.auto_open = 0  # it never connects again by itself
 
     def goes_on(self) -> bool:
-        """Return whether it still serves."""
         try:
             self._connection.request("GET", "/", headers={"host": HOST})
             answer = self._connection.getresponse()
@@ -248,5 +244,4 @@ class Held:
         return answer.status == http.client.OK
 
     def close(self) -> None:
-        """End it."""
         self._connection.close()

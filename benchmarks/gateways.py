@@ -67,7 +67,6 @@ class Stand:
     seconds: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Write the cluster."""
         self.documents = cluster(self.gateways)
 
     def change(self, host: str) -> None:
@@ -95,7 +94,6 @@ def measured(*, with_memory: bool) -> Sequence[float]:
 
 
 def main() -> None:
-    """Measure."""
     few, many = SIZES
     print(f"one change, {ROUTES} routes a Gateway; aim: {AIM} times; load {os.getloadavg()[0]:.1f}")
     for how in ("without memory", "with memory"):

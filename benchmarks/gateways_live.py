@@ -199,7 +199,6 @@ def every(sources: Sequence[str], runs: int, mode: str, stack: ExitStack) -> Map
 
 
 def main() -> None:
-    """Measure and print."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each source (default: %(default)s)")

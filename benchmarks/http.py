@@ -74,7 +74,6 @@ def _at(address: str, port: int) -> dict[str, object]:
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each contestant (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each run (default: %(default)s)")

@@ -51,14 +51,12 @@ class Watched(EnvoyWithFiles):
         self.reading.start()
 
     def stop(self) -> None:
-        """Look no more."""
         self.reading.kill()
         self.reading.join()
         super().stop()
 
 
 def ask(directory: Path) -> None:
-    """Ask for figures each second."""
     admin = EnvoyAdmin(directory)
     while not admin.ready():
         time.sleep(0.01)
@@ -83,7 +81,6 @@ def read(directory: Path) -> None:
 
 
 def measured(ports: list[int], place: tuple[str, int]) -> Files:
-    """Have bytes and latencies counted."""
     return routed(ports, place, measured=True)
 
 
@@ -130,7 +127,6 @@ def measure(clients: Pool, contestants: list[EnvoyWithFiles], runs: int, seconds
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each contestant (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each run (default: %(default)s)")

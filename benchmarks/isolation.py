@@ -222,7 +222,6 @@ def prepared() -> Iterator[Stand]:
 
 
 def main(terms: Sequence[str] | None = None) -> None:
-    """Measure and print."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=120, help="of each trouble (default: %(default)s)")

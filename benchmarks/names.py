@@ -45,7 +45,6 @@ class Question:
 
     @contextmanager
     def asking(self) -> Iterator[Question]:
-        """Ask until the block ends."""
         self._thread.start()
         try:
             yield self
@@ -100,7 +99,6 @@ def measure(mode: str, root: Path, runs: int) -> dict[str, list[float]]:
 
 
 def main() -> None:
-    """Measure what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--modes", default="process,spares,shared")

@@ -45,7 +45,6 @@ class _Answer(asyncio.Protocol):
 
 
 async def serve(address: str, first: int, count: int, *, http: bool = False) -> None:
-    """Serve until the process ends."""
     loop = asyncio.get_running_loop()
     head = f"HTTP/1.1 200 OK\r\ncontent-length: {len(address)}\r\nconnection: close\r\n\r\n" if http else ""
     answer = f"{head}{address}".encode()
@@ -82,7 +81,6 @@ class FarNode:
         _ip("-n", _SPACE, "route", "add", "blackhole", f"{HOST}/32")
 
     def revive(self) -> None:
-        """Answer again."""
         _ip("-n", _SPACE, "route", "del", "blackhole", f"{HOST}/32")
 
 

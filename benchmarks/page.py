@@ -47,7 +47,6 @@ Milliseconds = dict[str, list[float]]
 
 
 def until(fact: Callable[[], object]) -> None:
-    """Wait until something is true."""
     deadline = time.monotonic() + WAIT
     while not fact():
         if time.monotonic() > deadline:
@@ -56,7 +55,6 @@ def until(fact: Callable[[], object]) -> None:
 
 
 def prepare(play: Stage, count: int) -> None:
-    """Write the Services."""
     pools = [{"name": "default", "addresses": [f"{play.prefix.rpartition('.')[0]}.0.0/16"]}]
     play.configure(proxies={"mode": "shared", "count": -(-count // EACH)}, pools=pools)
     play.write("base.yaml", node())
@@ -65,7 +63,6 @@ def prepare(play: Stage, count: int) -> None:
 
 
 def write(play: Stage, number: int, *ports: int) -> None:
-    """Write one Service."""
     name = f"web-{number:04d}"
     play.write(f"{name}.yaml", service(name, *(port(each, 30_000) for each in ports)))
 
@@ -124,7 +121,6 @@ def work(tab: Tab) -> float:
 
 
 def frames(tab: Tab, name: str, move: str, seconds: float, figures: dict[str, Milliseconds]) -> None:
-    """Measure frames."""
     before = work(tab)
     times = tab.evaluate(FRAMES.replace("MILLISECONDS", str(1000 * seconds)).replace("MOVE", move))
     figures[name] = {"frame": times, "work for a frame": [(work(tab) - before) / len(times)]}
@@ -141,7 +137,6 @@ def drawn(browser: Browser, url: str, count: int) -> tuple[Tab, float]:
 
 
 def main() -> None:
-    """Measure."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--services", type=int, default=1000)
     parser.add_argument("--runs", type=int, default=20)

@@ -46,7 +46,6 @@ def write(directory: Path, *, edited: bool) -> None:
 
 
 def main() -> None:
-    """Measure."""
     with tempfile.TemporaryDirectory() as made:
         root = Path(made)
         (root / "stacks").mkdir()

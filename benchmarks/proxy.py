@@ -96,7 +96,6 @@ def tables(figures: Mapping[str, Figures]) -> dict[str, dict[str, dict[str, Spre
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each contestant (at least 2)")
     runs: int = parser.parse_args().runs

@@ -184,7 +184,6 @@ def ours(args: argparse.Namespace, cluster: Cluster, notes: list[str]) -> Iterat
 
 
 def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each target (default: %(default)s)")
     parser.add_argument("--modes", default="process,shared", help="of local-lb (default: %(default)s)")
@@ -197,7 +196,6 @@ def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure and print."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     args = arguments()
     notes = [f"{RATE} requests a second while a pod moves (policy Local), each a new connection; pods end at once"]

@@ -45,7 +45,6 @@ def number(value: float) -> str:
 
 
 def rows(head: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
-    """Write a table of Markdown."""
     every = [head, ["---"] + ["--:"] * (len(head) - 1), *lines]
     return "\n".join(f"| {' | '.join(line)} |" for line in every)
 
@@ -64,7 +63,6 @@ def by_measure(figures: Spreads) -> str:
 
 
 def counted(figures: Mapping[str, Mapping[str, float]]) -> str:
-    """Write plain numbers likewise."""
     measures = list(dict.fromkeys(what for measured in figures.values() for what in measured))
     lines = [
         [what, *(number(measured[what]) if what in measured else "" for measured in figures.values())]
@@ -74,7 +72,6 @@ def counted(figures: Mapping[str, Mapping[str, float]]) -> str:
 
 
 def measured_on(result: Result) -> str:
-    """Return where and when."""
     versions = ", ".join(f"{name} {version}" for name, version in result["versions"].items() if version)
     load = result["load"][0]
     notes = "".join(f" {note[:1].upper()}{note[1:]}." for note in result["notes"])
@@ -142,7 +139,6 @@ def filled(page: str, name: str, text: str) -> str:
 
 
 def main() -> None:
-    """Write page and plots."""
     page = PAGE.read_text()
     PLOTS.mkdir(exist_ok=True)
     for name in ("watch", "real", "cluster", "scale", "throughput", "docker", "proxy", "gateways_live"):

@@ -84,7 +84,6 @@ class Load:
 
     @property
     def failed(self) -> list[Request]:
-        """Those that failed, so far."""
         return [request for request in tuple(self.requests) if not request.answer]
 
     async def _run(self) -> None:

@@ -131,7 +131,6 @@ def measure(cluster: Cluster, runs: int, find: FindProxy) -> Figures:
 
 
 def main() -> None:
-    """Measure and print."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=3, help="how often (default: %(default)s)")

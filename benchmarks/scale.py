@@ -62,7 +62,6 @@ class Clock:
         self.passed = self.cpu = 0.0
 
     def stop(self) -> Clock:
-        """Take the time."""
         self.passed = (time.perf_counter() - self._began[0]) * 1000
         self.cpu = (time.process_time() - self._began[1]) * 1000
         return self
@@ -283,7 +282,6 @@ def child(size: int, runs: int, profile: bool, answer: multiprocessing.SimpleQue
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--sizes", default=SIZES, help="numbers of Services (default: %(default)s; at most 8,000)")
     parser.add_argument("--runs", type=int, default=20, help="of each event (default: %(default)s)")

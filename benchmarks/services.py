@@ -49,18 +49,15 @@ class Services:
         threading.Thread(target=self._follow, daemon=True).start()
 
     def create(self, name: str, *ports: Port) -> None:
-        """Create one."""
         metadata = {"name": PREFIX + name, "namespace": self._namespace}
         spec = {"type": "LoadBalancer", **self._spec, "ports": [self._port(port) for port in ports]}
         self._client.create(SERVICE.from_dict({"metadata": metadata, "spec": spec}), namespace=self._namespace)
 
     def create_all(self, wanted: Mapping[str, Port]) -> None:
-        """Create many at once."""
         with ThreadPoolExecutor(len(wanted)) as pool:
             list(pool.map(lambda item: self.create(item[0], item[1]), wanted.items()))
 
     def change_ports(self, name: str, *ports: Port) -> None:
-        """Give one other ports."""
         patch = {"spec": {"ports": [self._port(port) for port in ports]}}
         self._client.patch(SERVICE, PREFIX + name, patch, namespace=self._namespace, patch_type=PatchType.MERGE)
 

@@ -57,7 +57,6 @@ class OurLoop(Target):
 
     @property
     def pid(self) -> int:
-        """The loop's process."""
         return self.watch.process.pid
 
     def kill(self, address: str, port: int) -> None:
@@ -97,11 +96,9 @@ class PulumiCommand(Target):
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
 
     def act(self) -> None:
-        """Start the command."""
         self._process = self.start("up", "--yes", "--skip-preview")
 
     def acted(self) -> None:
-        """Wait for its end."""
         if self._process and self._process.wait():
             raise SystemExit("`pulumi up` failed")
 

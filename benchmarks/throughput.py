@@ -144,7 +144,6 @@ def ratios(figures: dict[str, Figures], to: str = HAND) -> dict[str, dict[str, f
 
 
 def main() -> None:
-    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each contestant (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=1.0, help="of each run (default: %(default)s)")

@@ -60,11 +60,9 @@ class Figures:
     """What didn't come true within the patience, and how often."""
 
     def add(self, name: str, seconds: float) -> None:
-        """Note a time."""
         self.milliseconds.setdefault(name, []).append(seconds * 1000)
 
     def count(self, name: str, number: int) -> None:
-        """Add to a sum."""
         self.counts[name] = self.counts.get(name, 0) + number
 
     @contextmanager
@@ -154,7 +152,6 @@ def node_excluded(stand: Stand, figures: Figures, address: str) -> None:
 
 
 def rested(since: float) -> bool:
-    """Return whether long enough ago."""
     return time.perf_counter() > since + REST
 
 
@@ -215,7 +212,6 @@ def quiet(load: Load, since: float) -> bool:
 
 
 def note(figures: Figures, name: str, load: Load) -> None:
-    """Note how many requests failed."""
     figures.count(f"{name}: requests", len(load.requests))
     figures.count(f"{name}: failed", len(load.failed))
 
@@ -341,7 +337,6 @@ def ours(args: argparse.Namespace, stack: ExitStack, notes: list[str]) -> Iterat
 
 
 def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--runs", type=int, default=20, help="of each target (default: %(default)s)")
     parser.add_argument("--modes", default=",".join(MODES), help="of local-lb (default: %(default)s)")
@@ -357,7 +352,6 @@ def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Measure and print."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     args, notes = arguments(), [f"{RATE} requests a second while something changes, each a new connection"]
     milliseconds: dict[str, dict[str, Spread]] = {}

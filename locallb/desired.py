@@ -366,7 +366,6 @@ class Desired(Struct, frozen=True):
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        """Return all groups."""
         return tuple(group for groups in self.by_owner.values() for group in groups)
 
 

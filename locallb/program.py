@@ -151,7 +151,6 @@ class Serving(tuple[SnapshotResult, Plan]):  # noqa: SLOT001 - it has more than 
     services: Services
 
     def __new__(cls, planned: Planned, made: Mapping[ResourceKey, pulumi.Resource]) -> Self:
-        """Join both."""
         self = super().__new__(cls, planned)
         declared = _Declared(planned[1], made)
         proven = declared.once_proven()

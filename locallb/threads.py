@@ -47,12 +47,10 @@ class Tally:
         self._counts: dict[str, int] = {}
 
     def add(self, kind: str) -> None:
-        """Count one."""
         with self._lock:
             self._counts[kind] = self._counts.get(kind, 0) + 1
 
     def counts(self) -> dict[str, int]:
-        """Return all counts."""
         with self._lock:
             return dict(self._counts)
 
@@ -297,7 +295,6 @@ class SupervisedThread:
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def stop(self) -> None:

@@ -90,6 +90,5 @@ def pytest_sessionstart(session: pytest.Session) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """Say goodbye."""
     if reaper := config.stash.get(_REAPER, None):
         reaper.close()

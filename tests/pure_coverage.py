@@ -50,7 +50,6 @@ def _coverage(config: pytest.Config) -> Coverage | None:
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Trace no more: everything is imported."""
     if coverage := _coverage(session.config):
         coverage.stop()
 
@@ -75,7 +74,6 @@ def is_measured(item: pytest.Item) -> bool:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
-    """Write the table."""
     if coverage := _coverage(config):
         terminalreporter.section("what is pure, under its tables and golden files")
         terminalreporter.write_line(f"{'':22}statements  missed  branches  partly  covered")

@@ -30,7 +30,6 @@ def ask(address: str, port: int, protocol: str) -> str:
 
 
 def main() -> int:
-    """Compare what answers with what should."""
     listed = subprocess.run([".venv/bin/locallb", "status", "--json"], check=True, capture_output=True, text=True)
     answers = {
         (service["namespace"], service["name"], port["port"], port["protocol"]): ask(

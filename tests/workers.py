@@ -56,5 +56,4 @@ class Groups(LoadFileScheduling):
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups | None:
-    """Let files be distributed in groups."""
     return Groups(config, log) if config.getoption("dist") == "loadfile" else None

@@ -16,7 +16,6 @@ class Notice(pulumi.ComponentResource):
     def __init__(
         self, name: str, urls: pulumi.Input[Sequence[str]], opts: pulumi.ResourceOptions | None = None
     ) -> None:
-        """Declare it."""
         super().__init__("shop:index:Notice", name, {}, opts)
         self.text = pulumi.Output.from_input(urls).apply(lambda each: f"The shop is open: {', '.join(each)}")
         self.register_outputs({"text": self.text})

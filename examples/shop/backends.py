@@ -47,7 +47,6 @@ def http_handler(answer: str) -> type[BaseHTTPRequestHandler]:
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            """Answer a request."""
             body = f"{answer}\n".encode()
             self.send_response(HTTPStatus.OK)
             self.send_header("Content-Length", str(len(body)))
@@ -67,7 +66,6 @@ def udp_handler(answer: str) -> type[socketserver.BaseRequestHandler]:
         """Answers one datagram."""
 
         def handle(self) -> None:
-            """Answer a datagram."""
             datagram, listening = self.request
             listening.sendto(f"{answer}: ".encode() + datagram, self.client_address)
 
@@ -127,7 +125,6 @@ def holder(place: str) -> str:
 
 
 def write_nodes(addresses: tuple[str, ...]) -> None:
-    """Write the nodes with their addresses."""
     following = iter(addresses)
     text = INTERNAL.sub(lambda match: match[1] + next(following), TEMPLATE.read_text())
     for path in (directory / NODES_FILE for directory in MANIFESTS if directory.is_dir()):
@@ -208,7 +205,6 @@ def stop() -> str:
 
 
 def main(terms: list[str]) -> None:
-    """Run one command."""
     if terms[:1] == ["serve"]:
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
         serve(tuple(terms[1:]))

@@ -30,7 +30,6 @@ _ADD = r"sed -i 's/port: 9000,/port: 9001,/' examples/shop/manifests/web.yaml"
 
 
 def main(picture: Path) -> None:
-    """Play and draw."""
     with tempfile.TemporaryDirectory() as scratch:
         project = Path(scratch) / "local-lb"
         shutil.copytree(ROOT, project, ignore=shutil.ignore_patterns(".*", "tests", "build", "dist"))

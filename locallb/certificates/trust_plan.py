@@ -79,7 +79,6 @@ class TrustStep(Struct, frozen=True):
 
     @property
     def why(self) -> str:
-        """Say what for."""
         return f"{'believed' if self.adds else 'no longer believed'} by {self.store.requires}"
 
     @property

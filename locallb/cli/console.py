@@ -65,7 +65,6 @@ class _Plain:
         self._stream = stream
 
     def line(self, parts: Iterable[_Part]) -> None:
-        """Write one line."""
         self._stream.write("".join(text for text, _ in parts) + "\n")
         self._stream.flush()
 
@@ -84,7 +83,6 @@ class _Styled:
         return self.console.is_terminal
 
     def line(self, parts: Iterable[_Part]) -> None:
-        """Write one line."""
         from rich.text import Text  # noqa: PLC0415 - as above
 
         self.console.print(Text.assemble(*parts))
@@ -172,7 +170,6 @@ class Out:
             self._err.line(self._styled((("error: ", "bold red"), sentence)))
 
     def warning(self, message: str) -> None:
-        """Print one warning."""
         self._err.line(self._styled((("warning: ", "yellow"), message)))
 
     def table(self, head: Sequence[str], rows: Iterable[Sequence[str | tuple[str, str]]]) -> None:

@@ -188,7 +188,6 @@ def _why_no_kind() -> str:
 
 
 def described(sources: Sources) -> str:
-    """Return sources in words."""
     return ", ".join(_described(kind, value) for source in sources for kind, value in source.items())
 
 

@@ -252,7 +252,6 @@ def _alone(args: Arguments) -> str:
 
 
 def _load(place: str) -> Callable[..., int]:
-    """Load a command's function."""
     module, _, function = place.partition(":")
     loaded: Callable[..., int] = getattr(import_module(f"locallb.cli.{module}"), function)
     return loaded

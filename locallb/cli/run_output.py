@@ -211,7 +211,6 @@ class Progress:
             self._status.stop()
 
     def listen(self, event: Event) -> None:
-        """Show one event."""
         if self._silent:
             return
         if isinstance(event, DiagnosticEvent):

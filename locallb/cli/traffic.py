@@ -41,7 +41,6 @@ def line_text(key: ObjectKey, line: Line) -> tuple[str | tuple[str, str], ...]:
 
 
 def line_json(key: ObjectKey, line: Line) -> dict[str, object]:
-    """Make the documented object."""
     request: dict[str, object] | None = None
     if line.protocol:
         names = {"protocol": line.protocol, "method": line.method, "host": line.host, "path": line.path}

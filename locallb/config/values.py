@@ -26,7 +26,6 @@ class Mistakes:
         self.sentences: list[str] = []
 
     def add(self, key: str, sentence: str) -> None:
-        """Note a mistake in the value at `key`."""
         self.sentences.append(f"{NAMESPACE}:{key}: {sentence}")
 
     def mapping(self, key: str, value: object, example: str) -> Mapping[str, object]:

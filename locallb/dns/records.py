@@ -113,7 +113,6 @@ class _Room(Struct):
     _left_out: Counter[ObjectKey] = field(default_factory=Counter)
 
     def takes(self, name: Name, wish: NameRequest) -> bool:
-        """Return whether there is room for a name, and take it."""
         key = wish.key
         if key is None or not name.zone.updated:
             return True

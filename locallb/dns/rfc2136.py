@@ -64,7 +64,6 @@ class NameServer(DnsProvider):
         return tuple(value for answer in answers if answer for value in answer[0])
 
     def apply(self, update: Update, ttl: int) -> bool:
-        """Send one message."""
         message = dns.update.UpdateMessage(f"{self.zone}.")
         for record_set in update.present:
             message.present(_absolute(record_set.name), record_set.kind, *_written(record_set))

@@ -281,13 +281,11 @@ class EngineService:
         return empty_pb2.Empty()
 
     def GetRootResource(self, _request: object) -> engine_pb2.GetRootResourceResponse:  # noqa: N802 the stub's name
-        """Return the Stack's URN."""
         return engine_pb2.GetRootResourceResponse(urn=self._root)
 
     def SetRootResource(  # noqa: N802 the stub's name
         self, request: engine_pb2.SetRootResourceRequest
     ) -> engine_pb2.SetRootResourceResponse:
-        """Take the Stack's URN."""
         self._root = request.urn
         return engine_pb2.SetRootResourceResponse()
 

@@ -127,7 +127,6 @@ class ProtocolHandle(Handle):
         return attempt(lambda: finished(coroutine) if self._in_place else self._loops.run(coroutine))
 
     def _configure(self, config: Properties) -> None:
-        """Configure the provider."""
         request = ConfigureRequest({}, to_property_values(config), accept_secrets=True, accept_resources=True)
         response = self._run(self._provider.configure(request))
         self._supports_preview = bool(response.supports_preview)
@@ -176,7 +175,6 @@ class ProtocolHandle(Handle):
         return from_property_values(self._run(self._provider.update(request)).properties, old.urn)
 
     def delete(self, old: ResourceState) -> None:
-        """Delete a resource."""
         outputs = to_property_values(old.outputs)
         request = DeleteRequest(old.urn, old.id, outputs, timeout=_timeout(old, "delete"))
         self._run(self._provider.delete(request))

@@ -215,11 +215,9 @@ class DirectHandle(Handle):
         """Take any configuration."""
 
     def can_plan(self) -> bool:
-        """Such a provider can."""
         return True
 
     def check_config(self, urn: str, olds: Properties, news: Properties) -> dict[str, Value]:
-        """Take any configuration."""
         del urn, olds
         return dict(news)
 
@@ -251,7 +249,6 @@ class DirectHandle(Handle):
         return attempt(lambda: self._direct.update(old.type, old.outputs, new.inputs, preview=preview))
 
     def delete(self, old: ResourceState) -> None:
-        """Delete a resource."""
         attempt(lambda: self._direct.delete(old.type, old.outputs))
 
     def read(self, old: ResourceState) -> Found | None:

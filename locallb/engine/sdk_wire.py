@@ -62,14 +62,12 @@ def _from_pb_struct(struct: struct_pb2.Struct, what: str) -> Value:
 
 
 def to_struct(properties: Properties) -> struct_pb2.Struct:
-    """Make a protobuf struct."""
     struct = struct_pb2.Struct()
     struct.update(properties)
     return struct
 
 
 def to_property_values(properties: Properties) -> dict[str, PropertyValue]:
-    """Wrap for a provider."""
     return {key: _to_property_value(value) for key, value in properties.items()}
 
 

@@ -52,17 +52,14 @@ class Layout(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The stack's qualified name."""
         return f"organization/{self.project}/{self.stack}"
 
     @property
     def state(self) -> Path:
-        """The state file."""
         return self._base / "stacks" / self.project / f"{self.stack}.json"
 
     @property
     def meta(self) -> Path:
-        """The backend's own file."""
         return self._base / "meta.yaml"
 
     @property
@@ -357,7 +354,6 @@ class Backups(Struct, frozen=True):
         return aside
 
     def newest_first(self) -> Iterator[Path]:
-        """List the backups."""
         for _, path in sorted(self._times(), reverse=True):
             yield path
 

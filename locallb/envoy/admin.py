@@ -87,7 +87,6 @@ class AdminQuestion:
         return AdminReply.ANSWERED if answer else AdminReply.ENDED
 
     def close(self) -> None:
-        """Ask no more."""
         self._socket.close()
 
 

@@ -149,7 +149,6 @@ _MEASURED: Message = {
 
 
 def cluster(upstream: Upstream, discovery: Discovery) -> Message:
-    """Make the Cluster of an upstream."""
     return typed(
         "envoy.config.cluster.v3.Cluster",
         name=upstream.name,

@@ -21,7 +21,6 @@ _ENCODER = Encoder(order="sorted")
 
 
 def text(message: Message) -> str:
-    """Write a document."""
     return f"{_ENCODER.encode(message).decode()}\n"
 
 
@@ -36,7 +35,6 @@ def typed(kind: str, /, **fields: Json) -> Message:
 
 
 def socket_address(address: str, port: int, protocol: str = "TCP") -> Message:
-    """Make an Address."""
     return {"socket_address": {"address": address, "port_value": port, "protocol": protocol}}
 
 

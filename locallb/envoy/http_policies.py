@@ -160,7 +160,6 @@ def mirror(copies: Mirror) -> Message:
 
 
 def duration(milliseconds: int) -> str:
-    """Write a Duration."""
     return f"{milliseconds // 1000}.{milliseconds % 1000:03d}s"
 
 

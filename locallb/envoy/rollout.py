@@ -134,7 +134,6 @@ def with_referred(version: str, referred: Collection[str]) -> str:
 
 
 def has_referred(version: str) -> bool:
-    """Return whether a version is one of `with_referred`."""
     return _AND in version
 
 

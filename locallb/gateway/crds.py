@@ -195,7 +195,6 @@ class InstallStep(Struct, frozen=True):
 
     @property
     def name(self) -> Name:
-        """Return which object it is."""
         return name_of(self.document)
 
     @property

@@ -111,7 +111,6 @@ class Capacity(Struct):
         return sum(self._wanted(listener, name, names, matches) for name in names)
 
     def attach(self, listener: int, names: Sequence[str], matches: int) -> None:
-        """Take a route over."""
         self.remaining -= self.wanted(listener, names, matches)
         for name in names:
             self.open(listener, name)

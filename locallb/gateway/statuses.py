@@ -145,7 +145,6 @@ def class_status(gateway_class: GatewayClass) -> ApiStatus:
 
 
 def gateway_status(bound: BoundGateway, outcome: GatewayResult) -> ApiStatus:
-    """Return the status of a Gateway."""
     mine = [(number, listener) for number, listener in enumerate(bound.listeners) if listener.owner.kind == "Gateway"]
     listeners = [_listener(number, listener, bound, outcome) for number, listener in mine]
     accepted = [set_ for set_ in bound.sets if any(_is_fine(listener, outcome) for listener in _of(set_, bound))]
@@ -191,7 +190,6 @@ def _is_fine(listener: BoundListener, outcome: GatewayResult) -> bool:
 
 
 def _listener(number: int, mine: BoundListener, bound: BoundGateway, outcome: GatewayResult) -> Status:
-    """Return the status of one listener."""
     blocked = outcome.ports.get((mine.listener.port, mine.transport))
     accepted = mine.conflict or mine.accepted or blocked
     programmed = accepted or (None if mine.serves else mine.resolved or Failure(INVALID, "nothing of it can be served"))

@@ -36,7 +36,6 @@ def wait(descriptor: int, *, shared: bool = False) -> None:
 
 
 def give_back(descriptor: int) -> None:
-    """Unlock it."""
     fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 

@@ -44,7 +44,6 @@ class Distrust(Struct, frozen=True):
 
     @property
     def remedy(self) -> str:
-        """What its owner can do about it."""
         return f"`chmod go-w {self.path}`" if self.mode else ""
 
 

@@ -172,7 +172,6 @@ def _port_start(status: dict[str, str]) -> int:
 
 
 def _sockets(in_use: dict[Protocol, list[SocketRow]], owners: SocketOwners) -> set[Socket]:
-    """Return the sockets of others."""
     serving = {row.address for listed in in_use.values() for row in listed if row.inode in owners.ours}
     sockets = set()
     for protocol, _ in _PROTOCOLS:

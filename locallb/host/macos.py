@@ -64,7 +64,6 @@ def pool_aliases(pools: Iterable[Pool], present: Collection[IPAddress]) -> Itera
 
 
 def alias_notes(pools: Iterable[Pool]) -> Iterator[str]:
-    """Return what to mind."""
     for pool in pools:
         if any(candidates(pool, family).size > MAX for family in Family):
             yield f"of the pool {pool.name} only the first {MAX} addresses of a family become aliases; make it smaller"

@@ -118,7 +118,6 @@ class RouteEvents:
         self._thread.start()
 
     def stop(self) -> None:
-        """Report nothing any more."""
         self._thread.stop()
         os.eventfd_write(self._bell, 1)
         if self._thread.join(2):

@@ -113,7 +113,6 @@ def routing_files(name: str) -> Iterator[str]:
 
 
 def resolver_notes(zones: Sequence[Zone], resolvers: Mapping[str, str]) -> Iterator[str]:
-    """Return what to mind."""
     if not zones:
         return
     servers = sorted({str(zone.server) for zone in zones})

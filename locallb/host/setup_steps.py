@@ -165,5 +165,4 @@ def directory_step(observed: ObservedHost, path: str) -> Iterator[SetupStep]:
 
 
 def file_step(observed: ObservedHost, path: str, text: str, why: str) -> SetupStep:
-    """Write a file."""
     return SetupStep(StepKind.FILE, path, observed.texts.get(path, ""), text, why, printed(text, f">{path}"))

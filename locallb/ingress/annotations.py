@@ -68,14 +68,12 @@ class AnnotationValues(Struct):
         return text.strip()
 
     def flag(self, name: str, *, default: bool = False) -> bool:
-        """Return true or false."""
         text = self.text(name)
         if text and text not in _TRUE | _FALSE:
             raise self.fault(name, "use true or false")
         return text in _TRUE if text else default
 
     def number(self, name: str, low: int, high: int, default: int) -> int:
-        """Return a whole number."""
         text = self.text(name)
         if not text:
             return default

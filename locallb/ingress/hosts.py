@@ -309,7 +309,6 @@ class _Room(Struct):
     """Number of hosts that each covers."""
 
     def takes(self, ingress: Ingress) -> bool:
-        """Return whether there is room for an Ingress, and take it."""
         added = _paths_of(ingress)
         new = added.keys() - self._routes.keys()
         added.update({host: _entries(host, None) for host in new})

@@ -49,7 +49,6 @@ class IngressBackends:
 
     @property
     def targets(self) -> dict[UpstreamName, BackendTarget]:
-        """The upstreams, by name."""
         return self._upstreams.targets
 
     def upstream(
@@ -263,7 +262,6 @@ class Rules:
     def _shared(
         self, ingress: Ingress, path: IngressPath, policy: Policy, main: UpstreamName, entry: Canaried
     ) -> Iterator[HttpRoute]:
-        """Return the routes of a path of which a canary has a share."""
         other, canary = self._backends.upstream(entry.ingress, entry.backend, policy.spoken), entry.canary
         shares = (Target(main, canary.total - canary.weight), Target(other, canary.weight))
         whole = self._route(ingress, path, policy, (Target(main),)) if main else _no_owner(path)

@@ -48,7 +48,6 @@ class Candidate(Struct, frozen=True):
     term: Term | None = None
 
     def leads(self, now: float) -> bool:
-        """Return whether it is the leader."""
         return self.term is not None and now < self.term.until
 
 

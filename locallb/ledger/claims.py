@@ -231,7 +231,6 @@ class AddressClaims:
                 self._places[place].append(number)
 
     def of(self, owner: Owner) -> Sequence[ClaimFile]:
-        """Return what `owner` has."""
         return self._owners.get(owner, ())
 
     def in_the_way(self, ports: Collection[MappedPort]) -> Sequence[ClaimFile]:

@@ -95,7 +95,6 @@ class OptionalRef(Ref, frozen=True, array_like=True):
     """Refers to one output that may be absent, which counts as an empty text."""
 
     def value(self, *outputs: object) -> object:
-        """Return the input."""
         return "" if outputs[0] is None else outputs[0]
 
 
@@ -151,7 +150,6 @@ class Group(Struct, frozen=True):
 
     @property
     def root(self) -> ResourceKey:
-        """Return the key of its root."""
         return self.members[0].key
 
 

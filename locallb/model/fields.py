@@ -154,7 +154,6 @@ def text_of(value: object) -> str:
 
 
 def texts_of(value: object) -> list[str]:
-    """Return the texts of a list."""
     return [item for item in value if isinstance(item, str)] if isinstance(value, list) else []
 
 
@@ -164,7 +163,6 @@ def object_of(value: object) -> Mapping[Any, Any]:
 
 
 def objects_of(value: object) -> list[Mapping[Any, Any]]:
-    """Return the objects of a list."""
     return [item for item in value if isinstance(item, Mapping)] if isinstance(value, list | tuple) else []
 
 

@@ -137,7 +137,6 @@ class BackendTlsPolicy(Struct, frozen=True):
         return tuple(target for target in self.targets if (target.group, target.kind) == ("", "Service"))
 
     def service(self, target: PolicyTarget) -> Named:
-        """Return the Service that a target is."""
         return Named(self.meta.key.namespace, target.name)
 
 
@@ -330,7 +329,6 @@ class ParentRef(Struct, frozen=True):
 
     @property
     def reference(self) -> Reference:
-        """Return which object it is."""
         return Reference(self.group, self.kind, self.key)
 
 
@@ -348,5 +346,4 @@ class GatewayRoute(Struct, frozen=True):
 
     @property
     def reference(self) -> Reference:
-        """Return which object it is."""
         return Reference(GROUP, self.kind.value, self.meta.key)

@@ -257,7 +257,6 @@ class HttpListener(Struct, frozen=True):
 
     @property
     def secure(self) -> tuple[Chain, ...]:
-        """Return the chains of HTTPS."""
         return tuple(chain for chain in self.chains if chain.termination and isinstance(chain.serves, HttpRoutes))
 
     @property

@@ -96,7 +96,6 @@ class Family(StrEnum):
 
     @classmethod
     def of(cls, address: IPAddress | IPNetwork) -> Family:
-        """Return the family of an address or network."""
         return cls.IPV4 if address.version == 4 else cls.IPV6  # noqa: PLR2004 - IP version 4
 
 

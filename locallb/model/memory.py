@@ -47,7 +47,6 @@ class Memo(Struct, Generic[_Made]):
             self._frame, self._before, self._now = frame, {}, {}
 
     def forget(self, key: Hashable) -> None:
-        """Forget what was made for `key`."""
         self._now.pop(key, None)
         self._before.pop(key, None)
 

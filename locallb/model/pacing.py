@@ -64,7 +64,6 @@ class Backoff(Struct, frozen=True):
 
     @property
     def is_healthy(self) -> bool:
-        """Whether it succeeded last."""
         return self.healthy_since < math.inf
 
     def is_idle(self, now: float) -> bool:

@@ -167,7 +167,6 @@ class PodRoute(Struct, frozen=True):
 
     @property
     def order(self) -> tuple[int, int, int, int]:
-        """Its key for sorting."""
         network = self.destination
         return network.version, int(network.network_address), network.prefixlen, int(self.gateway)
 
@@ -182,7 +181,6 @@ class PodRoute(Struct, frozen=True):
 
 
 def inside(inner: IPNetwork, outer: IPNetwork) -> bool:
-    """Return whether `outer` has all of `inner`."""
     return inner.version == outer.version and inner.subnet_of(outer)  # type: ignore[arg-type]  # versions are equal
 
 

@@ -27,7 +27,6 @@ class Backend(Struct, frozen=True):
     def at(
         cls, address: IPAddress, port: int, checked_at: IPAddress | None = None, checked_port: int | None = 0
     ) -> Backend:
-        """Make the backend at `address`:`port`."""
         return cls(address, port, None if checked_at == address else checked_at, checked_port)
 
     @property
@@ -228,7 +227,6 @@ class Proxy(Struct, frozen=True):
 
     @property
     def every_listener(self) -> tuple[Listener | HttpListener | NameListener, ...]:
-        """Return all of them."""
         return (*self.listeners, *self.http, *self.names)
 
 

@@ -113,7 +113,6 @@ class Claim(Struct, frozen=True):
 
     @property
     def order(self) -> tuple[int, int, Owner, str]:
-        """Its key for sorting."""
         return self.address.version, int(self.address), self.owner, self.problem
 
 

@@ -81,7 +81,6 @@ def owner_from(fields: Mapping[str, str]) -> Owner:
 
 
 def proxy_name(service: ObjectKey) -> ProxyName:
-    """Name the proxy of one Service."""
     return ProxyName(str(service))
 
 

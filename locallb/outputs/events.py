@@ -43,7 +43,6 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
     state = ServiceEventsState
 
     def create(self, new: ServiceEventsInputs) -> tuple[str, ServiceEventsState]:
-        """Send all."""
         return str(new.owner.service), _send(new, _current(new), EventAllowance(), {})
 
     def read(self, state: ServiceEventsState) -> ServiceEventsState:
@@ -112,7 +111,6 @@ class Events(Output):
 
 
 def _events(planned: Planned) -> Iterator[tuple[ObjectKey, Owner | None, Access, Sequence[Event]]]:
-    """Return the objects that have events."""
     if planned.news:
         withdrawn = planned.withdrawn if isinstance(planned, Placement) else None
         ports = planned.ports if isinstance(planned, Placement) else ()

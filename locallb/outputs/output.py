@@ -58,7 +58,6 @@ class Output(ABC):
 
 @cache
 def output(word: str) -> Output:
-    """Return an output."""
     return cast("Output", OUTPUTS.load(word, "output"))
 
 
@@ -69,7 +68,6 @@ def outputs() -> Mapping[str, Output]:
 
 
 def published(planned: Planned, context: OutputContext) -> tuple[Resource, ...]:
-    """Return the resources of all outputs."""
     found: list[Resource] = []
     last = dict(context.published)
     for word, output in outputs().items():

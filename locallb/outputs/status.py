@@ -122,7 +122,6 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
     state = GatewayStatusState
 
     def create(self, new: GatewayStatusInputs) -> tuple[str, GatewayStatusState]:
-        """Publish it."""
         return str(new.owner.service), self._publish(new)
 
     def read(self, state: GatewayStatusState) -> GatewayStatusState | None:

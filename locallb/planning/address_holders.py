@@ -91,7 +91,6 @@ class ByPin(Struct, frozen=True):
     pins: Pins
 
     def admits(self, service: Service) -> bool:
-        """Admit the Services that have this pin."""
         return self.pins.of(service.key) == self.service
 
     def __str__(self) -> str:
@@ -104,7 +103,6 @@ class ByOther(Struct, frozen=True):
     why: str
 
     def admits(self, _service: Service) -> bool:
-        """Admit none."""
         return False
 
     def __str__(self) -> str:
@@ -199,7 +197,6 @@ class Evidence(Struct):
         )
 
     def holdings(self) -> Holdings:
-        """Find all holders."""
         holders = {**self.weakest}
         holders |= {address: self._oldest(keys) for address, keys in self.listed.items() if keys}
         for claims in (self.state, self.ledger):

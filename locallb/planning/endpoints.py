@@ -221,7 +221,6 @@ def _is_link(route: HostRoute) -> bool:
 
 
 def _is_passed_on(network: IPNetwork, links: Iterable[IPNetwork], routes: Collection[IPNetwork]) -> bool:
-    """Return whether `network` is in one of `links` and has no route of its own."""
     around = max((link.prefixlen for link in links if network != link and inside(network, link)), default=None)
     if around is None:
         return False

@@ -54,7 +54,6 @@ class _Decisions(Struct, frozen=True):
 
     @classmethod
     def of(cls, cluster: ClusterName, kinds: tuple[ObjectKind, ...], snapshot: Snapshot) -> _Decisions:
-        """Decide about each kind."""
         planned, lacking, foreign = list[PlannedClass](), dict[ObjectKind, tuple[str, ...]](), list[str]()
         held = {each.kind: each for each in snapshot.held_classes if each.cluster == cluster}
         access, observed = snapshot.access[cluster], snapshot.classes[cluster]

@@ -178,7 +178,6 @@ _NONE: frozenset[IPAddress] = frozenset()
 
 
 def _placed(question: _Question, frame: PlanContext) -> Placed:
-    """Place one Service."""
     (service, addresses, assignment, problems), world, gateway = question.admitted, question.world, question.gateway
     inputs = PlacementInputs(
         service,

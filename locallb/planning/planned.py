@@ -191,7 +191,6 @@ class PlannedClass(_ForCluster, frozen=True):
 
     @property
     def part(self) -> str:
-        """By its kind."""
         return CLASSES[self.wanted.kind]
 
 
@@ -266,7 +265,6 @@ class PlannedStatus(Struct, frozen=True):
 
     @property
     def key(self) -> ObjectKey:
-        """Return which object."""
         return self.owner.service
 
 
@@ -284,7 +282,6 @@ class PlannedNews(Struct, frozen=True):
 
     @property
     def key(self) -> ObjectKey:
-        """Which object."""
         return self.owner.service
 
 
@@ -332,7 +329,6 @@ class Placement(Struct, frozen=True):
 
     @property
     def key(self) -> ObjectKey:
-        """Return which Service."""
         return self.owner.service
 
     @property

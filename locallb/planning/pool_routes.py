@@ -76,7 +76,6 @@ class _Part(Struct, frozen=True):
         return self.host.interface(self.addresses.first) if lone else ""
 
     def has(self, address: IPAddress) -> bool:
-        """Return whether `address` is one of it."""
         return Family.of(address) is Family.of(self.addresses.first) and (
             int(self.addresses.first) <= int(address) <= int(self.addresses.last)
         )

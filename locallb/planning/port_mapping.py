@@ -113,7 +113,6 @@ class _Numbers:
         return True
 
     def mapped(self, service: Service) -> Service:
-        """Return a Service with its numbers."""
         ports = (replace(port, mapped=self._given.get((service.key, port), 0)) for port in service.ports)
         return replace(service, ports=tuple(ports))
 

@@ -97,7 +97,6 @@ NO_HTTP = Http()
 
 
 def is_shared(name: ProxyName) -> bool:
-    """Return whether a proxy of this name is shared."""
     return name.startswith(f"{SHARED}-")
 
 
@@ -244,7 +243,6 @@ class ProxyDemand(NamedTuple):
 
     @classmethod
     def of(cls, service: Service) -> ProxyDemand:
-        """Return what a Service demands."""
         return cls(service.key, service.created, len(service.ports) * len(service.families))
 
 

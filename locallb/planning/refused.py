@@ -147,7 +147,6 @@ def few_kinds(kinds: Iterable[str]) -> Mapping[str, int]:
 
 
 def added(several: Iterable[Mapping[str, int]]) -> Mapping[str, int]:
-    """Add counts up."""
     total: dict[str, int] = {}
     for counter in several:
         for kind, count in counter.items():
@@ -176,7 +175,6 @@ class EnvoyRefusal(Struct, frozen=True):
 
 
 def name_of(cluster: ClusterName, thing: Refusable) -> str:
-    """Name an object of a cluster."""
     match thing:
         case Service():
             return str(thing.key)

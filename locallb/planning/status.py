@@ -30,7 +30,6 @@ def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
 
 
 def implements(service: Service | MalformedService, classes: Classes) -> bool:
-    """Return whether `service` has one of the classes."""
     if service.key.kind is ObjectKind.GATEWAY:
         return True  # those of other GatewayClasses aren't among the Services
     klass = service.load_balancer_class

@@ -403,7 +403,6 @@ def _each(memory: AnyMemo, cluster: ClusterName, what: str, *frame: object) -> A
 
 
 def _several(*names: tuple[Reference, ...]) -> frozenset[Reference]:
-    """Return the names that are in several of these."""
     return frozenset(name for name, count in Counter(chain.from_iterable(names)).items() if count > 1)
 
 

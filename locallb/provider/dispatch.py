@@ -35,7 +35,6 @@ class Dispatcher(protocol.Provider):
         self._pool = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="locallb")
 
     async def get_schema(self, request: protocol.GetSchemaRequest) -> protocol.GetSchemaResponse:
-        """Return the package's schema."""
         del request
         return protocol.GetSchemaResponse(self._schema)
 

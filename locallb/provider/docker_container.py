@@ -328,7 +328,6 @@ class DockerProvider(protocol.Provider):
         return protocol.UpdateResponse(wrapped(outputs))
 
     async def delete(self, request: protocol.DeleteRequest) -> None:
-        """Remove it."""
         _refuse_others(request.type)
         old = plain(request.properties)
         self._life.delete(ContainerId(request.resource_id), old)

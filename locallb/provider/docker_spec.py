@@ -105,7 +105,6 @@ _UNITS = {"h": 3_600_000_000_000, "m": 60_000_000_000, "ms": 1_000_000, "us": 1_
 
 
 def body(inputs: Values) -> dict[str, Any]:
-    """Make the body."""
     config: dict[str, Any] = {
         "Image": inputs["image"],
         "Labels": {label["label"]: label["value"] for label in inputs.get("labels", ())},

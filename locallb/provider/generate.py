@@ -63,7 +63,6 @@ def properties_module(schema: Schema) -> str:
 
 
 def documentation(schema: Schema) -> str:
-    """Make docs/resources.md."""
     lines = [f"<!-- {_WARNING} -->", "# Resources of the provider `locallb`", "", schema["description"], _PROGRAMS, ""]
     for token, resource in schema["resources"].items():
         lines += [f"## {_short(token)}", f"`{token}`. {resource['description']}", ""]

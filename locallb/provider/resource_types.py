@@ -99,7 +99,6 @@ class ResourceTypes:
             return codec.encode(kind.update(old, new))
 
     def delete(self, token: str, properties: Values) -> None:
-        """Delete."""
         kind = self._kind(token)
         state = codec.recall(kind.state, properties)
         FENCE.term()

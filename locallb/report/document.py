@@ -22,7 +22,6 @@ def document(report: Report) -> str:
 
 
 def fields(report: Report) -> Mapping[str, object]:
-    """Make the document's object."""
     return {
         "version": VERSION,
         "stack": report.stack,

@@ -151,7 +151,6 @@ _COLUMNS = ("Address", "Ports", "Clients", "Why")
 
 
 def table(rows: Sequence[ServiceChange]) -> str:
-    """Write the table."""
     head = "".join(f'<th role="columnheader">{name}</th>' for name in ("Change", "Service", *_COLUMNS))
     body = "".join(_row(service) for service in rows)
     return (
@@ -248,7 +247,6 @@ _LARGE = 10**6
 
 
 def page(report: Report) -> str:
-    """Write the page."""
     style, script = _asset("page.css"), _asset("page.js")
     rows = by_gravity(report)
     return "".join(

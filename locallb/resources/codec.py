@@ -73,7 +73,6 @@ class Form(Struct, frozen=True):
         return self.kind(**given)
 
     def properties(self, record: Any) -> Mapping[str, object]:  # noqa: ANN401 - of `kind`
-        """Return its properties."""
         given = {field: getattr(record, field) for field in self.fields}
         for field, kind in self.flat.items():
             given |= zip(kind._fields, given.pop(field), strict=True)
@@ -256,7 +255,6 @@ def encode(record: object) -> dict[str, Any]:
 
 
 def value(item: object) -> Any:  # noqa: ANN401 - a JSON-like value
-    """Write one value."""
     if type(item) in _PLAIN:
         return item
     if isinstance(item, StrEnum):

@@ -150,7 +150,6 @@ def runtime(word: str) -> Runtime:
 
 
 def runtimes() -> tuple[Runtime, ...]:
-    """Return all of them."""
     return tuple(runtime(word) for word in RUNTIMES)
 
 

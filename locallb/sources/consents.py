@@ -41,16 +41,16 @@ class ClusterEntry(Protocol):
     """A configuration entry that refers to a cluster by a kubeconfig."""
 
     @property
-    def cluster(self) -> ClusterName: ...  # noqa: D102 - the source's name
+    def cluster(self) -> ClusterName: ...  # the source's name
 
     @property
-    def kubeconfig(self) -> str: ...  # noqa: D102 - as written; empty for kubectl's default
+    def kubeconfig(self) -> str: ...  # as written; empty for kubectl's default
 
     @property
-    def context(self) -> ContextName: ...  # noqa: D102 - empty for the current one
+    def context(self) -> ContextName: ...  # empty for the current one
 
     @property
-    def consents(self) -> str: ...  # noqa: D102 - the file with the confirmed clusters; empty if there is none
+    def consents(self) -> str: ...  # the file with the confirmed clusters; empty if there is none
 
 
 class Consent(Struct, frozen=True):

@@ -121,7 +121,6 @@ class FileWatch:
         self._thread.start()
 
     def stop(self) -> None:
-        """End."""
         self._thread.stop()
 
     def _inspect(self) -> None:
@@ -162,7 +161,6 @@ class FollowedFolder:
         return self._folder
 
     def close(self) -> None:
-        """Follow nothing any more."""
         self._changes.close()
 
     def _whole(self, directory: Path, before: Folder | None) -> Folder:

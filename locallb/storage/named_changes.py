@@ -39,7 +39,6 @@ class NamedChanges:
         self._root: tuple[int, int] | None = None
 
     def begin(self) -> None:
-        """Forget what was followed."""
         self.close()
         try:
             self._queue = max(-1, _library().inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK))
@@ -82,7 +81,6 @@ class NamedChanges:
         return names
 
     def close(self) -> None:
-        """Follow nothing any more."""
         if self._queue >= 0:
             os.close(self._queue)
         self._queue, self._prefixes, self._root = -1, {}, None

@@ -61,7 +61,6 @@ def lines(message: bytes) -> Iterator[Line]:
 
 
 def services_by_listener(plan: Plan) -> Mapping[str, ObjectKey]:
-    """Return the Service of each listener, by its name."""
     return {
         listener.name: placement.key
         for placement in plan.placements
@@ -251,7 +250,6 @@ STATISTICS = rf"^(cluster\.[^.]*\.({RECEIVED}|{SENT}|{LATENCY})|{'|'.join(map(re
 
 
 def by_upstream(clusters: Sequence[JsonObject], statistics: Sequence[JsonObject]) -> Mapping[str, UpstreamFigures]:
-    """Return the figures of each upstream by its name."""
     details = _details(statistics)
     named = {str(cluster.get("name")): cluster for cluster in clusters}
     return {name: UpstreamFigures(_backends(cluster), details.get(name)) for name, cluster in named.items()}

@@ -113,7 +113,6 @@ class Tap:
                 (self._directory / SOCKET).unlink(missing_ok=True)
 
     def end(self) -> None:
-        """Leave no trace."""
         self._begun.close()
 
     def _begin(self, begun: ExitStack) -> None:
@@ -171,7 +170,6 @@ class TrafficReading:
             tap.shut()
 
     def end(self) -> None:
-        """Read no more."""
         list(self.follow(()))
         self._selector.close()
 

@@ -360,7 +360,6 @@ class Converger(Struct):
 
     @property
     def going_on(self) -> Collection[ObjectKey]:
-        """What is under way."""
         return self._begun.keys()
 
     def is_full(self, now: float) -> bool:

@@ -122,7 +122,6 @@ class Outages(Struct, frozen=True):
         return Outages(MappingProxyType({**dict.fromkeys(names, began), **self.since}))
 
     def ended(self, names: Collection[str]) -> Outages:
-        """Note that these serve."""
         remaining = {name: at for name, at in self.since.items() if name not in names}
         return Outages(MappingProxyType(remaining)) if len(remaining) < len(self.since) else self
 
@@ -167,7 +166,6 @@ class Silences(Struct, frozen=True):
     since: Mapping[SilentPort, float] = field(default_factory=lambda: _SILENCE_NONE)
 
     def observed(self, now: float, silent: frozenset[SilentPort]) -> Silences:
-        """Note what is silent now."""
         otherwise = {port: self.since.get(port, now) for port in silent ^ self.published}
         lasting = {port for port, at in otherwise.items() if at + LASTING <= now}
         remaining = {port: at for port, at in otherwise.items() if port not in lasting}

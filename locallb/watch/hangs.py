@@ -96,7 +96,6 @@ class HangWatch:
             self._ring()
 
     def stop(self) -> None:
-        """Stop querying."""
         self._thread.stop()
         with self._lock:
             self._ring()
@@ -148,7 +147,6 @@ class HangWatch:
                 self._hear(key.data)
 
     def _hear(self, name: str) -> None:
-        """Take an answer."""
         proxy = self._proxies[name]
         reply = proxy.question.reply() if proxy.question else AdminReply.NONE
         if reply is AdminReply.NONE:

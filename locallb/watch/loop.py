@@ -95,7 +95,6 @@ class Pass(Struct, frozen=True):
 
     @property
     def causes(self) -> frozenset[Cause]:
-        """Why the loop looks."""
         return frozenset(mark.cause for mark in self.marks)
 
 
@@ -231,7 +230,6 @@ class Loop:
             self._listen(Delayed(found))
 
     def _end(self) -> None:
-        """Let what runs end."""
         try:
             outcome = self._converger.stop()
         except EngineError as error:

@@ -129,7 +129,6 @@ class Planner(Struct):
         self._cache().invalidate_host_facts()
 
     def stop(self) -> None:
-        """Follow nothing any more."""
         self.triggers.stop()
         if self._workspace:
             self._cache().stop()

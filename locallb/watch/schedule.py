@@ -87,7 +87,6 @@ class Retry(Struct, frozen=True):
 
     @property
     def at(self) -> float:
-        """When to try again."""
         return self.backoff.not_before
 
 

@@ -56,7 +56,6 @@ class Triggers:
             self._runs[1].follow(resources)
 
     def stop(self) -> None:
-        """Watch nothing any more."""
         self._unwatch()
         self._unwatch_runs()
 

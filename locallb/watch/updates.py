@@ -232,7 +232,6 @@ class Work:
 
     @property
     def keys(self) -> tuple[ObjectKey, ...]:
-        """All of them."""
         return (*self.differing, *self.unchecked)
 
     @property
@@ -251,7 +250,6 @@ class Work:
         return (*self.changed, *self.new, *self.reported)
 
     def without(self, keys: Collection[ObjectKey]) -> Work:
-        """Leave some out."""
         excluded = frozenset(keys)
 
         def rest(some: tuple[ObjectKey, ...]) -> tuple[ObjectKey, ...]:

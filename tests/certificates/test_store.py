@@ -28,7 +28,6 @@ MINUTE = dt.timedelta(minutes=1)
 
 @pytest.fixture
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Return where the authority will be."""
     monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
     return tmp_path / "local-lb" / "ca"
 

@@ -110,7 +110,6 @@ def running(place: Path, test: str, seconds: int, *terms: str, **more: str) -> I
 
 
 def exists(pid: int) -> bool:
-    """Return whether a process runs."""
     with contextlib.suppress(OSError):
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     return False

@@ -47,7 +47,6 @@ def test_services_are_described_alike_for_status_and_for_runs() -> None:
 
 
 def schema(name: str) -> dict[str, Any]:
-    """Read a schema."""
     read: dict[str, Any] = json.loads((DOCS / "schemas" / f"{name}.schema.json").read_text())
     return read
 

@@ -37,7 +37,6 @@ def stack_of(place: Path, stack: str = "dev") -> Path:
 
 
 def sources(path: Path) -> object:
-    """Return what a stack's file names."""
     return yaml.safe_load(path.read_text())["config"]["local-lb:sources"]
 
 

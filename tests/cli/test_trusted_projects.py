@@ -58,7 +58,6 @@ def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def ran(place: Path) -> set[str]:
-    """Return what was run."""
     return {path.name for path in place.glob("*-ran")}
 
 

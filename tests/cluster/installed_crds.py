@@ -38,7 +38,6 @@ def is_removed(client: Client, kind: Any, name: str) -> bool:  # noqa: ANN401 - 
 
 
 def definitions() -> list[str]:
-    """Return the names of all definitions."""
     called = [name_of(each) for each in carried().channels["experimental"]]
     return [name for kind, name in called if kind == DEFINITION]
 

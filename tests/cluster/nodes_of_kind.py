@@ -35,7 +35,6 @@ class KindNode:
 
     @property
     def container(self) -> Container:
-        """The container, running or not."""
         return self.client.containers.get(f"{self.name}-control-plane")
 
     def create(self) -> None:

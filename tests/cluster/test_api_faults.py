@@ -98,7 +98,6 @@ def hand(api: FaultyApi, cluster: Objects, tmp_path: Path) -> Hand:
 
 
 def everything(cluster: Cluster) -> list[Mapping[str, Any]]:
-    """List all kinds."""
     return [*cluster.objects(), *cluster.slices()]
 
 

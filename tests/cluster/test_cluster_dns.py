@@ -53,15 +53,12 @@ class Dns:
         self.client.create(CONFIG_MAP.from_dict({"metadata": {"name": name}, "data": named}), namespace=SYSTEM)
 
     def data(self, name: str = "coredns") -> Document | None:
-        """Return what it has."""
         return self.client.get(CONFIG_MAP, name, namespace=SYSTEM).get("data")
 
     def corefile(self) -> str:
-        """Return the text."""
         return str((self.data() or {})["Corefile"])
 
     def write(self, text: str, name: str = "coredns", key: str = "Corefile") -> None:
-        """Change it as somebody else."""
         patch = {"data": {key: text}}
         self.client.patch(CONFIG_MAP, name, patch, namespace=SYSTEM, patch_type=PatchType.MERGE)
 

@@ -104,7 +104,6 @@ def project(directory: Path, files: Mapping[str, str], version: str) -> None:
 
 
 def documents() -> dict[str, Any]:
-    """Read the manifest, by kind."""
     return {document["kind"]: document for document in yaml.safe_load_all(MANIFEST.read_text())}
 
 

@@ -51,7 +51,6 @@ def owner(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Clie
 
 
 def references(name: str) -> set[Reference]:
-    """Name a Secret and a ConfigMap."""
     return {Reference("", kind, Named("n", name)) for kind in KINDS}
 
 
@@ -65,7 +64,6 @@ def allow(api: Client, *names: str) -> None:
 
 @pytest.fixture
 def names(plane: ControlPlane) -> Iterator[FollowedNames]:
-    """Follow nothing yet."""
     access, name = Access(str(plane.kubeconfig), ContextName(plane.name)), ClusterName("real")
     writers = WriteHints(access)
     made = FollowedNames(Follow(name, access, {}, lambda _: Parsed(), lambda: None, writers), lambda: None)

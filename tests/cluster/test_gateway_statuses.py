@@ -139,7 +139,6 @@ class Subject:
         )
 
     def read(self) -> Document:
-        """Return it as it is."""
         return dict(self._client.get(served_type(self._kind), "web", namespace="n"))
 
     def write(self, status: Document) -> None:
@@ -149,7 +148,6 @@ class Subject:
         )
 
     def delete(self) -> None:
-        """Delete it."""
         self._client.delete(served_type(self._kind), "web", namespace="n")
 
     def says_it(self) -> bool:

@@ -35,7 +35,6 @@ def owner(plane: ControlPlane, cluster: Objects) -> Iterator[Client]:
 
 
 def leading(to: str, name: str = "web", host: str = "a.test") -> JsonObject:
-    """Make an Ingress to a Service."""
     return ingress(rule(path(to=to), host=host), name=name, namespace="n", class_name="local-lb")
 
 

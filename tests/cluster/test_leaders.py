@@ -67,7 +67,6 @@ class Clock:
         self.now = 1000.0
 
     def __call__(self) -> float:
-        """Return the time."""
         return self.now
 
 
@@ -174,7 +173,6 @@ def test_a_write_between_reading_and_writing_ends_the_term(
 
 @pytest.fixture
 def elected(plane: ControlPlane, play: Stage) -> Stage:
-    """Return a stack with leader election."""
     election = {"enabled": True, "namespace": "n", **QUICK}
     play.configure(sources=[plane.source], leaderElection=election)
     return play
@@ -265,12 +263,10 @@ def watcher(stage: Stage) -> subprocess.Popen[bytes]:
 
 
 def holder(cluster: Objects) -> str:
-    """Return who has the Lease."""
     return str(dict(cluster.client.get(LEASE, "local-lb", namespace="n"))["spec"]["holderIdentity"])
 
 
 def await_(condition: Callable[[], bool], seconds: float = 40.0) -> None:
-    """Wait for something that must come."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline

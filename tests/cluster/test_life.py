@@ -199,7 +199,6 @@ def test_mapped_ports_are_reported_by_condition_and_annotation(
 
 
 def annotated(cluster: Objects, name: str) -> Document:
-    """Return the annotations of a Service."""
     document = cluster.read(name)
     assert document is not None
     return dict(document["metadata"].get("annotations", {}))

@@ -62,7 +62,6 @@ class Shoot:
 
     @property
     def name(self) -> str:
-        """Its technical ID."""
         return self.objects.plane.name
 
     @property
@@ -72,7 +71,6 @@ class Shoot:
 
     @property
     def infra(self) -> str:
-        """The namespace of its Nodes."""
         return f"infra-{self.name}"
 
     def allow(self) -> None:
@@ -82,7 +80,6 @@ class Shoot:
         self.runtime.create(IN_NAMESPACE.from_dict({**binding, "subjects": [SUBJECT]}))
 
     def forbid(self) -> None:
-        """Take them away."""
         for kind in (IN_NAMESPACE, ROLE):
             self.runtime.delete(kind, "local-lb-machines", namespace=self.infra)
 
@@ -97,7 +94,6 @@ class Shoot:
         self.runtime.patch(POD.Status, "machine-m1", status, namespace=self.infra, patch_type=PatchType.MERGE)
 
     def end_machine(self) -> None:
-        """Remove the pod."""
         self.runtime.delete(POD, "machine-m1", namespace=self.infra, grace_period=0)
 
     def address(self) -> str:
@@ -129,7 +125,6 @@ def cloudprovider(plane: ControlPlane) -> dict[str, Any]:
 
 
 def source(shoot: Shoot, kubeconfig: Path) -> dict[str, Any]:
-    """Write a shoot as a source."""
     kubernetes = shoot.objects.plane.source["kubernetes"]
     return {"kubernetes": {**kubernetes, "nodes": {"kubeconfig": str(kubeconfig)}}}
 

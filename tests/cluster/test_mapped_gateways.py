@@ -49,7 +49,6 @@ def of_host(name: str, number: int) -> Iterator[JsonObject]:
 
 
 def redirected(number: int, host: str) -> str:
-    """Return where a redirect leads."""
     connection = http.client.HTTPConnection(LOCALHOST, number, timeout=5)
     try:
         connection.request("GET", "/old", headers={"host": host})

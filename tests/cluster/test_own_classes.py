@@ -35,12 +35,10 @@ class Rights:
         self._client = client
 
     def give(self, name: str) -> None:
-        """Give what a file binds."""
         for kind, document in self._documents(name):
             self._client.create(kind.from_dict(document))
 
     def take(self, name: str) -> None:
-        """Take it away; gone is fine."""
         for kind, document in self._documents(name):
             gone(self._client, kind, document["metadata"]["name"])
 
@@ -75,7 +73,6 @@ def metadata(client: Client, kind: Any) -> Document | None:  # noqa: ANN401 - li
 
 
 def part(client: Client, kind: Any, name: str) -> Any:  # noqa: ANN401 - likewise
-    """Return a part of it."""
     return (metadata(client, kind) or {}).get(name)
 
 
@@ -111,7 +108,6 @@ def stack(owner: Client, play: Stage, plane: ControlPlane) -> Stage:
 
 
 def gateway(name: str, of: str) -> Document:
-    """Make a Gateway."""
     spec = {"gatewayClassName": of, "listeners": [{"name": "http", "port": 8080, "protocol": "HTTP"}]}
     return {"kind": "Gateway", "metadata": {"name": name, "namespace": "n"}, "spec": spec}
 

@@ -44,7 +44,6 @@ _NAMESPACED = {
 
 
 def deployed() -> list[dict[str, Any]]:
-    """Return the objects of deploy/kustomization.yaml."""
     listed = yaml.safe_load((CHECKOUT / "deploy/kustomization.yaml").read_text())["resources"]
     return [document for name in listed for document in yaml.safe_load_all((CHECKOUT / "deploy" / name).read_text())]
 

@@ -20,7 +20,6 @@ Backends = Callable[..., Backend]
 
 @pytest.fixture
 def watch(play: Stage) -> Iterator[Watch]:
-    """Watch the cluster."""
     with watching(play) as running:
         yield running
 

@@ -31,13 +31,11 @@ def staged(play: Stage, plane: ControlPlane) -> Stage:
 
 
 def kubeconfig(play: Stage) -> Path:
-    """Return where it is."""
     return play.root / "kubeconfig"
 
 
 @pytest.fixture(scope="module")
 def other(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """Run a second cluster."""
     with control_plane("other", tmp_path_factory.mktemp("o") / "c") as second:
         yield second
 

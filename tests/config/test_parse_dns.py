@@ -18,7 +18,6 @@ SERVER = Embedded(ip_address("127.0.0.77"), 5300)
 
 
 def mistake(dns: object, **config: object) -> str:
-    """Read a configuration with one mistake."""
     with pytest.raises(SettingsError) as caught:
         parse_settings({**SOURCES, **config, "dns": dns})
     (sentence,) = caught.value.sentences

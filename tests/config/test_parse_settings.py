@@ -37,7 +37,6 @@ def mistakes(**config: object) -> tuple[str, ...]:
 
 
 def pool(*addresses: object, **more: object) -> list[Mapping[str, object]]:
-    """Make the value of `pools` with one pool."""
     return [{"name": "p", "addresses": list(addresses), **more}]
 
 

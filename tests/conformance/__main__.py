@@ -23,7 +23,6 @@ from tests.support.stages import stage
 
 
 def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="the one test to run, by its name (default: all)")
     parser.add_argument("--features", default="", help="features, whatever the GatewayClass says; `all` for every one")
@@ -34,7 +33,6 @@ def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> None:
-    """Run what was asked for."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     os.environ["TZ"] = "UTC"  # so that the watch tells the time as the suite does
     args = arguments()

@@ -38,7 +38,6 @@ def _documents(place: Path) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Write the file."""
     text = json.dumps(published(), separators=(",", ":"), sort_keys=True)
     packed = lzma.compress(text.encode(), preset=9 | lzma.PRESET_EXTREME)
     (CHECKOUT / "locallb" / "gateway" / FILE).write_bytes(packed)

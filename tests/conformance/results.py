@@ -49,7 +49,6 @@ class Run:
 
     @cached_property
     def failed(self) -> Sequence[str]:
-        """The names of the failed tests."""
         return [one.name for one in self.results if one.state == "FAIL"]
 
     @cached_property

@@ -127,6 +127,5 @@ def report_to(done: Run, watched: str) -> None:
 
 
 def log(some: Iterable[str]) -> None:
-    """Print lines at once."""
     sys.stdout.write("".join(f"{line}\n" for line in some))
     sys.stdout.flush()

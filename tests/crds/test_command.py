@@ -27,7 +27,6 @@ class HttpServer:
         self._there: dict[Name, Mapping[str, Any]] = {name_of(each): {**each, "status": status} for each in present}
 
     def definition(self, kind: str, name: str) -> Mapping[str, Any] | None:
-        """Return what it has."""
         return self._there.get((kind, name))
 
 

@@ -25,7 +25,6 @@ def document(name: str, version: object, channel: object, kind: str = DEFINITION
 
 
 def release(channel: str, *more: str) -> tuple[dict[str, Any], ...]:
-    """Make a channel of a release."""
     definitions = [document(name, "v1.6.3", channel) for name in ("gateways", "httproutes", *more)]
     return (*definitions, document("safe-upgrades", "v1.6.3", channel, POLICY))
 

@@ -53,7 +53,6 @@ class Registered(Struct):
         )
 
     def register_outputs(self, urn: str, outputs: Properties) -> None:
-        """Note outputs."""
         self.outputs[urn] = plain(outputs)
 
 
@@ -70,5 +69,4 @@ def registered(program: Callable[[], object], *, preview: bool) -> Registered:
 
 
 def plain(properties: Mapping[str, Any]) -> Any:  # noqa: ANN401 - JSON
-    """Return properties as JSON has them."""
     return json.loads(json.dumps(properties, default=dict))

@@ -17,7 +17,6 @@ from tests.support.desired_cases import CASES, plan_of
 
 
 def urns_of(groups: tuple[Group, ...]) -> Mapping[ResourceKey, str]:
-    """Return the URN of each resource."""
     stack = stack_urn("p", "s")
     found: dict[ResourceKey, str] = {}
     for group in groups:

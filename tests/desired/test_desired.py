@@ -49,7 +49,6 @@ _SHOWN = 160
 
 
 def resources_of(wanted: Desired) -> list[Resource]:
-    """Return all resources."""
     return [resource for group in wanted.groups for resource in group.members]
 
 

@@ -26,7 +26,6 @@ def balancer_digest(placement: Placement, proxy: Digest) -> Digest:
 
 
 def rejection_digest(rejection: Rejection) -> Digest:
-    """Return the digest of a rejection."""
     return rejection_group(rejection).digest
 
 

@@ -17,7 +17,6 @@ class Shelf(DnsProvider):
     """A TTL and values, by type and name."""
 
     def names(self, owner: OwnerId) -> Iterator[tuple[str, Marker]]:
-        """Look at all texts."""
         for place, (_, *values) in self._read().items():
             kind, _, name = place.removeprefix("TXT ").partition("-")
             marker = Marker.parse(str(values[0]))
@@ -37,7 +36,6 @@ class Shelf(DnsProvider):
         )
 
     def apply(self, update: Update, ttl: int) -> bool:
-        """Compare, then write all of it."""
         there = self._read()
         if any(there.get(f"{each.kind} {each.name}", [0])[1:] != [*each.values] for each in update.present):
             return False
@@ -49,7 +47,6 @@ class Shelf(DnsProvider):
         return True
 
     def version(self) -> object:
-        """Return what is there."""
         try:
             return self._path.read_text()
         except OSError:

@@ -35,7 +35,6 @@ def server() -> Iterator[Bind]:
 def wanted(
     server: Bind, name: str, *records: str, owner: str = "web", home: Home = HOME, **more: object
 ) -> DnsNameInputs:
-    """Want a name."""
     owned_by = Owner(home, ObjectKey(ClusterName("c"), "n", owner), Uid("u"))
     given = DnsNameInputs(
         owner=owned_by,
@@ -53,7 +52,6 @@ def wanted(
 
 
 def by_hand(server: Bind, change: str, name: str, *rest: object) -> None:
-    """Change the zone as somebody else."""
     message = dns.update.UpdateMessage(f"{ZONE}.")
     getattr(message, change)(name, *rest)
     assert dns.query.tcp(message, "127.0.0.1", 5, server.port).rcode() == 0
@@ -63,7 +61,6 @@ KIND = DnsName(Path("/nowhere"))
 
 
 def put(new: DnsNameInputs) -> DnsNameState:
-    """Create it."""
     return KIND.create(new)[1]
 
 

@@ -19,7 +19,6 @@ TARGETS = ("127.0.0.1", "127.0.0.2", "fd00::1")
 
 
 def key(name: str) -> ObjectKey:
-    """Name a Service."""
     return ObjectKey(ClusterName("c"), "n", name)
 
 

@@ -23,7 +23,6 @@ WANTED = StubZonesInputs(
 
 @pytest.fixture
 def maps(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
-    """Have a cluster with ConfigMaps."""
     held = {"coredns": {"metadata": {"resourceVersion": "1"}, "data": {"Corefile": COREFILE}}}
 
     def patch(_access: Access, _namespace: str, name: str, body: Mapping[str, Any]) -> None:

@@ -41,7 +41,6 @@ K3S = KIND + "import /etc/coredns/custom/*.server\n"
 
 
 def main(corefile: object, **metadata: object) -> ConfigMap:
-    """Make CoreDNS' ConfigMap."""
     return {"metadata": metadata, "data": {COREFILE: corefile}}
 
 

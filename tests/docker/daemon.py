@@ -45,7 +45,6 @@ class Daemon:
 
     @property
     def host(self) -> str:
-        """What DOCKER_HOST says."""
         return f"unix://{self.root}/docker.sock"
 
     def start(self) -> None:
@@ -81,13 +80,11 @@ class Daemon:
         note.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """End it and whatever it left."""
         self.end()
         with suppress(OSError, ValueError):
             os.kill(int((self.root / "run/containerd/containerd.pid").read_text()), signal.SIGKILL)
 
     def docker(self, *terms: str) -> Done:
-        """Run Docker's own command."""
         environment = {**os.environ, "DOCKER_HOST": self.host}
         done = subprocess.run(
             ["docker", *terms], check=False, capture_output=True, text=True, timeout=SECONDS, env=environment

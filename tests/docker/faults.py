@@ -73,7 +73,6 @@ class Scene:
     reported: Path
 
     def run(self, *terms: str) -> str:
-        """Run the engine's own command."""
         if self.podman:
             return self.podman.run(*terms)
         assert self.docker
@@ -82,7 +81,6 @@ class Scene:
         return done.out.strip()
 
     def container(self, name: str = "web") -> dict[str, Any]:
-        """Inspect the container of a Service."""
         (identity,) = self.run("ps", "-aq", "--filter", f"label={KEY_PREFIX}name={name}").split()
         (observed,) = json.loads(self.run("inspect", identity))
         found: dict[str, Any] = observed
@@ -93,7 +91,6 @@ class Scene:
         return {name: str(row["addresses"][0]) for name, row in self.project.status().items()}
 
     def serves(self, address: str) -> bool:
-        """Return whether a request is answered."""
         terms = (PYTHON, "-c", _ONCE, address)
         return self.project.space.run(*terms).code == 0
 
@@ -103,7 +100,6 @@ class Scene:
         return reported.count("converged") + reported.count("as planned")
 
     def awaits(self, fact: Callable[[], object]) -> None:
-        """Wait until something is true."""
         deadline = time.monotonic() + SECONDS
         while not fact():
             assert self.watch.poll() is None, self.reported.read_text()
@@ -259,7 +255,6 @@ class Fault:
     """Whether there is something to repair."""
 
     def is_possible(self, engine: str, *, published: bool) -> bool:
-        """Return whether it can happen there."""
         return engine in self.engines and published in self.networks
 
 

@@ -39,7 +39,6 @@ def host(image: str) -> Iterator[Hosted]:
 
 
 def place(host: Hosted, user: int = 0) -> str:
-    """Return where the Service is."""
     return f"TCP@{host.project.status(user=user)['web']['addresses'][0]}@80"
 
 

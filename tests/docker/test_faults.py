@@ -23,7 +23,6 @@ MANY = 8
 
 @pytest.fixture(scope="module", params=SCENES, ids=NAMES)
 def playing(request: pytest.FixtureRequest) -> Iterator[Scene]:
-    """Serve two Services under a watch."""
     engine, published = request.param
     with scene(engine, published=published) as made:
         yield made

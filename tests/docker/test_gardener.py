@@ -17,7 +17,6 @@ pytestmark = [pytest.mark.docker, pytest.mark.envoy, docker_only]
 
 @pytest.fixture
 def host(image: str) -> Iterator[Hosted]:
-    """Return a host in Gardener's layout."""
     del image  # there is a daemon, or there is none to be had
     with gardeners() as made:
         yield made

@@ -15,7 +15,6 @@ GOLDENS = Path(__file__).parent / "goldens"
 
 
 def golden(name: str) -> dict[str, Any]:
-    """Read a recording."""
     document: dict[str, Any] = json.loads((GOLDENS / f"{name}.json").read_text())
     return document
 

@@ -52,7 +52,6 @@ def play(image: str, network: Network) -> Iterator[Stage]:
 
 
 def answers(play: Stage) -> dict[str, str]:
-    """Ask each cluster's Service."""
     rows = play.run("status", "--json").json
     return {row["cluster"]: stated(row["addresses"][0]) for row in rows}
 

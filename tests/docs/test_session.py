@@ -16,7 +16,6 @@ URL = re.compile(r"https?://[^ ]*")
 
 
 def terms(picture: Path) -> str:
-    """Return what stands in a picture."""
     drawn = picture.read_text(encoding="utf-8")
     return html.unescape(" ".join(TEXT.findall(drawn))).replace("\xa0", " ")
 

@@ -22,7 +22,6 @@ def record(play: Stage, stack: str = "dev") -> Path:
 
 
 def state(play: Stage) -> bytes:
-    """Read the stack's state."""
     return (play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_bytes()
 
 

@@ -82,7 +82,6 @@ class Prepared:
         return int(self._answer())
 
     def close(self) -> None:
-        """End it."""
         assert self._process.stdin
         assert self._process.stdout
         self._process.stdin.close()

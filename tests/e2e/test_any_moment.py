@@ -84,13 +84,11 @@ class Disk:
                     assert error.errno == errno.ENOSPC  # noqa: PT017 - what filling it means
 
     def heal(self) -> None:
-        """Make it writable, with room."""
         if self.faults:
             self._remount("rw")
             (self._place / "filler").unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Take it away."""
         if self.faults:
             subprocess.run(["umount", "-l", str(self._place)], check=True)
 

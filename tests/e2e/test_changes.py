@@ -187,5 +187,4 @@ def _is_free(address: str, number: int) -> bool:
 
 
 def sources(count: int) -> list[str]:
-    """Return distinct client addresses."""
     return [f"127.9.0.{number}" for number in range(1, count + 1)]

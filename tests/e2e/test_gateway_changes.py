@@ -50,7 +50,6 @@ class Clients:
 
     @contextmanager
     def asking(self, **clients: Ask) -> Iterator[Clients]:
-        """Ask until the block ends."""
         self.answers = {name: Counter() for name in clients}
         threads = [threading.Thread(target=self._run, args=item) for item in clients.items()]
         for thread in threads:
@@ -94,7 +93,6 @@ class World:
     pairs: tuple[Pair, Pair]
 
     def write_all(self) -> None:
-        """Write everything."""
         certificate = {"certificateRefs": [{"name": "cert"}]}
         https = listener("https", 8443, "HTTPS", hostname="a.test", tls=certificate)
         made = gateway(listener(port=8080), https)
@@ -159,7 +157,6 @@ class Connections:
         """Those that clients were shown."""
 
     def plain(self) -> http.client.HTTPConnection:
-        """Prepare a connection without TLS."""
         return http.client.HTTPConnection(self._address, 8080, timeout=TIMEOUT)
 
     def secure(self) -> http.client.HTTPConnection:
@@ -173,7 +170,6 @@ class Connections:
         return connection
 
     def call(self, channel: grpc.Channel) -> str:
-        """Call by HTTP/2."""
         stated: bytes = channel.unary_unary("/test.Echo/Say", None, None)(b"hello", timeout=TIMEOUT)
         return stated.decode()
 
@@ -184,7 +180,6 @@ class Connections:
 
 
 def on_new(connect: Callable[[], http.client.HTTPConnection]) -> str:
-    """Ask on a new connection."""
     with closing(connect()) as connection:
         return requested(connection)[0]
 

@@ -60,7 +60,6 @@ class World:
 
 
 def status(connection: http.client.HTTPConnection) -> int:
-    """Ask once."""
     connection.request("GET", "/")
     answer = connection.getresponse()
     answer.read()
@@ -69,7 +68,6 @@ def status(connection: http.client.HTTPConnection) -> int:
 
 @pytest.fixture
 def world(play: Stage, tmp_path: Path) -> Iterator[World]:
-    """Serve it."""
     with answering("one") as port:
         yield World(play, tmp_path, port)
 

@@ -170,7 +170,6 @@ def test_plain_http_is_redirected_to_https(served: Served) -> None:
 
 
 def by_tls(served: Served, host: str, at: str = "/") -> Answer:
-    """Ask by TLS."""
     client = Client(served.address, 8443, served.authority)
     try:
         return client.ask(at, host)

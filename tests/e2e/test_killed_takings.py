@@ -66,7 +66,6 @@ def heal(play: Stage, number: int) -> None:
 
 
 def served(address: str) -> bool:
-    """Return whether the Gateway answers."""
     with contextlib.suppress(OSError):
         return get(address) == (200, "one / -")
     return False

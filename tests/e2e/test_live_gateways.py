@@ -50,7 +50,6 @@ def has(answers: Api, gateway: JsonObject, *routes: JsonObject) -> None:
 
 
 def leading(to: str) -> JsonObject:
-    """Make a route to a Service."""
     return route(rule("/", backends=[backend(to)]), hostnames=["a.test"])
 
 

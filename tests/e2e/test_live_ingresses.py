@@ -42,7 +42,6 @@ def has(answers: Api, *ingresses: JsonObject) -> None:
 
 
 def leading(to: str, **fields: Any) -> JsonObject:  # noqa: ANN401 - fields of an Ingress
-    """Make an Ingress to a Service."""
     return ingress(rule(path(to=to), host="a.test"), **fields)
 
 

@@ -43,21 +43,18 @@ def declared(play: Stage, text: str = PROGRAM, name: str = "all") -> None:
 
 
 def state(play: Stage) -> list[dict[str, Any]]:
-    """Return the resources of the state."""
     document = json.loads((play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
     resources: list[dict[str, Any]] = document["checkpoint"]["latest"].get("resources", [])
     return resources
 
 
 def urns(play: Stage) -> set[str]:
-    """Return the URNs of what serves."""
     return {str(each["urn"]) for each in state(play) if str(each["type"]).startswith("locallb:index:")} - {
         f"urn:pulumi:dev::local-lb::locallb:index:LoadBalancers::{name}" for name in ("all", "other")
     }
 
 
 def outputs(play: Stage) -> object:
-    """Return the stack's outputs."""
     return state(play)[0]["outputs"]
 
 

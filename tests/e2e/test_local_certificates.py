@@ -78,7 +78,6 @@ def shown(address: str, host: str, data: Path) -> str:
 
 
 def resources(play: Stage) -> list[dict[str, Any]]:
-    """Return the certificates in the state."""
     state = json.loads((play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
     listed = state["checkpoint"]["latest"].get("resources", [])
     return [one for one in listed if one["type"] == "locallb:index:LocalCertificate"]

@@ -43,7 +43,6 @@ def routed(both: Stage, *hostnames: str, to: str = "one") -> None:
 
 
 def host_of_ingress(both: Stage, host: str) -> None:
-    """Write an Ingress for a host."""
     both.write("i.yaml", ingress(ingress_rule(path("/", to="two"), host=host)))
 
 

@@ -21,7 +21,6 @@ TOLD = "a fault is ordered by its annotation local-lb.dev/fault: of new TCP conn
 
 
 def web(node_port: int, fault: str = "", **more: Any) -> dict[str, Any]:  # noqa: ANN401
-    """Make the Service."""
     annotations = {"local-lb.dev/fault": fault} if fault else {}
     return service("web", port(8080, node_port), port(8081, node_port, "UDP"), annotations=annotations, **more)
 

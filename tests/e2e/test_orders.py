@@ -24,7 +24,6 @@ CLIENTS, DEVIATIONS = 2000, 6.5
 
 
 def ordered(play: Stage) -> list[dict[str, Any]]:
-    """Return what is in force."""
     done = play.run("fault", "--json")
     assert done.code == 0, done.err
     listed: list[dict[str, Any]] = done.json

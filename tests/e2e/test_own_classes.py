@@ -39,7 +39,6 @@ def api(play: Stage, tmp_path: Path) -> Iterator[tuple[Api, Access]]:
 
 
 def ask_for_classes(play: Stage, access: Access, *, classes: bool = True) -> None:
-    """Configure the source."""
     cluster: dict[str, object] = {
         "name": "c",
         "kubeconfig": access.kubeconfig,

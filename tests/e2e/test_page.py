@@ -49,7 +49,6 @@ def shared(play: Stage) -> None:
 
 
 def lanes(tab: Tab) -> dict[str, Any]:
-    """Return what is drawn."""
     drawn: dict[str, Any] = tab.evaluate(LANES)
     return drawn
 
@@ -215,7 +214,6 @@ class _Evil(BaseHTTPRequestHandler):
     """A page of another origin."""
 
     def do_GET(self) -> None:
-        """Answer."""
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()

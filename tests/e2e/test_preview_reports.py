@@ -21,7 +21,6 @@ TYPES = ("LoadBalancer", "Proxy", "LoopbackAddress", "Reachable", "ProxyConfig",
 
 
 def report(play: Stage, *terms: str) -> dict[str, Any]:
-    """Return the report of a preview."""
     done = play.run("preview", "--format", "json", *terms)
     assert done.err == ""
     document: dict[str, Any] = done.json
@@ -36,7 +35,6 @@ def touched(steps: list[dict[str, Any]]) -> set[str]:
 
 
 def key(row: dict[str, Any]) -> str:
-    """Name a Service."""
     return f"{row['cluster']}/{row['namespace']}/{row['name']}"
 
 

@@ -65,13 +65,11 @@ def begun(play: Stage) -> subprocess.Popen[str]:
 
 
 def ended(process: subprocess.Popen[str]) -> None:
-    """Wait until a command has succeeded."""
     out, _ = process.communicate(timeout=120)
     assert process.returncode == 0, out
 
 
 def check(done: Done) -> None:
-    """Check that a command succeeded."""
     assert done.code == 0, done.out + done.err
 
 

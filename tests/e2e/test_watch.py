@@ -27,7 +27,6 @@ Backends = Callable[..., Backend]
 
 
 def refused(address: str, number: int) -> bool:
-    """Return whether nobody listens there."""
     try:
         ask(address, number)
     except ConnectionRefusedError:

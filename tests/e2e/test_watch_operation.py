@@ -76,7 +76,6 @@ def test_json_lines_are_objects_with_stable_heads(play: Stage) -> None:
 
 @pytest.fixture
 def supervisor(play: Stage, monkeypatch: pytest.MonkeyPatch) -> Iterator[socket.socket]:
-    """Listen as systemd does."""
     place = play.root / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listener:
         listener.settimeout(TIMEOUT)
@@ -231,7 +230,6 @@ class Terminal:
 
 @pytest.fixture
 def terminal(play: Stage, backend: Backends) -> Iterator[Terminal]:
-    """Watch one Service on a terminal."""
     play.write("base.yaml", node(), service("web", port(8080, backend("web").port)))
     made = Terminal(play)
     yield made

@@ -59,21 +59,17 @@ class Api:
     """What our conditions said, one after the other."""
 
     def add(self, document: Object) -> Object:
-        """Create a Service."""
         document["metadata"] |= {"resourceVersion": "1"}
         self.services[document["metadata"]["name"]] = document
         return document
 
     def at(self, _access: Access) -> Api:
-        """Be the only cluster."""
         return self
 
     def service(self, _namespace: str, name: str, *_kind: object) -> Object | None:
-        """Return one."""
         return self.services.get(name)
 
     def patch_status(self, _namespace: str, name: str, patch: Mapping[str, Any], *_kind: object) -> Object:
-        """Change one."""
         self.writes += 1
         before = self.services[name]
         version = str(int(before["metadata"]["resourceVersion"]) + 1)
@@ -86,7 +82,6 @@ class Api:
         """Take an event."""
 
     def addresses(self, name: str) -> list[str]:
-        """Return the addresses in a status."""
         balancer = self.services[name].get("status", {}).get("loadBalancer", {})
         return [entry["ip"] for entry in balancer.get("ingress") or ()]
 

@@ -43,7 +43,6 @@ def zoned(play: Stage, server: Bind, *, owner: str = "", takes: str = "", **more
 
 
 def named(name: str, to: int, *hosts: str) -> dict[str, Any]:
-    """Make a Service with these names."""
     return service(name, port(8080, to), annotations={HOSTNAME: ",".join(f"{host}.{ZONE}" for host in hosts)})
 
 
@@ -185,7 +184,6 @@ def by_hand(server: Bind, name: str) -> None:
 
 
 def write(server: Bind, name: str, kind: str, value: str) -> None:
-    """Add a record as external-dns does."""
     message = dns.update.UpdateMessage(f"{ZONE}.")
     message.add(name, 60, kind, value)
     send(server, message)

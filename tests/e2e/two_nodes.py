@@ -38,5 +38,4 @@ def talking(address: str) -> Iterator[Callable[[str], str]]:
 
 
 def answers(address: str) -> set[str]:
-    """Return who answers some new connections."""
     return {ask(address, 8080).partition(":")[0] for _ in range(40)}

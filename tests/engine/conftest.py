@@ -17,6 +17,5 @@ def bench(tmp_path: Path) -> Bench:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Path]:
-    """Return a folder for all examples."""
     with TemporaryDirectory() as folder:
         yield Path(folder)

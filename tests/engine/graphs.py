@@ -106,7 +106,6 @@ class Books:
     lock: Lock = field(default_factory=Lock)
 
     def alive(self) -> None:
-        """Raise when the process is dead."""
         if self.frozen():
             raise RuntimeError("the process is dead")
 
@@ -161,7 +160,6 @@ class BookKeeper(Provider):
         return UpdateResponse(outputs)
 
     async def read(self, request: ReadRequest) -> ReadResponse:
-        """Return the truth."""
         outputs = self.books.things.get(request.resource_id)
         if outputs is None:
             return ReadResponse("", {}, {})
@@ -169,7 +167,6 @@ class BookKeeper(Provider):
         return ReadResponse(request.resource_id, outputs, inputs)
 
     async def delete(self, request: DeleteRequest) -> None:
-        """Remove a thing; none is fine."""
         with self.books.lock:
             self.books.alive()
             self.books.things.pop(request.resource_id, None)
@@ -181,7 +178,6 @@ class _Root(pulumi.ComponentResource):
 
 
 def declare(graph: Graph) -> None:
-    """Declare a graph."""
     roots: dict[int, _Root] = {}
     made: dict[int, pulumi.CustomResource] = {}
     for node in graph:
@@ -217,7 +213,6 @@ class Doom:
         self._lock = Lock()
 
     def __call__(self, _what: str) -> None:
-        """Count a write."""
         with self._lock:
             if self.dead or self.remaining == 0:
                 self.dead = True
@@ -251,7 +246,6 @@ class Site:
     books: Books = field(default_factory=Books)
 
     def project(self) -> Project:
-        """Make or find the project."""
         return make_project(self.folder)
 
     def engine(self, doom: Doom | None = None) -> Engine:
@@ -263,13 +257,11 @@ class Site:
         return Engine(project, "dev", {"books": BookKeeper(self.books)}, store=store)
 
     def copy(self, folder: Path) -> "Site":
-        """Make the same start somewhere else."""
         shutil.copytree(self.folder, folder)
         return Site(folder, Books(dict(self.books.things), list(self.books.made)))
 
     @property
     def state_path(self) -> Path:
-        """The state file."""
         return self.folder / ".state" / ".pulumi" / "stacks" / "local-lb" / "dev.json"
 
     def state(self) -> dict[str, dict[str, Any]]:
@@ -301,17 +293,14 @@ class Failing(BookKeeper):
     foresees = True
 
     async def configure(self, request: ConfigureRequest) -> ConfigureResponse:
-        """Accept anything."""
         del request
         return ConfigureResponse(supports_preview=self.foresees)
 
     async def create(self, request: CreateRequest) -> CreateResponse:
-        """Make a thing, or not."""
         self._refuse(request.name)
         return await super().create(request)
 
     async def update(self, request: UpdateRequest) -> UpdateResponse:
-        """Change a thing, or not."""
         self._refuse(request.name)
         return await super().update(request)
 

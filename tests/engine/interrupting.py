@@ -51,7 +51,6 @@ def interrupt_twice(bench: Bench, program: Callable[[], object], party: str = "P
 
 
 def lock(bench: Bench, pid: int, host: str = "", when: str = "") -> Path:
-    """Leave a lock."""
     folder = bench.project.backend / ".pulumi" / "locks" / "organization" / "local-lb" / "dev"
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "c92609d7-c13d-42ef-aef4-9e4215a8f14a.json"

@@ -42,14 +42,12 @@ class Folder(MutableMapping[str, Any]):
         folder.mkdir(exist_ok=True)
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 the properties of a thing
-        """Read a thing."""
         try:
             return to_property_values(json.loads((self.folder / key).read_text()))
         except FileNotFoundError:
             raise KeyError(key) from None
 
     def __setitem__(self, key: str, value: Any) -> None:  # noqa: ANN401 likewise
-        """Make or change a thing."""
         time.sleep(0.001)
         sibling = self.folder.parent / f"{key}.new"
         sibling.write_text(json.dumps(from_property_values(value, key)))
@@ -57,7 +55,6 @@ class Folder(MutableMapping[str, Any]):
         time.sleep(0.001)
 
     def __delitem__(self, key: str) -> None:
-        """Remove a thing."""
         time.sleep(0.001)
         try:
             (self.folder / key).unlink()
@@ -65,11 +62,9 @@ class Folder(MutableMapping[str, Any]):
             raise KeyError(key) from None
 
     def __iter__(self) -> Iterator[str]:
-        """List the things."""
         return (path.name for path in self.folder.iterdir())
 
     def __len__(self) -> int:
-        """Count the things."""
         return len(list(self.folder.iterdir()))
 
 
@@ -115,7 +110,6 @@ def is_healed(site: Site, graph: Graph) -> bool:
 
 
 def begin(site: Site, graph: Graph) -> bool:
-    """Update to a graph, until killed."""
     return run(site, graph).ok
 
 

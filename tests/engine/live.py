@@ -40,27 +40,22 @@ class Names(MutableMapping[str, Any]):
         folder.mkdir(parents=True, exist_ok=True)
 
     def __getitem__(self, key: str) -> Any:  # noqa: ANN401 a thing
-        """Find a thing."""
         if not (self.folder / quote(key, safe="")).exists():
             raise KeyError(key)
         return {}
 
     def __setitem__(self, key: str, value: object) -> None:
-        """Make a thing."""
         (self.folder / quote(key, safe="")).touch()
 
     def __delitem__(self, key: str) -> None:
-        """Remove a thing."""
         if key not in self:
             raise KeyError(key)
         (self.folder / quote(key, safe="")).unlink()
 
     def __iter__(self) -> Iterator[str]:
-        """List the things."""
         return (unquote(path.name) for path in self.folder.iterdir())
 
     def __len__(self) -> int:
-        """Count the things."""
         return len(list(self.folder.iterdir()))
 
 
@@ -74,7 +69,6 @@ class LiveProvider(WorldProvider):
         return super()._call(method, request)
 
     def planned(self, method: str, request: Any) -> None:  # noqa: ANN401 any request
-        """Note a call."""
         about = {"type": request.type, "name": request.name}
         line = {"call": next(self._numbers), "method": method.title(), "request": about}
         if path := os.environ.get("LIVE_CALLS"):
@@ -83,12 +77,10 @@ class LiveProvider(WorldProvider):
 
 
 def program() -> None:
-    """Run the program."""
     declare(json.loads(Path(os.environ["LIVE_SPEC"]).read_text()))
 
 
 def plugin() -> None:
-    """Run the provider as a plugin."""
     control = Path(os.environ["LIVE_CONTROL"])
     world = World(control=json.loads(control.read_text()) if control.exists() else {})
     world.things = Names(Path(os.environ["LIVE_WORLD"]))  # type: ignore[assignment]  # it behaves like a dict

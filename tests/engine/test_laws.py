@@ -23,7 +23,6 @@ def changes(draw: st.DrawFn, maximum: int = 6) -> tuple[Graph, Graph]:
 
 
 def started(place: Path, graph: Graph) -> Site:
-    """Make a site that has the graph."""
     site = Site(fresh(place))
     assert site.engine().up(lambda: declare(graph)).ok
     return site
@@ -123,7 +122,6 @@ def crash_everywhere(place: Path, site: Site, after: Graph, *, destroy: bool = F
 
 
 def run(site: Site, after: Graph, *, destroy: bool, doom: Doom | None = None) -> None:
-    """Update or destroy."""
     engine = site.engine(doom)
     result = engine.destroy() if destroy else engine.up(lambda: declare(after))
     assert result.ok or (doom and doom.dead), result.diagnostics
@@ -150,7 +148,6 @@ def test_a_crash_at_any_write_of_each_kind_of_step_is_healed_by_the_next_update(
 
 
 def make_folder(place: Path) -> Path:
-    """Make a project without a state."""
     folder = fresh(place)
     Site(folder).project()
     return folder

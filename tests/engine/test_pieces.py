@@ -115,7 +115,6 @@ def test_changes_name_each_leaf_that_differs() -> None:
 
 
 def state(name: str, **more: Any) -> ResourceState:  # noqa: ANN401 fields of a resource
-    """Make a resource."""
     return ResourceState(f"{URN}{name}", "a:b:C", custom=False, **more)
 
 

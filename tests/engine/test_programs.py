@@ -41,7 +41,6 @@ class Program:
     breaks: int | None = None
 
     def __call__(self) -> None:
-        """Declare all of it."""
         roots: dict[int, tuple[pulumi.ComponentResource, pulumi.ComponentResource]] = {}
         providers = {root: pulumi.ProviderResource("books", f"p{root}", {}) for root in sorted(self.own)}
         made: dict[int, pulumi.CustomResource] = {}
@@ -110,7 +109,6 @@ class Refusing(Failing):
     staying: frozenset[str] = frozenset()
 
     async def delete(self, request: DeleteRequest) -> None:
-        """Remove a thing, or not."""
         if request.resource_id.partition("#")[0] in self.staying:
             raise RuntimeError(f"{request.resource_id} stays")
         await super().delete(request)
@@ -139,7 +137,6 @@ class Stage:
 
     @property
     def names(self) -> set[str]:
-        """The names of what there is."""
         return {identity.partition("#")[0] for identity in self.site.books.things}
 
 
@@ -153,7 +150,6 @@ NAMES = st.frozensets(st.integers(0, 6).map("n{}".format), max_size=2)
 
 @st.composite
 def programs(draw: st.DrawFn, graph: Graph) -> Program:
-    """Draw a program of a graph."""
     own = draw(st.frozensets(st.integers(0, 2), max_size=1))
     breaks = draw(st.none() | st.none() | st.none() | st.integers(0, 6))
     return Program(graph, draw(NUMBERS), own, draw(st.integers(0, 1)), breaks)
@@ -161,7 +157,6 @@ def programs(draw: st.DrawFn, graph: Graph) -> Program:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Turn]:
-    """Draw updates of one stack."""
     graph = draw(graphs(6))
     taken: list[Turn] = []
     for _ in range(draw(st.integers(1, 4))):

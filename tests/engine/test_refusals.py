@@ -18,7 +18,6 @@ ADDRESS = {"address": "127.77.0.1"}
 
 
 def other() -> pulumi.Resource:
-    """Make another resource."""
     return Thing("LoopbackAddress", "other", ADDRESS)
 
 
@@ -53,7 +52,6 @@ def test_an_unsupported_option_is_refused_by_name(option: str, bench: Bench) -> 
 
 
 def secret() -> object:
-    """Register a secret input."""
     return Thing("LoopbackAddress", "a", {"address": pulumi.Output.secret("hush")})
 
 
@@ -73,28 +71,23 @@ def archive() -> object:
 
 
 def read() -> object:
-    """Read a resource that isn't ours."""
     return pulumi.CustomResource("locallb:index:Reachable", "a", {}, Options(id="x"))
 
 
 def invoke() -> object:
-    """Call a function."""
     return pulumi.export("x", pulumi.runtime.invoke_output("locallb:index:getThing", {}))
 
 
 def transform() -> None:
-    """Transform all resources."""
     pulumi.runtime.register_resource_transform(lambda _arguments: None)
 
 
 def hooked() -> object:
-    """Declare a hook."""
     options = Options(hooks=pulumi.ResourceHookBinding(before_create=[pulumi.ResourceHook("h", hook)]))
     return Thing("LoopbackAddress", "a", ADDRESS, options)
 
 
 def foreign() -> object:
-    """Use a provider that isn't there."""
     return pulumi.CustomResource("random:index:RandomId", "a", {})
 
 
@@ -104,7 +97,6 @@ def remote() -> object:
 
 
 def exported_secret() -> object:
-    """Export a secret."""
     return pulumi.export("x", pulumi.Output.secret("hush"))
 
 

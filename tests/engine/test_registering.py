@@ -53,7 +53,6 @@ class Place:
     @property
     @pulumi.getter
     def port(self) -> int:
-        """Return it."""
         found: int = pulumi.get(self, "port")
         return found
 

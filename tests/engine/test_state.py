@@ -26,19 +26,16 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def latest(whole: Whole) -> dict[str, Any]:
-    """Return the part with the resources."""
     part: dict[str, Any] = whole["checkpoint"]["latest"]
     return part
 
 
 def find(whole: Whole, kind: str) -> dict[str, Any]:
-    """Return the resource of a kind."""
     resource: dict[str, Any] = next(r for r in latest(whole)["resources"] if short(r["urn"]).startswith(kind))
     return resource
 
 
 def move_last(whole: Whole, kind: str) -> None:
-    """Put a resource at the end."""
     resources = latest(whole)["resources"]
     resources.append(resources.pop(resources.index(find(whole, kind))))
 

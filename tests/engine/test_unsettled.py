@@ -44,21 +44,18 @@ class Killer:
         self.bench.files = Files(before_write)
 
     def run(self, program: Callable[[], object]) -> None:
-        """Update until death."""
         self.dead = False
         with pytest.raises((CrashError, StateUnwritable)):
             self.bench.engine().up(program)
         assert self.dead
 
     def call_off(self) -> None:
-        """Let the next runs live."""
         self.patch.undo()
         self.bench.files = Files()
 
 
 @pytest.fixture
 def killer(bench: Bench) -> Iterator[Killer]:
-    """Return an armed killer."""
     with pytest.MonkeyPatch.context() as patch:
         killer = Killer(bench, patch)
         killer.arm()

@@ -56,7 +56,6 @@ def nodes(block: Block) -> Iterator[Serve]:
 
 @pytest.fixture
 def echoes(block: Block) -> Iterator[dict[str, Echo]]:
-    """Start two backends."""
     with ExitStack() as stack:
         yield {name: stack.enter_context(Echo(name, block[number])) for number, name in ((1, "a"), (2, "b"))}
 

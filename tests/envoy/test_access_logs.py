@@ -212,7 +212,6 @@ def test_envoy_watches_one_file_more(start: Start, nodes: Serve, block: Block) -
 
 
 def encoded(number: int, content: bytes) -> bytes:
-    """Write a field."""
     sizes, size = bytearray(), len(content)
     while size > 0x7F:
         sizes.append(size & 0x7F | 0x80)

@@ -61,7 +61,6 @@ def answering(directory: Path, answer: bytes) -> Iterator[EnvoyAdmin]:
 
 
 def http(body: str, status: str = "200 OK") -> bytes:
-    """Make an HTTP answer."""
     return f"HTTP/1.1 {status}\r\ncontent-length: {len(body)}\r\n\r\n{body}".encode()
 
 

@@ -153,7 +153,6 @@ def test_a_port_of_a_proxy_of_udp_alone_is_never_unbound_while_it_changes(
 
 
 def _roll_out(envoy: Envoy, wanted: Rendered) -> None:
-    """Change it as the provider does."""
     push.roll_out(envoy.directory, rollout.steps(push.texts(envoy.directory), wanted.files), PRIVATE)
     envoy.wait(wanted)
 

@@ -48,7 +48,6 @@ def secure(name: str, pair: Pair, *routes: HttpRoute, clients: ClientValidation 
 
 
 def proxy(listener: HttpListener, discovery: Discovery, *backends: Echo) -> Proxy:
-    """Make a proxy of one listener."""
     name, identity = ProxyName("test/gateways/default/web"), ProxyId("0123456789ab")
     behind = tuple(upstream(each.name, each) for each in backends)
     return Proxy(name, identity, discovery, (), behind, http=(listener,), may_serve_http=True)
@@ -147,7 +146,6 @@ def shows(address: str, authority: Authority, pair: Pair) -> bool:
 
 
 def routes_of(chain: Any) -> Any:  # noqa: ANN401 - JSON
-    """Return where a chain has its routes."""
     manager = chain["filters"][0]["typed_config"]
     return manager.get("rds") or manager["route_config"]
 

@@ -35,7 +35,6 @@ def on(path: PathMatch | GrpcMethod | None, text: str, **more: object) -> HttpRo
 
 
 def exact(path: str) -> PathMatch:
-    """Match a path."""
     return PathMatch(PathKind.EXACT, path)
 
 

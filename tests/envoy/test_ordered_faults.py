@@ -32,7 +32,6 @@ ENDED = {"ConnectionResetError", "BrokenPipeError", "Closed"}
 
 
 def served(block: Block, nodes: list[Server], fault: Fault | None, *, sources: tuple[str, ...] = ()) -> Rendered:
-    """Render one port with a fault."""
     listener, upstream = serve(block[9], nodes, sources=sources)
     return rendering((replace(listener, fault=fault), upstream))
 

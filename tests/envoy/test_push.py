@@ -45,7 +45,6 @@ class SlowEnvoy:
         return Subscriptions(*(Subscription(self._runs.get(name, "")) for name in (LISTENERS, CLUSTERS)))
 
     def routes(self) -> frozenset[str]:
-        """Return the versions of routes."""
         self.requested.append("routes")
         self.at_first = self.at_first or frozenset(path.name for path in self.directory.glob("rds-*.json"))
         self._inspect()
@@ -68,13 +67,11 @@ class SlowEnvoy:
 
 
 def put(name: str, version: str) -> Write:
-    """Write a file of this version."""
     return Write(name, json.dumps({"version": version}), version)
 
 
 @pytest.fixture
 def envoy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SlowEnvoy:
-    """Have one run."""
     made = SlowEnvoy(tmp_path)
     monkeypatch.setattr(push, "EnvoyAdmin", lambda _: made)
     monkeypatch.setattr(push, "settling_time", lambda _: 30.0)
@@ -88,11 +85,9 @@ class Clock:
         self.now = 0.0
 
     def monotonic(self) -> float:
-        """Return the seconds slept so far."""
         return self.now
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
         self.now += seconds
 
 

@@ -66,7 +66,6 @@ class Pair:
 
 @contextmanager
 def deployed(backend: Callable[..., Backend]) -> Iterator[Pair]:
-    """Deploy the two."""
     with stage() as made:
         made.write("node.yaml", node())
         for name in ("victim", "neighbour"):

@@ -57,7 +57,6 @@ def edit(name: str, old: str, new: str) -> Callable[[Pair], None]:
 
 
 def delete_file(name: str) -> Callable[[Pair], None]:
-    """Delete one file."""
     return lambda pair: (directory(pair) / name).unlink()
 
 

@@ -84,7 +84,6 @@ def test_each_connection_is_a_line_and_none_is_cut(proxies: str) -> None:
 
 
 def _read(gate: Path) -> bool:
-    """Return whether somebody read there."""
     return (gate.parent / "logs.lock").exists()
 
 

@@ -96,7 +96,6 @@ def test_a_histogram_counts_each_request_once(counts: Mapping[Bin, int]) -> None
 
 
 def plan_of(*names: str) -> Plan:
-    """Plan Services of one port each."""
     return planned(snapshot_of(*names)).plan
 
 

@@ -23,12 +23,10 @@ def one_service() -> Iterator[Stage]:
 
 
 def plans_of(play: Stage) -> logs._Plans:
-    """Begin as the command does."""
     return logs._Plans(Session(load_project(play.root), "dev"))
 
 
 def names(plan: Plan) -> set[str]:
-    """Return whom it places."""
     return {placement.key.name for placement in plan.placements}
 
 

@@ -33,7 +33,6 @@ def open_gates() -> set[str]:
 
 
 def is_free(directory: Path) -> bool:
-    """Return whether nobody reads there."""
     with (directory / LOCK).open() as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -43,7 +42,6 @@ def is_free(directory: Path) -> bool:
 
 
 def open_files() -> int:
-    """Count what this process has open."""
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
@@ -95,8 +93,6 @@ def no_socket(directory: Path, _monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def no_gate(_directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the disk be full."""
-
     def full(*_: object, **_options: object) -> None:
         raise files.FilesError("it can't be written: no space left")
 

@@ -19,7 +19,6 @@ SERVING = GatewayResult((ADDRESS,))
 
 
 def conditions(status: Mapping[str, Any]) -> dict[str, tuple[str, str]]:
-    """Return status and reason by type."""
     return {one["type"]: (one["status"], one["reason"]) for one in status["conditions"]}
 
 

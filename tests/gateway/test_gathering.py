@@ -20,7 +20,6 @@ CLUSTERS = [ClusterName("a"), ClusterName("b")]
 
 
 def read(document: dict[str, object]) -> ApiObject:
-    """Read an object."""
     made = parse_api_object(document)
     assert made
     return made

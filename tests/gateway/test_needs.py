@@ -37,7 +37,6 @@ EVERYTHING = (*KINDS, NAMESPACE, SECRET, CONFIG_MAP, SERVICE)
 
 
 def read(*documents: JsonObject) -> list[ObjectOfCluster]:
-    """Read objects of a cluster."""
     return [one for document in documents for one in parse_gateway_api(DEMO, document, Memo())]
 
 

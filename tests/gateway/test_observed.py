@@ -53,7 +53,6 @@ def live(document: JsonObject, wanted: JsonObject, stated: JsonObject) -> JsonOb
 
 
 def observed_status(document: JsonObject) -> ObservedRouteStatus:
-    """Return what an object says."""
     ((_key, stated),) = observed_statuses(DEMO, document)
     return stated
 

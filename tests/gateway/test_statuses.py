@@ -45,17 +45,14 @@ NOW = "2026-11-22T20:00:00Z"
 
 
 def of_gateway(*documents: object, outcome: GatewayResult = SERVING) -> ApiStatus:
-    """Return the status of the only Gateway."""
     return gateway_status(only(*documents), outcome)
 
 
 def routes_told(read: GatewayObjects) -> Iterator[ApiStatus]:
-    """Return the status of each route."""
     return (route_status(stated, Backends(read)) for _, stated in verdicts_by_route(bind(read)))
 
 
 def of_routes(*documents: object) -> list[list[dict[str, tuple[str, str]]]]:
-    """Return each route's parents' conditions."""
     read = objects(gateway_class(), service(), *documents)
     return [[conditions(parent) for parent in reported.status["parents"]] for reported in routes_told(read)]
 

@@ -32,13 +32,11 @@ KINDS = ("Accepted", "ResolvedRefs", "Programmed")
 
 @pytest.fixture(scope="module")
 def pems(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
-    """Make two authorities."""
     directory = tmp_path_factory.mktemp("authorities")
     return Authority(directory, "one").own.pem, Authority(directory, "other").own.pem
 
 
 def named(name: str = "ca", **fields: str) -> JsonObject:
-    """Make a reference to a ConfigMap."""
     return {"group": "", "kind": "ConfigMap", "name": name, **fields}
 
 
@@ -48,12 +46,10 @@ def asking(*references: JsonObject, mode: str = "") -> JsonObject:
 
 
 def at(port: int, tls: JsonObject) -> JsonObject:
-    """Make the configuration of a port."""
     return {"port": port, "tls": tls}
 
 
 def https(name: str = "https", port: int = 443, **fields: object) -> JsonObject:
-    """Make a listener with a certificate."""
     return listener(name, port, "HTTPS", tls={"certificateRefs": [{"name": "cert"}]}, **fields)
 
 

@@ -118,7 +118,6 @@ def test_an_event_is_where_the_api_wants_it(namespace: str) -> None:
 
 
 def condition(kind: str, status: str) -> dict[str, str]:
-    """Write one."""
     return {"type": kind, "status": status, "reason": "", "message": ""}
 
 

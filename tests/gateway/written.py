@@ -117,7 +117,6 @@ _kinds = st.sampled_from([*["HTTPRoute"] * 5, "GRPCRoute", "TLSRoute", "TCPRoute
 
 @st.composite
 def routes(draw: st.DrawFn) -> JsonObject:
-    """Write a route of any kind."""
     kind = draw(_kinds)
     rules = (
         draw(st.lists(_usual_rules | _http_rules, min_size=1, max_size=3))

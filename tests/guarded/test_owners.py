@@ -63,7 +63,6 @@ def linked_to_another(base: Path) -> None:
 
 
 def linked_to_itself(base: Path) -> None:
-    """Have a link that leads nowhere."""
     (base / "file").unlink()
     (base / "file").symlink_to("file")
 

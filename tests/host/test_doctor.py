@@ -41,7 +41,6 @@ def test_a_healthy_host_has_nothing_to_do() -> None:
 
 
 def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFacts:
-    """Make a host where somebody listens."""
     return HostFacts(sockets=(Socket(ip_address(address), port, Protocol.TCP, process),))
 
 

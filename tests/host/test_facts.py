@@ -53,7 +53,6 @@ def bound(kind: socket.SocketKind, address: str = PLACE, port: int = 0, *, v6onl
 
 
 def port_of(bound_socket: socket.socket) -> int:
-    """Return the port of a socket."""
     return int(bound_socket.getsockname()[1])
 
 
@@ -203,7 +202,6 @@ def test_processes_that_vanish_count_as_nothing(monkeypatch: pytest.MonkeyPatch)
 
 
 def pool(*ranges: tuple[str, str]) -> Pool:
-    """Make a pool of ranges."""
     return Pool("p", tuple(AddressRange(ip_address(first), ip_address(last)) for first, last in ranges))
 
 

@@ -16,7 +16,6 @@ MORE_THAN_ANY = 100_000
 
 @pytest.fixture
 def limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pretend that three instances are left."""
     real = inotify.available
     monkeypatch.setattr(inotify, "available", lambda wanted: min(3, real(min(wanted, 3))))
 

@@ -34,7 +34,6 @@ THREE = ip_address("127.77.0.3")
 
 
 def pool(text: str) -> Pool:
-    """Make a pool of one range."""
     given = parse_range(text)
     assert isinstance(given, AddressRange)
     return Pool("own", (given,))

@@ -74,7 +74,6 @@ def proxies(play: Project) -> list[tuple[int, int]]:
 
 
 def ended(pid: int) -> None:
-    """Wait until a process has ended."""
     try:
         descriptor = os.pidfd_open(pid)
     except ProcessLookupError:

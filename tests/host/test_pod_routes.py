@@ -51,7 +51,6 @@ def pods_beside(
 
 @pytest.fixture
 def play() -> Iterator[Project]:
-    """Return that project."""
     with pods_beside() as made:
         yield made
 
@@ -66,7 +65,6 @@ BOTH = {f"10.244.1.0/24 via {NODE}", "fd44:1::/64 via fd30::2"}
 
 
 def answer(play: Project) -> list[str]:
-    """Connect to the Service."""
     row = play.status()["web"]
     return requested(play.space, f"{row['addresses'][0]}@8000")
 
@@ -181,7 +179,6 @@ def test_without_rights_and_docker_it_is_said(play: Project) -> None:
 
 @contextmanager
 def watching(play: Project) -> Iterator[None]:
-    """Run the loop."""
     home = {"XDG_STATE_HOME": str(play.root / "s"), "HOME": str(play.root)}
     command = play.space.enter(*LOCALLB, "-C", str(play.root), "watch")
     with (play.root / "watch.log").open("w") as log:

@@ -35,7 +35,6 @@ def observed(*zones: Zone, **texts: str) -> ObservedHost:
 
 
 def files(host: ObservedHost) -> dict[str, str]:
-    """Return what would be written."""
     return {
         step.what: step.wanted for step in plan_setup(host, persist=False).steps if step.sort is not StepKind.LEDGER
     }

@@ -79,7 +79,6 @@ class Heard:
 
 @contextmanager
 def listening() -> Iterator[Heard]:
-    """Listen in a new namespace."""
     with tempfile.TemporaryDirectory() as root:
         space = Namespace(Path(root), SPACE)
         heard = Heard(space)

@@ -34,7 +34,6 @@ DONE = ObservedHost(
 
 
 def open_steps(observed: ObservedHost, *, persist: bool = False) -> dict[str, str]:
-    """Return what would be done, by name."""
     return {step.what: step.wanted for step in plan_setup(observed, persist=persist).steps if not step.done}
 
 

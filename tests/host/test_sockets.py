@@ -33,7 +33,6 @@ def unused_port() -> int:
 
 
 def serve(port: int) -> socket.socket:
-    """Listen at 127.0.0.1."""
     return socket.create_server((str(LOCAL), port))
 
 

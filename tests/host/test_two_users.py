@@ -47,7 +47,6 @@ class User:
 
     @property
     def checkout(self) -> Path:
-        """The project."""
         return self.home / "local-lb"
 
     def run(self, *terms: str, given: str = "") -> Done:
@@ -73,7 +72,6 @@ class User:
         return str(address), port
 
     def end(self) -> None:
-        """Remove all that runs."""
         for stack in STACKS:
             self.run(*LOCALLB, "--stack", stack, "destroy", "--yes")
         self.run(PYTHON, "examples/shop/backends.py", "stop")

@@ -30,7 +30,6 @@ def stage() -> Iterator[Project]:
 
 
 def problems(stage: Project) -> str:
-    """Return the doctor's warnings and problems."""
     findings = stage.locallb("doctor", "--json", user=USER).json["findings"]
     return "\n".join(
         f"{finding['text']} -> {finding['remedy']}"

@@ -41,7 +41,6 @@ def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def bind(path: Path) -> None:
-    """Make a socket."""
     where = os.getcwd()  # noqa: PTH109 - names of sockets are short
     os.chdir(path.parent)
     try:

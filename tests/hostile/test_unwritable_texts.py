@@ -92,7 +92,6 @@ NAMES = ["\x1b[31m", "\x7f", "\x9b", "\x08"]
 
 
 def bad_of(document: dict[str, Any]) -> dict[str, Any]:
-    """Return a copy under another name."""
     bad = copy.deepcopy(document)
     bad["metadata"]["name"] = "bad"
     return bad

@@ -31,7 +31,6 @@ def annotated(*paths: JsonObject, name: str = "web", prefix: str = nginx.PREFIX,
 
 
 def served(bound: BoundIngresses, port: int = 80) -> list[HttpRoute]:
-    """Return the routes of a.test."""
     (chain,) = (chain for chain in bound.chains[port] if not chain.names or "a.test" in chain.names)
     assert isinstance(chain.serves, HttpRoutes)
     return [route for host in chain.serves.hosts if host.domains == ("a.test",) for route in host.routes]

@@ -133,7 +133,6 @@ def test_rubbish_is_kept_with_its_problem(junk: object) -> None:
 
 
 def plain(served: BoundIngresses) -> tuple[VirtualHost, ...]:
-    """Return what is served without TLS."""
     table = served.chains[80][0].serves
     assert isinstance(table, HttpRoutes)
     return table.hosts

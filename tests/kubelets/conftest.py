@@ -28,7 +28,6 @@ def ready() -> None:
 
 @pytest.fixture(scope="session")
 def cluster(ready: None) -> Iterator[Cluster]:
-    """Run a cluster."""
     del ready
     with kubelet_cluster() as made:
         yield made
@@ -53,6 +52,5 @@ def play(world: Workloads) -> Iterator[Stage]:
 
 @pytest.fixture
 def watch(play: Stage) -> Iterator[Watch]:
-    """Watch the cluster."""
     with watching(play, "--plain") as running:
         yield running

@@ -84,7 +84,6 @@ class Replicas:
         self.cluster.nodes[node].run(*terms, self.pods()[pod])
 
     def log(self) -> str:
-        """Return what they said last."""
         return self.kubectl("logs", "--selector=app.kubernetes.io/name=local-lb", "--tail=20", "--prefix")
 
     def remove_proxies(self) -> None:

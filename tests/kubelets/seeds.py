@@ -112,7 +112,6 @@ class Shoot:
         return str(status.get("podIP", "")) if ready else ""
 
     def end_machines(self) -> None:
-        """Take its Nodes away."""
         self.seed.deletecollection(POD, namespace=self.infra)
         becomes(lambda: not list(self.seed.list(POD, namespace=self.infra)), "the machines are gone")
         with self.plane.client() as client:
@@ -131,7 +130,6 @@ class Shoot:
         self.seed.create(SERVICE.from_dict(document), namespace=namespace)
 
     def serve(self) -> None:
-        """Create its Service, of policy Local."""
         port = {"port": 80, "nodePort": NODE_PORT, "protocol": "TCP"}
         with self.plane.client() as client:
             Objects(self.plane, client).service(

@@ -27,7 +27,6 @@ def configure(play: Stage, cluster: Cluster, **more: object) -> None:
 
 
 def seed_entry(cluster: Cluster, name: str = "seed") -> dict[str, object]:
-    """Write the entry of a seed."""
     return {"gardener": {"name": name, "kubeconfig": str(cluster.plane.root / "owner.kubeconfig")}}
 
 

@@ -69,7 +69,6 @@ def route(name: str, **fields: Any) -> Document:  # noqa: ANN401 - fields of the
 
 
 def tenant(namespace: str, at: str = "/", kind: str = "Prefix", **annotations: str) -> Document:
-    """Make the Ingress of a tenant."""
     made = rule(path(at, kind, backend("web", 80)), host=f"{namespace}.test")
     metadata = {"annotations": {f"nginx.ingress.kubernetes.io/{key}": value for key, value in annotations.items()}}
     return ingress(made, name=namespace, namespace=namespace, class_name=OURS, metadata=metadata)
@@ -81,7 +80,6 @@ def with_header(name: str) -> Document:
 
 
 def expression(text: str) -> Document:
-    """Make a match of paths."""
     return {"path": {"type": "RegularExpression", "value": text}}
 
 
@@ -156,7 +154,6 @@ class Traffic:
         becomes(lambda: self.sent >= until, "requests are sent")
 
     def close(self) -> None:
-        """End the threads."""
         self._ended.set()
         for thread in self._threads:
             thread.join()
@@ -169,7 +166,6 @@ def ingress_address(world: Workloads, name: str) -> str:
 
 
 def is_served(at: str, host: str) -> bool:
-    """Return whether a host answers."""
     with closing(Client(at, HTTP)) as client:
         return client.ask("/hostname", host).status == http.client.OK
 
@@ -180,7 +176,6 @@ def written(play: Stage, attack: Attack) -> Path:
 
 
 def put(world: Workloads, play: Stage, attack: Attack) -> None:
-    """Let an object come."""
     if attack.by_manifest:
         written(play, attack).write_text(json.dumps(attack.document))
     elif attack.document["kind"] == "Ingress":
@@ -190,7 +185,6 @@ def put(world: Workloads, play: Stage, attack: Attack) -> None:
 
 
 def remove(world: Workloads, play: Stage, attack: Attack) -> None:
-    """Let it go."""
     metadata = attack.document["metadata"]
     if attack.by_manifest:
         written(play, attack).unlink()

@@ -47,7 +47,6 @@ CONTAINER = {
 
 
 def port_of(name: str) -> JsonObject:
-    """Make a backend."""
     return backend(name, "tcp-80")
 
 
@@ -121,7 +120,6 @@ TABLE = [
 
 @pytest.fixture
 def authority(tmp_path: Path) -> Authority:
-    """Make who signs the certificates."""
     return Authority(tmp_path / "authority")
 
 
@@ -147,7 +145,6 @@ def play(world: Workloads, play: Stage, authority: Authority) -> Iterator[Stage]
 
 
 def tls_secret(name: str, pair: Pair) -> Document:
-    """Make a Secret of a certificate."""
     files = {"tls.crt": pair.chain, "tls.key": pair.key}
     data = {key: base64.b64encode(file.read_bytes()).decode() for key, file in files.items()}
     return {"metadata": {"name": name}, "type": "kubernetes.io/tls", "data": data}

@@ -36,7 +36,6 @@ _STATES = {"passed": "passed", "skipped": "skipped", "failed": "FAILED", "timedo
 
 
 def arguments(terms: Sequence[str] | None = None) -> argparse.Namespace:
-    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--focus", default=FOCUS, help="which of upstream's tests (default: %(default)s)")
     parser.add_argument("--skip", default="", help="which of these not, likewise (default: none)")
@@ -84,7 +83,6 @@ def resolve_names(cluster: Cluster) -> None:
 
 
 def main() -> None:
-    """Run what was asked for."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was made for it is removed then
     args = arguments()
     make_ready_for_upstream()

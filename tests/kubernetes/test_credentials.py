@@ -47,7 +47,6 @@ def serving(pair: Pair | None = None, clients: Authority | None = None) -> Itera
         """Answers lists."""
 
         def do_GET(self) -> None:
-            """Answer."""
             api.credentials.append(self.headers.get("Authorization", ""))
             if clients:
                 assert isinstance(self.connection, ssl.SSLSocket)
@@ -86,13 +85,11 @@ def data(path: Path) -> str:
 
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    """Make an authority."""
     return Authority(tmp_path_factory.mktemp("authority"))
 
 
 @pytest.fixture(scope="module")
 def pair(authority: Authority) -> Pair:
-    """Make a certificate for this host."""
     return authority.sign("IP:127.0.0.1")
 
 

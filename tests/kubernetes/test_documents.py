@@ -14,7 +14,6 @@ from locallb.kubernetes.parsing.documents import DocumentError, Repeated, read_d
 
 
 def values(text: str | bytes, *, is_json: bool = False) -> list[object]:
-    """Read the documents of a text."""
     data = text.encode() if isinstance(text, str) else text
     return [document.value for document in read_documents(data, is_json=is_json)]
 

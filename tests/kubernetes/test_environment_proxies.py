@@ -28,7 +28,6 @@ class _Refusing(BaseHTTPRequestHandler):
     requested: list[str]
 
     def do_CONNECT(self) -> None:
-        """Refuse."""
         self.requested.append(self.path)
         self.send_error(403)
 

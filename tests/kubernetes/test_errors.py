@@ -78,7 +78,6 @@ def answering(code: int, headers: Mapping[str, str], body: bytes, directory: Pat
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Answer."""
             self.send_response(code)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
@@ -86,7 +85,6 @@ def answering(code: int, headers: Mapping[str, str], body: bytes, directory: Pat
             self.wfile.write(body)
 
         def do_PATCH(self) -> None:
-            """Answer."""
             self.rfile.read(int(self.headers["Content-Length"]))
             self.do_GET()
 

@@ -38,7 +38,6 @@ def strict(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def answer(text: str, expires: datetime | None = None) -> str:
-    """Write what a plugin prints."""
     status = {"token": text, **({"expirationTimestamp": expires.isoformat()} if expires else {})}
     return json.dumps({"apiVersion": BETA, "kind": "ExecCredential", "status": status})
 
@@ -50,7 +49,6 @@ def plugin(script: str, directory: Path) -> Plugin:
 
 
 def runs(directory: Path) -> int:
-    """Count how often it ran."""
     return len((directory / "runs").read_text().splitlines())
 
 
@@ -193,7 +191,6 @@ def api() -> Iterator[tuple[str, list[str]]]:
         """Answers each request with an empty list."""
 
         def do_GET(self) -> None:
-            """Note the token."""
             observed.append(self.headers.get("Authorization", ""))
             body = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
             answer_json(self, 401 if observed[-1].endswith("revoked") else 200, body)

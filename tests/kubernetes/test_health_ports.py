@@ -44,7 +44,6 @@ def serving() -> Iterator[Serving]:
 
 
 def requested(port: int, *addresses: str) -> set[Family]:
-    """Ask addresses."""
     return set(answering([ip_address(address) for address in addresses], port))
 
 

@@ -44,7 +44,6 @@ def by_name(objects: Iterable[dict[str, Any]]) -> dict[tuple[str, str], dict[str
 
 
 def declared(**arguments: object) -> dict[tuple[str, str], dict[str, Any]]:
-    """Return the objects that it declares."""
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, json.dumps(arguments)],
         check=True, capture_output=True, text=True, cwd=CHECKOUT, timeout=120,

@@ -73,7 +73,6 @@ class Api:
         self.versions = 0
 
     def write(self, wanted: LeaseRecord, read: LeaseRecord | None) -> LeaseRecord | None:
-        """Compare and swap."""
         if read != self.lease:
             return None
         self.versions += 1
@@ -102,7 +101,6 @@ class Trial:
         self.recorded, self.led = -1, dict[int, str]()
 
     def read(self, party: int, mine: float) -> None:
-        """See the Lease."""
         self.those[party] = observed(self.those[party], self.api.lease, mine)
 
     def write(self, party: int, mine: float) -> None:
@@ -115,17 +113,14 @@ class Trial:
             )
 
     def answer(self, party: int, mine: float) -> None:
-        """Get the answer."""
         record, requested = self.requested.pop(party, (None, 0.0))
         if record is not None:
             self.those[party] = won(self.those[party], record, requested, mine)
 
     def lose(self, party: int, _mine: float) -> None:
-        """Get no answer."""
         self.requested.pop(party, None)
 
     def give_up(self, party: int, mine: float) -> None:
-        """Leave the Lease to others."""
         candidate = self.those[party]
         if (
             candidate.leads(mine)

@@ -62,7 +62,6 @@ def test_a_page_that_is_asked_for_with_another_credential_is_no_circle(tmp_path:
         """Refuses the token that the first page was given for."""
 
         def do_GET(self) -> None:
-            """Answer."""
             page = parse_qs(self.path.partition("?")[2]).get("continue", [""])[0]
             requested.append((page, self.headers["Authorization"].removeprefix("Bearer ")))
             if requested[-1] == ("x", "old"):

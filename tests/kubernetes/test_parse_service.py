@@ -29,7 +29,6 @@ FIELD = f'metadata.annotations["{ANNOTATION}"]'
 
 
 def only(thing: JsonObject) -> Service:
-    """Parse one Service."""
     result = parsed(thing)
     assert not result.malformed
     assert not result.notices
@@ -38,7 +37,6 @@ def only(thing: JsonObject) -> Service:
 
 
 def annotated(name: str, value: object, **spec: object) -> JsonObject:
-    """Make a Service with one annotation."""
     return service(meta={"annotations": {name: value}}, **spec)
 
 

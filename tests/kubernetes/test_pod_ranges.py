@@ -18,7 +18,6 @@ def with_cidrs(name: str, **spec: object) -> JsonObject:
 
 
 def block(worker: object, cidr: object, **spec: object) -> JsonObject:
-    """Make a block of Calico's."""
     given = {"node": worker, "cidr": cidr, "state": "confirmed", "deleted": "false", **spec}
     return {
         "apiVersion": VERSIONS["BlockAffinity"],

@@ -16,7 +16,6 @@ AT = Access("k", ContextName("c"))
 
 
 def reported(version: object, uid: str = "u") -> dict[str, Any]:
-    """Make an object of a version."""
     return {"metadata": {"resourceVersion": version, "uid": uid}}
 
 

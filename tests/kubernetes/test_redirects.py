@@ -23,7 +23,6 @@ def test_a_redirect_is_one_sentence_with_its_place_and_without_its_secrets(tmp_p
         """Leads elsewhere."""
 
         def do_GET(self) -> None:
-            """Answer."""
             requested.append(self.path)
             self.send_response(code)
             self.send_header("Location", "https://user:hush-hush@login.example/sign-in?token=hush-hush")

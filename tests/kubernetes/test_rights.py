@@ -54,7 +54,6 @@ print(json.dumps(made))
 
 
 def documents(name: str) -> dict[str, dict[str, Any]]:
-    """Read a manifest, by kind."""
     loaded = yaml.safe_load_all((CHECKOUT / "deploy" / name).read_text())
     return {document["kind"]: document for document in loaded}
 

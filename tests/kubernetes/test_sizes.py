@@ -29,7 +29,6 @@ def sending(directory: Path, parts: Iterable[bytes], encoding: str) -> Iterator[
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Answer."""
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Encoding", encoding)

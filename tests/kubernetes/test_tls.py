@@ -33,7 +33,6 @@ class Made:
     contexts: TlsContexts = field(init=False)
 
     def __post_init__(self) -> None:
-        """Make them."""
         self.contexts = TlsContexts(lambda: self.now)
 
     def make(self, *_args: object, **_terms: object) -> ssl.SSLContext:
@@ -42,13 +41,11 @@ class Made:
         return ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
 
     def of(self, access: Access, *, trust_env: bool = False) -> ssl.SSLContext:
-        """Return the context of a cluster."""
         return self.contexts.of(replace(connection(access), trust_env=trust_env))
 
 
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    """Count."""
     counting = Made()
     monkeypatch.setattr(tls, "load", counting.make)
     return counting

@@ -54,7 +54,6 @@ def one_by_one(ledger: Ledger, claims: list[ClaimRequest]) -> list[str]:
 
 
 def contents(ledger: Ledger) -> dict[str, str]:
-    """Read all that is there."""
     return {path.name: path.read_text() for path in ledger.directory.iterdir()}
 
 
@@ -181,7 +180,6 @@ print(*(int(problem is None) for problem in Ledger(directory).claim_all(wanted))
 
 
 def begun(ledger: Ledger, signal: int, at: int) -> subprocess.Popen[str]:
-    """Begin three claims at once."""
     command = [sys.executable, "-c", STOPPED_AT, str(ledger.directory), str(signal), str(at)]
     return subprocess.Popen(command, cwd=CHECKOUT, stdout=subprocess.PIPE, text=True)
 

@@ -39,7 +39,6 @@ def ledger(tmp_path: Path) -> Ledger:
 
 
 def files(ledger: Ledger) -> list[str]:
-    """List what is in the directory."""
     return sorted(path.name for path in ledger.directory.iterdir())
 
 

@@ -64,7 +64,6 @@ def promptly(deed: Callable[[], Answer]) -> Answer:
 
 
 def link(path: Path, target: str) -> None:
-    """Put a link."""
     path.symlink_to(target)
 
 
@@ -80,7 +79,6 @@ def deep(path: Path) -> None:
 
 
 def bound(path: Path) -> None:
-    """Put a socket."""
     here = Path.cwd()
     os.chdir(path.parent)  # its name may be longer than a socket's path
     try:
@@ -179,7 +177,6 @@ def test_unreadable_ledger_file_blocks_only_its_own_address(
 
 
 def mapped(number: int) -> tuple[MappedPort, ...]:
-    """Map port 80 to this one."""
     return (MappedPort(80, Protocol.TCP, number),)
 
 

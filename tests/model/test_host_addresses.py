@@ -253,5 +253,4 @@ def test_the_doctor_calls_usable_what_a_service_can_get(some: list[Pool], table:
 
 
 def replace_pools(some: list[Pool], facts: HostFacts) -> HostInspection:
-    """Make what the doctor sees."""
     return replace(GOOD, pools=tuple(some), host=facts, routes=pool_routes(some, facts.addresses))

@@ -19,7 +19,6 @@ SLACK = 1e-6
 
 @st.composite
 def paces(draw: st.DrawFn) -> Pace:
-    """Make any pace that makes sense."""
     first = draw(st.floats(0.01, 5))
     return Pace(
         first,

@@ -14,7 +14,6 @@ from tests.support.desired_cases import CASES, plan_of
 
 
 def resource(kind: str, /, **inputs: object) -> Any:  # noqa: ANN401 - a part of one
-    """Make a resource of a state."""
     return SimpleNamespace(type=kind, inputs=inputs, outputs={})
 
 

@@ -24,7 +24,6 @@ def oldest() -> str:
 
 
 def pinned(*files: Path) -> Iterator[Requirement]:
-    """Return the pins of these files."""
     lines = (line.partition(" #")[0].strip() for file in files for line in file.read_text().splitlines())
     yield from (Requirement(line) for line in lines if "==" in line and not line.startswith("#"))
 

@@ -32,7 +32,6 @@ def test_two_builds_are_equal_to_the_byte(wheel: Path, tmp_path: Path) -> None:
 
 
 def names(wheel: Path) -> list[str]:
-    """List the files of a wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return archive.namelist()
 

@@ -55,7 +55,6 @@ class Reader:
 
 @contextmanager
 def shown(observed: dict[str, Observation | None]) -> Iterator[PageReporter]:
-    """Show the page."""
     page = PageReporter("127.0.0.1:0", "dev", lambda: observed, lambda: Pulse(time.monotonic()))
     page.start()
     try:

@@ -30,7 +30,6 @@ class News:
         """Called before a follower reads, with its number."""
 
     def follow(self) -> Follower:
-        """Let one more follow."""
         self.open += 1
         return Follower(self, self.open)
 
@@ -44,20 +43,17 @@ class Follower:
         self._existing = b""
 
     def read(self) -> bytes:
-        """Return what is new."""
         self._news.before(self._number)
         self._news.reads += 1
         new, self._existing = self._news.reported if self._news.reported != self._existing else b"", self._news.reported
         return new
 
     def close(self) -> None:
-        """Go."""
         self._news.open -= 1
 
 
 @contextmanager
 def served(news: News) -> Iterator[tuple[HttpServer, tuple[str, int]]]:
-    """Serve the news; give the server and where it is."""
     pages = {
         "/events": lambda _accept: Page(b"", "text/event-stream", opens=news.follow),
         "/page": lambda _accept: Page(b"here"),
@@ -84,7 +80,6 @@ def following(place: tuple[str, int], request: bytes = FOLLOW) -> socket.socket:
 
 
 def heard(client: socket.socket, size: int) -> bytes:
-    """Receive so many bytes."""
     got = b""
     while len(got) < size and (part := client.recv(size - len(got))):
         got += part

@@ -29,7 +29,6 @@ SERVING = {"type": "local-lb.dev/Serving", "status": "True", "reason": "Serves"}
 
 
 def settings(**keys: object) -> Settings:
-    """Read a stack's keys."""
     return parse_settings({"sources": [{"kubernetes": {"name": "demo", "context": "demo"}}], **keys})
 
 
@@ -53,7 +52,6 @@ def snapshot(*documents: JsonObject, live: bool = True) -> Snapshot:
 
 
 def reasons(plan: Plan) -> list[Reason]:
-    """Return why Services get nothing."""
     return [rejection.problem.reason for rejection in plan.rejections]
 
 

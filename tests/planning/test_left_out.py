@@ -23,14 +23,12 @@ from tests.support.objects import DEMO, JsonObject, node, service
 
 
 def plan(configured: Settings, *objects: JsonObject, contents: tuple[Contents, ...] = ()) -> Plan:
-    """Plan what there is."""
     parsed = parse_objects(DEMO, objects)
     home = Home("p", "dev", "/p")
     return make_plan(Snapshot(home, parsed.services, parsed.malformed, parsed.nodes, contents=contents), configured)
 
 
 def configured(**more: object) -> Settings:
-    """Make settings."""
     return Settings((), (DEFAULT_POOL,), **more)  # type: ignore[arg-type]  # each test gives what fits
 
 

@@ -27,12 +27,10 @@ HOSTNAME, TTL, TARGET = (f"external-dns.alpha.kubernetes.io/{word}" for word in 
 
 
 def snapshot(*objects: object) -> Snapshot:
-    """Read objects of one cluster."""
     return with_objects(HOME, [parse_objects(ClusterName("c"), objects)])
 
 
 def plan(*objects: object, dns: object = DNS, **config: object) -> Plan:
-    """Plan them with names."""
     settings = parse_settings({"sources": [{"manifests": "m", "name": "c"}], "dns": dns, **config})
     return make_plan(snapshot(*objects), settings)
 
@@ -43,7 +41,6 @@ def names(made: Plan) -> dict[str, list[str]]:
 
 
 def table(made: Plan) -> dict[str, tuple[str, ...]]:
-    """Return what the server is told."""
     (server,) = [planned for planned in made.proxies if planned.proxy.name == NAME_SERVER]
     (written,) = json.loads(server.rendered.files["lds.json"])["resources"]
     domains = written["listener_filters"][0]["typed_config"]["server_config"]["inline_dns_table"]["virtual_domains"]
@@ -186,7 +183,6 @@ def server_of(made: Plan) -> tuple[str, int]:
 
 
 def planned(home: Home = HOME, dns: object = OWN, **observed: object) -> Plan:
-    """Plan one Service of a stack."""
     settings = parse_settings({"sources": [{"manifests": "m", "name": "c"}], "dns": dns})
     return make_plan(replace(snapshot(node(), service("a", port(80, 30080))), home=home, **observed), settings)
 

@@ -37,19 +37,16 @@ Facts = Mapping[ObjectKind, ClassFacts]
 
 
 def world(facts: Facts, *held: HeldClass, used: bool = False) -> Snapshot:
-    """Read a cluster that gets classes."""
     gateways = (ObjectOfCluster(DEMO, Gateway(Meta(Named("shop", "web")), NAME)),) if used else ()
     access = {DEMO: Access("/kubeconfig", ContextName("demo"))}
     return Snapshot(HOME, access=access, classes={DEMO: facts}, held_classes=held, gateway_api=gateways)
 
 
 def plan(snapshot: Snapshot, settings: Settings = OWN) -> Plan:
-    """Plan nothing else."""
     return with_classes(Plan(), snapshot, settings)
 
 
 def wanted(snapshot: Snapshot, settings: Settings = OWN) -> list[WantedClass]:
-    """Return what is planned."""
     return [each.wanted for each in plan(snapshot, settings).classes]
 
 

@@ -106,8 +106,6 @@ class Counted(Memo[Any]):
     made: list[object] = field(default_factory=list)
 
     def of(self, key: Hashable, make: Callable[..., Any], *given: object) -> Any:  # noqa: ANN401 - of any type
-        """Note the key of what is made."""
-
         def noted(*given: object) -> object:
             self.made.append(key)
             return make(*given)

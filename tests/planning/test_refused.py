@@ -22,7 +22,6 @@ SERVICE = Service(ObjectKey(CLUSTER, "shop", "bad"), ())
 
 
 def refusal(thing: GatewayRoute | Service, *, wholly: bool = True) -> EnvoyRefusal:
-    """Make a refusal of an object as it is."""
     return EnvoyRefusal(name_of(CLUSTER, thing), content_of(thing), "too long", wholly)
 
 

@@ -27,13 +27,11 @@ SCTP = Problem(Reason.PROTOCOL_UNSUPPORTED, "c/shop/web port 7/SCTP: no listener
 
 
 def open_port(number: int) -> PlannedPort:
-    """Make a port with one listener."""
     listener = Listener(ADDRESS, number, Protocol.TCP, UpstreamName(f"tcp-{number}-ipv4"))
     return PlannedPort(ServicePort(number), (listener,))
 
 
 def plan_of(*ports: PlannedPort) -> Plan:
-    """Make a plan of one placement."""
     return Plan(placements=(Placement(OWNER, (ADDRESS,), ports, ProxyName("c/shop/web")),))
 
 

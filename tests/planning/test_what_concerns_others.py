@@ -58,7 +58,6 @@ TO_PODS = replace(OWN, backends=BackendChoice.PODS)
 
 
 def pods(*addresses: str, of: ObjectKey = A.key) -> EndpointSlice:
-    """Make an EndpointSlice for whichever port."""
     endpoints = tuple(Endpoint((ip_address(address),), node=NODE.name) for address in addresses)
     named = tuple(EndpointPort(9376, name=str(number)) for number in (8080, 8081, 9090))
     return EndpointSlice(of, Family.IPV4, named, endpoints)
@@ -282,12 +281,10 @@ CASES: Mapping[str, Case] = {
 
 
 def addresses(plan: Plan) -> set[object]:
-    """Return the addresses that anybody has."""
     return {address for placement in plan.placements for address in placement.addresses}
 
 
 def mapped_from(plan: Plan) -> set[int]:
-    """Return the ports that are mapped."""
     return {each.port for placement in plan.placements for each in placement.mapped}
 
 

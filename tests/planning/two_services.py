@@ -33,7 +33,6 @@ SHARED = replace(OWN, proxies=ProxySettings(Sharing.SHARED))
 
 
 def port(number: int, protocol: Protocol = Protocol.TCP) -> ServicePort:
-    """Make a port with a NodePort."""
     return ServicePort(number, protocol, str(number), 30000 + number % 1000)
 
 

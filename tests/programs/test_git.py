@@ -48,7 +48,6 @@ def test_a_forged_tree_writes_nothing_elsewhere(place: str, tmp_path: Path) -> N
 
 
 def _stored(repository: Path, kind: str, data: bytes) -> str:
-    """Store an object as it is, and return its name."""
     terms = ["git", "-C", str(repository), "hash-object", "-t", kind, "-w", "--literally", "--stdin"]
     return subprocess.run(terms, input=data, capture_output=True, check=True).stdout.decode().strip()
 

@@ -17,7 +17,6 @@ from tests.support.descriptors import few_files
 
 
 def shell(script: str, seconds: float = 60.0, remedy: str = "", maximum: int = program.MAX) -> Program:
-    """Describe a script."""
     return Program(("sh", "-c", script), seconds, remedy, maximum)
 
 

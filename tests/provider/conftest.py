@@ -29,7 +29,6 @@ def home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """Return the directory of a project."""
     directory = tmp_path / "project"
     directory.mkdir()
     return directory
@@ -37,7 +36,6 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def driver(home: Path) -> Driver:
-    """Return the provider."""
     del home
     return Driver()
 

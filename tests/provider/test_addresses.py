@@ -18,7 +18,6 @@ from tests.support.provider import Driver, owner
 
 
 def inputs(party: Owner, address: str = "127.77.0.5") -> dict[str, Any]:
-    """Make the inputs of a LoopbackAddress."""
     return {"address": address, "owner": dict(owner_fields(party)), "sharing": ""}
 
 

@@ -57,7 +57,6 @@ class Installer:
         self._patch = patch
 
     def __call__(self, version: str, program: Path | None = None) -> None:
-        """Install it."""
         binary = EnvoyBinary(program or installed().path, version)
         self._patch.setattr(resource_types, "installed", lambda: binary)
 
@@ -68,7 +67,6 @@ def memory_of(directory: Path) -> Path:
 
 
 def directory_of(config: dict[str, object]) -> Path:
-    """Return the directory of a proxy."""
     return Path(str(config["directory"]))
 
 

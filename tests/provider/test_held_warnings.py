@@ -33,7 +33,6 @@ NO_ADDRESS = Event(WARNING, FAILED, "PoolExhausted: nothing is free")
 
 
 def owner(uid: str = "web") -> Owner:
-    """Return the Service with this uid."""
     return Owner(Home("p", "s", "/r"), KEY, Uid(uid))
 
 
@@ -47,7 +46,6 @@ class World:
     state: ServiceEventsState | None = None
 
     def create_event(self, _namespace: str, body: Mapping[str, object]) -> None:
-        """Take an event, as an API."""
         self.sent.append((self.now, str(body["note"])))
 
     def situation(self, *events: Event, uid: str = "web") -> None:
@@ -56,7 +54,6 @@ class World:
         self.state = resource.update(self.state, new) if self.state else resource.create(new)[1]
 
     def notes(self) -> list[str]:
-        """Return what was sent."""
         return [note for _, note in self.sent]
 
 

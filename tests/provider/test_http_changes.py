@@ -80,7 +80,6 @@ class Rate:
     count: int = 0
 
     def run(self, stop: threading.Event) -> None:
-        """Ask until told to stop."""
         began = time.perf_counter()
         while not stop.wait(max(0.0, began + self.count / RATE - time.perf_counter())):
             self.count += 1
@@ -228,7 +227,6 @@ class _Late(BaseHTTPRequestHandler):
     """A Node's health port that takes its time."""
 
     def do_GET(self) -> None:
-        """Say that it is healthy."""
         time.sleep(0.2)
         self.send_response(200)
         self.send_header("content-length", "0")

@@ -30,7 +30,6 @@ OWNER = Owner(Home("p", "s", "/r"), ObjectKey(ClusterName("c"), "n", "web"), Uid
 
 
 def service(version: int, *finalizers: str, uid: str = "u1") -> dict[str, Any]:
-    """Make a Service."""
     metadata = {"namespace": "n", "name": "web", "uid": uid, "resourceVersion": str(version)}
     return {"metadata": {**metadata, "finalizers": list(finalizers)}}
 
@@ -43,7 +42,6 @@ class FakeCluster:
     requested: list[str] = field(default_factory=list)
 
     def service(self, _namespace: str, _name: str, *_kind: object) -> dict[str, Any] | None:
-        """Return it."""
         self.requested.append("get")
         return self.present
 
@@ -64,7 +62,6 @@ class FakeCluster:
 
 @pytest.fixture
 def reported() -> Iterator[Access]:
-    """Forget afterwards what was told."""
     yield ACCESS
     RECENT.forget(ACCESS)
 
@@ -190,7 +187,6 @@ def test_writes_that_others_forestall_wait_longer_each_time_and_end(
 
     class Duel(FakeCluster):
         def service(self, namespace: str, name: str, *_kind: object) -> dict[str, Any] | None:
-            """Return it, and change it."""
             read = super().service(namespace, name)
             version = int(read["metadata"]["resourceVersion"]) if read else 0
             self.present = service(version + 1)

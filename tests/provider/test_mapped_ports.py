@@ -18,7 +18,6 @@ KIND = "LoopbackPorts"
 
 
 def inputs(party: Owner, *ports: str, address: str = "127.0.0.1") -> dict[str, Any]:
-    """Make the inputs of a LoopbackPorts."""
     return {"address": address, "owner": dict(owner_fields(party)), "ports": list(ports)}
 
 

@@ -37,7 +37,6 @@ def api(tmp_path: Path) -> Iterator[tuple[Api, Access]]:
 
 
 def wanted(access: Access, kind: str = GATEWAYS, *, default: bool = False, used: bool = False) -> OwnClassInputs:
-    """Return the inputs."""
     owner = Owner(Home("p", "s", "/srv"), ObjectKey(ClusterName(""), "", "demo/class"))
     controller = CONTROLLER if kind == GATEWAYS else INGRESS_CONTROLLER
     return OwnClassInputs(
@@ -53,13 +52,11 @@ def wanted(access: Access, kind: str = GATEWAYS, *, default: bool = False, used:
 
 
 def changed(answers: Api, plural: str, **metadata: object) -> None:
-    """Change the class as somebody else."""
     found = answers.named(plural, NAME) or {}
     answers.write(plural, NAME, {**found, "metadata": {**found["metadata"], **metadata}})
 
 
 def metadata(answers: Api, plural: str) -> dict[str, Any]:
-    """Return the metadata of the class."""
     found = answers.named(plural, NAME)
     assert found is not None
     made: dict[str, Any] = found["metadata"]

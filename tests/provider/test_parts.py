@@ -46,12 +46,10 @@ class Shared:
 
     @property
     def id(self) -> ProxyId:
-        """The proxy's id."""
         return proxy_id(self.owner.home, ProxyName("shared-1"))
 
     @property
     def config(self) -> dict[str, Any]:
-        """Inputs of ProxyConfig."""
         return {
             "proxy": self.id,
             "name": "shared-1",
@@ -63,7 +61,6 @@ class Shared:
 
     @property
     def process(self) -> dict[str, Any]:
-        """Inputs of EnvoyProcess."""
         its = {"proxy": self.id, "owner": self.config["owner"], "version": installed().version}
         return {**its, "bootstrap": fingerprint(self.config["files"])}
 

@@ -221,7 +221,6 @@ class Plugin:
         return int(line)
 
     def close(self) -> None:
-        """End the plugin."""
         self.channel.close()
         self.process.terminate()
         self.process.communicate(timeout=10)
@@ -237,7 +236,6 @@ def plugin(home: Path, tmp_path: Path) -> Iterator[Plugin]:
 
 
 def structure(properties: dict[str, Any]) -> struct_pb2.Struct:
-    """Write properties for the wire."""
     return json_format.ParseDict(properties, struct_pb2.Struct())
 
 
@@ -285,7 +283,6 @@ def of_project(home: Path, root: Path) -> Iterator[Plugin]:
 
 
 def claim(root: Path, name: str = "web", address: str = "127.77.0.5") -> dict[str, Any]:
-    """Return the inputs of a claim."""
     return {"address": address, "owner": dict(owner_fields(owner(root, name))), "sharing": ""}
 
 
@@ -311,7 +308,6 @@ def test_a_deletion_that_is_skipped_is_never_reported_as_done(of_project: Plugin
 
 
 def claimed(home: Path) -> list[str]:
-    """List the claims in the ledger."""
     return [path.name for path in (home / "ledger").glob("127.*")]
 
 

@@ -17,7 +17,6 @@ DATA = Path(__file__).resolve().parents[1] / "sources/data"
 
 
 def changes(found: dict[str, Any]) -> dict[str, str]:
-    """Return each Service's change."""
     return {service["name"]: service["change"] for service in found["services"]}
 
 

@@ -25,7 +25,6 @@ EXTRA = [{"port": 8080, "nodePort": 30080}, {"name": "b", "port": 9000, "nodePor
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """Return a browser."""
     with running() as made:
         yield made
 
@@ -52,7 +51,6 @@ def varied(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def written(directory: Path, report: Report) -> Path:
-    """Write a report's page."""
     path = directory / "page.html"
     path.write_text(page(report), encoding="utf-8")
     return path
@@ -101,7 +99,6 @@ class Rows(html.parser.HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Count one."""
         names = dict(attrs)
         if tag == "tr" and "data-change" in names:
             self.rows["hidden" in names] += 1

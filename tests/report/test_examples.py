@@ -63,7 +63,6 @@ def bash(root: Path, script: str, **more: str) -> Done:
 
 
 def loaded(path: Path) -> Any:  # noqa: ANN401 - whatever the file says
-    """Read a file."""
     return yaml.safe_load(path.read_text())
 
 

@@ -35,7 +35,6 @@ class Page(html.parser.HTMLParser):
         self.attributes: set[str] = set()
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Count one."""
         self.tags[tag] = self.tags.get(tag, 0) + 1
         self.attributes |= {name for name, _ in attrs}
 

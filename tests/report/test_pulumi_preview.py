@@ -29,13 +29,11 @@ EXPECTED: dict[str, Any] = json.loads((DATA / "pulumi-preview.report.json").read
 
 @pytest.fixture
 def project() -> Iterator[Stage]:
-    """Return a project with a configuration."""
     with stage() as made:
         yield made
 
 
 def reported(project: Stage, recorded: object, form: str = "json", code: int = 0) -> Any:  # noqa: ANN401 - the document
-    """Return a preview's document."""
     path = project.root / "preview.json"
     path.write_text(json.dumps(recorded))
     done = project.run("preview", "--from-pulumi", str(path), "--format", form)

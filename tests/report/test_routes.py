@@ -32,7 +32,6 @@ def test_routes_of_ingresses_show_as_they_come_and_go(repo: Stage) -> None:
 
 
 def routes(repo: Stage) -> dict[str, list[str]]:
-    """Return the routes that differ."""
     (found,) = (each for each in served(repo) if each["what"] == "routes")
     return {side: sorted(found[side]) for side in ("before", "after")}
 

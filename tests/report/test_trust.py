@@ -29,7 +29,6 @@ HUSH = "hush-hush-0123456789"
 
 
 def with_policies(repo: Stage, policies: dict[str, Any] | None) -> None:
-    """Write the stack's policies."""
     path = repo.root / "stacks/Pulumi.dev.yaml"
     document = yaml.safe_load(path.read_text())
     document["config"].pop("local-lb:policies", None)

@@ -27,7 +27,6 @@ from tests.support.waiting import becomes
 
 
 def chunk(text: bytes) -> bytes:
-    """Write a chunk of HTTP."""
     return b"%x\r\n%s\r\n" % (len(text), text)
 
 
@@ -48,7 +47,6 @@ class Daemon:
         """Requests with this in their heads are taken and not answered, as long as it stands here."""
 
     def serve(self, connection: socket.socket) -> None:
-        """Answer until the client goes."""
         while head := self._head(connection):
             while self.hangs is not None and self.hangs in head:
                 if select.select([connection], [], [], 0.01)[0]:

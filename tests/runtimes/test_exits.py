@@ -24,7 +24,6 @@ def reported() -> list[str]:
 
 @pytest.fixture
 def followed(reported: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Exits]:
-    """Follow nothing yet."""
     monkeypatch.setattr(exits, "RETRY_DELAY", 0.01)
     made = Exits(reported.append)
     yield made
@@ -33,7 +32,6 @@ def followed(reported: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[E
 
 @pytest.fixture
 def start() -> Iterator[Callable[[], tuple[subprocess.Popen[bytes], Process]]]:
-    """Start processes that last."""
     started: list[subprocess.Popen[bytes]] = []
 
     def begin() -> tuple[subprocess.Popen[bytes], Process]:

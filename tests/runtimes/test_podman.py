@@ -82,15 +82,12 @@ class Engine:
             raise Killed
 
     def inspect(self, name: str) -> dict[str, Any] | None:
-        """Read one by id or name."""
         return next((each for each in self.containers.values() if name in {each["Id"], each["Name"]}), None)
 
     def has_image(self, image: str) -> bool:
-        """Have all."""
         return bool(image)
 
     def create(self, name: str, config: Mapping[str, Any]) -> str:
-        """Make one that doesn't run."""
         assert self.inspect(name) is None
         self.made += 1
         identity = f"{self.made:064x}"
@@ -102,24 +99,20 @@ class Engine:
         return identity
 
     def start(self, identity: str) -> None:
-        """Have it run."""
         self.containers[identity]["State"] |= {"Running": True}
         self._effect()
 
     def stop(self, identity: str, seconds: int) -> None:
-        """End it; gone is fine."""
         assert seconds
         if identity in self.containers:
             self.containers[identity]["State"] |= {"Running": False, "Paused": False}
         self._effect()
 
     def unpause(self, identity: str) -> None:
-        """Let it go on."""
         self.containers[identity]["State"] |= {"Paused": False}
         self._effect()
 
     def remove(self, identity: str, *, volumes: bool) -> None:
-        """Remove it; gone is fine."""
         assert volumes
         self.containers.pop(identity, None)
         self._effect()
@@ -135,12 +128,10 @@ def until_killed(engine: Engine, effects: int, what: Callable[[PodmanLifecycle],
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wait for no Envoy."""
     monkeypatch.setattr("locallb.envoy.admin.comes_to_answer", lambda *_: True)
 
 
 def state(identity: str) -> PodmanContainerState:
-    """Return the state of a container."""
     return grown(PodmanContainerState, WANTED, container=identity)
 
 

@@ -30,11 +30,9 @@ class Admin:
         del directory
 
     def places(self) -> set[tuple[IPAddress, int, str]]:
-        """Return where it listens."""
         return {(AT, self.port, "TCP")}
 
     def draining(self) -> set[tuple[IPAddress, int, str]]:
-        """Return where it still has connections."""
         return set()
 
 

@@ -194,5 +194,4 @@ def placement() -> Placement:
 
 
 def replace_host(frame: PlanContext) -> PlanContext:
-    """Have another Envoy installed."""
     return frame._replace(host=HostFacts(envoy="1.41.0"))

@@ -91,7 +91,6 @@ def opens(node: ast.AST) -> bool:
 
 
 def opening() -> Iterator[str]:
-    """Return the modules that open files."""
     for root in ("locallb",):
         for path in (CHECKOUT / root).rglob("*.py"):
             if any(map(opens, ast.walk(ast.parse(path.read_text())))):

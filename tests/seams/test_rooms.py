@@ -28,7 +28,6 @@ def names(contract: dict[str, Any]) -> set[str]:
 
 
 def modules(room: Path) -> set[str]:
-    """Return the modules and rooms of a room."""
     return {path.stem for path in room.glob("*.py")} - {"__init__"} | {path.parent.name for path in room.glob("*/*.py")}
 
 

@@ -59,7 +59,6 @@ class Chaos:
         kind()
 
     def create(self) -> None:
-        """Make a Service."""
         free = sorted({f"s{slot}" for slot in range(SLOTS)} - self.present.keys())
         for name in free[:1]:
             with suppress(ApiError):  # its predecessor isn't gone yet
@@ -67,18 +66,15 @@ class Chaos:
                 self.present[name] = 1
 
     def delete(self) -> None:
-        """Delete one."""
         if name := self._any():
             self.cluster.delete(name)
             del self.present[name]
 
     def add_port(self) -> None:
-        """Give one a second port."""
         if name := self._any():
             self._ports(name, 2)
 
     def drop_port(self) -> None:
-        """Take it away."""
         if name := self._any():
             self._ports(name, 1)
 
@@ -89,7 +85,6 @@ class Chaos:
             self.cluster.change_status(name, {"status": {"loadBalancer": {"ingress": None}}})
 
     def kill_proxy(self) -> None:
-        """Kill -9 of one's Envoy."""
         with suppress(OSError, ValueError):
             pids = {key.removeprefix("n/"): pid for key, pid in self.play.pids().items()}
             if (name := self._any()) in pids:
@@ -126,7 +121,6 @@ class Chaos:
         os.kill(pid, signal.SIGCONT)
 
     def stop_etcd(self) -> None:
-        """Take etcd away for a moment."""
         self.plane.stop_etcd()
         time.sleep(self.chance.uniform(0.5, 2))
         self.plane.start_etcd()
@@ -173,6 +167,5 @@ class SmallDisk:
             subprocess.run(["mount", "--bind", str(first / f".{other.name}"), str(other)], check=True)
 
     def unmount(self) -> None:
-        """Take it away."""
         for place in reversed(self.places):
             subprocess.run(["umount", "-l", str(place)], check=False)

@@ -60,7 +60,6 @@ class Faults:
 
     @property
     def kinds(self) -> Mapping[str, Lasting]:
-        """Return all by name."""
         answers = Answers(self.api, self.chaos.chance)
         odd = {
             name: Lasting(partial(self._answering, begin), answers.end, settling=10.0)
@@ -116,7 +115,6 @@ class Faults:
             self.api.kubeconfig.write_text(self._kubeconfig[: len(self._kubeconfig) // 2])
 
     def mend_kubeconfig(self) -> None:
-        """Write all of it."""
         self.api.kubeconfig.write_text(self._kubeconfig)
 
     def rewrite_kubeconfig(self) -> None:
@@ -134,7 +132,6 @@ class Faults:
             self.api.kubeconfig.write_text(half if number % 3 else self._kubeconfig)
 
     def rewrite_no_more(self) -> None:
-        """Leave it whole."""
         self._over.set()
         if self._writer:
             self._writer.join()
@@ -149,7 +146,6 @@ class Faults:
             self._change_entries(name, {"ip": f"{FOREIGN}{int(name[1:]) + 1}", "ipMode": "VIP"})
 
     def drop_entries(self) -> None:
-        """Take the entries away again."""
         for name in self.chaos.present:
             self._change_entries(name)
 

@@ -251,5 +251,4 @@ def lacking(chaos: Chaos) -> str:
 
 
 def ledger(play: Stage) -> list[Path]:
-    """List the claims."""
     return [path for path in (play.state_home / "ledger").glob("*~*.json") if path.is_file()]

@@ -20,7 +20,6 @@ def _nothing_unwritten() -> Iterator[None]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
-    """Make an empty project."""
     made = Place(tmp_path)
     made.manifests.mkdir()
     return made

@@ -50,6 +50,5 @@ def find(root: Path, *shoots: str, keep: bool = True, **nodes: str) -> tuple[dic
 
 
 def complaints(read: SourceRead) -> tuple[str, ...]:
-    """Return what a finder complains of."""
     assert read.reading.parsed.notices == ()
     return read.reading.stale

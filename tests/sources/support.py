@@ -28,15 +28,12 @@ class Clock:
         self.now = 1_000.0
 
     def monotonic(self) -> float:
-        """Return the time."""
         return self.now
 
     def time(self) -> float:
-        """Return the time of day."""
         return time.time() + 1_000.0
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
         self.now += seconds
 
 
@@ -50,7 +47,6 @@ def clock_of_readings() -> Iterator[Clock]:
 
 
 def service(name: str, port: int = 8080) -> str:
-    """Write a Service of type LoadBalancer."""
     return f"""\
 apiVersion: v1
 kind: Service
@@ -78,12 +74,10 @@ class Place:
 
     @property
     def manifests(self) -> Path:
-        """Return the directory of the source."""
         return self.root / "manifests"
 
     @property
     def readings(self) -> Path:
-        """Return the directory of the readings."""
         return self.root / "state" / "readings"
 
     def write(self, **files: str) -> None:
@@ -94,7 +88,6 @@ class Place:
     def read(
         self, held: Collection[ObjectKey] = (), *, keep: bool = False, memory: ParseCache | None = None
     ) -> SourceResult:
-        """Read the source."""
         source = ManifestsSource(DEMO, "manifests")
         return read_manifests(source, self.root, self.readings, held_services=held, keep=keep, memory=memory)
 
@@ -114,5 +107,4 @@ def names(reading: SourceResult) -> list[str]:
 
 
 def files_in(directory: Path) -> dict[str, bytes]:
-    """Return what is in the files."""
     return {path.name: path.read_bytes() for path in directory.glob("**/*") if path.is_file()}

@@ -120,7 +120,6 @@ def answering(path: Path, answer: Callable[[BaseHTTPRequestHandler], bytes]) -> 
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
-            """Answer."""
             requested.append(self.path)
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
@@ -140,7 +139,6 @@ def answering(path: Path, answer: Callable[[BaseHTTPRequestHandler], bytes]) -> 
 
 
 def page(following: str = "", padding: int = 0, items: Sequence[object] = ()) -> bytes:
-    """Write a page of a list."""
     metadata = {"resourceVersion": "1", "continue": following, "x": "x" * padding}
     return json.dumps({"metadata": metadata, "items": items}).encode()
 

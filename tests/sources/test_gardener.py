@@ -53,12 +53,10 @@ def seed(tmp_path: Path) -> Iterator[SeedApi]:
 
 
 def inspect(root: Path, finder: GardenerSource = SEED, *, keep: bool = True) -> Found[KubernetesSource]:
-    """Look for shoots."""
     return find_shoots(finder, root, retained(root), keep=keep)
 
 
 def retained(root: Path) -> Path:
-    """Return where kubeconfigs are kept."""
     return root / ".state" / "locallb" / "dev" / "gardener"
 
 
@@ -471,7 +469,6 @@ def test_any_shoot_object_is_read_without_exception(value: object) -> None:
 
 
 def encoded(text: str) -> str:
-    """Write a value of a Secret."""
     return base64.b64encode(text.encode()).decode()
 
 

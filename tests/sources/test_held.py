@@ -56,7 +56,6 @@ def resource(kind: str, inputs: object, outputs: object = None, **more: object) 
 
 
 def address(name: str, text: str, **more: object) -> Any:  # noqa: ANN401 - JSON
-    """Make a LoopbackAddress."""
     inputs = {"address": text, "owner": owner_fields(owner(name))}
     return resource("LoopbackAddress", inputs, {**inputs, "claim": "x"}, **more)
 
@@ -69,7 +68,6 @@ def config(name: str, *files: str, clusters: int = 1, **more: object) -> Any:  #
 
 
 def state(tmp_path: Path, *resources: object) -> Path:
-    """Write a state file."""
     path = tmp_path / "dev.json"
     latest = {"manifest": {"time": "", "magic": "", "version": ""}, "resources": list(resources)}
     path.write_text(json.dumps({"version": 3, "checkpoint": {"stack": "organization/local-lb/dev", "latest": latest}}))
@@ -208,7 +206,6 @@ def test_a_spare_whose_files_were_lost_when_it_was_refreshed_is_what_spares_are_
 
 
 def _gateway(service: ObjectKey) -> ObjectKey:
-    """Return the key of the Gateway of this name."""
     return service._replace(kind=ObjectKind.GATEWAY)
 
 

@@ -68,7 +68,6 @@ def test_the_api_is_reached_where_it_is_published(
 
 
 def admin(cluster: dict[str, Any], user: dict[str, Any]) -> bytes:
-    """Write the administrator's kubeconfig."""
     return yaml.safe_dump({"clusters": [{"cluster": cluster}], "users": [{"user": user}]}).encode()
 
 
@@ -80,7 +79,6 @@ class Docker:
         self.absent = False
 
     def labelled(self, label: str) -> list[Mapping[str, Any]]:
-        """List the nodes of every cluster."""
         assert label == "io.x-k8s.kind.cluster"
         if self.absent:
             raise DockerAbsentError("no Docker daemon answers")
@@ -91,7 +89,6 @@ class Docker:
         ]
 
     def inspect(self, identity: str) -> dict[str, Any]:
-        """Read a control-plane container."""
         role, _, name = identity.partition(" ")
         assert role == "control-plane"
         return self.clusters[name]
@@ -106,7 +103,6 @@ class Docker:
 
 @pytest.fixture
 def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
-    """Put a daemon in Docker's place."""
     made = Docker()
     put_in_place_of_docker(monkeypatch, made)
     return made

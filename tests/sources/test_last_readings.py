@@ -25,7 +25,6 @@ def test_silent_finders_are_waited_for_together(monkeypatch: pytest.MonkeyPatch)
 
     class Silent(threading.Condition):
         def wait_for(self, predicate: Callable[[], T], timeout: float | None = None) -> T:
-            """Let the time pass."""
             waited.append(timeout or 0.0)
             return predicate()
 

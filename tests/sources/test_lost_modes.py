@@ -47,7 +47,6 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, 
 
 
 def settings(access: Access, *, mapped: bool = True) -> Settings:
-    """Configure a stack of that cluster."""
     return Settings(
         (KubernetesSource(NAME, kubeconfig=access.kubeconfig, loopback_backends=True),), (), port_mapping=mapped
     )

@@ -68,7 +68,6 @@ def test_a_key_that_is_for_tcp_alone_is_known(kind: tuple[str, ...], tmp_path: P
 
 
 def config_map(text: str, **fields: object) -> dict[str, object]:
-    """Write a ConfigMap with authorities."""
     metadata = {"name": "ca", "namespace": "shop"}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": text}, **fields}
 

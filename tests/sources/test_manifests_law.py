@@ -29,7 +29,6 @@ STEPS = st.lists(
 
 
 def change(place: Place, name: str, content: str | frozenset[str] | None) -> None:
-    """Bring a file into a state."""
     file = place.manifests / f"{name}.yaml"
     if content is None:
         file.unlink(missing_ok=True)

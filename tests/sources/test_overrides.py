@@ -33,13 +33,11 @@ WEB, API = (ObjectKey(ClusterName("c"), "n", name) for name in ("web", "api"))
 
 @pytest.fixture
 def home(tmp_path: Path) -> Home:
-    """Return a stack of its own."""
     return Home("p", "dev", str(tmp_path))
 
 
 @st.composite
 def faults(draw: st.DrawFn) -> Fault:
-    """Draw any fault that can be."""
     refuse, shares = draw(st.integers(0, WHOLE)), st.integers(1, WHOLE)
     hang = draw(st.integers(0, WHOLE - refuse))
     reset = draw(st.integers(0 if refuse + hang else 1, WHOLE - refuse - hang)) if refuse + hang < WHOLE else 0

@@ -35,12 +35,10 @@ EXPECTED = {
 
 
 def read(tool: str, readings: Path, *, keep: bool = False) -> SourceResult:
-    """Read what one tool printed."""
     return read_manifests(ManifestsSource(DEMO, tool), DATA, readings, keep=keep)
 
 
 def written(service: Service) -> str:
-    """Write a Service's ports."""
     return ", ".join(f"{port.name} {port} {port.node_port}".strip() for port in service.ports)
 
 

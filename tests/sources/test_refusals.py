@@ -52,7 +52,6 @@ spec: {controller: local-lb.dev/ingress-controller}
 
 
 def route(name: str, path: str, *, hostnames: Iterable[str] = (), day: int = 1) -> dict[str, Any]:
-    """Write a route."""
     return {
         "apiVersion": "gateway.networking.k8s.io/v1",
         "kind": "HTTPRoute",
@@ -71,7 +70,6 @@ def route(name: str, path: str, *, hostnames: Iterable[str] = (), day: int = 1) 
 
 
 def ingress(name: str, path: str) -> dict[str, Any]:
-    """Write an Ingress."""
     backend = {"service": {"name": "app", "port": {"number": 80}}}
     rule = {"host": f"{name}.test", "http": {"paths": [{"path": path, "pathType": "Prefix", "backend": backend}]}}
     return {
@@ -108,7 +106,6 @@ class Stack:
         return self.verdict("".join(texts))
 
     def plan(self, *objects: dict[str, Any]) -> tuple[Snapshot, Plan]:
-        """Read and plan."""
         parsed = parse_objects(CLUSTER, [*yaml.safe_load_all(GATEWAY), *objects])
         read = Snapshot(self.home, services=parsed.services, gateway_api=parsed.gateway_api)
         return read, make_plan(RefusedObjects().of(read, read_refusals(self.home)), self.settings)
@@ -127,7 +124,6 @@ class Stack:
 
 @pytest.fixture
 def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
-    """Make a stack."""
     return Stack(tmp_path, monkeypatch)
 
 

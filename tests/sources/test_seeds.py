@@ -51,21 +51,18 @@ def put(seed: SeedApi, shoot: str) -> None:
 def find(
     root: Path, *finders: GardenerSource, keep: bool = True
 ) -> tuple[dict[ClusterName, Source], tuple[SourceRead, ...]]:
-    """Find what there is."""
     settings = Settings((), (), finders=finders or (ONE, OTHER))
     sources, reported = find_sources(Home("p", "dev", str(root)), settings, keep=keep)
     return {source.cluster: source for source in sources}, reported
 
 
 def servers(found: dict[ClusterName, Source]) -> dict[str, str]:
-    """Return where the shoots' APIs are."""
     shoots = ((name, source) for name, source in found.items() if name.startswith("shoot--"))
     pod_paths = {name: Access(source.kubeconfig, ContextName(name)) for name, source in shoots}  # type: ignore[attr-defined]
     return {name: connection(way).server for name, way in pod_paths.items()}
 
 
 def retained(root: Path) -> Path:
-    """Return where everything is kept."""
     return stack_directory(Home("p", "dev", str(root)))
 
 

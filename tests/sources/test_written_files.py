@@ -26,7 +26,6 @@ NEVER: Callable[[str], bool] = lambda _path: False  # noqa: E731 - a constant
 
 @pytest.fixture
 def clock() -> Iterator[Clock]:
-    """Return the clock of readings."""
     with clock_of_readings() as made:
         yield made
 
@@ -42,7 +41,6 @@ class Followed:
         return [service.key.name for service in self.read().parsed.services]
 
     def read(self) -> SourceResult:
-        """Read it."""
         source = ManifestsSource(DEMO, "manifests")
         return read_manifests(source, self.place.root, self.place.readings, keep=True, memory=self.memory)
 
@@ -175,7 +173,6 @@ def test_a_single_reading_waits_for_a_file_that_just_lost_something(place: Place
 
         @staticmethod
         def sleep(seconds: float) -> None:
-            """Complete the file."""
             begun.append(seconds)
             (place.manifests / "a.yaml").write_text(BOTH)
 
@@ -204,12 +201,10 @@ SIZE = len(service("a"))
 
 
 def written(names: list[str]) -> str:
-    """Write a file with these Services."""
     return "---\n".join(map(service, names))
 
 
 def names_of(documents: Iterable[object]) -> set[object]:
-    """Return the names of objects that have one."""
     return {name for document in documents if (name := at(document, "metadata", "name"))}
 
 

@@ -29,7 +29,6 @@ def read(directory: Path, before: Folder | None = None) -> Folder:
 
 
 def contents(folder: Folder) -> dict[str, bytes]:
-    """Return what is in each file."""
     return {file.path: file.data for file in folder.files}
 
 

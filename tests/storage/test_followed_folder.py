@@ -35,7 +35,6 @@ STEPS = st.lists(
 
 @pytest.fixture(autouse=True, scope="module")
 def _nothing_is_few() -> Iterator[None]:
-    """Have small directories followed as well."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(folder_watch, "FEW", 0)
         yield
@@ -114,7 +113,6 @@ class Directory:
                 above.rename(self.path / f"above-{self.count}")
 
     def read(self) -> Folder | None:
-        """Read it as who follows it."""
         try:
             self.last = self.followed.read(self.path, self.last)
         except FolderError:

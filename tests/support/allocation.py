@@ -25,7 +25,6 @@ PREFER, REQUIRE = FamilyPolicy.PREFER_DUAL, FamilyPolicy.REQUIRE_DUAL
 
 
 def key(name: str) -> ObjectKey:
-    """Name a Service of namespace n."""
     return ObjectKey(CLUSTER, "n", name)
 
 

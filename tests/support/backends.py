@@ -46,7 +46,6 @@ class Backend:
                 self._udp.sendto(f"{self.name}: ".encode() + datagram, sender)
 
     def close(self) -> None:
-        """Stop listening."""
         for connection in (self._tcp, self._udp):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)

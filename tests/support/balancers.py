@@ -19,7 +19,6 @@ def spec(**changes: Inputs) -> Inputs:
 
 
 def roots(*names: str) -> list[str]:
-    """Return the URNs of balancers' roots."""
     kinds = ("LoadBalancer", "Proxy")
     return [root_urn("local-lb", "dev", f"locallb:index:{kind}", name) for kind in kinds for name in names]
 
@@ -63,7 +62,6 @@ class LoadBalancer(pulumi.ComponentResource):
 
 
 def declare(spec: Inputs) -> None:
-    """Declare what the specification lists."""
     balancers = {name: LoadBalancer(spec, name, given) for name, given in spec["balancers"].items()}
     for key, value in spec.get("exports", {}).items():
         pulumi.export(key, value)

@@ -84,14 +84,12 @@ class Bind:
             time.sleep(0.05)
 
     def stop(self, number: int = signal.SIGTERM) -> None:
-        """End it."""
         if self.process:
             self.process.send_signal(number)
             self.process.wait(20)
             self.process = None
 
     def serial(self) -> int:
-        """Return the zone's serial."""
         answer = dns.query.tcp(dns.message.make_query(f"{self.zone}.", "SOA"), "127.0.0.1", 2, self.port)
         return int(next(iter(answer.answer[0])).to_text().split()[2])
 

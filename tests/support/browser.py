@@ -190,7 +190,6 @@ class Tab:
             self.call("Input.dispatchKeyEvent", type="keyUp", **code)
 
     def png(self) -> bytes:
-        """Return what is seen."""
         return base64.b64decode(self.call("Page.captureScreenshot")["data"])
 
     def picture(self) -> Picture:
@@ -209,7 +208,6 @@ class Picture:
 
     @classmethod
     def of(cls, data: bytes) -> Picture:
-        """Unpack a file's bytes."""
         assert data[:8] == b"\x89PNG\r\n\x1a\n"
         chunks, position = [], 8
         while position < len(data):

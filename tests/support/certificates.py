@@ -30,7 +30,6 @@ class Pair:
 
     @property
     def pem(self) -> str:
-        """Return the certificate."""
         return self.chain.read_text()
 
     def reference(self, name: str) -> Certificate:

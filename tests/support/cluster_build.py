@@ -30,7 +30,6 @@ _PREFIX = "k8s.io/component-base/version"
 
 
 def version() -> str:
-    """Read which Kubernetes is pinned."""
     return pinned(MODULE, PACKAGE)
 
 

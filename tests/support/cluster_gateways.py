@@ -50,7 +50,6 @@ def resource(name: str) -> Any:  # noqa: ANN401 - a type of the client
 
 
 def create(client: Client, document: JsonObject) -> None:
-    """Create an object."""
     made = resource(document["kind"]).from_dict(document)
     if KINDS[document["kind"]].namespaced:
         client.create(made, namespace="n")
@@ -91,7 +90,6 @@ def address_of(play: Stage, kind: str = "gateways") -> str:
 
 
 def status_of(owner: Client, kind: str, name: str) -> JsonObject:
-    """Return what an object is told."""
     return dict(owner.get(resource(kind), name, namespace="n").get("status") or {})
 
 

@@ -22,12 +22,10 @@ class Ranges:
 
     @property
     def nodes(self) -> tuple[str, str]:
-        """Those of the Docker network."""
         return f"10.{self.byte}.0.0/24", f"fd00:6c6c:{self.byte:x}::/64"
 
     @property
     def gateways(self) -> tuple[str, str]:
-        """The host's own addresses there."""
         return f"10.{self.byte}.0.1", f"fd00:6c6c:{self.byte:x}::1"
 
     @property
@@ -37,11 +35,9 @@ class Ranges:
 
     @property
     def pods(self) -> tuple[str, str]:
-        """Those of all pods."""
         return f"10.{self.byte}.128.0/17", f"fd00:6c6c:{self.byte:x}:8000::/50"
 
     def node(self, number: int) -> tuple[str, str]:
-        """Return the addresses of a Node."""
         return f"10.{self.byte}.0.{self.first + number}", f"fd00:6c6c:{self.byte:x}::{self.first + number:x}"
 
     def after(self, nodes: int) -> Ranges:

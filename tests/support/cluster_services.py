@@ -42,7 +42,6 @@ def condition(cluster: Objects, name: str, kind: str = "local-lb.dev/Serving") -
 
 
 def finalizers(cluster: Objects, name: str) -> list[str]:
-    """Return the finalizers of a Service."""
     document = cluster.read(name)
     assert document is not None
     return list(document["metadata"].get("finalizers", ()))

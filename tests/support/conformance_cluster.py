@@ -48,7 +48,6 @@ def until_accepted(cluster: Cluster) -> None:
 
 
 def namespaces(cluster: Cluster) -> frozenset[str]:
-    """Return the names of those that there are."""
     with cluster.plane.client() as owner:
         return frozenset(each.metadata.name or "" for each in owner.list(Namespace) if each.metadata)
 

@@ -31,12 +31,10 @@ docker_only = pytest.mark.parametrize("engine", ["docker"], indirect=True, scope
 
 
 def word() -> str:
-    """Return the runtime that is tested."""
     return os.environ.get(ENGINE, "docker")
 
 
 def client() -> Containers:
-    """Return its client."""
     return PodmanContainers() if word() == "podman" else Containers()
 
 
@@ -104,7 +102,6 @@ def _still_there(listed: list[str]) -> list[dict[str, Any]]:
 
 
 def identities(stage: Stage) -> dict[str, str]:
-    """Return the containers' ids."""
     return {name: container["Id"] for name, container in containers(stage).items()}
 
 

@@ -75,7 +75,6 @@ class ControlPlane:
 
     @property
     def etcd_url(self) -> str:
-        """Where etcd answers."""
         return f"http://127.0.0.1:{self._etcd_port}"
 
     def start(self) -> None:
@@ -166,12 +165,10 @@ class ControlPlane:
         self._await()
 
     def stop(self) -> None:
-        """End every process of this cluster."""
         for name in list(self.processes):
             self._end(name)
 
     def client(self, user: str = "owner") -> Client:
-        """Make a client of one user."""
         config = KubeConfig.from_file(self.root / f"{user}.kubeconfig")
         return Client(config, timeout=httpx2.Timeout(self.timeout), trust_env=False)
 
@@ -263,7 +260,6 @@ class Objects:
     client: Client
 
     def service(self, document: Document) -> Document:
-        """Create a Service."""
         return dict(self.client.create(SERVICE.from_dict(document), namespace=document["metadata"]["namespace"]))
 
     def change(self, name: str, patch: Document) -> Document:
@@ -288,13 +284,11 @@ class Objects:
         self.client.delete(SERVICE, name, namespace="n")
 
     def node(self, name: str, address: str = "127.0.0.1", **metadata: object) -> None:
-        """Create a Node with one InternalIP."""
         self.client.create(NODE.from_dict({"metadata": {"name": name, **metadata}}))
         status = {"status": {"addresses": [{"type": "InternalIP", "address": address}]}}
         self.client.patch(NODE.Status, name, status, patch_type=PatchType.MERGE)
 
     def label_node(self, name: str, labels: dict[str, str]) -> None:
-        """Give a Node labels."""
         self.client.patch(NODE, name, {"metadata": {"labels": labels}}, patch_type=PatchType.MERGE)
 
     def endpoints(self, service: str, *, ready: bool, node: str = "node-a") -> None:

@@ -50,7 +50,6 @@ class Api:
         self.services[key.namespace, key.name] = {"metadata": metadata, "status": status}
 
     def service(self, namespace: str, name: str, *_kind: object) -> dict[str, Any] | None:
-        """Return one."""
         return self.services.get((namespace, name))
 
     def patch_status(
@@ -68,7 +67,6 @@ class Api:
         return after
 
     def create_event(self, namespace: str, body: Mapping[str, Any]) -> None:
-        """Take an event."""
         name = body["regarding"]["name"]
         retained = {key: value for key, value in body.items() if key not in {"metadata", "eventTime"}}
         self.written.setdefault(f"{namespace}/{name}", []).append(retained)

@@ -93,7 +93,6 @@ CASES = (*GOLDEN, *(f"{world}; {name}" for world, name in _CASES), "withdrawn")
 
 
 def plan_of(case: str) -> Plan:
-    """Make a plan."""
     if case in GOLDEN:
         return planned(case)
     if case == "withdrawn":

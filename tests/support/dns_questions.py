@@ -14,7 +14,6 @@ NXDOMAIN, NOT_IMPLEMENTED = 3, 4
 
 
 def question(name: str, kind: str) -> bytes:
-    """Write a question."""
     labels = b"".join(bytes([len(label)]) + label.encode() for label in name.split("."))
     head = struct.pack(">HHHHHH", secrets.randbelow(1 << 16), 0x0100, 1, 0, 0, 0)
     return head + labels + b"\0" + struct.pack(">HH", TYPES[kind], 1)

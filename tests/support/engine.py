@@ -105,19 +105,16 @@ class WorldProvider(Provider):
         """Hear of a call in a preview, which makes nothing."""
 
     async def configure(self, request: ConfigureRequest) -> ConfigureResponse:
-        """Accept anything."""
         del request
         return ConfigureResponse(supports_preview=self.world.preview_support)
 
     async def check(self, request: CheckRequest) -> CheckResponse:
-        """Fail as steered."""
         failures = [
             CheckFailure(**failure) for failure in self.world.steer("check", self._call("check", request)) or []
         ]
         return CheckResponse(inputs=request.new_inputs, failures=failures)
 
     async def diff(self, request: DiffRequest) -> DiffResponse:
-        """Compare inputs, leaving computed outputs out."""
         self._call("diff", request)
         old, new, kind = request.old_state, request.new_inputs, request.type.split(":")[-1]
         keys = sorted(key for key in {*old, *new} - {COMPUTED.get(kind)} if old.get(key) != new.get(key))
@@ -159,7 +156,6 @@ class WorldProvider(Provider):
             self.world.things[instance(party, properties)] = {key: value.value for key, value in properties.items()}
 
     async def update(self, request: UpdateRequest) -> UpdateResponse:
-        """Change a thing."""
         kind = request.type.split(":")[-1]
         if request.preview:
             self.planned("update", request)
@@ -189,7 +185,6 @@ class WorldProvider(Provider):
         )
 
     async def delete(self, request: DeleteRequest) -> None:
-        """Remove a thing; none is fine."""
         party = self._call("delete", request)
         await asyncio.sleep(self.world.steer("sleep_delete", party) or 0)
         if message := self.world.steer("fail_delete", party):
@@ -209,7 +204,6 @@ class Thing(pulumi.CustomResource):
 
 
 def output(thing: pulumi.Resource, name: str) -> Any:  # noqa: ANN401 an output of any type
-    """Return an output of a resource by name."""
     return thing.__dict__[name]
 
 
@@ -243,7 +237,6 @@ class Bench:
 
     @property
     def state_path(self) -> Path:
-        """The state file."""
         return self.project.backend / ".pulumi" / "stacks" / "local-lb" / "dev.json"
 
     def checkpoint(self) -> Checkpoint:
@@ -263,5 +256,4 @@ def short(urn: str) -> str:
 
 
 def messages(result: Result) -> list[str]:
-    """Return what a run said."""
     return [diagnostic.message for diagnostic in result.diagnostics]

@@ -26,7 +26,6 @@ def retained(names: Collection[str]) -> Iterator[None]:
 
 @contextmanager
 def lent(variables: Mapping[str, str]) -> Iterator[None]:
-    """Set these variables."""
     with retained(variables):
         os.environ.update(variables)
         yield

@@ -119,7 +119,6 @@ class Envoy:
         return versions == wanted and self.listeners() == self._listener_names(rendered)
 
     def admin_ready(self) -> bool:
-        """Return whether the admin socket answers."""
         assert self.process.poll() is None, f"Envoy ended: {self.log()}"
         try:
             self.get("/ready")
@@ -150,7 +149,6 @@ class Envoy:
             os.close(descriptor)
 
     def log(self) -> str:
-        """Read what Envoy said."""
         return quiet((self.directory / "log").read_text())
 
     def watches(self) -> int:

@@ -79,7 +79,6 @@ class Server:
         self._thread.join()
 
     def close(self) -> None:
-        """Stop: later connects are refused."""
         if self._thread.is_alive():
             self._wake.send(_STOP)
             self._thread.join()
@@ -223,5 +222,4 @@ class Load:
 
 
 def ask(protocol: Protocol) -> Callable[..., str]:
-    """Choose the client of a protocol."""
     return ask_udp if protocol is Protocol.UDP else ask_tcp

@@ -76,7 +76,6 @@ def _has(wanted: ValueMatch, headers: Mapping[str, str]) -> bool:
 
 
 def fields(value: object, *path: str | int) -> Iterator[tuple[str | int, ...]]:
-    """Return where each field of an object is."""
     if path:
         yield path
     entries = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()

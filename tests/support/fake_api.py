@@ -50,13 +50,11 @@ def follower(access: Access, *, reads_ranges: bool = False, classes: bool = Fals
 
 
 def node(name: str, version: str = "1") -> dict[str, Any]:
-    """Write a Node."""
     address = {"type": "InternalIP", "address": "127.0.0.1"}
     return {"metadata": {"name": name, "resourceVersion": version}, "status": {"addresses": [address]}}
 
 
 def balancer(name: str) -> dict[str, Any]:
-    """Write a Service of type LoadBalancer."""
     ports = [{"port": 80, "protocol": "TCP", "nodePort": 30000}]
     metadata = {"namespace": "n", "name": name, "uid": name, "resourceVersion": "1"}
     return {"metadata": metadata, "spec": {"type": "LoadBalancer", "ports": ports}}
@@ -68,7 +66,6 @@ def healthy(kind: str, objects: list[dict[str, Any]]) -> bytes:
 
 
 def merged(value: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """Apply a merge patch (RFC 7386)."""
     made = dict(value)
     for name, part in patch.items():
         if part is None:
@@ -146,7 +143,6 @@ class Api:
     """Set: healthy watches end."""
 
     def count(self, what: str) -> int:
-        """Count requests."""
         return sum(kind == what for _, kind in tuple(self.requested))
 
     def discovered(self, path: str) -> tuple[int, bytes]:
@@ -166,7 +162,6 @@ class Api:
         return {"nodes": self.nodes, "services": self.services, **self.others}.get(plural, [])
 
     def named(self, plural: str, name: str) -> dict[str, Any] | None:
-        """Return the object of a name."""
         return next((one for one in self.retained(plural) if one["metadata"]["name"] == name), None)
 
     def write(self, plural: str, name: str, item: dict[str, Any] | None) -> None:
@@ -295,7 +290,6 @@ class _Handler(BaseHTTPRequestHandler):
         self._whole(200, json.dumps(found).encode())
 
     def do_GET(self) -> None:
-        """Answer a list or a watch."""
         api, watched = self.api, "watch=true" in self.path
         renewed = api.renewed
         path = self.path.partition("?")[0]
@@ -408,7 +402,6 @@ def kubeconfig(path: Path, port: int, credential: str = "t", address: str = "127
 
 
 def source(access: Access) -> JsonObject:
-    """Name the cluster of that API."""
     return {"kubernetes": {"name": "c", "kubeconfig": access.kubeconfig, "loopbackBackends": True}}
 
 
@@ -420,6 +413,5 @@ def versioned(item: Mapping[str, Any], version: str = "1") -> JsonObject:
 
 @pytest.fixture
 def api(tmp_path: Path) -> Iterator[tuple[Api, Access]]:
-    """Serve an API."""
     with served(tmp_path) as made:
         yield made

@@ -72,12 +72,10 @@ class FaultyApi:
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     def inject(self, line: str, times: int = 1, **what: Any) -> Fault:  # noqa: ANN401 - fields of Fault
-        """Add a fault."""
         self.faults.append(Fault(line, times, **what))
         return self.faults[-1]
 
     def reported(self, line: str) -> None:
-        """Note what a watch tells."""
         reported = json.loads(line)["object"]
         if reported["kind"] != "Service" or reported.get("spec", {}).get("type") != "LoadBalancer":
             return
@@ -99,7 +97,6 @@ class FaultyApi:
         return None
 
     def heal(self) -> None:
-        """Let all faults end."""
         self.faults.clear()
 
     def busiest(self, line: str = "", since: float = 0.0, until: float = math.inf) -> list[str]:

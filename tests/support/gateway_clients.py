@@ -53,7 +53,6 @@ def service(name: str, node_port: int) -> JsonObject:
 
 
 def get(address: str, path: str = "/", host: str = "a.test", port: int = 8080) -> tuple[int, str]:
-    """Ask once."""
     connection = http.client.HTTPConnection(address, port, timeout=5)
     try:
         connection.request("GET", path, headers={"host": host})
@@ -71,7 +70,6 @@ def address_of(play: Stage) -> str:
 
 
 def web(**fields: Any) -> JsonObject:  # noqa: ANN401 - fields of a Gateway
-    """Make the Gateway of these tests."""
     return gateway(listener(port=8080), **fields)
 
 
@@ -102,7 +100,6 @@ class Client:
 
 
 def tls_secret(pair: Pair) -> JsonObject:
-    """Write a Secret with a certificate."""
     data = {"tls.crt": pair.chain, "tls.key": pair.key}
     return {
         "apiVersion": "v1",
@@ -126,6 +123,5 @@ def shown_certificate(address: str, authority: Authority) -> tuple[str, str]:
 
 
 def config_map(text: str) -> JsonObject:
-    """Write a ConfigMap with authorities."""
     metadata = {"name": "ca", "namespace": "shop"}
     return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"ca.crt": text}}

@@ -32,12 +32,10 @@ def api_object(
 
 
 def gateway_class(name: str = "local", controller: str = CONTROLLER) -> JsonObject:
-    """Make a GatewayClass."""
     return api_object("GatewayClass", name, spec={"controllerName": controller})
 
 
 def listener(name: str = "http", port: int = 80, protocol: str = "HTTP", **fields: object) -> JsonObject:
-    """Make a listener."""
     return {"name": name, "port": port, "protocol": protocol, **fields}
 
 
@@ -50,12 +48,10 @@ def gateway(
 
 
 def parent(name: str = "web", **fields: object) -> JsonObject:
-    """Make a reference to a Gateway."""
     return {"name": name, **fields}
 
 
 def backend(name: str = "api", port: int = 8080, **fields: object) -> JsonObject:
-    """Make a reference to a Service."""
     return {"name": name, "port": port, **fields}
 
 
@@ -86,7 +82,6 @@ def service(name: str = "api", *ports: JsonObject, namespace: str = "shop", **sp
 
 
 def namespace(name: str, **labels: str) -> JsonObject:
-    """Make a Namespace."""
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name, "labels": labels}}
 
 
@@ -98,7 +93,6 @@ def grant(to: str, kind: str = "HTTPRoute", source: str = "shop", what: str = "S
 
 
 def objects(*documents: object) -> GatewayObjects:
-    """Read what one cluster has."""
     read = [parse_api_object(one) or parse_referred(one) for one in documents if isinstance(one, dict)]
     return gathered([ObjectOfCluster(DEMO, one) for one in read if one]).get(DEMO, GatewayObjects(DEMO))
 
@@ -109,7 +103,6 @@ def bound(*documents: object) -> tuple[BoundGateway, ...]:
 
 
 def only(*documents: object) -> BoundGateway:
-    """Bind what has one Gateway."""
     (one,) = bound(*documents)
     return one
 

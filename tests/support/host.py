@@ -45,7 +45,6 @@ class Done:
 
     @property
     def json(self) -> Any:  # noqa: ANN401 - whatever the document is
-        """The document that was printed."""
         return json.loads(self.out)
 
 
@@ -99,7 +98,6 @@ class Namespace:
         return ["nsenter", "-t", str(self.pid), "-n", "-m", *rights, *drop, "--", *terms]
 
     def run(self, *terms: str, user: int = 0, **environment: str) -> Done:
-        """Run a command inside."""
         done = subprocess.run(
             self.enter(*terms, user=user),
             check=False,
@@ -137,11 +135,9 @@ class Project:
         (self.root / "stacks" / f"Pulumi.{stack}.yaml").write_text(yaml.safe_dump({"config": flat}))
 
     def write(self, name: str, *objects: object) -> None:
-        """Write a file of manifests."""
         (self.root / "manifests" / name).write_text(yaml.safe_dump_all(objects))
 
     def locallb(self, *terms: str, user: int = 0, **environment: str) -> Done:
-        """Run a command of ours inside."""
         home = {"XDG_STATE_HOME": str(self.root / "s"), "HOME": str(self.root), "PYTHONDONTWRITEBYTECODE": "1"}
         return self.space.run(*LOCALLB, "-C", str(self.root), *terms, user=user, **{**home, **environment})
 

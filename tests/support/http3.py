@@ -35,7 +35,6 @@ class _Client(QuicConnectionProtocol):
         self._whole: asyncio.Future[Told] = asyncio.get_running_loop().create_future()
 
     def quic_event_received(self, event: QuicEvent) -> None:
-        """Take what came."""
         if isinstance(event, ConnectionTerminated) and not self._whole.done():
             self._whole.set_exception(ConnectionError(event.reason_phrase))
         for each in self._http.handle_event(event):

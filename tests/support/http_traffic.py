@@ -73,14 +73,12 @@ class _Handler(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def version_string(self) -> str:
-        """Name what answers."""
         return "echo"
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
         """Say nothing."""
 
     def do_GET(self) -> None:
-        """Answer."""
         echo = cast("_EchoServer", self.server).echo
         echo.requested.append(self.path)
         self.rfile.read(int(self.headers.get("content-length", 0)))
@@ -141,7 +139,6 @@ class Answer:
 
     @property
     def observed(self) -> Any:  # noqa: ANN401 - JSON of `Echo`
-        """Return what the backend was asked."""
         return json.loads(self.body)
 
 
@@ -183,7 +180,6 @@ class Client:
         return connection
 
     def close(self) -> None:
-        """End."""
         if self._connection:
             self._connection.close()
 
@@ -232,5 +228,4 @@ WEB = Forward((Target(UpstreamName("web")),))
 
 
 def prefix(path: str) -> PathMatch:
-    """Match elements of a path."""
     return PathMatch(PathKind.PREFIX, path)

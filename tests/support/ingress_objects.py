@@ -18,23 +18,19 @@ API = "networking.k8s.io/v1"
 
 
 def ingress_class(name: str = "local", controller: str = INGRESS_CONTROLLER, **annotations: str) -> JsonObject:
-    """Make an IngressClass."""
     metadata = {"name": name, "annotations": {key.replace("__", "/"): value for key, value in annotations.items()}}
     return {"apiVersion": API, "kind": "IngressClass", "metadata": metadata, "spec": {"controller": controller}}
 
 
 def backend(name: str = "api", port: int | str = 8080) -> JsonObject:
-    """Make a backend."""
     return {"service": {"name": name, "port": {"name" if isinstance(port, str) else "number": port}}}
 
 
 def path(value: str = "/", kind: str = "Prefix", to: str | JsonObject = "api") -> JsonObject:
-    """Make a path of a rule."""
     return {"path": value, "pathType": kind, "backend": backend(to) if isinstance(to, str) else to}
 
 
 def rule(*paths: JsonObject, host: str = "") -> JsonObject:
-    """Make a rule."""
     return {**({"host": host} if host else {}), **({"http": {"paths": list(paths)}} if paths else {})}
 
 
@@ -53,12 +49,10 @@ def ingress(
 
 
 def secret(name: str = "cert", namespace: str = "shop", digest: str = "ab" * 8) -> Mapping[object, object]:
-    """Make what stands for a Secret."""
     return {"metadata": {"name": name, "namespace": namespace}, "spec": {"digest": digest}, **SECRET_REFERENCE}
 
 
 def objects(*documents: Mapping[Any, Any]) -> GatewayObjects:
-    """Read what one cluster has."""
     read = [parse_api_object(one, ROUTED_KINDS) or parse_referred(one) for one in documents]
     return gathered([ObjectOfCluster(DEMO, one) for one in read if one]).get(DEMO, GatewayObjects(DEMO))
 
@@ -74,6 +68,5 @@ def bound(*documents: Mapping[Any, Any], **stated: Any) -> tuple[BoundIngresses,
 
 
 def only(*documents: Mapping[Any, Any], **stated: Any) -> BoundIngresses:  # noqa: ANN401 - as above
-    """Bind what has one address."""
     (one,) = bound(*documents, **stated)
     return one

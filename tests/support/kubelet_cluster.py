@@ -51,16 +51,13 @@ class KubeletNode:
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """The InternalIPs."""
         return self.ranges.node(self.number)
 
     @property
     def pod_cidrs(self) -> tuple[str, str]:
-        """The networks of its pods."""
         return self.ranges.pods_of(self.number)
 
     def run(self, *terms: str) -> str:
-        """Run a command in it."""
         return docker("exec", self.name, *terms)
 
     def log(self, name: str, lines: int = 40) -> str:
@@ -96,7 +93,6 @@ class Cluster:
     nodes: dict[str, KubeletNode] = field(default_factory=dict)
 
     def node(self, role: str) -> KubeletNode:
-        """Return the Node of a role."""
         return self.nodes[f"{self.plane.name}-{role}"]
 
     def add(self, number: int, images: Path, mode: str) -> None:

@@ -36,7 +36,6 @@ class Reader:
                     tap.renew()
 
     def clients(self) -> list[str]:
-        """Return who was told of."""
         return [line.client for line in self.lines]
 
     def stop(self, *, politely: bool = True) -> None:
@@ -55,7 +54,6 @@ class Reader:
 
 @contextmanager
 def reading(directory: Path, *, renews: bool = True) -> Iterator[Reader]:
-    """Read, and end politely."""
     reader = Reader(directory, renews=renews)
     try:
         yield reader

@@ -21,12 +21,10 @@ def service(name: str, *ports: Mapping[str, object], namespace: str = "n", **mor
 
 
 def port(number: int, node_port: int, protocol: str = "TCP") -> dict[str, object]:
-    """Make a Service port."""
     return {"name": f"{protocol.lower()}-{number}", "port": number, "nodePort": node_port, "protocol": protocol}
 
 
 def node(name: str = "node-a", address: str = "127.0.0.1") -> dict[str, Any]:
-    """Make a Node."""
     return {
         "apiVersion": "v1",
         "kind": "Node",

@@ -53,7 +53,6 @@ def endpoints(
 
 
 def endpoint(address: str = "10.0.0.7", node_name: str | None = "worker", *, ready: bool | None = True) -> JsonObject:
-    """Make an entry of an EndpointSlice."""
     return {"addresses": [address], "conditions": {"ready": ready}, "nodeName": node_name}
 
 

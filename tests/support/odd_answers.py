@@ -10,7 +10,6 @@ ENDLESS = "no page after this one"
 
 
 def listing(**fields: object) -> bytes:
-    """Write a list with other fields."""
     return json.dumps({**json.loads(GOOD), **fields}).encode()
 
 
@@ -48,7 +47,6 @@ NAMED = {"metadata": {"name": "x", "resourceVersion": "2"}}
 
 
 def line(sort: object, about: object) -> bytes:
-    """Write a line of a watch."""
     return json.dumps({"type": sort, "object": about}).encode() + b"\n"
 
 

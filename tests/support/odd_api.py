@@ -25,7 +25,6 @@ class Answers:
 
     @property
     def kinds(self) -> Mapping[str, Callable[[], None]]:
-        """All of them, by name."""
         return {
             "rubbish in lists": self.rubbish_in_lists,
             "rubbish in watches": self.rubbish_in_watches,
@@ -43,7 +42,6 @@ class Answers:
         self._always(WATCHES, status=200, body=self._chance.choice(LINES))
 
     def watches_that_close_at_once(self) -> None:
-        """Open every watch, and end it."""
         self._always(WATCHES, status=200, empty=True)
 
     def removed(self) -> None:
@@ -51,7 +49,6 @@ class Answers:
         self._always(WATCHES, status=410)
 
     def end(self) -> None:
-        """Answer as an API does."""
         self._api.heal()
 
     def check(self) -> None:

@@ -68,7 +68,6 @@ def end_session(process: subprocess.Popen[Any]) -> None:
 
 
 def pulumi(stage: Stage, *terms: str) -> Done:
-    """Run the CLI on the stack."""
     with start(stage, *terms) as process:
         out, err = process.communicate(timeout=180)
     return Done(process.returncode, out, err)

@@ -35,7 +35,6 @@ def place(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def run(*terms: str) -> Done:
-    """Run a command in this process."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:

@@ -7,10 +7,8 @@ from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Ow
 
 
 def owner(name: str, root: str = "/nowhere/shop", uid: str = "u1") -> Owner:
-    """Make the owner of a Service."""
     return Owner(Home("shop", "dev", root), ObjectKey(ClusterName("local"), "default", name), Uid(uid))
 
 
 def holders(ledger: Ledger) -> list[tuple[IPAddress, Owner]]:
-    """List who has which address."""
     return [(claim.address, claim.owner) for claim in ledger.claims()]

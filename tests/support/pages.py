@@ -85,7 +85,6 @@ def words_of_code(page: Path) -> Iterator[str]:
 
 
 def links(page: Path) -> Iterator[str]:
-    """Give where the page's links lead."""
     for match in _LINK.finditer(_CODE.sub("", _FENCE.sub("", page.read_text(encoding="utf-8")))):
         yield match[1]
 

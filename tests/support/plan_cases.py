@@ -35,7 +35,6 @@ def port_words(port: PlannedPort) -> Mapping[str, object]:
 
 
 def placement_words(placement: Placement) -> Mapping[str, object]:
-    """Write a placement for a reader."""
     return {
         "service": str(placement.key),
         "uid": placement.owner.uid,

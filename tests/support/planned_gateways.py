@@ -75,7 +75,6 @@ def cluster() -> list[JsonObject]:
 def plan_of(
     *documents: JsonObject, live: bool = True, host: HostFacts | None = None, settings: Settings = SETTINGS
 ) -> Plan:
-    """Plan what a cluster has."""
     read = parse_objects(DEMO, list(documents))
     access = {DEMO: ACCESS} if live else {}
     given = Snapshot(HOME, read.services, read.malformed, read.nodes, gateway_api=read.gateway_api, access=access)
@@ -99,7 +98,6 @@ class GatewayApi:
 
     @classmethod
     def having(cls, *documents: JsonObject) -> GatewayApi:
-        """Have those of Gateway API."""
         kinds = {kind.name: kind.plural for kind in KINDS.values()}
         return cls(
             {
@@ -110,7 +108,6 @@ class GatewayApi:
         )
 
     def service(self, namespace: str, name: str, kind: ObjectKind) -> dict[str, Any] | None:
-        """Return one."""
         self.requested.append(f"get {kind}/{name}")
         return self.objects.get((kind, namespace, name))
 
@@ -132,7 +129,6 @@ class GatewayApi:
         return after
 
     def create_event(self, namespace: str, body: Mapping[str, Any]) -> None:
-        """Take an event."""
         regarding = body["regarding"]
         self.events.append((namespace, f"{regarding['kind']}/{regarding['name']}", body["reason"], body["note"]))
 
@@ -151,7 +147,6 @@ def snapshot(documents: list[JsonObject], existing: ParseMemory | None = None, *
 
 
 def learned(engine: Engine) -> Converger:
-    """Have a loop that starts."""
     made = Converger(HOME, engine)
     made.learn()
     return made

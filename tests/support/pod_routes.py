@@ -99,7 +99,6 @@ def node_with_pod(network: Network, number: int, answer: str, pod: str = POD, po
 
 
 def stated(address: str) -> str:
-    """Connect, and return what is answered."""
     script = "import socket, sys; print(socket.create_connection((sys.argv[1], 8000), 5).recv(99).decode())"
     return subprocess.run(
         [sys.executable, "-c", script, address], check=True, capture_output=True, text=True

@@ -54,7 +54,6 @@ class Podman:
 
     @property
     def host(self) -> str:
-        """What CONTAINER_HOST says."""
         return f"unix://{self.socket}"
 
     @property
@@ -91,7 +90,6 @@ class Podman:
             time.sleep(0.05)
 
     def end(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """End the service; containers stay."""
         if self.process:
             with suppress(ProcessLookupError):  # without root it is two processes
                 os.killpg(self.process.pid, how)
@@ -99,7 +97,6 @@ class Podman:
             self.socket.unlink(missing_ok=True)
 
     def run(self, *terms: str) -> str:
-        """Run Podman's own command."""
         done = subprocess.run(
             self.command(*terms),
             check=True,

@@ -61,12 +61,10 @@ class Wanted:
 
     @property
     def proxy(self) -> ProxyId:
-        """The proxy's id."""
         return proxy_id(self.owner.home, ProxyName(str(self.owner.service)))
 
     @property
     def config(self) -> dict[str, Any]:
-        """Inputs of ProxyConfig."""
         address, backends = ip_address(self.address), {port: ip_address("127.0.0.1") for port in self.ports}
         upstreams = [
             Upstream(UpstreamName(f"tcp-{port}-ipv4"), Protocol.TCP, (Backend.at(backends[port], target),))
@@ -87,7 +85,6 @@ class Wanted:
 
     @property
     def process(self) -> dict[str, Any]:
-        """Inputs of EnvoyProcess."""
         bootstrap = hashlib.sha256(self.config["files"]["bootstrap.json"].encode()).hexdigest()
         given = {"proxy": self.proxy, "owner": dict(owner_fields(self.owner)), "bootstrap": bootstrap}
         return {**given, "version": installed().version}
@@ -112,25 +109,21 @@ class Driver:
         self.provider = make_provider(root)
 
     def check(self, kind: str, news: Plain) -> list[tuple[str, str]]:
-        """Return the failures of a check."""
         request = protocol.CheckRequest(urn(kind), {}, wrapped(news), b"")
         response = asyncio.run(self.provider.check(request))
         return [(failure.property, failure.reason) for failure in response.failures or ()]
 
     def diff(self, kind: str, olds: Plain, news: Plain) -> protocol.DiffResponse:
-        """Compare."""
         request = protocol.DiffRequest(urn(kind), "id", wrapped(olds), wrapped(news), [])
         return asyncio.run(self.provider.diff(request))
 
     def create(self, kind: str, news: Plain, *, preview: bool = False) -> dict[str, Any]:
-        """Return the outputs of a create."""
         request = protocol.CreateRequest(urn(kind), wrapped(news), 0.0, preview)
         response = asyncio.run(self.provider.create(request))
         assert bool(response.resource_id) is not preview
         return plain(response.properties)
 
     def update(self, kind: str, olds: Plain, news: Plain, *, preview: bool = False) -> dict[str, Any]:
-        """Return the outputs of an update."""
         request = protocol.UpdateRequest(urn(kind), "id", wrapped(olds), wrapped(news), 0.0, [], preview)
         return plain(asyncio.run(self.provider.update(request)).properties)
 
@@ -140,11 +133,9 @@ class Driver:
         return plain(response.properties) if response.resource_id else None
 
     def delete(self, kind: str, state: Plain, identity: str = "id") -> None:
-        """Delete."""
         asyncio.run(self.provider.delete(protocol.DeleteRequest(urn(kind), identity, wrapped(state), 0.0)))
 
     def up(self, wanted: Wanted) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
-        """Create config, process and proof."""
         config = self.create("ProxyConfig", wanted.config)
         process = self.create("EnvoyProcess", wanted.process)
         return config, process, self.create("Reachable", wanted.reachable(process))
@@ -159,7 +150,6 @@ class _Echo(socketserver.BaseRequestHandler):
     """Sends back what it gets."""
 
     def handle(self) -> None:
-        """Answer until the client ends."""
         with suppress(OSError):
             while data := self.request.recv(4096):
                 self.request.sendall(data)
@@ -185,7 +175,6 @@ def exchanges(client: socket.socket, text: bytes) -> bool:
 
 
 def accepts(address: str, port: int) -> bool:
-    """Return whether a TCP connection opens."""
     try:
         with socket.create_connection((address, port), timeout=2):
             return True

@@ -27,7 +27,6 @@ _SCRIPT = "pulumi-language-python-exec"
 
 
 def version() -> str:
-    """Read which Pulumi is pinned."""
     return pinned(MODULE, _CLI)
 
 

@@ -12,7 +12,6 @@ from tests.support.pulumi_build import built, place
 
 
 def find_cli() -> Path | None:
-    """Find the CLI."""
     if path := built():
         return path
     ambient = shutil.which("pulumi")

@@ -64,7 +64,6 @@ class Host:
         return self._last
 
     def close(self) -> None:
-        """Remove all of it."""
         self.space.close()
 
 
@@ -85,17 +84,14 @@ class Node:
 
     @property
     def addresses(self) -> tuple[str, str]:
-        """The InternalIPs."""
         number = self.host_number or self.number
         return f"{_NET4}.{number}", f"{_NET6}:{number:x}"
 
     @property
     def pod_cidrs(self) -> tuple[str, str]:
-        """The networks of its pods."""
         return f"10.244.{self.number}.0/24", f"fd00:10:244:{self.number:x}::/64"
 
     def connect(self) -> None:
-        """Plug it into the bridge."""
         four, six = self.addresses
         self.host.space.shell(
             f"ip link add ve{self.number} type veth peer name eth0 netns {self.space.pid}\n"
@@ -160,7 +156,6 @@ class Node:
         return answering([ip_address(address) for address in self.addresses], 10256) != frozenset()
 
     def close(self) -> None:
-        """Remove it from the machine."""
         self.stop_proxy()
         self.space.close()
 
@@ -176,7 +171,6 @@ class Pod:
 
     @property
     def connections(self) -> int:
-        """How many TCP connections it got."""
         return sum(backend.connections for backend in self.backends)
 
     @property
@@ -237,7 +231,6 @@ class World(Objects):
         self.client.patch(NODE, node.name, {"metadata": {"labels": named}}, patch_type=PatchType.MERGE)
 
     def taint(self, node: Node, *keys: str) -> None:
-        """Give a Node exactly these taints."""
         taints = [{"key": key, "effect": "NoSchedule"} for key in keys] or None
         self.client.patch(NODE, node.name, {"spec": {"taints": taints}}, patch_type=PatchType.MERGE)
 
@@ -312,7 +305,6 @@ class World(Objects):
                     node.route_to(other)
 
     def remove(self, pod: Pod) -> None:
-        """End a pod for good."""
         for backend in pod.backends:
             backend.close()
         for address, length in zip(pod.addresses, (32, 128), strict=True):
@@ -330,7 +322,6 @@ class World(Objects):
             self.label(node, exclude="" if node.name.endswith("control-plane") else None)
 
     def close(self) -> None:
-        """Remove the Nodes."""
         for pod in list(self.pods.values()):
             for backend in pod.backends:
                 backend.close()

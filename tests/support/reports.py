@@ -45,7 +45,6 @@ def compared(
 
 
 def only(report: Report) -> ServiceChange:
-    """Return the one Service of a report."""
     (service,) = report.services
     return service
 

@@ -24,12 +24,10 @@ FORMATS = ("tree", "markdown", "json", "html")
 
 
 def git(root: Path, *terms: str) -> str:
-    """Run Git there."""
     return subprocess.run(["git", *terms], cwd=root, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def commit(root: Path) -> None:
-    """Commit everything."""
     git(root, "add", "-A")
     git(root, "commit", "-q", "-m", "x")
 

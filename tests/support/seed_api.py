@@ -55,7 +55,6 @@ class SeedApi:
             self.objects[path] = [item for item in self.objects.get(path, []) if item["metadata"]["name"] != name]
 
     def put_record(self, shoot: str, name: str, *values: object) -> None:
-        """Make a DNSRecord of a shoot."""
         metadata = {"name": f"{name}-{len(self.objects.get(RECORDS, []))}", "namespace": shoot, "resourceVersion": "1"}
         spec = {"type": "local", "name": name, "recordType": "A", "values": list(values)}
         self.objects.setdefault(RECORDS, []).append({"metadata": metadata, "spec": spec})
@@ -107,7 +106,6 @@ class _Handler(BaseHTTPRequestHandler):
     api: SeedApi
 
     def do_GET(self) -> None:
-        """Answer with what is there."""
         path, _, query = self.path.partition("?")
         self.api.requested.append((path, self.headers.get("Authorization", "")))
         listed = self.api.objects.get(path)
@@ -124,7 +122,6 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(200, listed)
 
     def _watch(self) -> None:
-        """Say nothing until requests are refused."""
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()

@@ -37,7 +37,6 @@ def answer_json(handler: BaseHTTPRequestHandler, status: int, body: bytes) -> No
 
 @contextmanager
 def in_thread(server: Server) -> Iterator[Server]:
-    """Let a server answer."""
     with server:
         thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
         thread.start()
@@ -72,6 +71,5 @@ def _drip(server: socket.socket, over: threading.Event, begun: bytes) -> None:
 
 
 def free_port() -> int:
-    """Find a port where nobody listens."""
     with socket.create_server(("127.0.0.1", 0)) as claimed:
         return int(claimed.getsockname()[1])

@@ -38,7 +38,6 @@ class Done:
 
     @property
     def json(self) -> Any:  # noqa: ANN401 - whatever the document is
-        """The document that was printed."""
         return json.loads(self.out)
 
 
@@ -74,12 +73,10 @@ class Stage:
 
     @property
     def manifests(self) -> Path:
-        """The directory of manifests."""
         return self.root / "manifests"
 
     @property
     def state_home(self) -> Path:
-        """Where proxies and ledger are."""
         return self.root / "s" / "locallb"
 
     @property
@@ -106,7 +103,6 @@ class Stage:
         path.with_suffix(".new").rename(path)
 
     def run(self, *terms: str) -> Done:
-        """Run a command in this process."""
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             try:

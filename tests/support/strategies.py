@@ -87,7 +87,6 @@ def one_a_family(of: st.SearchStrategy[IPAddress], at_least: int = 0) -> st.Sear
 
 @st.composite
 def services(draw: st.DrawFn, key: st.SearchStrategy[ObjectKey] = keys) -> Service:
-    """Draw a well-formed Service of ours."""
     families = draw(st.sampled_from(FAMILIES))
     dual = [FamilyPolicy.PREFER_DUAL, FamilyPolicy.REQUIRE_DUAL]
     return Service(
@@ -106,12 +105,10 @@ def services(draw: st.DrawFn, key: st.SearchStrategy[ObjectKey] = keys) -> Servi
 
 
 def service_lists(max_size: int = 8) -> st.SearchStrategy[list[Service]]:
-    """Draw Services with distinct keys."""
     return st.lists(services(), max_size=max_size, unique_by=lambda service: service.key)
 
 
 def span(first: str, last: str) -> AddressRange:
-    """Make a range."""
     return AddressRange(ip_address(first), ip_address(last))
 
 

@@ -115,7 +115,6 @@ class Served:
             subprocess.run([*terms, "down"], env=environment, check=True, capture_output=True, timeout=120)
 
     def start(self, tool: str, *more: str) -> str:
-        """Start a container that watches."""
         number = free_port()
         watch = ("watch", "--plain", "--metrics", f"127.0.0.1:{number}")
         return docker("run", "--detach", *self.terms(number), *more, tool, *watch)
@@ -132,11 +131,9 @@ class Served:
             docker("rm", "--force", made)
 
     def run(self, tool: str, *terms: str) -> str:
-        """Run one command in a container."""
         return docker("run", "--rm", *self.terms(), tool, *terms)
 
     def write(self, name: str, *documents: object) -> None:
-        """Write a manifest, as whole."""
         new = self.root / "manifests" / f".{name}"
         new.write_text(yaml.safe_dump_all(documents))
         os.chown(new, _USER, self.group)

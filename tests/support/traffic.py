@@ -79,7 +79,6 @@ def condition(world: World, name: str = "web") -> tuple[str, str]:
 
 
 def finalizers(world: World, name: str = "web") -> list[str]:
-    """Return the finalizers of a Service."""
     document = world.read(name)
     assert document is not None
     return list(document["metadata"].get("finalizers", ()))

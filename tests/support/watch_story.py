@@ -40,7 +40,6 @@ EVIL = "\x1b[31mred\x1b[2J \u202eright to left\x00 \rover"
 
 
 def key(name: str) -> ObjectKey:
-    """Return a Service of the story."""
     return ObjectKey(ClusterName("demo"), "shop", name)
 
 

@@ -49,7 +49,6 @@ class Watch:
             raise AssertionError(f"it didn't end\n{self.reported()}") from None
 
     def close(self) -> None:
-        """End it in any case."""
         if self.process.poll() is None:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self.stop()
@@ -59,7 +58,6 @@ class Watch:
 
 @contextlib.contextmanager
 def watching(play: Stage, *terms: str) -> Iterator[Watch]:
-    """Watch the stage's stack."""
     watch = Watch(play, *terms)
     try:
         yield watch
@@ -106,7 +104,6 @@ def answers(address: str, port: int, name: str) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Return whether a process is there."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

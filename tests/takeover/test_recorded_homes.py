@@ -86,7 +86,6 @@ def test_a_cluster_is_not_written_to(law: Law, plane: ControlPlane, cluster: Obj
 
 
 def routes() -> str:
-    """Return the routes of our protocol."""
     terms = ["ip", "-json", "route", "show", "table", "all", "proto", "78"]
     return subprocess.run(terms, check=True, capture_output=True, text=True).stdout
 

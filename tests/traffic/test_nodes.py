@@ -47,7 +47,6 @@ def worker(world: World) -> Node:
 
 @pytest.fixture
 def worker2(world: World) -> Node:
-    """Return another Node."""
     return world.nodes["kind-worker2"]
 
 

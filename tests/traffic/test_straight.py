@@ -33,7 +33,6 @@ def routes_to(*nodes: Node, world: World) -> Iterator[None]:
 
 
 def change(world: World, what: str, *nodes: Node) -> None:
-    """Add or delete routes."""
     for node in nodes:
         for cidr, via in zip(node.pod_cidrs, node.addresses, strict=True):
             world.host.space.shell(f"ip route {what} {cidr} via {via}")
@@ -54,7 +53,6 @@ def others_than_the_machine(pods: list[Pod], requested: Load) -> set[str]:
 
 
 def workers(world: World) -> tuple[Node, Node]:
-    """Return the two workers."""
     return world.nodes["kind-worker"], world.nodes["kind-worker2"]
 
 

@@ -34,11 +34,9 @@ class User:
         (self.tools / "gather").chmod(0o755)
 
     def ca(self, *terms: str) -> Done:
-        """Run a command of the authority."""
         return self._play.run("ca", *terms)
 
     def believed(self) -> list[set[str]]:
-        """Return the names in each store."""
         databases = (self.chromium, self.firefox)
         listed = [nss(place, "-L").splitlines()[4:] if (place / "cert9.db").exists() else [] for place in databases]
         return [{line.split()[0] for line in lines if "C," in line} for lines in listed] + [
@@ -48,7 +46,6 @@ class User:
 
 @pytest.fixture
 def user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
-    """Return a user."""
     home = tmp_path / 'it\'s a "home"'
     home.mkdir()
     certutil()

@@ -65,8 +65,6 @@ class Trap:
         self.monkeypatch.setattr(owner, name, self.before(getattr(owner, name)))
 
     def before(self, real: Callable[..., Any]) -> Callable[..., Any]:
-        """Return it with the trap before it."""
-
         def trapped(*args: Any, **terms: Any) -> Any:  # noqa: ANN401 - anything
             if self.armed:
                 self.armed = False
@@ -167,8 +165,6 @@ def _process(pid: int) -> Any:  # noqa: ANN401 - a Process
 
 
 def election(case: Case) -> None:
-    """Take the next step."""
-
     class Leases:
         def lease(self, namespace: str, name: str) -> dict[str, Any] | None:
             del namespace, name
@@ -186,7 +182,6 @@ def election(case: Case) -> None:
 
 
 def http(case: Case) -> None:
-    """Clients are served on."""
     import http.client  # noqa: PLC0415 - only here
 
     case.trap.set(HttpServer, "_accept")
@@ -217,7 +212,6 @@ def teller(case: Case) -> None:
 
 
 def health(case: Case) -> None:
-    """Proxies are asked on."""
     requested: list[str] = []
     reading = HealthWatch(case.trap.before(lambda proxy: requested.append(proxy.name)), lambda: None)
     reading.start()
@@ -255,7 +249,6 @@ def page(case: Case) -> None:
 
 
 def signals(case: Case) -> None:
-    """Leave at the end of patience."""
     remaining: list[int] = []
     case.trap.monkeypatch.setattr(signals_module, "TIMEOUT", 0.01)
     caught = Signals(lambda: None, lambda: None, on_terminal=False)
@@ -274,7 +267,6 @@ def signals(case: Case) -> None:
 
 
 def program(case: Case) -> None:
-    """Run it at its next change."""
     case.trap.set(program_runs, "is_standard")
     case.trap.monkeypatch.setattr(program_runs, "INSPECT", 0.01)
     path, told = case.directory / "__main__.py", list[LoopEvent]()

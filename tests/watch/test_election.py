@@ -42,7 +42,6 @@ class Keeper:
 
 @contextmanager
 def retained() -> Iterator[Keeper]:
-    """Serve a Lease."""
     keeper = Keeper()
 
     class Handler(BaseHTTPRequestHandler):

@@ -47,7 +47,6 @@ class World:
         return self.reading
 
     def stale(self) -> dict[ClusterName, str]:
-        """Return which are old."""
         return self.existing
 
     def retry(self) -> dict[ClusterName, float]:
@@ -55,7 +54,6 @@ class World:
         return {}
 
     def unready(self) -> bool:
-        """No cluster is in the making."""
         return False
 
     def updated(self) -> None:
@@ -70,13 +68,11 @@ class World:
 
 @pytest.fixture
 def world() -> World:
-    """Make it."""
     return World()
 
 
 @pytest.fixture
 def reported() -> list[LoopEvent]:
-    """Collect what the loop tells."""
     return []
 
 
@@ -118,7 +114,6 @@ def played(update: Callable[..., Outcome], **more: object) -> Any:  # noqa: ANN4
 
 
 def inspect(loop: Loop) -> None:
-    """Look once."""
     loop._take(Mark(Cause.RETRY))
     loop._inspect()
 

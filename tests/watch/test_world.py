@@ -51,7 +51,6 @@ class Docker:
         self.requested = 0
 
     def labelled(self, label: str) -> list[Mapping[str, Any]]:
-        """List them."""
         self.requested += 1
         if self.absent:
             raise DockerAbsentError("Docker doesn't answer")
@@ -61,17 +60,14 @@ class Docker:
         ]
 
     def inspect(self, identity: str) -> Mapping[str, Any]:
-        """Read one."""
         return {"Id": identity, "Name": f"/{identity}", "State": {"Running": True}}
 
     def file(self, identity: str, _path: str, _largest: int) -> bytes | None:
-        """Read its kubeconfig."""
         return self.clusters[identity]
 
 
 @pytest.fixture
 def docker(monkeypatch: pytest.MonkeyPatch) -> Docker:
-    """Put a daemon in Docker's place."""
     made = Docker()
     put_in_place_of_docker(monkeypatch, made)
     return made
@@ -92,8 +88,6 @@ def world(docker: Docker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
 
 
 def wrote(tmp_path: Path) -> Callable[[str], None]:
-    """Return a writer of manifests."""
-
     def write(name: str) -> None:
         spec = {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]}
         document = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": name, "namespace": "n"}, "spec": spec}
@@ -103,12 +97,10 @@ def wrote(tmp_path: Path) -> Callable[[str], None]:
 
 
 def names(reading: SnapshotResult) -> set[str]:
-    """Return which Services were read."""
     return {service.key.name for service in reading.snapshot.services}
 
 
 def holders(reading: SnapshotResult) -> list[ObjectKey]:
-    """Return which Services hold addresses."""
     return [claim.owner.service for claim in reading.snapshot.claims]
 
 

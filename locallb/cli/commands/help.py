@@ -30,6 +30,5 @@ def _pages() -> Mapping[str, Path]:
 
 
 def _title(page: Path) -> str:
-    """Return the first heading."""
     with page.open(encoding="utf-8") as lines:
         return next(line.removeprefix("# ").strip() for line in lines if line.startswith("# "))

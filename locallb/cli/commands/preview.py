@@ -65,7 +65,6 @@ MAX_ALERTS = 20
 
 
 def print_report(out: Out, report: Report) -> None:
-    """Print the whole report."""
     out.line((f"From {visible(report.old)} to {visible(report.new)} ({report.stack})", "bold"))
     print_alerts(out, alerts(report))
     rows = [service for service in by_gravity(report) if service.change is not Change.UNCHANGED]

@@ -51,7 +51,6 @@ PACE = 1.0
 
 
 def status(session: Session, args: Arguments, out: Out) -> int:
-    """Show Services, checked now."""
     if args.traffic:
         from locallb.cli.traffic import top  # noqa: PLC0415 - only who wants to know
 

@@ -78,7 +78,6 @@ class Board(Struct):
     _views: Memo[View] = field(default_factory=Memo)
 
     def take(self, batch: EventBatch) -> None:
-        """Note what happened."""
         self.planned = batch.latest or self.planned
         for entry in batch.entries:
             match entry.event:
@@ -194,5 +193,4 @@ def by_urgency(views: list[View]) -> list[View]:
 
 
 def count_states(views: list[View]) -> Mapping[State, int]:
-    """Count Services by state."""
     return Counter(view.row.state for view in views)

@@ -57,7 +57,6 @@ class HealthWatch:
         self._thread = SupervisedThread(Task.HEALTH, "health", self._run)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def stop(self) -> None:

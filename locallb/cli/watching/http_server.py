@@ -228,7 +228,6 @@ class HttpServer:
         self._thread = SupervisedThread(Task.HTTP, name, self._serve)
 
     def start(self) -> None:
-        """Begin to answer."""
         self._thread.start()
 
     def wake(self) -> None:

@@ -162,7 +162,6 @@ class Metrics:
         self.registry.register(TrafficMetrics(self._with_traffic))
 
     def listen(self, event: LoopEvent) -> None:
-        """Count what happened."""
         self._ready.listen(event)
         latest = event if isinstance(event, Planned) else None
         with self._lock:

@@ -324,13 +324,11 @@ class PageFeed:
             self._put(self._rates, {**dict.fromkeys(self._rates, NOTHING), **flowing})
 
     def log(self, lines: Iterable[str]) -> None:
-        """Take what happened."""
         with self._changed:
             self._number += 1
             self._log.extend(PagePart(self._number, line) for line in lines)
 
     def open(self) -> PageReader:
-        """Add a reader."""
         with self._changed:
             self._readers += 1
             self._changed.notify_all()
@@ -397,7 +395,6 @@ class PageReader:
         return f"data: {text}\n\n".encode("ascii")
 
     def close(self) -> None:
-        """Remove this reader."""
         self._feed.close()
 
 
@@ -442,7 +439,6 @@ class LivePage:
 
     @property
     def url(self) -> str:
-        """Where it is."""
         return f"http://{self._server.place}/"
 
     @property
@@ -456,7 +452,6 @@ class LivePage:
         return QUICK if self._feed.is_read else IDLE
 
     def open(self) -> None:
-        """Begin to answer."""
         self._server.start()
         self._thread.start()
 
@@ -572,7 +567,6 @@ class PageReporter:
         self.poke = self._relay.poke
 
     def start(self, *first: LogRecord) -> None:
-        """Begin to answer."""
         self._teller.start(*first)
 
     def close(self) -> None:

@@ -55,7 +55,6 @@ class ProgramRuns:
         self._thread = SupervisedThread(Task.PROGRAM, "program", self._follow)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def stop(self) -> None:
@@ -63,7 +62,6 @@ class ProgramRuns:
         self._thread.stop()
 
     def join(self) -> None:
-        """Wait for the end."""
         self._thread.join(STOP_TIMEOUT + 1)
 
     def _follow(self) -> None:

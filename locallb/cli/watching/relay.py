@@ -49,7 +49,6 @@ class Relay:
         self._poked = False
 
     def listen(self, event: LoopEvent) -> None:
-        """Take a event."""
         entry = RelayedEvent(time.time(), event)
         if isinstance(event, Planned):
             slim = replace(event, plan=_sentences(event.plan), snapshot=None, settings=None)

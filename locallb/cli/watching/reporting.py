@@ -98,17 +98,14 @@ class OnScreen:
         return self._screen.farewell
 
     def open(self) -> None:
-        """Take the terminal."""
         self._live.start(refresh=True)
 
     def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
-        """Draw again."""
         self._screen.board, self._screen.views = board, views
         self._screen.records.extend(records)
         self._live.refresh()
 
     def close(self) -> None:
-        """Restore the terminal."""
         self._live.stop()
 
 
@@ -132,7 +129,6 @@ class EventReporter:
         self._thread = SupervisedThread(Task.TELLER, "teller", self._run)
 
     def start(self, *first: LogRecord) -> None:
-        """Begin, with these records."""
         self._face.open()
         self._first = first
         self._thread.start()

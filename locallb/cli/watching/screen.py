@@ -42,7 +42,6 @@ class Screen(Struct):
     records: deque[LogRecord] = field(default_factory=lambda: deque(maxlen=RETAINED))
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw."""
         width, height = options.max_width, options.height or console.height
         is_roomy = height > 2 * _HEAD_AND_GAPS
         events = max(_LEAST_EVENTS, min(height // 3, len(self.records))) if is_roomy else 0

@@ -214,7 +214,6 @@ class Supervised:
         notify("STATUS=standing by")
 
     def stopping(self) -> None:
-        """Report that we end."""
         notify("STOPPING=1")
 
     def alive(self, pulse: Pulse) -> None:

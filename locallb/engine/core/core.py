@@ -195,7 +195,6 @@ class Core:
 
     @property
     def is_stopping(self) -> bool:
-        """Whether nothing more begins."""
         return self._stop.is_requested()
 
     @property
@@ -205,7 +204,6 @@ class Core:
 
     @property
     def is_at_rest(self) -> bool:
-        """Whether nothing goes on."""
         return not self._queue and not (self._running if self.is_stopping else self._claimed)
 
     def late_lanes(self) -> list[LateLane]:

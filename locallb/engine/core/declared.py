@@ -37,7 +37,6 @@ class Goal(Struct, frozen=True):
 
     @property
     def is_stack(self) -> bool:
-        """Whether this is the Stack."""
         return self.type == STACK_TYPE
 
     def requirements(self) -> frozenset[str]:
@@ -85,7 +84,6 @@ class Scope(Struct, frozen=True):
 
     @property
     def is_full(self) -> bool:
-        """Whether this is everything."""
         return self.roots is None
 
     def covers(self, root: str) -> bool:

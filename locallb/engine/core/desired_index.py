@@ -46,7 +46,6 @@ class DesiredIndex:
         return self._by_urn.get(urn)
 
     def urn_of(self, key: ResourceKey) -> str:
-        """Return the URN of a desired resource."""
         return self._urns[key]
 
     def root_of(self, urn: str) -> str:

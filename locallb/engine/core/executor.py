@@ -55,7 +55,6 @@ class ThreadExecutor:
         self._busy = 0
 
     def now(self) -> float:
-        """Return the time."""
         return time.monotonic()
 
     def start(self, operation: Operation) -> None:
@@ -100,11 +99,9 @@ class ThreadExecutor:
         return message.result
 
     def post(self, message: Message) -> None:
-        """Send a message."""
         self._inbox.put(message)
 
     def close(self) -> None:
-        """Let idle threads end."""
         for _ in range(self._threads):
             self._work.put(None)
 
@@ -113,5 +110,4 @@ class PreviewExecutor(ThreadExecutor):
     """Foresees what operations would give, at once: nothing is changed, so nothing outside is waited for."""
 
     def start(self, operation: Operation) -> None:
-        """Foresee an operation."""
         self.post(attempted(operation, operation.foresee))

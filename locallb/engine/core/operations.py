@@ -63,7 +63,6 @@ class Operation(Struct, eq=False):
 
     @property
     def urn(self) -> str:
-        """The resource's name."""
         return self.subject.urn
 
     def noted(self) -> Pending:
@@ -115,7 +114,6 @@ class Operation(Struct, eq=False):
             return False
 
     def changes(self, answer: object, snapshot: StackState) -> tuple[Mutation, ...]:
-        """Return what it changed in the state."""
         live = snapshot.live.get(self.urn)
         if self.kind in _MAKING:
             return self._made(answer, live, snapshot) if isinstance(answer, tuple) else ()
@@ -167,7 +165,6 @@ def _forgotten(snapshot: StackState, old: ResourceState) -> tuple[Mutation, ...]
 
 
 def freed(snapshot: StackState, old: ResourceState) -> tuple[Free, ...]:
-    """Forget an old instance."""
     return tuple(Free(number) for number, other in snapshot.condemned.items() if other is old)
 
 

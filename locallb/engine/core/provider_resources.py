@@ -114,7 +114,6 @@ class ProviderResources(Struct):
         return before != after and not (is_default_provider(before) and is_default_provider(after))
 
     def compare(self, old: ResourceState, new: ResourceState, provider: Handle) -> Difference:
-        """Compare a resource with what it is to be."""
         if self.changed(old, new):
             return Difference(changes=True, keys=("provider",), replaces=("provider",))
         difference = provider.diff(old, new.inputs)

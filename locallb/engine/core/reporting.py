@@ -74,7 +74,6 @@ class Reporter(Struct):
                 self.diagnostics.append(Diagnostic(Severity.WARNING, what))
 
     def log(self, severity: Severity, message: str, urn: str = "", debug: str = "") -> None:
-        """Add a diagnostic."""
         diagnostic = Diagnostic(severity, message, urn, debug)
         with self._lock:
             self.diagnostics.append(diagnostic)
@@ -156,7 +155,6 @@ class Teller:
         """Resources that are as desired, or become so: no further reports."""
 
     def __call__(self, news: News) -> None:
-        """Tell it."""
         match news:
             case Begun(operation):
                 self._begin(operation)

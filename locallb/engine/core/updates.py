@@ -103,7 +103,6 @@ class Updates:
 
     @property
     def outputs(self) -> Mapping[str, Value]:
-        """The stack's outputs."""
         stack = self._stack.store.peek().live.get(self._wanted.root)
         return stack.outputs if stack else {}
 
@@ -229,7 +228,6 @@ class Updates:
         return next((str(error) for error in (*reasons, *cancelled)), _FAILED)
 
     def _open(self) -> Core:
-        """Take the stack's lock."""
         stack, reporter, session = self._stack, Reporter(ignore, planning=False), ExitStack()
         core = session.enter_context(
             open_core(

@@ -50,7 +50,6 @@ class Checkpoint(Struct, frozen=True):
     latest: Mapping[str, Value] = field(default_factory=dict)
 
     def snapshot(self) -> StackState:
-        """Make the resources usable."""
         return StackState(self.resources, self.pending)
 
 

@@ -86,7 +86,6 @@ class Files:
             return descriptor
 
     def remove(self, path: Path) -> None:
-        """Remove a file, if it is there."""
         with self._writing(f"remove {path.name}", path):
             path.unlink(missing_ok=True)
 

@@ -42,7 +42,6 @@ class Journal:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was written."""
         return self._descriptor < 0
 
     def append(self, mutations: Sequence[Mutation]) -> None:

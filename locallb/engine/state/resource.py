@@ -63,7 +63,6 @@ class ResourceState(Struct, frozen=True, dict=True):
 
     @property
     def name(self) -> str:
-        """The resource's own name."""
         return name_of(self.urn)
 
     @cached_property

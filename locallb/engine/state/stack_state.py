@@ -146,7 +146,6 @@ class StackState:
             return list(self.live.values())
 
     def apply(self, mutation: Mutation) -> None:
-        """Make one change."""
         with self._lock:
             self._apply(mutation)
 
@@ -235,5 +234,4 @@ class StackState:
 
 
 def is_stack(resource: ResourceState | None) -> bool:
-    """Return whether this is the Stack."""
     return resource is not None and resource.type == STACK_TYPE

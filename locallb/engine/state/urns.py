@@ -21,7 +21,6 @@ def root_urn(project: str, stack: str, type_: str, name: str) -> str:
 
 
 def stack_urn(project: str, stack: str) -> str:
-    """Name the Stack itself."""
     return make_urn(stack, project, "", STACK_TYPE, f"{project}-{stack}")
 
 
@@ -36,7 +35,6 @@ def type_of(urn: str) -> str:
 
 
 def name_of(urn: str) -> str:
-    """Return the resource's name."""
     return urn.split("::", _PARTS - 1)[-1]
 
 

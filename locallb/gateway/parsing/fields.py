@@ -138,7 +138,6 @@ def name_of(fields: Fields, name: str = "name") -> str:
 
 
 def namespace_of(fields: Fields, default: str) -> str:
-    """Return a namespace."""
     return fields.label("namespace", default)
 
 
@@ -151,7 +150,6 @@ def group_of(fields: Fields, default: str) -> str:
 
 
 def kind_of(fields: Fields, default: str) -> str:
-    """Return a kind."""
     text = fields.text("kind") or default
     if not _KIND.fullmatch(text):
         raise FieldError(f"{fields.at('kind')} is {shown(text)}; give a kind such as {default or 'Service'}")

@@ -155,7 +155,6 @@ def parse_class(meta: Meta, data: Mapping[object, object]) -> GatewayClass:
 
 
 def parse_gateway(meta: Meta, data: Mapping[object, object]) -> Gateway:
-    """Read a Gateway."""
     problems = list[str]()
     try:
         spec = spec_of(data)

@@ -121,7 +121,6 @@ class _NameType(StrEnum):
 
 
 def parse_policy(meta: Meta, data: Mapping[object, object]) -> BackendTlsPolicy:
-    """Read a BackendTLSPolicy."""
     targets: tuple[PolicyTarget, ...] = ()
     problems: list[str] = []
     try:

@@ -49,7 +49,6 @@ class Content(Struct, frozen=True, dict=True):
 
     @property
     def values(self) -> Section:
-        """Return its fields."""
         return self.document.value if isinstance(self.document.value, dict) else {}
 
     @cached_property

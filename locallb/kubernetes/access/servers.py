@@ -130,7 +130,6 @@ def redacted(url: str) -> str:
 
 
 def redacted_urls(sentence: str) -> str:
-    """Return a sentence with the URLs in it redacted."""
     return _URL.sub(_redacted_within, sentence) if "://" in sentence else sentence
 
 

@@ -50,7 +50,6 @@ class ServedKind(Struct, frozen=True):
         return "/".join(("", root, self.api, *(quote(part, safe="") for part in parts)))
 
     def typed(self, document: Mapping[str, object]) -> Mapping[str, object]:
-        """Return an object with its type."""
         return {"apiVersion": self.api, "kind": self.name, **document}
 
 

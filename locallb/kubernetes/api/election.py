@@ -71,7 +71,6 @@ class Election:
         return self._candidate.leads(self._clock())
 
     def start(self) -> None:
-        """Campaign from now on."""
         self._thread.start()
 
     def stop(self) -> None:

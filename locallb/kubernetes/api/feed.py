@@ -159,7 +159,6 @@ class Feed:
         return Event(line.type, line.object, line.version)
 
     def _get(self, parameters: Mapping[str, str]) -> bytes:
-        """Read a whole answer."""
         with self._requested(parameters) as answer:
             return self._text(answer)
 

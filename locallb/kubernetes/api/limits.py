@@ -42,7 +42,6 @@ class WrappedStream(httpcore2.NetworkStream):
         self._stream = stream
 
     def close(self) -> None:
-        """Close it."""
         self._stream.close()
 
     def get_extra_info(self, info: str) -> Any:  # noqa: ANN401 - as httpcore has it
@@ -122,7 +121,6 @@ class Allowance:
         self._bytes = 0
 
     def renew(self) -> None:
-        """Begin another look."""
         self._until = time.monotonic() + SECONDS
         self._bytes = BYTES
 

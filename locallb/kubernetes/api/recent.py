@@ -37,7 +37,6 @@ class Recent:
                 existing[namespace, name] = live
 
     def drop(self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> None:
-        """Forget a deleted object."""
         with self._lock:
             self._observed.get((access, kind), {}).pop((namespace, name), None)
 
@@ -72,7 +71,6 @@ def _is_older(live: Object, existing: Object | None) -> bool:
 
 
 def _version(item: Object) -> tuple[object, int | None]:
-    """Return which object it is, and in which version."""
     metadata = item.get("metadata")
     if not isinstance(metadata, Mapping):
         return None, None

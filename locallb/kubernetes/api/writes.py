@@ -104,7 +104,6 @@ class Quotas:
                 quota.bring(party, self._clock(), times)
 
     def drop(self, access: Access) -> None:
-        """Limit requests no longer."""
         with self._lock:
             self._quotas.pop(access, None)
 
@@ -182,7 +181,6 @@ class Unwritable:
             return existing.sentence
 
     def written(self, access: Access, kind: ObjectKind) -> None:
-        """Note that it may be written."""
         with self._lock:
             place = access, _rights(kind)
             if existing := self._existing.get(place):
@@ -252,7 +250,6 @@ class HeldWarnings:
             return withdrawn
 
     def send_due(self) -> None:
-        """Send what is due."""
         with self._changed:
             due = self._take_due()
         for send in due:

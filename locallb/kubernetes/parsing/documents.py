@@ -81,7 +81,6 @@ class _List(Struct):
     values: list[object] = field(default_factory=list)
 
     def done(self) -> object:
-        """Return the list."""
         return self.values
 
 

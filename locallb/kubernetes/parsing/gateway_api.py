@@ -31,7 +31,6 @@ def is_read(document: Document) -> bool:
 
 
 def is_list(kind: str, version: object) -> bool:
-    """Return whether this is a list of such a kind."""
     item = {"kind": kind.removesuffix("List"), "apiVersion": version}
     return kind.endswith("List") and kind_of_object(item, ROUTED_KINDS) is not None
 

@@ -363,7 +363,6 @@ class _Gathering(Struct):
     gateway_api: list[ObjectOfCluster] = field(default_factory=list)
 
     def take(self, understood: ParsedObject) -> None:
-        """Take one object."""
         if understood.notices:
             self.notices.extend(understood.notices)
         if understood.gateway_api:

@@ -80,7 +80,6 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
         return Difference(changed(old, new), _REPLACING)
 
     def preview_outputs(self, new: LocalCertificateInputs, old: LocalCertificateState | None) -> Mapping[str, object]:
-        """Return the name."""
         del old
         return {} if is_unknown(new.authority) else {"chain": names.chain_file(_planned(new))}
 

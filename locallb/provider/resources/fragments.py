@@ -241,7 +241,6 @@ class _File(Struct, frozen=True, dict=True):
     document: _Document
 
     def of(self, part: PartId) -> Texts:
-        """Return what is of a part."""
         return self._parts.get(part, {})
 
     @cached_property

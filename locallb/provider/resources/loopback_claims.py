@@ -46,7 +46,6 @@ class _LoopbackClaim(ResourceType[_InputsT, _StateT]):
         """Return the sharing key, and the ports; none for all of the address."""
 
     def preview_outputs(self, new: _InputsT, old: _StateT | None) -> Mapping[str, object]:
-        """Return the ledger."""
         del new
         return {"claim": old.claim if old else str(paths.ledger_directory())}
 

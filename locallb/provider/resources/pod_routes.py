@@ -43,7 +43,6 @@ class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
         return {} if is_unknown(new.owner) else {"metric": metric_of(new.owner.home)}
 
     def create(self, new: PodRoutesInputs) -> tuple[str, PodRoutesState]:
-        """Add the missing routes."""
         metric = metric_of(new.owner.home)
         _change(new, put=_parsed(new.routes), remove=())
         return f"{new.container or HOST}/{metric}", grown(self.state, new, metric=metric)

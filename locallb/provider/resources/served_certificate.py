@@ -48,7 +48,6 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
         return Difference(changed(old, new), _REPLACING if renamed else _REPLACING - {"serves"})
 
     def preview_outputs(self, new: ServedCertificateInputs, old: ServedCertificateState | None) -> Mapping[str, object]:
-        """Return the name."""
         del old
         return {} if is_unknown(new.digest) else {"chain": http_chains.chain_file(_certificate(new))}
 

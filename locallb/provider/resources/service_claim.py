@@ -19,7 +19,6 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
     state = ServiceClaimState
 
     def preview_outputs(self, new: ServiceClaimInputs, old: ServiceClaimState | None) -> Mapping[str, object]:
-        """Return the finalizer."""
         del new, old
         return {"finalizer": FINALIZER}
 

@@ -56,7 +56,6 @@ class ProxyContainer(Struct, frozen=True):
 
     @property
     def container(self) -> str:
-        """Its name."""
         return self.name
 
     @property

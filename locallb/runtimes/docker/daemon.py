@@ -97,7 +97,6 @@ class Daemon:
         return str(self.engine.where()["base_url"])
 
     def close(self) -> None:
-        """Close idle connections."""
         made, self._made = self._made, None
         if made is not None:
             made.close()

@@ -45,7 +45,6 @@ class Containers(Daemon):
 
     @reported
     def version(self) -> str:
-        """Return the daemon's version."""
         return str(self.client().version()["Version"])
 
     @reported
@@ -158,7 +157,6 @@ class Containers(Daemon):
 
     @reported
     def unpause(self, identity: ContainerId) -> None:
-        """Resume a paused container."""
         self.client().unpause(identity)
 
     @reported

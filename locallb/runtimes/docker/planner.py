@@ -203,7 +203,6 @@ class DockerPlanner(Struct, frozen=True):
     makes_containers: bool = True
 
     def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, ProxyContainer]:
-        """Plan a container of Docker."""
         return plan_container(proxy, inputs, "docker")
 
     def desired(self, run: ProxyContainer, proxy: Proxy, owner: Owner) -> DesiredRun:
@@ -215,7 +214,6 @@ class DockerPlanner(Struct, frozen=True):
         return DesiredRun(key, container_inputs(run, ResourceKey(CONFIG, proxy.name)), named, container)
 
     def owner(self, declared: Mapping[str, object]) -> ObjectKey | None:
-        """Read the labels."""
         pairs = objects_of(declared.get("labels"))
         owner = labelled_owner({text_of(pair.get("label")): text_of(pair.get("value")) for pair in pairs})
         return owner.service if owner else None

@@ -42,7 +42,6 @@ class ContainerRoutes:
         self._engine = engine
 
     def may_route(self) -> bool:
-        """Ask the engine."""
         try:
             return not _shortcoming(self._engine())
         except ContainersError:

@@ -91,7 +91,6 @@ class PodmanPlanner(Struct, frozen=True):
     makes_containers: bool = True
 
     def plan(self, proxy: Proxy, inputs: RunInputs) -> tuple[Proxy, ProxyContainer]:
-        """Plan a container of Podman."""
         return plan_container(proxy, inputs, "podman")
 
     def desired(self, run: ProxyContainer, proxy: Proxy, owner: Owner) -> DesiredRun:

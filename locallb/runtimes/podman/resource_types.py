@@ -46,7 +46,6 @@ class PodmanContainer(ResourceType[PodmanContainerInputs, PodmanContainerState])
         return state if self._life.runs(state) else None
 
     def leaves_nothing(self, state: PodmanContainerState) -> bool:
-        """Return whether there is no container of this name."""
         return self._life.is_absent(state.name)
 
     def update(self, old: PodmanContainerState, new: PodmanContainerInputs) -> PodmanContainerState:

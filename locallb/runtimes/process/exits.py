@@ -44,7 +44,6 @@ class Exits:
             self._ended(name)
 
     def stop(self) -> None:
-        """Follow nothing any more."""
         self._thread.stop()
         os.eventfd_write(self._bell, 1)
         self._thread.join(2)
@@ -103,7 +102,6 @@ class Exits:
                             self._drop(process)
 
     def _try_again(self) -> None:
-        """Follow what was left."""
         with self._lock:
             remaining, self._remaining = self._remaining, {}
             removed = self._removed(remaining)

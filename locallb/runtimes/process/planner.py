@@ -57,7 +57,6 @@ class ProcessPlanner(Struct, frozen=True):
             return None
 
     def reported(self, declared: Mapping[str, object]) -> tuple[str, tuple[str, ...]]:
-        """Read the version."""
         return text_of(declared.get("version")), ()
 
 

@@ -73,7 +73,6 @@ class Activity(Struct, frozen=True):
 
     @property
     def runs(self) -> bool:
-        """Whether it hasn't ended."""
         return self.state not in _ENDED
 
     def is_at_work(self, before: Activity | None) -> bool:

@@ -23,7 +23,6 @@ class Processes(Runtime):
     """Detached Envoys. Their resource starts and ends them itself."""
 
     def facts(self, home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
-        """Look at this host."""
         return read_facts(home, settings, pids)
 
     def watch(self, ended: Callable[[str], None], presence: Callable[[str], None]) -> ProcessWatch:
@@ -39,7 +38,6 @@ class Processes(Runtime):
             yield HostRun("process", str(process.pid), owner, directory, apart=False, end=end)
 
     def log(self, run: RunIdentity) -> str:
-        """Return the name of its log."""
         del run
         return "envoy.log there"
 
@@ -75,7 +73,6 @@ class ProcessWatch:
         self._exits = Exits(ended)
 
     def follow(self, runs: Iterable[Run]) -> None:
-        """Follow these and no others."""
         named = ((run, run.outputs.get("pid")) for run in runs if run.type == PROCESS)
         self._exits.follow(
             {
@@ -86,7 +83,6 @@ class ProcessWatch:
         )
 
     def stop(self) -> None:
-        """Follow nothing any more."""
         self._exits.stop()
 
 

@@ -41,7 +41,6 @@ class GardenerSource(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """The seed's name."""
         return self.cluster
 
     @property
@@ -58,7 +57,6 @@ class GardenerEntry(Struct, frozen=True):
     once: str = ""
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> GardenerSource | None:
-        """Read it."""
         key = f"{key}.gardener"
         seed = mistakes.mapping(key, entry["gardener"], _EXAMPLE)
         mistakes.unknown(f"{key}.", seed, ("name", *_TEXTS, _SHOOTS, CLASSES))

@@ -38,7 +38,6 @@ class KindEntry(Struct, frozen=True):
     once: str = _EXAMPLE
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> KindClusters | None:
-        """Read which ones."""
         entry_key, key, value = key, f"{key}.kind", entry["kind"]
         loopback = mistakes.flag(f"{entry_key}.{LOOPBACK_BACKENDS}", entry.get(LOOPBACK_BACKENDS, False))
         classes = mistakes.flag(f"{entry_key}.{CLASSES}", entry.get(CLASSES, True))

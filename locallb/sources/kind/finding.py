@@ -55,7 +55,6 @@ def _docker_is_usual() -> bool:
 
 
 def client(timeout: float = TIMEOUT) -> Containers:
-    """Return its client."""
     return PodmanContainers(timeout) if engine() is PODMAN else Containers(timeout)
 
 

@@ -18,7 +18,6 @@ class Kind(FinderType[KindClusters]):
     """Clusters of kind: found through Docker, and followed by its events."""
 
     def find(self, finder: KindClusters, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
-        """Find the clusters."""
         del root
         found = find_clusters(finder, directory, keep=keep)
         sources = tuple(

@@ -159,7 +159,6 @@ class KubernetesSource(Struct, frozen=True):
         return self if self.pod_cidrs or self.node_routes is not None else replace(self, reads_pod_ranges=True)
 
     def with_node_routes(self, routes: tuple[PodRoute, ...]) -> KubernetesSource:
-        """Return this source with these routes to its Nodes."""
         return replace(self, node_routes=routes)
 
     @property
@@ -176,7 +175,6 @@ class KubernetesEntry(Struct, frozen=True):
     once: str = ""
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> KubernetesSource | None:
-        """Read them."""
         key = f"{key}.kubernetes"
         cluster = mistakes.mapping(key, entry["kubernetes"], _EXAMPLE)
         mistakes.unknown(f"{key}.", cluster, ("name", *_TEXTS, _RANGES, _NODES, LOOPBACK_BACKENDS, CLASSES))

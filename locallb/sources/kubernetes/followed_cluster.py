@@ -95,7 +95,6 @@ class FollowedGateways(DiscoveredKinds):
         self.start()
 
     def stop(self) -> None:
-        """Follow it no more."""
         super().stop()
         self.names.stop()
 
@@ -188,7 +187,6 @@ class FollowedGateways(DiscoveredKinds):
         return self._routed.kinds | {NAMESPACE, *KINDS} if everything else missing
 
     def _existing(self) -> dict[str, list[ObjectOfCluster]]:
-        """Return what was listed."""
         running = self.running()
         return by_kind(objects_in(running), [kind for stage in running for kind in stage.listed()])
 

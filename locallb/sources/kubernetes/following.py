@@ -120,7 +120,6 @@ class Following(Struct):
         return live.read
 
     def forget(self, others: Collection[ClusterName]) -> None:
-        """Follow these and no others."""
         for name in self._live.keys() - others:
             self._end(self._live.pop(name))
         for name in self._openings.keys() - others:

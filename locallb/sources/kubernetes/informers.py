@@ -374,11 +374,9 @@ class DiscoveredKinds(ABC):
         return self._question.places(asking)
 
     def start(self) -> None:
-        """Begin to ask."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Follow it no more."""
         self._thread.stop()
         self._wake.set()
         if asking := self._asking:

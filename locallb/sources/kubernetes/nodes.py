@@ -213,7 +213,6 @@ class NodePolls:
         self._polls = Polls(finder.cluster, f"{finder.cluster} nodes", inspect, changed, pace)
 
     def stop(self) -> None:
-        """Stop looking."""
         self._polls.stop()
         self._end()
 

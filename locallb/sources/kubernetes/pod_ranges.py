@@ -63,7 +63,6 @@ class FollowedRanges(DiscoveredKinds):
         self.start()
 
     def adjust(self, *, requested: bool) -> float:  # noqa: ARG002 - what there is, is all that counts
-        """Follow all that there are."""
         if self.places is not None:
             self.follow(ALL, replace(self.how, places=self.places))
             first, self._is_known = not self._is_known, True

@@ -138,7 +138,6 @@ def _source_read(source: KubernetesSource, read: ClusterResult) -> SourceRead:
 def classes_of(
     source: KubernetesSource, known: Mapping[ObjectKind, ClassFacts]
 ) -> Mapping[ClusterName, Mapping[ObjectKind, ClassFacts]]:
-    """Return what is known of the kinds of which a cluster gets a class, if it gets any."""
     return {source.cluster: known} if source.classes else {}
 
 

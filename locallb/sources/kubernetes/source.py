@@ -24,11 +24,9 @@ class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesSource]):
         return read_cluster(source, home, existing, keep=keep)
 
     def follow(self, home: Home, changed: Callable[[ClusterName], None]) -> Following:
-        """List and watch."""
         return Following(home, changed)
 
     def access_files(self, source: KubernetesSource, root: Path) -> tuple[Path, ...]:
-        """Return the kubeconfig."""
         return (kubeconfig_path(source.kubeconfig, root),)
 
     def access(self, source: KubernetesSource, root: Path) -> Access:

@@ -54,7 +54,6 @@ class _Follower(Struct):
     stopped: threading.Event = field(default_factory=threading.Event)
 
     def stop(self) -> None:
-        """Follow it no more."""
         self.stopped.set()
         if self.thread:
             self.thread.stop()
@@ -125,7 +124,6 @@ class FollowedNames:
         return follower
 
     def _run(self, named: Reference, follower: _Follower) -> None:
-        """Watch one until stopped."""
         backoff = Backoff(RETRY_DELAY)
         while not follower.stopped.wait(backoff.wait(time.monotonic())):
             try:

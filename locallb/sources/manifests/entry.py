@@ -38,7 +38,6 @@ class ManifestsSource(Struct, frozen=True):
 
     @property
     def place(self) -> str:
-        """The directory."""
         return clipped(self.directory)
 
 

@@ -277,7 +277,6 @@ class Manifests(SourceType[ManifestsSource]):
     """Files, read as they are; file watches report when they change."""
 
     def read(self, source: ManifestsSource, home: Home, existing: Collection[ObjectKey], *, keep: bool) -> SourceRead:
-        """Read the directory."""
         return _read(source, home, existing, keep=keep)
 
     def follow(self, home: Home, changed: Callable[[ClusterName], None]) -> FollowedManifests:
@@ -286,7 +285,6 @@ class Manifests(SourceType[ManifestsSource]):
         return FollowedManifests(home)
 
     def contents(self, source: ManifestsSource, root: Path) -> tuple[Path, ...]:
-        """Return the directory."""
         return (manifests_path(source, root),)
 
     def compared(self, source: ManifestsSource, root: Path, nowhere: Path) -> SourceResult:
@@ -304,7 +302,6 @@ class Manifests(SourceType[ManifestsSource]):
         return source.directory, ENDINGS
 
     def elsewhere(self, source: ManifestsSource, directory: Path) -> ManifestsSource:
-        """Name the other directory."""
         return replace(source, directory=str(directory))
 
 
@@ -337,11 +334,9 @@ class FollowedManifests:
         self._close(*(name for name in self._memories if name not in others))
 
     def stop(self) -> None:
-        """Stop following the directories."""
         self._close(*self._memories)
 
     def _close(self, *names: ClusterName) -> None:
-        """Forget these."""
         for name in names:
             memory = self._memories.pop(name, None)
             if memory and memory.followed:

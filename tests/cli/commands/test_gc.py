@@ -40,7 +40,6 @@ def remaining() -> Iterator[Stage]:
 
 
 def claimed() -> int:
-    """Count the claims."""
     return len(Ledger(paths.ledger_directory()).claims())
 
 

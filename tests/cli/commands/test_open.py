@@ -35,7 +35,6 @@ DNS = ServicePort(53, Protocol.UDP)
 
 
 def row(*ports: ServicePort, key: ObjectKey = KEY, at: IPAddress = V4, names: tuple[str, ...] = ()) -> Row:
-    """Make a row whose ports serve."""
     return Row(key, State.SERVING, (at,), tuple(PortRow(port, State.SERVING) for port in ports), names=names)
 
 
@@ -135,7 +134,6 @@ class Opened:
         return True
 
     def __call__(self, line: str, *rows: Row) -> int:
-        """Run it."""
         self._patch.setattr(open_address, "inspect", lambda _plan: rows)
         reading = SimpleNamespace(complaints=self.complaints)
         session = SimpleNamespace(plan=lambda **_: (reading, SimpleNamespace(placements=())))
@@ -144,7 +142,6 @@ class Opened:
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> Opened:
-    """Return a command whose browser notes."""
     return Opened(monkeypatch)
 
 

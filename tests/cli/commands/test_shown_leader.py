@@ -93,7 +93,6 @@ class Clocks:
         patch.setattr(time, "sleep", self.sleep)
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
         self.passed += seconds
 
     def lease(self) -> Object:

@@ -47,7 +47,6 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def state(bench: Bench, *terms: str) -> int:
-    """Run the command."""
     return main(["-C", str(bench.project.root), "state", *terms])
 
 

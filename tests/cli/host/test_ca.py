@@ -12,7 +12,6 @@ from tests.support.stages import Stage, stage
 
 @pytest.fixture
 def play(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stage]:
-    """Return a user without an authority."""
     with stage() as made:
         monkeypatch.setenv("XDG_DATA_HOME", str(made.root / "d"))
         yield made

@@ -64,7 +64,6 @@ def request(*hosts: str) -> HttpRequest:
 
 
 def answered(*hosts: str) -> tuple[bool, bool]:
-    """Return whether metrics and page answer."""
     return supervision.refusal(request(*hosts)) is None, page.refusal(request(*hosts)) is None
 
 

@@ -23,7 +23,6 @@ MORE = f"{PROGRAM}\nmore = 1\n"
 
 @pytest.fixture(autouse=True)
 def fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Look more often than users need."""
     monkeypatch.setattr(program_runs, "INSPECT", 0.02)
 
 

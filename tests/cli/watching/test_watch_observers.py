@@ -59,7 +59,6 @@ class RequestedAddress:
         self.answers: dict[str, Observation | None] = {}
 
     def __call__(self, proxy: Proxy) -> Observation | None:
-        """Answer."""
         self.names.append(proxy.name)
         return self.answers.get(proxy.name)
 
@@ -139,7 +138,6 @@ def test_every_proxy_has_its_turn() -> None:
 
 
 def metrics_of_the_story(chapters: int) -> Metrics:
-    """Count the story's beginning."""
     observed: dict[str, Observation | None] = {}
     metrics = Metrics(lambda: observed)
     for batch, now in story()[:chapters]:
@@ -221,7 +219,6 @@ class Stream(io.RawIOBase):
         """For each write how many bytes are taken, or a negative error number; afterwards all are."""
 
     def write(self, data: Buffer, /) -> int:
-        """Take some, or fail."""
         text = bytes(data).decode()
         answer = self.answers.pop(0) if self.answers else len(text)
         if answer < 0:

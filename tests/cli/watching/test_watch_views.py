@@ -39,7 +39,6 @@ def _utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def reported() -> list[tuple[LogRecord, Board]]:
-    """Return all records of the story."""
     board, narrator = Board(), Narrator()
     records = [(started(NOON, "dev", "1.2.3", 4711, {"metrics": "http://127.0.0.1:9477/metrics"}), board)]
     for batch, observed in story():

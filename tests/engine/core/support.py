@@ -31,12 +31,10 @@ ROOTS = {number: root_urn("local-lb", "dev", "books:index:Root", f"r{number}") f
 
 
 def root_key(number: int) -> ResourceKey:
-    """Name a root."""
     return ResourceKey("books:index:Root", f"r{number}")
 
 
 def node_key(number: int) -> ResourceKey:
-    """Name a node."""
     return ResourceKey("books:index:Node", f"n{number}")
 
 
@@ -91,7 +89,6 @@ class SimulatedExecutor:
     _numbers: Iterator[int] = field(default_factory=count)
 
     def now(self) -> float:
-        """Return the time."""
         return self.time
 
     def start(self, operation: Operation) -> None:
@@ -102,7 +99,6 @@ class SimulatedExecutor:
         heapq.heappush(self.under_way, (self.time + self.seconds(operation), next(self._numbers), operation, outcome))
 
     def receive(self, until: float | None) -> Message | None:
-        """Let time pass until something happens."""
         if self.messages:
             return self.messages.pop(0)
         if not self.under_way or (until is not None and self.under_way[0][0] > until):
@@ -121,12 +117,10 @@ class SimulatedExecutor:
         return operation.perform()
 
     def post(self, message: Message) -> None:
-        """Send a message."""
         self.messages.append(message)
 
 
 def lane_of(resource: ResourceState) -> str:
-    """Spread nodes over three parties."""
     return f"party/{int(resource.name[1:]) % 3}"
 
 
@@ -162,12 +156,10 @@ def desire(core: Core, graph: Graph) -> None:
 
 
 def retry(core: Core) -> None:
-    """Ask again for everything that failed."""
     core.bring(ROOTS.values())
 
 
 def bring(site: Site, graph: Graph, executor: SimulatedExecutor | None = None, doom: Doom | None = None) -> None:
-    """Bring a site to a graph."""
     with core_of(site, executor or SimulatedExecutor(), doom) as core:
         desire(core, graph)
         core.run(lambda: core.is_settled, 300)
@@ -201,7 +193,6 @@ def histories(draw: st.DrawFn, maximum: int = 6) -> list[Graph]:
 
 
 def site_of(place: Path) -> Site:
-    """Make a site without a state."""
     site = Site(fresh(place))
     site.project()
     return site

@@ -57,7 +57,6 @@ class Turn:
 
 @st.composite
 def turns(draw: st.DrawFn) -> list[Turn]:
-    """Draw updates one after the other."""
     graph = draw(graphs(6))
     claimed: list[Turn] = []
     for _ in range(draw(st.integers(1, 4))):
@@ -105,7 +104,6 @@ class Twin:
 
     @property
     def has_old_instances(self) -> bool:
-        """Whether replacements left something."""
         return any(urn.endswith("!") for urn in self.site.state())
 
     def foresee(self, turn: Turn) -> tuple[object, ...]:
@@ -145,7 +143,6 @@ def _are_alike(by_data: Any, by_program: Any) -> bool:  # noqa: ANN401 - what `T
 
 
 def scope_of(roots: frozenset[int]) -> Scope:
-    """Make a scope of some roots."""
     return only(roots_of([tuple(Node(0, root) for root in roots)]))
 
 
@@ -184,12 +181,10 @@ EFFECTS = frozenset((Op.CREATE, Op.UPDATE, Op.DELETE, Op.CREATE_REPLACEMENT, Op.
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """Return a project without a state."""
     return Site(tmp_path / "p")
 
 
 def declared(graph: Graph) -> Declared:
-    """Declare a graph as data."""
     return Declared(tuple(groups_of(graph).values()))
 
 

@@ -21,7 +21,6 @@ TWO: Graph = (Node(0, 0), Node(1, 1, uses=(0,)), Node(3, 2))
 
 @pytest.fixture
 def site(tmp_path: Path) -> Site:
-    """Return a project without a state."""
     site = Site(tmp_path / "p")
     site.project()
     return site

@@ -19,23 +19,19 @@ class Doing(Operation):
     """An operation that does what a test says."""
 
     def perform(self) -> object:
-        """Do it."""
         return cast("Callable[[], object]", self.handle)()
 
 
 def doing(what: Callable[[], object]) -> Operation:
-    """Make an operation."""
     return Doing(Kind.CREATE, ResourceState("urn", "a:b:C", custom=True), cast("Any", what), "lane")
 
 
 @pytest.fixture
 def executor() -> ThreadExecutor:
-    """Return an executor."""
     return ThreadExecutor()
 
 
 def outcome(executor: ThreadExecutor) -> OperationResult:
-    """Wait for the next outcome."""
     message = executor.receive(executor.now() + TIMEOUT)
     assert isinstance(message, OperationResult)
     return message

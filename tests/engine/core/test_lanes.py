@@ -8,7 +8,6 @@ from locallb.engine.state.resource import ResourceState
 
 
 def operations(lane: str, number: int) -> list[Operation]:
-    """Make operations of a lane."""
     nobody = cast("Any", None)
     return [
         Operation(Kind.CREATE, ResourceState(f"{lane}-{one}", "a:b:C", custom=True), nobody, lane)
@@ -17,7 +16,6 @@ def operations(lane: str, number: int) -> list[Operation]:
 
 
 def submitted(lanes: Lanes, lane: str, number: int) -> list[Operation]:
-    """Let operations wait."""
     several = operations(lane, number)
     for operation in several:
         lanes.submit(operation)

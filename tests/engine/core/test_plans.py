@@ -50,22 +50,18 @@ class Echo:
     """A provider that makes everything and touches nothing."""
 
     def check(self, _token: str, _news: Mapping[str, Any]) -> list[tuple[str, str]]:
-        """Refuse nothing."""
         return []
 
     def diff(self, _token: str, olds: Mapping[str, Any], news: Mapping[str, Any]) -> Differing:
-        """Compare."""
         return Differing(olds, news)
 
     def create(self, token: str, news: Mapping[str, Any], *, preview: bool) -> tuple[str, dict[str, Any]]:
-        """Make."""
         del preview
         return f"id of {token}", {**COMPUTED, **news}
 
     def update(
         self, _token: str, _olds: Mapping[str, Any], news: Mapping[str, Any], *, preview: bool
     ) -> dict[str, Any]:
-        """Change."""
         del preview
         return {**COMPUTED, **news}
 
@@ -83,7 +79,6 @@ class EchoProvider(Provider):
 
 
 def lane_of(resource: ResourceState) -> str:
-    """Have a lane for each type."""
     return resource.type
 
 
@@ -96,12 +91,10 @@ class Bench:
         self.sources = {"locallb": EchoProvider(), "docker": EchoProvider()}
 
     def by_the_engine(self, plan: Plan) -> None:
-        """Update by today's engine."""
         result = Engine(self.project, "dev", self.sources, store=self.store).up(lambda: declare(plan))
         assert result.ok, result.diagnostics
 
     def by_the_core(self, plan: Plan) -> None:
-        """Update by the core."""
         with open_core(
             self.store,
             project=self.project.name,

@@ -44,17 +44,14 @@ class Hang:
         bench.world.control["meanwhile"] = {HANGING: self.wait}
 
     def wait(self) -> None:
-        """Hang."""
         self._removed.wait(60)
 
     def end(self) -> None:
-        """Let it go."""
         self._removed.set()
 
 
 @pytest.fixture
 def timer_fired() -> threading.Event:
-    """Hear the bell."""
     return threading.Event()
 
 
@@ -68,7 +65,6 @@ def hang(bench: Bench) -> Iterator[Hang]:
 
 @pytest.fixture
 def updates(bench: Bench, timer_fired: threading.Event) -> Iterator[Updates]:
-    """Make what updates."""
     made = bench.engine(parties=Parties(lambda one: one.type)).updates({}, timer_fired.set)
     yield made
     made.close()
@@ -77,7 +73,6 @@ def updates(bench: Bench, timer_fired: threading.Event) -> Iterator[Updates]:
 def begin(
     updates: Updates, wanted: Mapping[ResourceKey, Group], *names: str, first: Callable[[], None] = lambda: None
 ) -> None:
-    """Begin to bring these about."""
     updates.begin(wanted, {name: ROOTS[name] for name in names}, inspect=False, outputs={"n": len(wanted)}, first=first)
 
 

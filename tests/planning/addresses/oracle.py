@@ -21,7 +21,6 @@ NEVER = {"127.0.0.1", "127.0.0.53", "127.0.0.54", "127.0.1.1", "::1"}
 
 
 def within(ranges: Iterable[AddressRange], address: IPAddress) -> bool:
-    """Return whether `address` is in one of the ranges."""
     return any(
         span.first.version == address.version and int(span.first) <= int(address) <= int(span.last) for span in ranges
     )
@@ -45,7 +44,6 @@ def gives(pool: Pool, address: IPAddress, host: HostFacts) -> bool:
 
 
 def welcomes(pool: Pool, service: Service) -> bool:
-    """Return whether the pool is for this Service."""
     right_place = not pool.namespaces or service.key.namespace in pool.namespaces
     return right_place and pool.selector.items() <= service.labels.items()
 

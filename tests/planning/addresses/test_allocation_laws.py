@@ -49,7 +49,6 @@ def cases(drawn: st.DrawFn) -> Oracle:
 
 
 def answers_to(case: Oracle) -> Answers:
-    """Allocate."""
     return allocate(case.snapshot, case.services, case.settings)
 
 
@@ -283,7 +282,6 @@ class Histories(RuleBasedStateMachine):
 
     @rule(data=st.data())
     def delete(self, data: st.DataObject) -> None:
-        """Delete a Service."""
         if key := self.some(data):
             del self.world.services[key]
             self.touch(key)
@@ -332,7 +330,6 @@ class Histories(RuleBasedStateMachine):
 
     @rule()
     def release_elsewhere(self) -> None:
-        """Let the other stack release everything."""
         self.world.ledger = {claim for claim in self.world.ledger if claim.owner.home == self.world.home}
 
     @rule(host=draw.hosts)
@@ -351,13 +348,11 @@ class Histories(RuleBasedStateMachine):
     # --- configuration
 
     def configure(self, pools: Sequence[Pool]) -> None:
-        """Set the pools."""
         self.world.settings = replace(self.world.settings, pools=tuple(pools))
         self.pools_changed = True
 
     @rule(pools=draw.pool_lists(), front=st.booleans())
     def add_pools(self, pools: tuple[Pool, ...], *, front: bool) -> None:
-        """Add pools before or behind."""
         before = self.world.settings.pools[:2]
         self.configure([*pools, *before] if front else [*before, *pools])
 
@@ -467,7 +462,6 @@ class Histories(RuleBasedStateMachine):
             assert len(given) == len(set(given))
 
     def teardown(self) -> None:
-        """Delete everything: nothing of ours remains."""
         if hasattr(self, "world"):
             self.converge()
             self.world.services.clear()

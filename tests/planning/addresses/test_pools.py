@@ -23,7 +23,6 @@ SPANS = st.lists(st.tuples(NUMBERS, NUMBERS).map(lambda pair: (min(pair), max(pa
 
 
 def counted(spans: Sequence[Span]) -> set[int]:
-    """Enumerate spans."""
     return {number for first, last in spans for number in range(first, last + 1)}
 
 

@@ -43,7 +43,6 @@ def snapshots(drawn: st.DrawFn) -> Snapshot:
 
 
 def numbers(snapshot: Snapshot, services: Sequence[Service] | None = None) -> _Given:
-    """Return the number of each port."""
     made = map_ports(snapshot, snapshot.services if services is None else services)
     return {(s.key, port.port, port.protocol): port.mapped for s in made.services for port in s.ports}
 
@@ -112,13 +111,11 @@ def test_a_port_has_its_own_number_where_that_is_free(snapshot: Snapshot) -> Non
 
 
 def service(name: str = "web", *ports: int, requested: tuple[IPAddress, ...] = ()) -> Service:
-    """Make a Service of namespace shop."""
     key = ObjectKey(ClusterName("one"), "shop", name)
     return Service(key, tuple(ServicePort(port) for port in ports or (80,)), requested=requested)
 
 
 def answer(one: Service, host: HostFacts | None = None) -> tuple[IPAddress, ...] | Problem:
-    """Map one Service alone."""
     return map_ports(Snapshot(draw.HOME, (one,), host=host or HostFacts()), [one]).answers[one.key]
 
 

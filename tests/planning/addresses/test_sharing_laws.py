@@ -123,7 +123,6 @@ def test_any_change_ends_in_a_sound_state(listed: list[Service], data: st.DataOb
 
 
 def converged(world: World) -> Answers:
-    """Let the world come to rest."""
     return world.converge()
 
 
@@ -131,7 +130,6 @@ def converged(world: World) -> Answers:
 
 
 def one(name: str, *ports: int, key: str = "k", created: str = "", **more: object) -> Service:
-    """Make a Service."""
     service_key = ObjectKey(ClusterName("c"), "n", name)
     made = Service(
         service_key, tuple(ServicePort(port) for port in ports), created=created, sharing_key=SharingKey(key)

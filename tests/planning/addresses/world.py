@@ -50,7 +50,6 @@ class World:
         return [service for service in snapshot.services if service.key not in self.foreign]
 
     def answers(self, shuffle: random.Random | None = None) -> Answers:
-        """Plan."""
         snapshot = self.snapshot(shuffle)
         return allocate(snapshot, self.ours(snapshot), self.settings)
 
@@ -85,7 +84,6 @@ class World:
         raise AssertionError("it never comes to rest")
 
     def edit(self, key: ObjectKey, **changes: object) -> None:
-        """Change fields of a Service."""
         self.services[key] = replace(self.services[key], **changes)  # fields by name
 
     def held(self, key: ObjectKey) -> set[IPAddress]:

@@ -48,12 +48,10 @@ def found(
 
 
 def settings(**keys: object) -> Settings:
-    """Read a stack's keys."""
     return parse_settings({"sources": [{"manifests": "demo"}], **keys})
 
 
 def terms(entry: PortBackends) -> tuple[list[str], list[str]]:
-    """Write backends and what stands by."""
     return [str(backend) for backend in entry.backends], [str(backend) for backend in entry.standby]
 
 

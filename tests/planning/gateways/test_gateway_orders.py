@@ -35,7 +35,6 @@ def planned(overrides: Mapping[ObjectKey, Order], *held: HeldProxy, annotated: s
 
 
 def listener_of(plan: Plan) -> HttpListener:
-    """Return the only one."""
     ((listener,),) = (proxy.proxy.http for proxy in plan.proxies)
     return listener
 
@@ -72,7 +71,6 @@ STATUS = "status=418,until=2999-01-01T00:00:00Z"
 
 
 def annotated(document: JsonObject, text: str = STATUS) -> JsonObject:
-    """Return an object with the annotation."""
     return {**document, "metadata": {**document["metadata"], "annotations": {"local-lb.dev/fault": text}}}
 
 

@@ -11,12 +11,10 @@ from locallb.planning.proxy_assignment import Need, share_out
 
 
 def key(number: int) -> ObjectKey:
-    """Name the Service of a number."""
     return ObjectKey(ClusterName("c"), "n", f"s{number:04}")
 
 
 def needs(count: int, upstreams: int = 1) -> list[Need]:
-    """Make new proxies, all alike."""
     return [Need(key(n), upstreams) for n in range(count)]
 
 
@@ -27,7 +25,6 @@ BUDGETS = st.integers(0, 150)
 
 
 def spent(wanted: list[Need], budget: int) -> int:
-    """Return what the answer costs."""
     methods = share_out(wanted, budget)
     return sum(need.cost(methods[need.service]) for need in wanted if need.service in methods)
 

@@ -40,7 +40,6 @@ PLENTY = 1000
 
 
 def key(name: str) -> ObjectKey:
-    """Name a Service or a Gateway."""
     return ObjectKey(ClusterName("c"), "n", name, ObjectKind.GATEWAY if name in GATEWAYS else ObjectKind.SERVICE)
 
 
@@ -60,7 +59,6 @@ class World:
     snapshot: Snapshot = field(default_factory=lambda: Snapshot(HOME))
 
     def plan(self, names: Iterable[str]) -> ProxyAssignments:
-        """Plan for these Services."""
         snapshot = replace(self.snapshot, host=HostFacts(watches=self.watches))
         files = {key(name): 3 for name in names if name in GATEWAYS}
         ports = dict.fromkeys(self.many, MAX_SHARED_LISTENERS + 1)
@@ -68,7 +66,6 @@ class World:
         return assign_proxies(demands, snapshot, self.settings, files)
 
     def run(self, names: Iterable[str]) -> ProxyAssignments:
-        """Plan and carry out."""
         made = self.plan(names)
         self.snapshot = Snapshot(
             HOME,

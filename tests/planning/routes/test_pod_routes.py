@@ -35,7 +35,6 @@ HALF = HostRoute(ip_network("128.0.0.0/1"), "unicast", "tun0")
 
 
 def node(name: str, address: str, *ranges: str, cluster: str = "c") -> Node:
-    """Make a Node."""
     networks = tuple(map(ip_network, ranges))
     return Node(ClusterName(cluster), NodeName(name), (ip_address(address),), pod_cidrs=networks)
 
@@ -73,7 +72,6 @@ def planned(
 def route(
     destination: str, gateway: str = "172.18.0.9", *, table: int = 254, protocol: int = 0, metric: int = 0
 ) -> HostRoute:
-    """Make a route of this host."""
     return HostRoute(ip_network(destination), "unicast", "eth9", ip_address(gateway), table, protocol, metric)
 
 
@@ -269,7 +267,6 @@ def settings_of(shared: str, **changes: object) -> Settings:
 
 
 def listeners_of(plan: Plan) -> list[Listener]:
-    """Return all listeners of a plan."""
     own = [proxy.proxy.listeners for proxy in plan.proxies]
     parts = [placement.part.part.listeners for placement in plan.placements if placement.part]
     return [listener for listeners in (*own, *parts) for listener in listeners]

@@ -113,7 +113,6 @@ def status_of(plan: Plan, kind: ObjectKind) -> PlannedStatus:
 
 
 def inputs_of(planned: PlannedStatus) -> GatewayStatusInputs:
-    """Return what its resource gets."""
     return decode(
         GatewayStatusInputs,
         {

@@ -18,7 +18,6 @@ from tests.support.planned_services import plan_of
 
 
 def silent(placement: Placement) -> frozenset[SilentPort]:
-    """Name all ports of a placement."""
     return frozenset(SilentPort(placement.key, port.port, name) for port in placement.ports for name in port.silence)
 
 

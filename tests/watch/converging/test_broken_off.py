@@ -62,12 +62,10 @@ def wanting(monkeypatch: pytest.MonkeyPatch, *groups: Group) -> Mapping[ObjectKe
 
 
 def all_of(version: str) -> tuple[Group, ...]:
-    """Return the groups of all, in a version."""
     return tuple(balancer(name, version) for name in NAMES)
 
 
 def brought(converger: Converger, wanted: Mapping[ObjectKey, str], *, refresh: bool = False) -> Outcome:
-    """Update all of these."""
     outcome = converger.update(Plan(), wanted, work.Batch(tuple(wanted), refresh=refresh))
     converger.stop()
     return outcome
@@ -82,7 +80,6 @@ def bench(tmp_path: Path) -> Bench:
 
 
 def learnt(bench: Bench) -> Converger:
-    """Start."""
     converger = Converger(Home("local-lb", "dev", str(bench.project.root)), bench.engine())
     converger.learn()
     return converger

@@ -35,7 +35,6 @@ KEYS = [ObjectKey(ClusterName("c"), "n", name) for name in "abc"]
 
 
 def begun(home: Home, stamp: object) -> Checks:
-    """Begin as after a start."""
     checks = Checks()
     checks.begin(home, KEYS, stamp)
     return checks
@@ -204,7 +203,6 @@ def _nothing(_play: Stage) -> None:
 
 
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Have updates noted from now on."""
     updates, begin = list[object](), Updates.begin
 
     def noted(self: Updates, groups: Groups, parts: Mapping[Hashable, frozenset[str]], **how: Any) -> None:  # noqa: ANN401 - as it is given

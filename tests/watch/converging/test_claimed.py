@@ -49,7 +49,6 @@ class Recording:
         """Nobody else wants the stack."""
 
     def updates(self, *_: object) -> Recording:
-        """Play what updates."""
         return self
 
     def begin(
@@ -61,7 +60,6 @@ class Recording:
         outputs: Mapping[str, object],
         first: Callable[[], None],
     ) -> None:
-        """Do nothing."""
         first()
         self.outputs = outputs
         self.refreshed.append(inspect)
@@ -72,7 +70,6 @@ class Recording:
         """Wait for nothing."""
 
     def take(self) -> Ended:
-        """End as told."""
         return Ended(self.parts, dict.fromkeys(self.parts, "it can't be") if self.fails else {})
 
     def read_stamp(self) -> object:
@@ -87,7 +84,6 @@ class Recording:
 
 @pytest.fixture
 def engine() -> Recording:
-    """Make one whose updates succeed."""
     return Recording()
 
 
@@ -106,7 +102,6 @@ def plan(**serves: ObjectKey | None) -> Plan:
 
 
 def update(converger: Converger, planned: Plan, key: ObjectKey) -> None:
-    """Bring one Gateway about."""
     wanted = {**converger.wanted(planned), WEB: "1", OLDER: "1"}
     converger.work(wanted, ())
     converger.update(planned, wanted, Batch((key,)))

@@ -41,7 +41,6 @@ Object = dict[str, Any]
 
 
 def plan_of(*objects: Object) -> Plan:
-    """Plan Services of a live cluster."""
     read = parsed(*objects, node())
     access = {DEMO: Access("/kubeconfig", ContextName("demo"))}
     return make_plan(
@@ -81,7 +80,6 @@ def differing(
 
 
 def entries(stated: Object) -> list[Object]:
-    """Return the entries of a status."""
     listed: list[Object] = stated["status"]["loadBalancer"]["ingress"]
     return listed
 
@@ -212,11 +210,9 @@ class Drifting:
         self.name = name
 
     def state_stamp(self) -> int:
-        """Return that the state is as it was."""
         return 0
 
     def drifted(self, _types: object, **_terms: object) -> list[str]:
-        """Return the URN of its address."""
         return [f"urn:pulumi:s::p::locallb:index:LoadBalancer$locallb:index:LoopbackAddress::{self.name}"]
 
 

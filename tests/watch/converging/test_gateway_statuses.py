@@ -22,12 +22,10 @@ LOST = ObjectKey(DEMO, "shop", "lost", ObjectKind.HTTP_ROUTE)
 
 
 def work(converger: Converger, plan: Plan) -> Work:
-    """Return what isn't as planned."""
     return converger.work(converger.wanted(plan), ())
 
 
 def with_lost(**spec: object) -> list[JsonObject]:
-    """Change the route that nothing takes."""
     documents = cluster()
     lost = next(one for one in documents if one["metadata"]["name"] == "lost")
     lost["spec"].update(spec)

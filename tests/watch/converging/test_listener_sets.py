@@ -42,7 +42,6 @@ class Unproven:
         self.why = WHY
 
     def create(self, kinds: _Kinds, token: str, news: Values, *, preview: bool) -> tuple[str, dict[str, Any]]:
-        """Fail for a proof."""
         if self.why and token.endswith(":Reachable"):
             raise ProviderError(self.why)
         return _CREATE(kinds, token, news, preview=preview)
@@ -53,7 +52,6 @@ _CREATE = _Kinds.create
 
 @pytest.fixture
 def unproven() -> Iterator[Unproven]:
-    """Let every proof fail."""
     made = Unproven()
 
     def create(kinds: _Kinds, token: str, news: Values, *, preview: bool) -> tuple[str, dict[str, Any]]:

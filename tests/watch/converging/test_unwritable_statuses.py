@@ -68,7 +68,6 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def complaints(result: Result) -> set[str]:
-    """Return the errors of a run."""
     return {one.message for one in result.diagnostics if one.severity is Severity.ERROR}
 
 

@@ -41,7 +41,6 @@ def test_work_is_done_once_and_most_urgent_first(work: Work) -> None:
 
 
 def _serving(keys: Iterable[ObjectKey]) -> list[ObjectKey]:
-    """Leave out what is only told."""
     return [key for key in keys if key.namespace != "reported"]
 
 

@@ -41,7 +41,6 @@ def hang(after: float = 0.0) -> Hang:
 
 @pytest.fixture
 def failures() -> Failures:
-    """Know of none; proxies aren't asked."""
     return Failures(lambda _: {})
 
 
@@ -54,7 +53,6 @@ def converger() -> Converger:
 
 
 def inspect(failures: Failures, converger: Converger, **hanging: Hang) -> None:
-    """Look while these hang."""
     failures.hung({name.replace("_", "-"): each for name, each in hanging.items()})
     failures.inspect(READING, PLAN, (), converger)
 

@@ -12,6 +12,5 @@ __all__ = ["api"]
 
 @pytest.fixture(scope="module")
 def pairs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Pair, Pair]:
-    """Make two certificates."""
     authority = Authority(tmp_path_factory.mktemp("authority"))
     return authority.sign("DNS:a.test"), authority.sign("DNS:a.test")

@@ -38,7 +38,6 @@ def secret(pair: Pair) -> dict[str, Any]:
 
 
 def https(name: str = "c", port: int = 443, **reference: str) -> dict[str, Any]:
-    """Make a listener with a certificate."""
     return listener(f"l{port}", port, "HTTPS", tls={"certificateRefs": [{"name": name, **reference}]})
 
 
@@ -60,7 +59,6 @@ def digests_of(parsed: Parsed) -> list[str]:
 
 
 def config_map(text: str) -> dict[str, Any]:
-    """Write a ConfigMap that has authorities."""
     return {"kind": "ConfigMap", "apiVersion": "v1", "metadata": {"name": "ca"}, "data": {"ca.crt": text}}
 
 

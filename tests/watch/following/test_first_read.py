@@ -37,7 +37,6 @@ class Case:
     changes: list[ClusterName] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        """Follow nothing yet."""
         kubeconfig(self.root / "kubeconfig", 1, "credential")
         self.following = Following(Home("p", "s", str(self.root)), self.changes.append)
 
@@ -56,7 +55,6 @@ class Case:
 
 @pytest.fixture
 def case(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Case]:
-    """Read by the test's word."""
     made = Case(tmp_path)
     monkeypatch.setattr(module, "read_cluster", made.read_late)
     monkeypatch.setattr(module, "OPENING", 0.05)

@@ -23,7 +23,6 @@ from tests.support.waiting import becomes
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Try again soon."""
     for name in ("LISTS", "WATCHES"):
         monkeypatch.setattr(watch_pace, name, Pace(first=0.02, longest=0.05, floor=0.02))
 

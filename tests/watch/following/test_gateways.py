@@ -73,7 +73,6 @@ WHOLE = {"GatewayClass", "Gateway", "HTTPRoute", "Namespace", "Service"}
 
 
 def line_of_key(pair: Pair) -> str:
-    """Return what nobody must know."""
     return pair.key.read_text().splitlines()[1]
 
 

@@ -38,7 +38,6 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, 
 
 
 def endpoint_slice() -> dict[str, Any]:
-    """Write the EndpointSlice of the Service."""
     labels = {"kubernetes.io/service-name": "web"}
     metadata = {"namespace": "n", "name": "web-1", "uid": "s", "resourceVersion": "1", "labels": labels}
     ports, endpoints = [{"name": "", "port": 8080, "protocol": "TCP"}], [{"addresses": ["10.0.0.1"]}]
@@ -46,7 +45,6 @@ def endpoint_slice() -> dict[str, Any]:
 
 
 def knows_endpoints(followed: FollowedCluster) -> bool:
-    """Return whether any EndpointSlice counts."""
     return bool(followed.parsed().slices)
 
 

@@ -43,12 +43,10 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, 
 
 
 def source(access: Access, *, classes: bool = True) -> KubernetesSource:
-    """Make the source."""
     return KubernetesSource(CLUSTER, kubeconfig=access.kubeconfig, loopback_backends=True, classes=classes)
 
 
 def home(directory: Path) -> Home:
-    """Make a stack's identity."""
     return Home("p", "s", str(directory))
 
 

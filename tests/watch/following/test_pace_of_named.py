@@ -27,7 +27,6 @@ LONGEST_PAUSE = MAX + LATER
 
 
 def named(name: str) -> Reference:
-    """Name a Secret."""
     return Reference("", SECRET, Named("shop", name))
 
 
@@ -42,7 +41,6 @@ class Simulation:
     next_check: float = 0.0
 
     def __post_init__(self) -> None:
-        """Know none of them yet."""
         self.objects = NamedObjects(ACCESS)
 
     def answer(self, _: Access, requested: Reference) -> None:
@@ -63,12 +61,10 @@ class Simulation:
             self.now = min(self.next_check, self.objects.due, until)
 
     def times(self, of: Reference) -> list[float]:
-        """Return when it was asked for."""
         return [at for at, requested in self.requested if requested == of]
 
 
 def simulated(bad: dict[Reference, type[KubeError]], patch: pytest.MonkeyPatch) -> Simulation:
-    """Begin a simulation."""
     simulation = Simulation(bad)
     patch.setattr(named_objects, "time", SimpleNamespace(monotonic=lambda: simulation.now))
     patch.setattr(named_objects, "stand_in", simulation.answer)

@@ -44,7 +44,6 @@ def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, 
 
 
 def read(access: Access, directory: Path, *, requested: bool = True) -> ClusterResult:
-    """Read the cluster as `up` does."""
     source = KubernetesSource(
         NAME, access.kubeconfig, access.context, reads_pod_ranges=requested, loopback_backends=True
     )
@@ -168,7 +167,6 @@ def test_a_cluster_is_asked_only_where_routes_are_wanted(
 
 @contextmanager
 def following(access: Access) -> Iterator[FollowedCluster]:
-    """Follow the cluster and its ranges."""
     followed = follower(access, reads_ranges=True)
     try:
         yield followed

@@ -49,7 +49,6 @@ def is_above(count: Callable[[], int], bound: int) -> bool:
 
 @contextmanager
 def closing_follower(access: Access) -> Iterator[FollowedCluster]:
-    """Follow the cluster for a while."""
     followed = follower(access)
     try:
         yield followed

@@ -29,7 +29,6 @@ class Moment:
         self.quotas = Quotas(lambda: self.now, self.sleep)
 
     def sleep(self, seconds: float) -> None:
-        """Let the time pass."""
         self.slept.append(seconds)
         self.now += seconds
 

@@ -41,7 +41,6 @@ def api(tmp_path: Path) -> Iterator[tuple[Api, int]]:
 
 
 def source(root: Path) -> KubernetesSource:
-    """Name the cluster of that API."""
     return KubernetesSource(NAME, kubeconfig=str(root / "kubeconfig"), loopback_backends=True)
 
 

@@ -23,14 +23,12 @@ class Stack:
         self.stamp, self.requested = 1, 0
 
     def resources(self) -> tuple[()]:
-        """Give all of them."""
         self.requested += 1
         return ()
 
 
 @pytest.fixture
 def stack() -> Stack:
-    """Make one that was written once."""
     return Stack()
 
 

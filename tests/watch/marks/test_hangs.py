@@ -50,13 +50,11 @@ class Listener:
         becomes(lambda: (stat := processes._stat(self.process.pid)) and stat.state == "S")
 
     def answer(self) -> None:
-        """Answer the next one."""
         assert self.process.stdin
         self.process.stdin.write(b"\n")
         self.process.stdin.flush()
 
     def end(self) -> None:
-        """End it."""
         self.process.kill()
         self.process.communicate()
 
@@ -97,7 +95,6 @@ class Asking:
 
 @pytest.fixture
 def listener(tmp_path: Path) -> Iterator[Callable[..., Listener]]:
-    """Return what makes one."""
     with ExitStack() as stack:
 
         def made(queue: int = 10) -> Listener:
@@ -110,15 +107,12 @@ def listener(tmp_path: Path) -> Iterator[Callable[..., Listener]]:
 
 @pytest.fixture
 def asking(tmp_path: Path) -> Iterator[Asking]:
-    """Ask the proxy in this directory."""
     made = Asking(tmp_path)
     yield made
     made.watch._take({})
 
 
 def observed(monkeypatch: pytest.MonkeyPatch, activity: Activity | ProcessError | None) -> None:
-    """Have every process do this."""
-
     def reported(_pid: int) -> Activity | None:
         if isinstance(activity, ProcessError):
             raise activity

@@ -211,7 +211,6 @@ class Played:
     now: float = 0.0
 
     def inspect(self, inspect: Pass) -> None:
-        """Look once, as the loop does."""
         began, claimed = self.now, self.schedule.marks
         self.schedule = self.schedule.claimed(began)
         self.now += inspect.took
