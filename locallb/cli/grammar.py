@@ -162,6 +162,7 @@ CA = {
     "untrust": "print what would remove what `ca trust` added, and do it with --yes",
 }
 INSTALL = "show which Gateway API CRDs a cluster lacks, and install them with --yes"
+PLUGIN = "put the provider where the Pulumi CLI finds it for every project of this user"
 LIST = "list every stack that has a configuration or a state"
 ADOPT = "move the stack to this user and state home: its proxies end there, and the next `up` starts them here"
 CHECK = "check the state against the rules that the Pulumi CLI enforces"
@@ -370,6 +371,11 @@ def _add_gateway(command: argparse.ArgumentParser, common: argparse.ArgumentPars
     install.add_argument("-y", "--yes", action="store_true", help="do it")
 
 
+def _add_plugin(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions.add_parser("install", help=PLUGIN, description=PLUGIN, parents=[common])
+
+
 OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse.ArgumentParser], None]], ...] = (
     (frozenset({"up", "destroy", "gc", "refresh", "watch"}), _add_yes),
     (frozenset({"up", "preview", "refresh"}), _add_expectation),
@@ -394,6 +400,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"completion"}), _add_shells),
     (frozenset({"help"}), _add_topic),
     (frozenset({"image"}), _add_engine),
+    (frozenset({"plugin"}), _add_plugin),
 )
 """Options of each command in addition to the common options."""
 
@@ -427,6 +434,7 @@ COMMANDS = {
     "host": "show or change what this host allows: ports, proxies, pools, a shared ledger",
     "state": "check, restore or move the stack's state",
     "gateway": "install the Gateway API CRDs that a cluster lacks",
+    "plugin": "install the provider for the Pulumi CLI, for programs in any language",
     "ca": "show, create, trust and export your own authority for certificates",
     "stack": "list the project's stacks",
     "init": "write the configuration of a new stack, named by --stack, and a project if there is none",

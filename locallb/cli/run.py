@@ -130,6 +130,7 @@ WITHOUT_STACK = {
     "ca": "commands.ca:ca",
     "gateway": "commands.gateway:gateway",
     "image": "commands.image:image",
+    "plugin": "commands.plugin:plugin",
     "doctor": "commands.doctor:doctor",
     "stack": "commands.stacks:list_stacks",
     "init": "commands.stacks:init",
@@ -142,9 +143,9 @@ TEARDOWN = "commands.host:teardown"
 """What was done to this host is written down there, and can be undone after the project is gone."""
 ANYWHERE = frozenset({"host", "state"})
 """Commands that leave the stack's proxies alone, wherever they live."""
-NOWHERE = frozenset({"ca", "gateway", "image", "init", "completion", "help"})
+NOWHERE = frozenset({"ca", "gateway", "image", "init", "plugin", "completion", "help"})
 """Commands that choose no project, or one by themselves."""
-ON_MACOS = frozenset({*NOWHERE - {"image"}, "host", "stack"})
+ON_MACOS = frozenset({*NOWHERE - {"image", "plugin"}, "host", "stack"})
 """Commands that do something on macOS, where nothing is served: it is refused before anything is begun."""
 LEADERS = frozenset({"up", "refresh", "destroy"})
 """Commands that change a stack: with leader election they hold its Lease meanwhile."""

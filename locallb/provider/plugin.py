@@ -52,13 +52,14 @@ class PlainErrors(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gene
         return grpc.unary_unary_rpc_method_handler(plain, handler.request_deserializer, handler.response_serializer)
 
 
-def main(arguments: list[str], _found_in: Path | None = None) -> None:
+def main(arguments: list[str] | None = None, _found_in: Path | None = None) -> None:
     """Serve until the engine ends us; the port goes to stdout, as the plugin protocol wants.
 
     The CLI runs a plugin in the directory of the program that is deployed, wherever the plugin itself is: so the
     project is found from there. Projects of earlier versions pass the directory that they have the plugin in.
     """
-    parser = argparse.ArgumentParser(prog="locallb", description="the Pulumi provider locallb")
+    arguments = sys.argv[1:] if arguments is None else arguments
+    parser = argparse.ArgumentParser(prog="pulumi-resource-locallb", description="the Pulumi provider locallb")
     parser.add_argument("engine", help="address of the Pulumi engine")
     engine = parser.parse_known_args(arguments)[0].engine
     try:

@@ -6,14 +6,12 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
-import locallb
 from tests.support.backends import Backend, ask
 from tests.support.manifests import node, port, service
-from tests.support.official_cli import content, make_runnable, make_stack, pulumi, update
+from tests.support.official_cli import content, install_plugin, make_runnable, make_stack, pulumi, update
 from tests.support.pulumi_cli import cli_environment, needs_cli
 from tests.support.stages import Stage, envoys
 
@@ -82,13 +80,12 @@ def test_what_is_replaced_without_need_goes_on_serving(web: Stage, kind: str, ho
     content(web)
 
 
-@pytest.mark.checkout
-def test_a_provider_of_another_checkout_deletes_what_a_project_has(web: Stage) -> None:
-    """It is told by the directory of the program, wherever the plugin is."""
+def test_a_provider_of_another_place_deletes_what_a_project_has(web: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is told by the directory of the program, wherever the plugin is; here the CLI finds it on PATH."""
     project = web.root / "Pulumi.yaml"
-    checkout = (web.root / "locallb").resolve()
     (web.root / "locallb").unlink()
-    project.write_text(project.read_text().replace("./locallb/provider", f"{checkout}/provider"))
+    project.write_text(project.read_text().partition("plugins:")[0])
+    monkeypatch.setenv("PATH", f"{install_plugin(web.root / 'pulumi').parent}{os.pathsep}{os.environ['PATH']}")
     update(web, "up")
     assert len(envoys(web.root)) == 1
     update(web, "destroy")
@@ -123,10 +120,7 @@ else:
 
 def test_an_inline_program_serves_and_leaves_nothing(play: Stage, backend: Callable[..., Backend]) -> None:
     """It has no project's directory; the plugin is found on PATH."""
-    plugin = play.root / "bin/pulumi-resource-locallb"
-    plugin.parent.mkdir()
-    plugin.write_text(f'#!/bin/sh\nexec {sys.executable} {Path(locallb.__file__).parent}/provider "$@"\n')
-    plugin.chmod(0o700)
+    plugin = install_plugin(play.root / "pulumi")
     place = play.root / "inline"
     place.mkdir()
     for name in ("Pulumi.yaml", "__main__.py"):

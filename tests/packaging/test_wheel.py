@@ -80,3 +80,13 @@ def test_the_installed_tool_says_its_version_and_has_no_checkout_on_its_path(too
     assert f"{tool.parents[1]}/lib" in where
     assert str(CHECKOUT / "locallb") not in where
     assert str(CHECKOUT) not in where.split()
+
+
+def test_the_wheel_brings_the_provider_as_a_program(tool: Path, tmp_path: Path) -> None:
+    """Run by the environment that it is installed into; it tells its port."""
+    command = [str(tool.with_name("pulumi-resource-locallb")), "127.0.0.1:1"]
+    with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as plugin:
+        assert plugin.stdout
+        reported = plugin.stdout.readline()
+        plugin.terminate()
+    assert int(reported) > 0

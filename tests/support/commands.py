@@ -15,6 +15,6 @@ SEARCHING = (
     ("help",), ("help", "watch"), ("top", "--once"), ("status", "--traffic"),
     ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"), ("ca", "trust"), ("ca", "untrust"),
     ("drain",), ("drain", "--json"), ("open", "--print"), ("open", "--json"), ("open", "web", "--print"),
-    ("gateway", "install-crds"), ("gateway", "install-crds", "--json"),
+    ("gateway", "install-crds"), ("gateway", "install-crds", "--json"), ("plugin", "-h"),
 )  # fmt: skip
 WORDS = (*CHANGING * 3, *ENDLESS, *SEARCHING)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import shutil
 import signal
@@ -30,6 +31,14 @@ def make_runnable(root: Path) -> None:
     """Give the project in `root` what the CLI needs: the provider's directory and this Python."""
     (root / "locallb").symlink_to(Path(locallb.__file__).parent)
     (root / ".venv").symlink_to(sys.prefix)
+
+
+def install_plugin(home: Path) -> Path:
+    """Install our provider into a home of the CLI, as users do; return the executable."""
+    command = [sys.executable, "-m", "locallb", "plugin", "install", "--json"]
+    told = {**os.environ, "PULUMI_HOME": str(home)}
+    done = subprocess.run(command, env=told, check=True, stdout=subprocess.PIPE, text=True)
+    return Path(json.loads(done.stdout)["path"])
 
 
 def environment() -> dict[str, str]:
