@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self, Unpack
+from typing import Any, Self, TypeAlias, Unpack
 from weakref import WeakKeyDictionary
 
 import pulumi
@@ -29,6 +29,7 @@ from locallb.model.identities import Home
 from locallb.model.texts import few
 from locallb.observe import ask_each
 from locallb.planning.planned import Plan
+from locallb.report.policies import planned_violations
 from locallb.sources import SourceError
 from locallb.sources.configuration import program_settings, settings_of
 from locallb.sources.snapshot import SnapshotResult
@@ -38,6 +39,7 @@ from locallb.sources.workspace import Planned, Workspace
 from locallb.storage.paths import project_root
 
 Texts = Mapping[str, Sequence[str]]
+Made: TypeAlias = Mapping[ResourceKey, pulumi.Resource]
 _MAX_NAMES = 10
 
 
@@ -45,7 +47,7 @@ class _Declared(Struct, frozen=True):
     """A plan, and the resources that it became."""
 
     plan: Plan
-    made: Mapping[ResourceKey, pulumi.Resource]
+    made: Made
 
     def once_proven(self) -> pulumi.Output[Shown]:
         """Return what programs get once all that is served is proven; in a preview it is what is planned."""
@@ -128,15 +130,16 @@ class LoadBalancers(pulumi.ComponentResource):
         home = _home()
         keep = not pulumi.runtime.is_dry_run()
 
-        def read() -> Planned:
+        def read() -> tuple[Settings, Planned]:
             with _errors_in_one_sentence():
                 workspace = _open_workspace(home, settings_of(given, home))
                 if keep:
                     program_arguments.write(home, given)
-                return workspace.read_anew(keep=keep)
+                return workspace.settings, workspace.read_anew(keep=keep)
 
-        reading, plan = await asyncio.to_thread(read)
-        made = declare(plan, after=[*after - {self}], exported=False)
+        settings, (reading, plan) = await asyncio.to_thread(read)
+        forbidden = _forbidden(settings, (reading, plan))
+        made = _declare(plan, forbidden, [*after - {self}])
         _report(reading, plan)
         return _Declared(plan, made)
 
@@ -150,7 +153,7 @@ class Serving(tuple[SnapshotResult, Plan]):  # noqa: SLOT001 - it has more than 
     ports: pulumi.Output[Texts]
     services: Services
 
-    def __new__(cls, planned: Planned, made: Mapping[ResourceKey, pulumi.Resource]) -> Self:
+    def __new__(cls, planned: Planned, made: Made) -> Self:
         self = super().__new__(cls, planned)
         declared = _Declared(planned[1], made)
         proven = declared.once_proven()
@@ -178,7 +181,7 @@ def serve() -> Serving:
         if keep:
             program_arguments.forget(home)
         reading, plan = workspace.read_and_plan(keep=keep)
-    made = declare(plan)
+    made = _declare(plan, _forbidden(workspace.settings, (reading, plan)))
     _report(reading, plan)
     return Serving((reading, plan), made)
 
@@ -245,6 +248,31 @@ def _open_workspace(home: Home, settings: Settings) -> Workspace:
     check_home = require_here if pulumi.runtime.is_dry_run() else write
     check_home(home, state)
     return Workspace(home, settings, state, observe=ask_each)
+
+
+def _forbidden(settings: Settings, planned: Planned) -> str:
+    """Return what the stack's policies forbid, one sentence a line, and log what they advise against.
+
+    Previews of `locallb` say all of this in their report.
+    """
+    if pulumi.runtime.is_dry_run() and isinstance(pulumi.runtime.settings.SETTINGS.monitor, Monitor):
+        return ""
+    reading, plan = planned
+    violated = planned_violations(reading.snapshot, plan, settings)
+    for violation in violated:
+        if violation.advisory:
+            pulumi.log.warn(violation.message)
+    return "\n".join(violation.message for violation in violated if not violation.advisory)
+
+
+def _declare(plan: Plan, forbidden: str, after: Sequence[pulumi.Resource] | None = None) -> Made:
+    """Declare a plan, nothing if something of it is forbidden; a preview fails once it is shown. Raises RunError."""
+    if forbidden and not pulumi.runtime.is_dry_run():
+        raise pulumi.RunError(forbidden)
+    made = declare(plan, after=after or (), exported=after is None)
+    if forbidden:
+        raise pulumi.RunError(forbidden)
+    return made
 
 
 def _report(reading: SnapshotResult, plan: Plan) -> None:

@@ -41,12 +41,12 @@ MEANINGS = {
     Exit.USAGE: "invalid command line",
     Exit.CHANGES: "--expect-no-changes, and there are changes",
     Exit.UNSERVED: "`up --fail-on`: a Service is in one of these states; everything else was done",
-    Exit.ADDRESS_CHANGES: "`preview`: an address changes, and local-lb:policies forbids it",
-    Exit.SOURCE_RANGES: "`preview`: a port is open to everybody, and local-lb:policies forbids it",
-    Exit.PORTS: "`preview`: a port isn't among those that local-lb:policies allows",
-    Exit.HEADROOM: "`preview`: a pool keeps less room than local-lb:policies asks for",
-    Exit.HOSTNAMES: "`preview`: a hostname isn't among those that local-lb:policies allows",
-    Exit.TLS: "`preview`: requests are taken without TLS, and local-lb:policies forbids it",
+    Exit.ADDRESS_CHANGES: "`preview`, `up`: an address changes, and local-lb:policies forbids it",
+    Exit.SOURCE_RANGES: "`preview`, `up`: a port is open to everybody, and local-lb:policies forbids it",
+    Exit.PORTS: "`preview`, `up`: a port isn't among those that local-lb:policies allows",
+    Exit.HEADROOM: "`preview`, `up`: a pool keeps less room than local-lb:policies asks for",
+    Exit.HOSTNAMES: "`preview`, `up`: a hostname isn't among those that local-lb:policies allows",
+    Exit.TLS: "`preview`, `up`: requests are taken without TLS, and local-lb:policies forbids it",
     Exit.INTERRUPTED: "interrupted by Ctrl-C, SIGTERM or SIGHUP",
 }
 

@@ -21,7 +21,7 @@ from msgspec import Struct
 from locallb.cli.project_layout import is_standard
 from locallb.config.settings import SettingsError
 from locallb.desired import desired, exports, provider_version
-from locallb.engine.core.declared import Declared
+from locallb.engine.core.declared import EVERYTHING, Declared
 from locallb.engine.core.events import Severity
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.urns import package_of
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from locallb.engine.core.events import Result
     from locallb.engine.engine import Engine
     from locallb.engine.state.values import Value
+    from locallb.report.changes import Violation
 
 
 class Program(Struct):
@@ -46,6 +47,8 @@ class Program(Struct):
     path: Path
     read_and_plan: Callable[[bool], Planned]
     """Reads and plans as the standard program does; a preview, with False, keeps nothing of what is read."""
+    violations: Callable[[Planned], Sequence[Violation]] = lambda _planned: ()
+    """Returns what a plan violates of the stack's policies."""
     handed: Planned | None = None
     """What was read and planned for it already."""
     is_current: Callable[[], bool] = lambda: True
@@ -56,17 +59,17 @@ class Program(Struct):
     def update(self, engine: Engine, scope: Scope) -> Result:
         """Update a stack to what it wants. Raises EngineError where the engine does."""
         if is_standard(self.path):
-            return engine.bring(partial(self._declared, keep=True), scope=scope)
+            return engine.bring(partial(self._declared, keep=True, whole=scope is EVERYTHING), scope=scope)
         return engine.up(self, scope=scope)
 
     def preview(self, engine: Engine, scope: Scope) -> Result:
         """Return what an update would do. Raises as `update` does."""
         if is_standard(self.path):
-            return engine.bring(partial(self._declared, keep=False), preview=True, scope=scope)
+            return engine.bring(partial(self._declared, keep=False, whole=False), preview=True, scope=scope)
         return engine.preview(self, scope=scope)
 
-    def _declared(self, *, keep: bool) -> Declared:
-        """Return what it declares. Raises EngineError."""
+    def _declared(self, *, keep: bool, whole: bool) -> Declared:
+        """Return what it declares, of a `whole` stack only what its policies allow. Raises EngineError."""
         try:
             _require_trusted(self.path, self.path.parent, EngineError)
             current = self.handed if self.is_current() else None
@@ -77,11 +80,19 @@ class Program(Struct):
             if sentence := of_host(error):
                 raise EngineError(sentence) from None
             raise
+        violated = self.violations((reading, plan)) if whole else ()
+        if forbidden := [each.message for each in violated if not each.advisory]:
+            raise EngineError("\n".join(forbidden))
         groups = desired(plan).groups
         packages = {package_of(resource.key.type) for group in groups for resource in group.members}
         versions = {package: version for package in sorted(packages) if (version := provider_version(package))}
         outputs = cast("Mapping[str, Value]", exports(plan))
-        warnings = (*(str(one.problem) for one in plan.rejections), *plan.notices, *reading.notices)
+        warnings = (
+            *(each.message for each in violated),
+            *(str(one.problem) for one in plan.rejections),
+            *plan.notices,
+            *reading.notices,
+        )
         remarks = (
             *((Severity.WARNING, sentence) for sentence in warnings),
             *((Severity.ERROR, sentence) for sentence in reading.complaints),

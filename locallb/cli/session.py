@@ -6,7 +6,7 @@ Engine and provider are loaded when they are asked for, the SDK where a program 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cache, cached_property
 from pathlib import Path
@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from locallb.cli.project_layout import is_standard
 from locallb.config.addresses import DEFAULT_POOL
-from locallb.config.settings import LeaderElection, Settings, SettingsError, Sharing
+from locallb.config.settings import LeaderElection, Policies, Settings, SettingsError, Sharing
 from locallb.engine.sdk_parts import defer
 from locallb.engine.state.errors import EngineError, LockHeld
 from locallb.engine.state.project import Project, load_config, load_project, require_stack
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from locallb.engine.core.events import Event
     from locallb.engine.engine import Engine
     from locallb.engine.provider_registry import ProviderSource
+    from locallb.report.changes import Violation
     from locallb.sources.consents import ClusterEntry
 
 UNPLANNED = (ClientError, EngineError, SettingsError, SourceError)
@@ -265,7 +266,17 @@ class Session(Struct, frozen=True, dict=True):
         """Make the program of one update; it reads nothing where a plan is `handed` to it that `is_current` then."""
         from locallb.cli.program import Program  # noqa: PLC0415 - loads what is desired
 
-        return Program(self.project.main / "__main__.py", self._plan_of_program, handed, is_current)
+        main = self.project.main / "__main__.py"
+        return Program(main, self._plan_of_program, self.violations, handed, is_current)
+
+    def violations(self, planned: Planned) -> Sequence[Violation]:
+        """Return what a plan of the whole stack violates of its policies."""
+        if self.settings.policies == Policies():
+            return ()
+        from locallb.report.policies import planned_violations  # noqa: PLC0415 - few stacks have any
+
+        reading, plan = planned
+        return planned_violations(reading.snapshot, plan, self.settings)
 
     def _plan_of_program(self, keep: bool) -> Planned:  # noqa: FBT001 - the program's one question
         """Read and plan for an update of this stack, or for a preview, which writes nothing. Raises as `plan` does."""

@@ -115,7 +115,7 @@ class Dns(TypedDict, total=False):
 
 
 class Policies(TypedDict, total=False):
-    """Reasons to refuse a preview."""
+    """Reasons to refuse a preview and an update."""
 
     address_changes: Input[Literal["allowed", "forbidden"]]
     source_ranges: Input[Literal["optional", "required"]]
@@ -123,6 +123,7 @@ class Policies(TypedDict, total=False):
     headroom: Input[int | str]
     hostnames: Texts
     tls: Input[Literal["optional", "required"]]
+    advisory: Input[Sequence[Input[Literal["addressChanges", "sourceRanges", "ports", "headroom", "hostnames", "tls"]]]]
 
 
 class Image(TypedDict, total=False):

@@ -54,7 +54,8 @@ def parse_selector(mistakes: Mistakes, key: str, value: object) -> Mapping[str, 
     return selector
 
 
-_KEYS = ("addressChanges", "sourceRanges", "ports", "headroom", "hostnames", "tls")
+_POLICIES = ("addressChanges", "sourceRanges", "ports", "headroom", "hostnames", "tls")
+_KEYS = (*_POLICIES, "advisory")
 _EXAMPLE = "{addressChanges: forbidden, sourceRanges: required, ports: [443, 8000-8999, 53/UDP], headroom: 4}"
 _PORT = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(TCP|UDP|SCTP))?")
 _HOSTNAMES = 'such as "*.test" or shop.example.com'
@@ -78,7 +79,16 @@ def parse_policies(mistakes: Mistakes, value: object) -> Policies:
         headroom=_headroom(mistakes, entry["headroom"]) if "headroom" in entry else None,
         hostnames=_hostnames(mistakes, entry["hostnames"]) if "hostnames" in entry else (),
         tls_required=_choice(mistakes, "policies.tls", entry.get("tls", "optional"), "required", "optional"),
+        advisory=_advisory(mistakes, entry.get("advisory", ())),
     )
+
+
+def _advisory(mistakes: Mistakes, value: object) -> frozenset[str]:
+    named = list(mistakes.items("policies.advisory", value, "a list of policies such as headroom"))
+    for key, item in named:
+        if item not in _POLICIES:
+            mistakes.add(key, f"{shown(item)} is no policy; name some of {', '.join(_POLICIES)}")
+    return frozenset(str(item) for _, item in named)
 
 
 def _choice(mistakes: Mistakes, key: str, value: object, strict: str, lenient: str) -> bool:

@@ -200,7 +200,7 @@ class Headroom(Struct, frozen=True):
 
 
 class Policies(Struct, frozen=True):
-    """Reasons to refuse a preview. They stop nothing else: `up` ignores them."""
+    """Reasons to refuse a preview and an update."""
 
     address_changes_forbidden: bool = False
     source_ranges_required: bool = False
@@ -211,6 +211,8 @@ class Policies(Struct, frozen=True):
     """Hostnames, `*.test` too, that Gateways and Ingresses may serve; empty allows all."""
     tls_required: bool = False
     """No request is taken without TLS."""
+    advisory: frozenset[str] = frozenset()
+    """Names of those that refuse nothing and are only told."""
 
 
 class LeaderElection(Struct, frozen=True):

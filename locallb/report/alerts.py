@@ -52,7 +52,10 @@ _ORDER = {topic: number for number, topic in enumerate(Topic)}
 def alerts(report: Report) -> tuple[Alert, ...]:
     """Find all alerts of a report, by topic, then in the order of Services."""
     listed = [Alert(Topic.UNREADABLE, complaint) for complaint in report.complaints]
-    listed += [Alert(Topic.POLICY, violation.message) for violation in report.violations]
+    listed += [
+        Alert(Topic.POLICY, f"{each.message} (advisory)" if each.advisory else each.message)
+        for each in report.violations
+    ]
     for service in report.services:
         listed += _of_service(service)
     return tuple(sorted(listed, key=lambda alert: _ORDER[alert.topic]))

@@ -167,6 +167,8 @@ class Violation(Struct, frozen=True):
 
     gate: Gate
     message: str
+    advisory: bool = False
+    """Whether it is only told."""
 
 
 class Report(Struct, frozen=True):

@@ -32,7 +32,7 @@ def fields(report: Report) -> Mapping[str, object]:
         "counts": {str(change): report.count(change) for change in Change},
         "alerts": [{"topic": str(a.topic), "service": a.service, "message": a.message} for a in alerts(report)],
         "violations": [
-            {"policy": str(violation.gate), "message": violation.message} for violation in report.violations
+            {"policy": str(each.gate), "message": each.message, "advisory": each.advisory} for each in report.violations
         ],
         "services": [_service(service) for service in report.services],
         "pools": [

@@ -121,7 +121,7 @@ def test_removed_source_ranges_stand_above_the_tree(pair: Stage, backend: Callab
     assert pair.run("preview", "--json").code == 11
     assert pair.run("preview", "--expect-no-changes").code == 11
     assert pair.run("preview", "--format", "html").code == 11
-    assert pair.run("up", "--yes").code == 0
+    assert pair.run("up", "--yes").code == 11
 
 
 def test_preview_lists_what_clients_lose_above_the_tree(pair: Stage) -> None:

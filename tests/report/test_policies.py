@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from locallb.cli.commands.preview import GATES, print_report, refuse
+from locallb.cli.commands.preview import print_report
 from locallb.cli.console import Out
+from locallb.cli.gates import GATES, refuse
 from locallb.cli.grammar import EPILOG
 from locallb.config.settings import Headroom, Policies, PortRange, SettingsError
 from locallb.model.identities import Protocol
@@ -31,13 +32,14 @@ def test_all_policies_can_be_written() -> None:
     """Each arrives typed."""
     value = {"addressChanges": "forbidden", "sourceRanges": "required", "ports": [443, "8000-8999", "53/UDP"]}
     value |= {"hostnames": ["*.test", "Shop.example.com"], "tls": "required"}
-    assert settings(policies={**value, "headroom": "25%"}).policies == Policies(
+    assert settings(policies={**value, "headroom": "25%", "advisory": ["ports"]}).policies == Policies(
         address_changes_forbidden=True,
         source_ranges_required=True,
         ports=(PortRange(443, 443), PortRange(8000, 8999), PortRange(53, 53, Protocol.UDP)),
         headroom=Headroom(25, percent=True),
         hostnames=("*.test", "shop.example.com"),
         tls_required=True,
+        advisory=frozenset({"ports"}),
     )
     assert settings(policies={"addressChanges": "allowed", "sourceRanges": "optional"}).policies == Policies()
 
@@ -61,6 +63,7 @@ def test_all_policies_can_be_written() -> None:
         ({"hostnames": ["a.test:80"]}, '"a.test:80" is no hostname'),
         ({"hostnames": [7]}, "7 is no hostname"),
         ({"tls": True}, "true is neither required nor optional"),
+        ({"advisory": ["port"]}, '"port" is no policy; name some of addressChanges, sourceRanges, ports'),
         ({"headroom": -1}, "-1 is no number of addresses"),
     ],
 )
@@ -77,7 +80,7 @@ def test_the_exit_codes_are_those_that_are_documented() -> None:
     docs = (Path(__file__).parents[2] / "docs/preview-in-ci.md").read_text(encoding="utf-8")
     assert set(GATES) == set(Gate)
     for gate, code in GATES.items():
-        assert f"\n {code}  `preview`: " in EPILOG
+        assert f"\n {code}  `preview`, `up`: " in EPILOG
         assert re.search(rf"\| {code} \| .*`{gate}`", docs)
 
 

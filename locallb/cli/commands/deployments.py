@@ -16,6 +16,7 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.confirmation import confirmed
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused
+from locallb.cli.gates import gate_code, refuse
 from locallb.cli.run_output import (
     Progress,
     complain,
@@ -109,6 +110,8 @@ def up(session: Session, args: Arguments, out: Out) -> int:
         printed = _ask_about(out, args, planned)
         if not planned.ok:
             return ending(planned)
+        if not args.targets and (refused := refuse(session.violations(what_was_planned(session, program)), out)):
+            return refused
         if not confirmed("Perform this update?", out):
             return Exit.FAILED
     program = session.program(plan, lambda: session.stamp() == as_of)
@@ -127,7 +130,10 @@ def up(session: Session, args: Arguments, out: Out) -> int:
                 break
             program = session.program(moved)
             result = update(program)
-    return report_outcome(session, args, out, "up", result, what_was_planned(session, program)[1], printed=printed)
+    intended = what_was_planned(session, program)
+    code = report_outcome(session, args, out, "up", result, intended[1], printed=printed)
+    # Policies of the whole stack keep an update from changing anything.
+    return code if code != Exit.FAILED or args.targets else gate_code(session.violations(intended)) or code
 
 
 def _finds_refusals(session: Session, program: Program, result: Result) -> bool:

@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
+from locallb.cli.gates import refuse
 from locallb.cli.run_output import QUIET, Progress, report_outcome, what_was_planned
 from locallb.cli.session import Session
 from locallb.cli.targets import scope_of
@@ -42,7 +43,7 @@ from locallb.planning.planned import Plan
 from locallb.programs import Revision
 from locallb.report.alerts import Alert, Topic, alerts, listed, summary
 from locallb.report.assemble import assembled
-from locallb.report.changes import Change, Gate, Report, ServiceChange, Violation
+from locallb.report.changes import Change, Report, ServiceChange
 from locallb.report.deployed import DeployedResource, deployed_side
 from locallb.report.sides import Side, planned_side
 from locallb.report.wording import SIGNS, by_gravity, reasons, shown_side, visible
@@ -112,15 +113,6 @@ def _cells(service: ServiceChange) -> Sequence[str | tuple[str, str]]:
     )
 
 
-GATES = {
-    Gate.ADDRESS_CHANGES: Exit.ADDRESS_CHANGES,
-    Gate.SOURCE_RANGES: Exit.SOURCE_RANGES,
-    Gate.PORTS: Exit.PORTS,
-    Gate.HEADROOM: Exit.HEADROOM,
-    Gate.HOSTNAMES: Exit.HOSTNAMES,
-    Gate.TLS: Exit.TLS,
-}
-"""Exit codes; of several the first counts."""
 FORMATS = {
     "markdown": "markdown:markdown",
     "json": "document:document",
@@ -165,14 +157,6 @@ def verdict(report: Report, args: Arguments, out: Out) -> int:
         out.error("no changes were expected, but there are changes")
         return Exit.CHANGES
     return refused
-
-
-def refuse(violations: Sequence[Violation], out: Out) -> int:
-    """Return what the stack's policies forbid, and give the exit code."""
-    for violation in violations:
-        out.error(visible(violation.message))
-    broken = {violation.gate for violation in violations}
-    return next((code for gate, code in GATES.items() if gate in broken), Exit.OK)
 
 
 OLD, NEW = "the stack's state", "the manifests"

@@ -1,0 +1,153 @@
+"""What a stack's policies forbid: each violation is one sentence with the object, the value and the remedy.
+
+For previews, by both sides of a comparison, and for updates, by a plan and by what the stack holds. Not here: who stops
+for them (`locallb.program`, `locallb.cli`), and the comparison (`changes`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+
+from msgspec.structs import replace
+
+from locallb.config.settings import Headroom, Policies, PortRange, Settings
+from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.snapshot import Snapshot
+from locallb.model.texts import few
+from locallb.planning.planned import Plan
+from locallb.report.alerts import moved
+from locallb.report.changes import Gate, PoolRoom, ServiceChange, Violation, compare, rooms
+from locallb.report.deployed import listed_entrances
+from locallb.report.exposure import is_open
+from locallb.report.sides import Balancer, Port, Side, planned_side
+
+_KEY = "local-lb:policies"
+_PERCENT = 100
+
+
+def planned_violations(snapshot: Snapshot, plan: Plan, settings: Settings) -> tuple[Violation, ...]:
+    """Find what a plan violates, before it is applied, whatever of it is deployed already."""
+    if settings.policies == Policies():
+        return ()
+    new = planned_side("", snapshot, plan)
+    return violations(compare(_held(snapshot), new), rooms(new, snapshot, settings), settings.policies)
+
+
+def _held(snapshot: Snapshot) -> Side:
+    """Return the addresses that Services of this stack have by its state and the ledger."""
+    addresses: dict[ObjectKey, set[IPAddress]] = defaultdict(set)
+    for claim in (*snapshot.remembered, *snapshot.claims):
+        if claim.owner.home == snapshot.home:
+            addresses[claim.owner.service].add(claim.address)
+    ordered = {key: tuple(sorted(held, key=lambda a: (a.version, int(a)))) for key, held in addresses.items()}
+    return Side("", {key: Balancer(key, held, ()) for key, held in ordered.items()})
+
+
+def violations(
+    services: Iterable[ServiceChange], rooms: Iterable[PoolRoom], policies: Policies
+) -> tuple[Violation, ...]:
+    """Find every violation, in the order of the gates, then of Services and pools."""
+    listed = tuple(services)
+    violated: list[Violation] = []
+    if policies.address_changes_forbidden:
+        violated += _address_changes(listed)
+    if policies.source_ranges_required:
+        violated += _open_ports(listed)
+    if policies.ports:
+        violated += _forbidden_ports(listed, policies.ports)
+    if policies.headroom:
+        violated += _full_pools(rooms, policies.headroom)
+    if policies.hostnames:
+        violated += _forbidden_hostnames(listed, policies.hostnames)
+    if policies.tls_required:
+        violated += _clear_ports(listed)
+    return tuple(replace(each, advisory=each.gate in policies.advisory) for each in violated)
+
+
+def _address_changes(services: Iterable[ServiceChange]) -> Iterator[Violation]:
+    for service in services:
+        if service.moved:
+            yield Violation(
+                Gate.ADDRESS_CHANGES,
+                f"{service.key}: {moved(service)}, which {_KEY}.addressChanges forbids; "
+                "keep the old one (local-lb:pins can hold it), or allow changes",
+            )
+
+
+def _open_ports(services: Iterable[ServiceChange]) -> Iterator[Violation]:
+    for service in services:
+        after = service.after
+        labels = [port.label for port in after.ports if is_open(port.sources, after.addresses)] if after else []
+        if labels:
+            yield Violation(
+                Gate.SOURCE_RANGES,
+                f"{service.key}: {_ports(labels)} open to everybody, which {_KEY}.sourceRanges forbids; "
+                "name the clients in spec.loadBalancerSourceRanges",
+            )
+
+
+def _forbidden_ports(services: Iterable[ServiceChange], allowed: tuple[PortRange, ...]) -> Iterator[Violation]:
+    listed = ", ".join(str(rule) for rule in allowed)
+    for service in services:
+        ports = service.after.ports if service.after else ()
+        labels = [port.label for port in ports if not any(_allows(rule, port) for rule in allowed)]
+        if labels:
+            yield Violation(
+                Gate.PORTS,
+                f"{service.key}: {_ports(labels)} not among those that {_KEY}.ports allows ({listed}); "
+                "use one of these, or add it there",
+            )
+
+
+def _allows(allowed: PortRange, port: Port) -> bool:
+    return allowed.first <= port.number <= allowed.last and allowed.protocol in {None, port.protocol}
+
+
+def _full_pools(rooms: Iterable[PoolRoom], headroom: Headroom) -> Iterator[Violation]:
+    for room in rooms:
+        wanted = -(-room.size * headroom.number // _PERCENT) if headroom.percent else headroom.number
+        if room.free < wanted:
+            yield Violation(
+                Gate.HEADROOM,
+                f"pool {room.pool}: {room.free} of its {room.size} {room.family} addresses stay free, less than "
+                f"{_KEY}.headroom ({headroom}) asks for; add addresses to local-lb:pools or remove Services",
+            )
+
+
+def _forbidden_hostnames(services: Iterable[ServiceChange], allowed: tuple[str, ...]) -> Iterator[Violation]:
+    for service in services:
+        forbidden = [name for name in _hostnames(service.after) if not any(_has(a, name) for a in allowed)]
+        if names := few(["every hostname" if name == "*" else name for name in dict.fromkeys(forbidden)]):
+            yield Violation(
+                Gate.HOSTNAMES,
+                f"{service.key}: serves {names}, not among those that {_KEY}.hostnames allows ({few(allowed)}); "
+                "use hostnames of these, or add them there",
+            )
+
+
+def _hostnames(after: Balancer | None) -> Iterator[str]:
+    if after is not None:
+        yield from (name for entrance in listed_entrances(after.files) for name in entrance.hostnames)
+        yield from ("*",) if after.every_name else ()
+
+
+def _has(allowed: str, name: str) -> bool:
+    """Return whether a hostname, or all that a wildcard takes, is allowed."""
+    return name == allowed or (allowed.startswith("*.") and name.endswith(allowed[1:]))
+
+
+def _clear_ports(services: Iterable[ServiceChange]) -> Iterator[Violation]:
+    for service in services:
+        entrances = listed_entrances(service.after.files) if service.after else ()
+        labels = list(dict.fromkeys(entrance.port for entrance in entrances if entrance.clear))
+        if labels:
+            yield Violation(
+                Gate.TLS,
+                f"{service.key}: {_ports(labels)} open to requests without TLS, which {_KEY}.tls forbids; "
+                "serve HTTPS there, or nothing but redirects to https",
+            )
+
+
+def _ports(labels: list[str]) -> str:
+    return f"port {labels[0]} is" if len(labels) == 1 else f"ports {', '.join(labels)} are"
