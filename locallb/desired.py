@@ -22,7 +22,6 @@ from locallb.model.desired import (
     ADDRESS,
     BALANCER,
     CERTIFICATE,
-    CLAIM,
     CLUSTER_CLASS,
     CLUSTER_ROUTES,
     CLUSTER_ZONES,
@@ -34,7 +33,8 @@ from locallb.model.desired import (
     PROXY,
     REACHABLE,
     SERVED_CERTIFICATE,
-    SERVICE,
+    SERVICE_CLAIM,
+    SERVICE_CONFIG,
     STUB_ZONES,
     Group,
     Ref,
@@ -261,7 +261,7 @@ def _claims(placement: Placement, claims: tuple[ResourceKey, ...], root: Resourc
     """Return the claims of addresses, after that of the Service: it must not vanish before its load balancer."""
     owner, needs = owner_fields(placement.owner), tuple[ResourceKey, ...]()
     if access := published_in(placement):
-        needs = (ResourceKey(CLAIM, str(placement.key)),)
+        needs = (ResourceKey(SERVICE_CLAIM, str(placement.key)),)
         yield Resource(needs[0], {"access": encode(access), "owner": owner}, root)
     mapped = [str(port) for port in placement.mapped]
     for key, address in zip(claims, placement.addresses, strict=True):
@@ -281,7 +281,7 @@ def _fragment(
         "listeners": dict(part.rendered.listeners),
         "clusters": dict(part.rendered.clusters),
     }
-    return Resource(ResourceKey(SERVICE, key), inputs, ResourceKey(BALANCER, key), (*claims, proxy.run))
+    return Resource(ResourceKey(SERVICE_CONFIG, key), inputs, ResourceKey(BALANCER, key), (*claims, proxy.run))
 
 
 def _proof(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) -> Resource:
@@ -297,7 +297,7 @@ def _proof(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) 
         inputs["upstreams"] = [
             " ".join((name, *port.tried.get(name, ()))) for port in placement.ports for name in port.silence
         ]
-    fragment = (ResourceKey(SERVICE, key),) if part else ()
+    fragment = (ResourceKey(SERVICE_CONFIG, key),) if part else ()
     return Resource(
         ResourceKey(REACHABLE, key),
         inputs,

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from locallb.host.netlink import RouteError
 from locallb.ledger.ledger import UNKNOWN, Ledger, LedgerError
-from locallb.model.desired import CLAIMS, POD_ROUTES, Resource
+from locallb.model.desired import ADDRESS_CLAIMS, POD_ROUTES, Resource
 from locallb.model.errors import ClientError
 from locallb.model.fields import object_of
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId
@@ -70,7 +70,7 @@ def claim_key(claim: Claim) -> ClaimKey:
 
 def claim_keys_in(resources: Iterable[NamedResource]) -> frozenset[ClaimKey]:
     """Name the claims of a state. Raises StateClaimError."""
-    return frozenset(_held(resource) for resource in resources if resource.type in CLAIMS)
+    return frozenset(_held(resource) for resource in resources if resource.type in ADDRESS_CLAIMS)
 
 
 def _held(resource: NamedResource) -> ClaimKey:

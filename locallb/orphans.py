@@ -18,7 +18,7 @@ from locallb.dns.owner_ids import owner_id
 from locallb.dns.provider import DnsProvider, open_zone
 from locallb.dns.updates import Marker, removing
 from locallb.kubernetes.access.servers import KubeError
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status import (
     NOTHING,
@@ -80,8 +80,8 @@ class OrphanedService(Struct, frozen=True):
     def let_go(self) -> None:
         """Withdraw what is ours, the finalizer last. Raises KubeError, ProviderError."""
         access, owner = self.access, self.owner
-        live_service.withdraw(access, owner, lambda live: publishing(live, self.addresses, NOTHING, ""))
-        live_service.withdraw(access, owner, releasing)
+        live_object.withdraw(access, owner, lambda live: publishing(live, self.addresses, NOTHING, ""))
+        live_object.withdraw(access, owner, releasing)
 
 
 def orphaned_services(

@@ -35,7 +35,7 @@ from locallb.sources.configuration import program_settings, settings_of
 from locallb.sources.snapshot import SnapshotResult
 from locallb.sources.state import program_arguments
 from locallb.sources.state.stack_home import refuse_renamed, require_here, write
-from locallb.sources.workspace import Planned, Workspace
+from locallb.sources.workspace import ReadingAndPlan, Workspace
 from locallb.storage.paths import project_root
 
 Texts = Mapping[str, Sequence[str]]
@@ -130,7 +130,7 @@ class LoadBalancers(pulumi.ComponentResource):
         home = _home()
         keep = not pulumi.runtime.is_dry_run()
 
-        def read() -> tuple[Settings, Planned]:
+        def read() -> tuple[Settings, ReadingAndPlan]:
             with _errors_in_one_sentence():
                 workspace = _open_workspace(home, settings_of(given, home))
                 if keep:
@@ -153,7 +153,7 @@ class Serving(tuple[SnapshotResult, Plan]):  # noqa: SLOT001 - it has more than 
     ports: pulumi.Output[Texts]
     services: Services
 
-    def __new__(cls, planned: Planned, made: Made) -> Self:
+    def __new__(cls, planned: ReadingAndPlan, made: Made) -> Self:
         self = super().__new__(cls, planned)
         declared = _Declared(planned[1], made)
         proven = declared.once_proven()
@@ -250,7 +250,7 @@ def _open_workspace(home: Home, settings: Settings) -> Workspace:
     return Workspace(home, settings, state, observe=ask_each)
 
 
-def _forbidden(settings: Settings, planned: Planned) -> str:
+def _forbidden(settings: Settings, planned: ReadingAndPlan) -> str:
     """Return what the stack's policies forbid, one sentence a line, and log what they advise against.
 
     Previews of `locallb` say all of this in their report.

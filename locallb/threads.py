@@ -1,8 +1,9 @@
 """Tools for threads: supervised threads, coalesced calls, counters, random delays, and a resolver with a deadline.
 
-Every thread that `watch` keeps is a `SupervisedThread`; nothing else of local-lb starts threads, except pools with
-awaited results. An exception that escapes is reported and counted, and the work begins again with back-off
-(`model.pacing`). While a thread waits to begin again it has failed: everything that depends on it is out of date.
+Every thread that `watch` keeps is a `SupervisedThread`: an exception that escapes is reported and counted, and the work
+begins again with back-off (`model.pacing`). While a thread waits to begin again it has failed: everything that depends
+on it is out of date. Other threads end with the work that waits for them: pools, operations of the engine
+(`engine.core.executor`), a running program, and the reader of signals.
 """
 
 from __future__ import annotations

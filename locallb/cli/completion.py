@@ -19,11 +19,11 @@ from locallb.cli.parser import ANSWER
 from locallb.cli.project_finding import PROJECT_FILE, nearest_project
 from locallb.guarded import reader
 from locallb.guarded.reader import load_yaml
-from locallb.model.desired import BALANCER, CONFIG, SERVICE
+from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG
 from locallb.model.fields import at, object_of, objects_of, text_of
 from locallb.storage import paths
 
-_WITH_BACKENDS = (CONFIG, SERVICE)
+_WITH_BACKENDS = (CONFIG, SERVICE_CONFIG)
 _ADDRESS = re.compile(r'\\?"address\\?":\s*\\?"([0-9a-fA-F.:]+)\\?"')
 _LARGEST = 32 << 20
 """Maximum bytes of a state that are read during an interactive completion."""

@@ -28,7 +28,7 @@ from locallb.engine.state.urns import package_of
 from locallb.guarded.reader import distrust
 from locallb.model.errors import ClientError, of_host
 from locallb.sources import SourceError
-from locallb.sources.workspace import Planned, handing
+from locallb.sources.workspace import ReadingAndPlan, handing
 
 if TYPE_CHECKING:
     from locallb.engine.core.declared import Scope
@@ -45,15 +45,15 @@ class Program(Struct):
     """
 
     path: Path
-    read_and_plan: Callable[[bool], Planned]
+    read_and_plan: Callable[[bool], ReadingAndPlan]
     """Reads and plans as the standard program does; a preview, with False, keeps nothing of what is read."""
-    violations: Callable[[Planned], Sequence[Violation]] = lambda _planned: ()
+    violations: Callable[[ReadingAndPlan], Sequence[Violation]] = lambda _planned: ()
     """Returns what a plan violates of the stack's policies."""
-    handed: Planned | None = None
+    handed: ReadingAndPlan | None = None
     """What was read and planned for it already."""
     is_current: Callable[[], bool] = lambda: True
     """Returns whether the plan is still current when it is applied under the stack's lock."""
-    outcome: Planned | None = None
+    outcome: ReadingAndPlan | None = None
     """None as long as it didn't get as far as a plan."""
 
     def update(self, engine: Engine, scope: Scope) -> Result:

@@ -37,7 +37,7 @@ from locallb.sources.source import reached
 from locallb.sources.state import program_arguments
 from locallb.sources.state.stack_home import has_deployed, refuse_renamed, require_here
 from locallb.sources.state.stack_home import write as write_home
-from locallb.sources.workspace import Planned, Workspace
+from locallb.sources.workspace import ReadingAndPlan, Workspace
 from locallb.storage.paths import stack_directory
 
 if TYPE_CHECKING:
@@ -262,14 +262,14 @@ class Session(Struct, frozen=True, dict=True):
         for word in sorted({*terms, self.settings.runtime} if planned else terms):
             runtime(word).require()
 
-    def program(self, handed: Planned | None = None, is_current: Callable[[], bool] = lambda: True) -> Program:
+    def program(self, handed: ReadingAndPlan | None = None, is_current: Callable[[], bool] = lambda: True) -> Program:
         """Make the program of one update; it reads nothing where a plan is `handed` to it that `is_current` then."""
         from locallb.cli.program import Program  # noqa: PLC0415 - loads what is desired
 
         main = self.project.main / "__main__.py"
         return Program(main, self._plan_of_program, self.violations, handed, is_current)
 
-    def violations(self, planned: Planned) -> Sequence[Violation]:
+    def violations(self, planned: ReadingAndPlan) -> Sequence[Violation]:
         """Return what a plan of the whole stack violates of its policies."""
         if self.settings.policies == Policies():
             return ()
@@ -278,7 +278,7 @@ class Session(Struct, frozen=True, dict=True):
         reading, plan = planned
         return planned_violations(reading.snapshot, plan, self.settings)
 
-    def _plan_of_program(self, keep: bool) -> Planned:  # noqa: FBT001 - the program's one question
+    def _plan_of_program(self, keep: bool) -> ReadingAndPlan:  # noqa: FBT001 - the program's one question
         """Read and plan for an update of this stack, or for a preview, which writes nothing. Raises as `plan` does."""
         if keep:
             self.settle()
@@ -290,7 +290,7 @@ class Session(Struct, frozen=True, dict=True):
         """Return a stamp that differs once the state has been written; None without a state."""
         return self.store.stamp()
 
-    def plan(self, *, keep: bool = False, glance: bool = False) -> Planned:
+    def plan(self, *, keep: bool = False, glance: bool = False) -> ReadingAndPlan:
         """Read and plan without the program, for commands that only look.
 
         `keep` as `Workspace.read_and_plan` has it, `glance` as `read_snapshot`.

@@ -12,7 +12,7 @@ from locallb.engine.state.urns import name_of, root_urn
 from locallb.model.desired import BALANCER, GATEWAY_OBJECT, GATEWAY_STATUS, PROXY
 from locallb.model.texts import few
 from locallb.planning.planned import Plan
-from locallb.sources.workspace import Planned
+from locallb.sources.workspace import ReadingAndPlan
 
 _SERVING = (BALANCER, PROXY)
 MAX_NAMES = 5
@@ -22,7 +22,7 @@ class TargetError(Refused):
     """There is no such load balancer: one sentence."""
 
 
-def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[Scope, Planned | None]:
+def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[Scope, ReadingAndPlan | None]:
     """Make the scope of the named load balancers, with the ListenerSets that wait for their proof.
 
     Names may be of planned ones and of ones that only the state still has.

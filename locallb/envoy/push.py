@@ -168,11 +168,11 @@ class Series(Struct):
 
         return self._wait(lambda: _runs(self.directory, step), ended)
 
-    def _wait(self, claimed: Callable[[], bool], ended: Callable[[], bool] = lambda: False) -> bool:
-        """Wait until something is `claimed`, and return whether it was before it `ended` or took too long."""
+    def _wait(self, is_done: Callable[[], bool], ended: Callable[[], bool] = lambda: False) -> bool:
+        """Wait until something is `is_done`, and return whether it was before it `ended` or took too long."""
         deadline, pause = time.monotonic() + settling_time(size_of_files(self.directory)), pauses()
         while time.monotonic() < deadline:
-            if claimed():
+            if is_done():
                 return True
             if ended():
                 return False

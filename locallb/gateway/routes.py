@@ -286,14 +286,14 @@ def https_routes(mine: Hosted, others: Iterable[Hosted], upstreams: Upstreams) -
 
     Those for a host that no listener has are answered 404.
     """
-    sibling = list(others)
-    hosts = _hosts(mine, (mine, *sibling), upstreams)
-    elsewhere = [other.hostname or ANY for other in sibling]
+    other_listeners = list(others)
+    hosts = _hosts(mine, (mine, *other_listeners), upstreams)
+    elsewhere = [other.hostname or ANY for other in other_listeners]
     misdirected = VirtualHost(tuple(elsewhere), (HttpRoute(Match(), MISDIRECTED),)) if elsewhere else None
     return HttpRoutes((*hosts, *([misdirected] if misdirected else [])))
 
 
-def _hosts(listener: Hosted, sibling: Sequence[Hosted], upstreams: Upstreams) -> Iterator[VirtualHost]:
+def _hosts(listener: Hosted, other_listeners: Sequence[Hosted], upstreams: Upstreams) -> Iterator[VirtualHost]:
     """Return the hosts of one listener, except the ones of another, more specific listener."""
     served = {id(attached.route): _Served(attached.route, upstreams) for attached in listener.attached}
     routes_by_name: dict[str, list[GatewayRoute]] = {listener.hostname: []}
@@ -301,7 +301,7 @@ def _hosts(listener: Hosted, sibling: Sequence[Hosted], upstreams: Upstreams) ->
         for name in attached.names:
             routes_by_name.setdefault(name, []).append(attached.route)
     for name in sorted(routes_by_name, key=lambda name: (specificity(name), name)):
-        if home(name, sibling) is listener:
+        if home(name, other_listeners) is listener:
             yield VirtualHost((name or ANY,), tuple(_routes(name, routes_by_name, served)))
 
 

@@ -3,7 +3,7 @@
 Other controllers write to the same status. Their conditions, parents and ancestors stay unchanged and in place, and a
 status gets one verdict for counting, and its new refusals for events.
 
-Not here: the desired content (`statuses`), and the requests (`kubernetes.api.live_service`).
+Not here: the desired content (`statuses`), and the requests (`kubernetes.api.live_object`).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ function, `differences`, decides whether a patch would change anything, for the 
 the watch, which has its relevant part (`ObservedStatus`).
 
 Not here: the effect of annotations (`planning`), when a status is true (`outputs.status`), requests
-(`kubernetes.api.live_service`), and annotations of the API's own (`kubernetes.parsing.service`).
+(`kubernetes.api.live_object`), and annotations of the API's own (`kubernetes.parsing.service`).
 """
 
 from __future__ import annotations
@@ -105,10 +105,10 @@ def publication(planned: Placement | Rejection) -> Published:
         return _not_serving([planned.withdrawn])
     ingress = tuple(_entry(planned, address) for address in _ordered(planned))
     problems = [problem for port in planned.ports if (problem := port.problem or port.unanswered)]
-    sibling = (*_mapping_events(planned), *_override_events(planned))
+    details = (*_mapping_events(planned), *_override_events(planned))
     if not problems:
-        return Published(ingress, (SERVED, *sibling))
-    return Published(ingress, (*_not_serving(problems, ingress).conditions, *sibling))
+        return Published(ingress, (SERVED, *details))
+    return Published(ingress, (*_not_serving(problems, ingress).conditions, *details))
 
 
 def _mapping_events(placement: Placement) -> Iterator[Condition]:

@@ -18,23 +18,23 @@ from locallb.model.identities import Digest
 
 ADDRESS = "locallb:index:LoopbackAddress"
 PORTS = "locallb:index:LoopbackPorts"
-CLAIMS = frozenset({ADDRESS, PORTS})
+ADDRESS_CLAIMS = frozenset({ADDRESS, PORTS})
 """Types of resources with a claim in the ledger."""
 CERTIFICATE = "locallb:index:LocalCertificate"
 SERVED_CERTIFICATE = "locallb:index:ServedCertificate"
 CONFIG = "locallb:index:ProxyConfig"
 PROCESS = "locallb:index:EnvoyProcess"
-SERVICE = "locallb:index:ServiceConfig"
+SERVICE_CONFIG = "locallb:index:ServiceConfig"
 POD_ROUTES = "locallb:index:PodRoutes"
 REACHABLE = "locallb:index:Reachable"
-CLAIM = "locallb:index:ServiceClaim"
+SERVICE_CLAIM = "locallb:index:ServiceClaim"
 SERVICE_STATUS = "locallb:index:ServiceStatus"
 SERVICE_EVENTS = "locallb:index:ServiceEvents"
 GATEWAY_STATUS = "locallb:index:GatewayStatus"
 DNS_NAME = "locallb:index:DnsName"
 STUB_ZONES = "locallb:index:StubZones"
 OWN_CLASS = "locallb:index:OwnClass"
-ELSEWHERE = frozenset({CLAIM, SERVICE_STATUS, SERVICE_EVENTS, GATEWAY_STATUS, DNS_NAME, STUB_ZONES, OWN_CLASS})
+ELSEWHERE = frozenset({SERVICE_CLAIM, SERVICE_STATUS, SERVICE_EVENTS, GATEWAY_STATUS, DNS_NAME, STUB_ZONES, OWN_CLASS})
 """Types of what is in clusters and name servers: a failure tells nothing of this host."""
 BALANCER = "locallb:index:LoadBalancer"
 PROXY = "locallb:index:Proxy"

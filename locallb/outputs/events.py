@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.writes import HELD_WARNINGS
 from locallb.kubernetes.events import (
     BURST,
@@ -67,7 +67,7 @@ class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
         if not self.belongs_to_copied_project(state.owner) and any(
             event.reason == ENSURED for event in _current(state)
         ):
-            live_service.report_to(state.access, state.owner, Event(NORMAL, DELETING, "is served no longer"))
+            live_object.report_to(state.access, state.owner, Event(NORMAL, DELETING, "is served no longer"))
 
 
 def _current(inputs: ServiceEventsInputs) -> tuple[Event, ...]:
@@ -82,7 +82,7 @@ def _send(
     allowed, remaining = spend(allowance, len(events), int(time.time()))
     for event in events[:allowed]:
         not_before = min((due for other, due in withdrawn.items() if other.reason == event.reason), default=None)
-        live_service.report_to(new.access, new.owner, event, not_before)
+        live_object.report_to(new.access, new.owner, event, not_before)
     return grown(ServiceEventsState, new, tokens=remaining.tokens, since=remaining.since)
 
 

@@ -39,7 +39,7 @@ from locallb.dns.stubs import (
 from locallb.dns.updates import NO_OWNER, Former, Marker, Records, early_owner_id, holder, putting, removing
 from locallb.dns.zones import RFC2136, UpdatedServer
 from locallb.kubernetes.access.servers import KubeError, NoContextError
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.model.desired import DNS_NAME, STUB_ZONES, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.errors import ClientError
@@ -196,7 +196,7 @@ class _Observed:
     """Both ConfigMaps of a cluster, as they were read."""
 
     def __init__(self, access: Access) -> None:
-        self._existing = {name: live_service.config_map(access, NAMESPACE, name) for name in (MAIN, CUSTOM)}
+        self._existing = {name: live_object.config_map(access, NAMESPACE, name) for name in (MAIN, CUSTOM)}
 
     @property
     def both(self) -> tuple[ConfigMap | None, ConfigMap | None]:
@@ -301,11 +301,11 @@ def _written(access: Access, decide: Callable[[_Observed], _Change | None]) -> _
             return observed
         place, data = wanted
         patch = {"metadata": {"resourceVersion": observed.version(place)}, "data": dict(data)}
-        live_service.patch_config_map(access, NAMESPACE, place.config_map, patch)
+        live_object.patch_config_map(access, NAMESPACE, place.config_map, patch)
         return None
 
     changed = f"the ConfigMaps of CoreDNS in {NAMESPACE} are"
-    return live_service.repeated(step, changed, f"{RIGHTS} has the rights for zones in clusters")
+    return live_object.repeated(step, changed, f"{RIGHTS} has the rights for zones in clusters")
 
 
 def versions(access: Access) -> object:

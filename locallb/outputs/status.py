@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from locallb.gateway.status_patch import bad_news, contains, is_stated, status_patch, withdrawn
 from locallb.kubernetes.access.servers import KubeError
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.writes import UNWRITABLE, lacks_right
 from locallb.kubernetes.events import WARNING, shortened
 from locallb.kubernetes.status import (
@@ -58,30 +58,30 @@ class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
 
     def read(self, state: ServiceStatusState) -> ServiceStatusState | None:
         """Read our part of the status. An API that doesn't answer proves nothing: it counts as unchanged."""
-        return live_service.compare(
+        return live_object.compare(
             state.access, state.owner, state, lambda live: _contains(live, state), lambda live: _observed(live, state)
         )
 
     def leaves_nothing(self, state: ServiceStatusState) -> bool:
         """Return whether the status has nothing of ours, or its Service or the whole cluster is gone."""
-        return live_service.has_none(state.access, state.owner, lambda live: _has_ours(live, state))
+        return live_object.has_none(state.access, state.owner, lambda live: _has_ours(live, state))
 
     def update(self, old: ServiceStatusState, new: ServiceStatusInputs) -> ServiceStatusState:
         """Publish it in place of our former part, and withdraw that if it is of another Service."""
         if old.owner != new.owner:
-            live_service.withdraw(old.access, old.owner, _withdrawing(old))
+            live_object.withdraw(old.access, old.owner, _withdrawing(old))
         return self._publish(new, _addresses(old))
 
     def delete(self, state: ServiceStatusState) -> None:
         """Withdraw it, unless it belongs to the project that this one is a copy of."""
         if not self.belongs_to_copied_project(state.owner):
-            live_service.withdraw(state.access, state.owner, _withdrawing(state))
+            live_object.withdraw(state.access, state.owner, _withdrawing(state))
 
     def _publish(self, new: ServiceStatusInputs, ours: Collection[str]) -> ServiceStatusState:
         def publish(live: Live) -> Mapping[str, object] | None:
-            return publishing(live, ours, _stated(new), live_service.now(), alone=new.alone)
+            return publishing(live, ours, _stated(new), live_object.now(), alone=new.alone)
 
-        if live_service.write(new.access, new.owner, publish) is None:
+        if live_object.write(new.access, new.owner, publish) is None:
             raise ProviderError(f"{new.owner.service} was deleted meanwhile; run again")
         return grown(self.state, new)
 
@@ -103,7 +103,7 @@ def _has_ours(live: Live, state: ServiceStatusState) -> bool:
 
 def _withdrawing(state: ServiceStatusState) -> Callable[[Live], Mapping[str, object] | None]:
     ours = _addresses(state)
-    return lambda live: publishing(live, ours, NOTHING, live_service.now())
+    return lambda live: publishing(live, ours, NOTHING, live_object.now())
 
 
 def _stated(inputs: ServiceStatusInputs | ServiceStatusState) -> Published:
@@ -127,13 +127,13 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
     def read(self, state: GatewayStatusState) -> GatewayStatusState | None:
         """Check whether the status is still published. An API that doesn't answer proves nothing: it is unchanged."""
         silent = replace(state, status="{}")
-        return live_service.compare(
+        return live_object.compare(
             state.access, state.owner, state, lambda live: _has_status(live, state), lambda _live: silent
         )
 
     def leaves_nothing(self, state: GatewayStatusState) -> bool:
         """Return whether nothing of ours remains, or the object or the whole cluster is gone."""
-        return live_service.has_none(state.access, state.owner, is_stated)
+        return live_object.has_none(state.access, state.owner, is_stated)
 
     def update(self, old: GatewayStatusState, new: GatewayStatusInputs) -> GatewayStatusState:
         """Publish it in place of our former part. The status of another object is gone with that object."""
@@ -149,9 +149,9 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
         def decide(live: Live) -> Mapping[str, object] | None:
             theirs = "loadBalancer" in stated and not _has_status(live, state)
             is_ours = is_stated(live) and not theirs
-            return status_patch(live, wanted, state.generation, live_service.now()) if is_ours else None
+            return status_patch(live, wanted, state.generation, live_object.now()) if is_ours else None
 
-        live_service.withdraw(state.access, state.owner, decide)
+        live_object.withdraw(state.access, state.owner, decide)
 
     def _publish(self, new: GatewayStatusInputs) -> GatewayStatusState:
         """Write it, and send its new refusals as events.
@@ -163,21 +163,21 @@ class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
 
         def decide(live: Live) -> Mapping[str, object] | None:
             nonlocal news
-            patch = status_patch(live, stated, new.generation, live_service.now())
+            patch = status_patch(live, stated, new.generation, live_object.now())
             news = bad_news(live.get("status") or {}, stated) if patch else ()
             return patch
 
         if why := UNWRITABLE.why(new.access, kind):
             raise ProviderError(why)
         try:
-            exists = live_service.write(new.access, new.owner, decide) is not None
+            exists = live_object.write(new.access, new.owner, decide) is not None
         except KubeError as error:
             if not lacks_right(error):
                 raise
             raise ProviderError(UNWRITABLE.refused(new.access, kind)) from error
         UNWRITABLE.written(new.access, kind)
         for reason, note in news if exists else ():
-            live_service.report_to(new.access, new.owner, Event(WARNING, reason, shortened(note)))
+            live_object.report_to(new.access, new.owner, Event(WARNING, reason, shortened(note)))
         return grown(self.state, new)
 
 

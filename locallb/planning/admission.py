@@ -114,8 +114,8 @@ def admit(snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int]
         for service in services
         if (key := service.key) in seats
     ]
-    sibling = {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
-    refused = {key: answer for key, answer in {**answers, **sibling, **others}.items() if key not in seats}
+    unservable = {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
+    refused = {key: answer for key, answer in {**answers, **unservable, **others}.items() if key not in seats}
     return Admission(sorted(admitted, key=_key), assigned, refused)
 
 

@@ -115,7 +115,7 @@ _LARGEST_WEIGHT = 10_000
 """Of a backend: thousands of them stay below what Envoy takes together."""
 
 
-Claimed: TypeAlias = Mapping[tuple[ServicePort, IPAddress], Problem]
+Occupied: TypeAlias = Mapping[tuple[ServicePort, IPAddress], Problem]
 
 
 class Where(NamedTuple):
@@ -123,7 +123,7 @@ class Where(NamedTuple):
 
     addresses: tuple[IPAddress, ...]
     problems: PortProblems
-    claimed: Claimed
+    occupied: Occupied
     http3: bool = False
 
 
@@ -244,9 +244,11 @@ def _port(
         )
     if port in where.problems:
         return PlannedPort(port, problem=where.problems[port])
-    claimed = {address: where.claimed[port, address] for address in where.addresses if (port, address) in where.claimed}
-    free = [address for address in where.addresses if address not in claimed]
-    problem = next(iter(claimed.values()), None)
+    occupied = {
+        address: where.occupied[port, address] for address in where.addresses if (port, address) in where.occupied
+    }
+    free = [address for address in where.addresses if address not in occupied]
+    problem = next(iter(occupied.values()), None)
     listeners: tuple[Listener | HttpListener, ...]
     if port.protocol is Protocol.UDP:
         name = _datagram_name(gateway, port.port)

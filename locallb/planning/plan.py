@@ -33,7 +33,7 @@ from locallb.planning.notices import STACK_NOTICES, notices_of, of_faults
 from locallb.planning.own_classes import with_classes
 from locallb.planning.planned import Plan, PlannedProxy, PlannedRoutes, Rejection
 from locallb.planning.pod_routes import RoutePlan, routes_of, routes_to_gain
-from locallb.planning.ports import claimed_ports
+from locallb.planning.ports import occupied_ports
 from locallb.planning.proxy_assignment import ProxyAssignments
 from locallb.planning.proxy_placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
 from locallb.planning.refused import left_out, unused_pins
@@ -185,7 +185,7 @@ def _placed(question: _Question, frame: PlanContext) -> Placed:
         assignment,
         replace(world.index, slices=dict(question.behind), drained=question.drained),
         problems,
-        claimed_ports(service, addresses, question.sockets),
+        occupied_ports(service, addresses, question.sockets),
         world.access,
         (
             *notices_of(service, addresses, world.lone, question.held),

@@ -62,7 +62,7 @@ class HostPorts:
         return next((holder for holder in holders if Family.of(holder.address) in service.families), None)
 
 
-def claimed_ports(
+def occupied_ports(
     service: Service, addresses: Iterable[IPAddress], sockets: Sequence[Socket]
 ) -> Mapping[tuple[ServicePort, IPAddress], Problem]:
     """Find the ports that can't be served at some of `addresses`, where these sockets are."""
@@ -71,10 +71,10 @@ def claimed_ports(
     bound = {(socket.address, socket.port, socket.protocol): socket for socket in reversed(sockets)}
     places = ((port, address) for port in service.ports for address in addresses)
     found = ((place, bound.get((place[1], place[0].number, place[0].protocol))) for place in places)
-    return {place: _claimed(service, *place, socket) for place, socket in found if socket}
+    return {place: _occupied(service, *place, socket) for place, socket in found if socket}
 
 
-def _claimed(service: Service, port: ServicePort, address: IPAddress, socket: Socket) -> Problem:
+def _occupied(service: Service, port: ServicePort, address: IPAddress, socket: Socket) -> Problem:
     return Problem(
         Reason.PORT_IN_USE,
         f"{service.key} port {port}: {_named(socket)} listens on {address} at port {port.number}; stop it",

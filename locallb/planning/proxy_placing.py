@@ -81,9 +81,9 @@ def planned_port(  # noqa: PLR0913, PLR0917 - what a port is made from
     listeners, problem, paths, silence = [], None, set[Via](), dict[UpstreamName, Problem]()
     tried = dict[UpstreamName, tuple[str, ...]]()
     for address in where.addresses:
-        entry, claimed = mine[Family.of(address)], where.claimed.get((port, address))
-        problem = problem or claimed or entry.problem
-        if entry.backends and not claimed:
+        entry, occupied = mine[Family.of(address)], where.occupied.get((port, address))
+        problem = problem or occupied or entry.problem
+        if entry.backends and not occupied:
             listeners.append(listen(port, address))
             paths.add(Via.PODS if entry.straight else Via.NODE_PORTS)
             silence[listeners[-1].upstream] = _silence(key, port, entry.backends, has_route)
@@ -156,7 +156,7 @@ class PlacementInputs(NamedTuple):
     """Possible backends of this Service; EndpointSlices of other Services aren't in it."""
     problems: PortProblems
     """Its ports that can't be served on this host at all."""
-    claimed: Mapping[tuple[ServicePort, IPAddress], Problem]
+    occupied: Mapping[tuple[ServicePort, IPAddress], Problem]
     """Its ports that can't be served at one of its addresses, because another program listens there."""
     access: Access | None
     notices: tuple[Notice, ...]
@@ -228,7 +228,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         released=_released(placement, given),
     )
     return Placed(
-        placement, _claimed(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
+        placement, _claimed_spare(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
     )
 
 
@@ -242,7 +242,7 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     """Return the ports of a Service or a Gateway, and what its proxy serves."""
     if given.gateway:
         http3 = frame.settings.http3 and not given.assignment.in_part
-        where = Where(given.addresses, given.problems, given.claimed, http3)
+        where = Where(given.addresses, given.problems, given.occupied, http3)
         made, fault = serve(given.gateway, where, given.backend_index), given.service.failing
         may_fail = given.assignment.may_fail is not False or fault is not None or bool(given.gateway.faults)
         return made._replace(http=tuple(replace(listener, may_fail=may_fail, fault=fault) for listener in made.http))
@@ -258,7 +258,7 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     )
     leads = {(entry.port, entry.family): bool(entry.backends) for entry in others}
     listen = partial(listener_of, service, mine, given.assignment.patient is not False, leads)
-    where = Where(given.addresses, given.problems, given.claimed)
+    where = Where(given.addresses, given.problems, given.occupied)
     has_route = partial(given.backend_index.has_route, service.key.cluster)
     ports = tuple(planned_port(service.key, where, port, usable, listen, has_route) for port in service.ports)
     listeners = tuple(listener for port in ports for listener in port.listeners if isinstance(listener, Listener))
@@ -286,7 +286,7 @@ def _run_of_stack(proxy: Proxy, frame: PlanContext) -> tuple[Owner, Proxy, Plann
     return owner, *run_planner(frame.settings.runtime).plan(proxy, RunInputs(owner, frame.settings, frame.host))
 
 
-def _claimed(placement: Placement, proxy: Proxy, frame: PlanContext) -> PlannedProxy:
+def _claimed_spare(placement: Placement, proxy: Proxy, frame: PlanContext) -> PlannedProxy:
     """Plan a spare that serves one Service or Gateway exclusively: it runs as started, with a whole configuration."""
     owner, proxy, run = _run_of_stack(proxy, frame)
     return PlannedProxy(proxy, owner, render(proxy), run, serves=placement.key)
@@ -307,7 +307,7 @@ def _places(placement: Placement, given: PlacementInputs) -> Iterator[SocketAddr
     for planned in placement.ports:
         if planned.listeners or planned.problem is None or planned.problem.reason is Reason.NO_BACKENDS:
             for address in placement.addresses:
-                if (planned.port, address) not in given.claimed:
+                if (planned.port, address) not in given.occupied:
                     yield address, planned.port.number, planned.port.protocol
 
 

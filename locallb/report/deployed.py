@@ -172,7 +172,7 @@ def as_address(value: object) -> IPAddress | None:
         return None
 
 
-_READ = {desired.ADDRESS, desired.PORTS, desired.CONFIG, desired.SERVICE}
+_READ = {desired.ADDRESS, desired.PORTS, desired.CONFIG, desired.SERVICE_CONFIG}
 _LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?:=(\d{1,5}))?(?: (\w+))?")
 
 
@@ -247,7 +247,7 @@ def _take(parts: _Parts, resource: DeployedResource) -> None:
             parts.owner, parts.files = _strings(inputs.get("owner")), _strings(inputs.get("files"))
             parts.proxy, parts.proxy_name = text_of(inputs.get("proxy")), text_of(inputs.get("name"))
             parts.serves = text_of(inputs.get("serves"))
-        case desired.SERVICE:
+        case desired.SERVICE_CONFIG:
             parts.owner, parts.proxy = _strings(inputs.get("owner")), text_of(inputs.get("proxy"))
             parts.files = as_files(_strings(inputs.get("listeners")), _strings(inputs.get("clusters")))
         case _:

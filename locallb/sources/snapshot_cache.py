@@ -1,6 +1,7 @@
 """The cache of a Snapshot's parts: only possibly changed parts are read again.
 
-Clusters are followed, so they cost no requests. Not here: detecting changes (`watch.events`), and reactions to them.
+Clusters are followed, so they cost no requests. Not here: detecting changes (`sources.kubernetes.following`,
+`watch.triggers`), and reactions to them.
 """
 
 from __future__ import annotations

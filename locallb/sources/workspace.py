@@ -32,15 +32,15 @@ from locallb.sources.snapshot import SnapshotResult, read_snapshot
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 
 EVERYTHING = Changes(everything=True)
-Planned: TypeAlias = tuple[SnapshotResult, Plan]
+ReadingAndPlan: TypeAlias = tuple[SnapshotResult, Plan]
 
 
 class Handed(Struct):
     """A recent snapshot and plan for readers without a cache, and the ones they used."""
 
-    planned: Planned | None = None
+    planned: ReadingAndPlan | None = None
     """None: they read and plan themselves."""
-    used: Planned | None = None
+    used: ReadingAndPlan | None = None
     """None until the first read."""
 
 
@@ -48,7 +48,7 @@ _HANDED: ContextVar[Handed | None] = ContextVar("handed", default=None)
 
 
 @contextmanager
-def handing(planned: Planned | None) -> Iterator[Handed]:
+def handing(planned: ReadingAndPlan | None) -> Iterator[Handed]:
     """Let readers without a cache use what was read and planned a moment ago, if it was, and read nothing."""
     handed = Handed(planned)
     token = _HANDED.set(handed)
@@ -89,7 +89,7 @@ class Workspace(Struct, frozen=True):
         silent: Collection[SilentPort] = frozenset(),
         *,
         keep: bool,
-    ) -> Planned:
+    ) -> ReadingAndPlan:
         """Return what was read and the plan made of it, while the proxies `down` can't be brought back.
 
         Statuses in clusters say that no backend of the `silent` ports takes connections. `keep` remembers what the
@@ -106,7 +106,7 @@ class Workspace(Struct, frozen=True):
             return handed.used
         return self._read_and_plan(changes, down, silent, keep=keep)
 
-    def read_anew(self, *, keep: bool) -> Planned:
+    def read_anew(self, *, keep: bool) -> ReadingAndPlan:
         """Read and plan whatever was handed over, which was by another configuration; note that this was used."""
         handed = _HANDED.get()
         planned = self._read_and_plan(EVERYTHING, frozenset(), frozenset(), keep=keep)
@@ -116,7 +116,7 @@ class Workspace(Struct, frozen=True):
 
     def _read_and_plan(
         self, changes: Changes, down: Collection[str], silent: Collection[SilentPort], *, keep: bool
-    ) -> Planned:
+    ) -> ReadingAndPlan:
         cache = self.cache
         if cache:
             result = cache.read(changes)

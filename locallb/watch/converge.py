@@ -34,7 +34,7 @@ from locallb.engine.core.updates import Updates
 from locallb.engine.engine import Engine
 from locallb.engine.state.urns import name_of, root_urn
 from locallb.kubernetes.parsing.objects import AnyStatus
-from locallb.model.desired import BALANCER, CLAIMS, CONFIG, GATEWAY_OBJECT, ROOTS, SERVICE
+from locallb.model.desired import ADDRESS_CLAIMS, BALANCER, CONFIG, GATEWAY_OBJECT, ROOTS, SERVICE_CONFIG
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.texts import named_after
 from locallb.outputs.output import outputs
@@ -134,7 +134,7 @@ def _code() -> str:
     return digest.hexdigest()
 
 
-POLLED = frozenset({*CLAIMS, CONFIG, SERVICE}).union(*(output.polled for output in outputs().values()))
+POLLED = frozenset({*ADDRESS_CLAIMS, CONFIG, SERVICE_CONFIG}).union(*(output.polled for output in outputs().values()))
 """Types of resources that are polled, because no event reports their change: files."""
 STAMP_TIMEOUT = 0.1
 """Seconds that a pass over everything waits for outside parties to tell whether anything of theirs changed."""

@@ -266,7 +266,7 @@ class Loop:
     def _inspect(self) -> None:
         """Plan again, and update what differs until something else asks for attention."""
         current = Pass.at(time.monotonic(), self._schedule)
-        self._schedule = self._schedule.claimed(current.began)
+        self._schedule = self._schedule.begun(current.began)
         self.pulse = Pulse(current.began, busy=True)
         try:
             with filling() if Cause.START in current.causes else nullcontext():

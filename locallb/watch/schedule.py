@@ -46,12 +46,12 @@ class Inbox:
 
     def take(self, timeout: float = 0.0) -> list[Mark]:
         """Wait for the next trigger, and return it with all pending ones; none after `timeout` seconds, or `wake`."""
-        claimed: list[Mark | None] = []
+        taken: list[Mark | None] = []
         with suppress(Empty):
-            claimed.append(self._marks.get(timeout=max(0.0, timeout)))
+            taken.append(self._marks.get(timeout=max(0.0, timeout)))
             while True:
-                claimed.append(self._marks.get_nowait())
-        marks = [mark for mark in claimed if mark]
+                taken.append(self._marks.get_nowait())
+        marks = [mark for mark in taken if mark]
         self._waiting.difference_update(marks)
         return marks
 
@@ -144,7 +144,7 @@ class Schedule(Struct, frozen=True):
         """Return when the next mark is due; None if none is."""
         return min(self.alarms.values(), default=None)
 
-    def claimed(self, now: float) -> Schedule:
+    def begun(self, now: float) -> Schedule:
         """Forget the marks: the loop is looking."""
         return replace(self, marks=frozenset(), later=None, checked=now)
 

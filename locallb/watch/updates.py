@@ -19,8 +19,7 @@ from typing import TypeAlias
 
 from msgspec import Struct, field
 
-from locallb.desired import Desired as GroupDesired
-from locallb.desired import desired
+from locallb.desired import Desired, desired
 from locallb.engine.core.events import Op, Result
 from locallb.engine.state.resource import ResourceState
 from locallb.gateway.status_patch import ObservedRouteStatus
@@ -93,9 +92,9 @@ class ClaimedProxies(Struct):
             self.applied.pop(key, None)
 
 
-Desired: TypeAlias = Placement | Rejection | PlannedStatus
+StatusContent: TypeAlias = Placement | Rejection | PlannedStatus
 """Planned content of an object's status."""
-_Row: TypeAlias = tuple[ObjectKey, ObjectKey, Desired]
+_Row: TypeAlias = tuple[ObjectKey, ObjectKey, StatusContent]
 """Key of the update that writes the status, key of the object, planned content."""
 _SILENT = ObservedStatus()
 
@@ -124,7 +123,7 @@ def _reported_by(placement: Placement) -> tuple[_Row, ...]:
     return *own, *((placement.key, each.key, each) for each in placement.statuses)
 
 
-def differences_of(planned: Desired, stated: AnyStatus | None) -> tuple[str, ...]:
+def differences_of(planned: StatusContent, stated: AnyStatus | None) -> tuple[str, ...]:
     """Name what isn't as planned; nothing where it is unknown what an object of Gateway API says."""
     if isinstance(planned, PlannedStatus):
         return _of_status(planned, stated)
@@ -158,16 +157,16 @@ class Wanted(Struct):
     """Objects that get a status and nothing besides."""
     proxies: Mapping[ObjectKey, ProxyName] = field(default_factory=dict)
     """The proxy that serves each load balancer."""
-    _last: tuple[Plan, GroupDesired] | None = None
+    _last: tuple[Plan, Desired] | None = None
     _memo: AnyMemo = field(default_factory=AnyMemo)
 
-    def of(self, plan: Plan) -> GroupDesired:
+    def of(self, plan: Plan) -> Desired:
         """Return the desired state of a plan."""
         if self._last is None or self._last[0] is not plan:
             self._last = plan, self._learned(plan)
         return self._last[1]
 
-    def _learned(self, plan: Plan) -> GroupDesired:
+    def _learned(self, plan: Plan) -> Desired:
         self.proxies = {placement.key: placement.proxy for placement in plan.placements}
         needed = set(self.proxies.values())
         idle = (planned for planned in plan.proxies if not (planned.proxy.name in needed or planned.proxy.names))

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from locallb.kubernetes.access.servers import ForbiddenError, KubeError, RefusedError, UnreachableError
-from locallb.kubernetes.api import client, connected, live_service, refusals
+from locallb.kubernetes.api import client, connected, live_object, refusals
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.status import FINALIZER
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
@@ -69,7 +69,7 @@ def api(plane: ControlPlane, cluster: Objects, tmp_path: Path) -> Iterator[Fault
 @pytest.fixture(autouse=True)
 def untold(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have each write begin with a read: the answer to an earlier one is forgotten."""
-    monkeypatch.setattr(live_service, "_reported", lambda _access, _owner: None)
+    monkeypatch.setattr(live_object, "_reported", lambda _access, _owner: None)
 
 
 class Hand:

@@ -20,7 +20,7 @@ from locallb.gateway.kinds import KINDS
 from locallb.gateway.status_patch import contains
 from locallb.gateway.statuses import Status
 from locallb.kubernetes.access.servers import KubeError, RefusedError
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.writes import PAUSE, Unwritable
 from locallb.model.gateway_objects import CONTROLLER, GROUP
@@ -239,10 +239,10 @@ def test_gateway_rights_allow_writing_statuses_only(plane: ControlPlane, owner: 
     """With these rights no spec can be changed and no Secret read; a refusal names the rights."""
     subject = Subject(plane, owner, ObjectKind.GATEWAY)
     with pytest.raises(KubeError, match=r"deploy/rbac-gateways\.yaml") as caught:
-        live_service.secret(subject.reported.access, "n", "cert")
+        live_object.secret(subject.reported.access, "n", "cert")
     assert isinstance(caught.value, RefusedError)
     GatewayStatus(None).create(subject.reported)
-    live_service.write(
+    live_object.write(
         subject.reported.access,
         subject.owner,
         lambda live: {

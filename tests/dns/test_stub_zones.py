@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner
 from locallb.model.snapshot import Access
 from locallb.outputs.names import StubZones
@@ -28,8 +28,8 @@ def maps(monkeypatch: pytest.MonkeyPatch) -> dict[str, dict[str, Any]]:
     def patch(_access: Access, _namespace: str, name: str, body: Mapping[str, Any]) -> None:
         held[name]["data"].update(body["data"])
 
-    monkeypatch.setattr(live_service, "config_map", lambda _access, _namespace, name: held.get(name))
-    monkeypatch.setattr(live_service, "patch_config_map", patch)
+    monkeypatch.setattr(live_object, "config_map", lambda _access, _namespace, name: held.get(name))
+    monkeypatch.setattr(live_object, "patch_config_map", patch)
     return held
 
 

@@ -20,7 +20,7 @@ import pytest
 
 from locallb.cli.session import Session
 from locallb.engine.state.project import load_config
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.kubernetes.status import FINALIZER
@@ -96,7 +96,7 @@ def api(monkeypatch: pytest.MonkeyPatch) -> Api:
     """Play an API server for the provider."""
     made = Api()
     RECENT.forget(ACCESS)  # what an earlier test's API said
-    monkeypatch.setattr(live_service, "_clusters", lambda: made)
+    monkeypatch.setattr(live_object, "_clusters", lambda: made)
     monkeypatch.setattr(outages, "GRACE", 0.5)
     return made
 

@@ -32,15 +32,15 @@ ACCESS = {"context": "demo", "kubeconfig": "/k"}
 PARTIES = [
     (state_resource.ADDRESS, {"address": "127.77.0.1"}, LEDGER),
     (state_resource.CONFIG, {"proxy": "ab"}, "proxy/ab"),
-    (state_resource.SERVICE, {"proxy": "ab"}, "proxy/ab"),
+    (state_resource.SERVICE_CONFIG, {"proxy": "ab"}, "proxy/ab"),
     (state_resource.REACHABLE, {"proxy": "ab"}, "check/ab"),
-    (state_resource.CLAIM, {"access": ACCESS}, "cluster/demo of /k"),
+    (state_resource.SERVICE_CLAIM, {"access": ACCESS}, "cluster/demo of /k"),
     (state_resource.SERVED_CERTIFICATE, {"access": ACCESS, "file": "", "proxy": "ab"}, "cluster/demo of /k"),
     (state_resource.SERVED_CERTIFICATE, {"access": ACCESS, "file": "/f.yaml", "proxy": "ab"}, "proxy/ab"),
     (state_resource.DNS_NAME, {"server": "192.0.2.1", "port": 53}, "dns/192.0.2.1:53"),
     (state_resource.POD_ROUTES, {"container": ""}, NETLINK),
     (state_resource.POD_ROUTES, {"container": "c0ffee"}, DOCKER),
-    (state_resource.CLAIM, {}, "cluster/ of "),
+    (state_resource.SERVICE_CLAIM, {}, "cluster/ of "),
     ("other:index:Thing", {}, UNKNOWN),
 ]
 

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api import writes as held_warnings
 from locallb.kubernetes.api.writes import LASTING, QUOTAS, HeldWarnings
 from locallb.kubernetes.events import ENSURED, FAILED, NORMAL, UNAVAILABLE, WARNING
@@ -63,9 +63,9 @@ def world(*, goes_on: bool = True) -> Iterator[tuple[World, HeldWarnings]]:
     made = World()
     held = HeldWarnings(lambda: made.now, lambda _work: None)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(live_service, "_at", lambda _access: made)
-        patch.setattr(live_service, "do_once", lambda _task, _name, work: work())
-        patch.setattr(live_service, "HELD_WARNINGS", held)
+        patch.setattr(live_object, "_at", lambda _access: made)
+        patch.setattr(live_object, "do_once", lambda _task, _name, work: work())
+        patch.setattr(live_object, "HELD_WARNINGS", held)
         patch.setattr(events, "HELD_WARNINGS", held)
         if goes_on:
             QUOTAS.put(ACCESS, 1)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from locallb.kubernetes.access.servers import ConflictError, KubeError
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.kubernetes.api.writes import QUOTAS
@@ -84,10 +84,10 @@ def test_stale_cached_object_is_corrected_by_the_api(
     """In the end the Service is as it should be, with the fewest requests."""
     guess, present, requested = CASES[name]
     cluster = FakeCluster(present)
-    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
+    monkeypatch.setattr(live_object, "_at", lambda _access: cluster)
     if guess is not None:
         RECENT.note(reported, "n", "web", guess)
-    made = live_service.write(ACCESS, OWNER, claiming)
+    made = live_object.write(ACCESS, OWNER, claiming)
     assert cluster.requested == requested
     assert made == cluster.present
     assert made is None or made["metadata"]["finalizers"] == [FINALIZER]
@@ -97,13 +97,13 @@ def test_the_answer_to_a_patch_is_the_next_guess(reported: Access, monkeypatch: 
     """A Service that is claimed and then told its address is read once."""
     del reported
     cluster = FakeCluster(service(3))
-    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
+    monkeypatch.setattr(live_object, "_at", lambda _access: cluster)
 
     def mark(found: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"metadata": {"resourceVersion": found["metadata"]["resourceVersion"], "labels": {"x": "y"}}}
 
-    live_service.write(ACCESS, OWNER, claiming)
-    live_service.write(ACCESS, OWNER, mark)
+    live_object.write(ACCESS, OWNER, claiming)
+    live_object.write(ACCESS, OWNER, mark)
     assert cluster.requested == ["get", "patch", "patch"]
 
 
@@ -125,13 +125,13 @@ def test_a_service_that_is_changed_all_the_time_holds_up_others_for_two_attempts
 ) -> None:
     """A watch brings the next version; a command has nobody to bring it, and tries longer."""
     cluster, waits = BusyCluster(service(3)), list[float]()
-    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
+    monkeypatch.setattr(live_object, "_at", lambda _access: cluster)
     monkeypatch.setattr(time, "sleep", waits.append)
     for access in followed:
         QUOTAS.put(access, 1)
     try:
         with pytest.raises(ProviderError, match=f"is changed by somebody again and again; {remedy}"):
-            live_service.write(ACCESS, OWNER, claiming)
+            live_object.write(ACCESS, OWNER, claiming)
     finally:
         QUOTAS.drop(reported)
     assert cluster.requested == ["get", "patch"] * tries
@@ -155,7 +155,7 @@ def test_a_service_is_read_unless_an_open_watch_says_that_it_is_as_it_was(
     """What a watch says to be different may be old news, as is everything once the watch has ended."""
     stated, is_open, present, remains, requested = WATCHED[name]
     cluster = FakeCluster(present)
-    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
+    monkeypatch.setattr(live_object, "_at", lambda _access: cluster)
     RECENT.note(reported, "n", "web", stated)
     RECENT.opened(reported, is_open=is_open)
     claim = properties.ServiceClaimState(access=ACCESS, owner=OWNER, finalizer=FINALIZER)
@@ -171,7 +171,7 @@ def test_a_status_is_read_unless_an_open_watch_says_that_it_is_as_it_was(
     ingress, conditions, same = SAID[name]
     present = {**service(3), "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
     cluster = FakeCluster(present)
-    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
+    monkeypatch.setattr(live_object, "_at", lambda _access: cluster)
     RECENT.note(reported, "n", "web", present)
     RECENT.opened(reported, is_open=True)
     assert (ServiceStatus(None).read(STATE) == STATE) == same
@@ -193,12 +193,12 @@ def test_writes_that_others_forestall_wait_longer_each_time_and_end(
             return read
 
     cluster, waits = Duel(service(3)), list[float]()
-    monkeypatch.setattr(live_service, "_at", lambda _access: cluster)
-    monkeypatch.setattr(live_service, "time", SimpleNamespace(sleep=waits.append))
-    monkeypatch.setattr(live_service, "jitter", lambda: 0.0)
+    monkeypatch.setattr(live_object, "_at", lambda _access: cluster)
+    monkeypatch.setattr(live_object, "time", SimpleNamespace(sleep=waits.append))
+    monkeypatch.setattr(live_object, "jitter", lambda: 0.0)
     RECENT.note(reported, "n", "web", service(2))
     with pytest.raises(ProviderError, match="n/web is changed by somebody again and again"):
-        live_service.write(ACCESS, OWNER, claiming)
+        live_object.write(ACCESS, OWNER, claiming)
     assert waits[:4] == [0.0, 0.02, 0.04, 0.08]
     assert waits == sorted(waits)
     assert waits[-1] == 1.0
@@ -217,7 +217,7 @@ def silent() -> Iterator[None]:
 def test_a_cluster_that_is_known_not_to_answer_is_not_asked(reported: Access, monkeypatch: pytest.MonkeyPatch) -> None:
     """What is read counts as it was, what is written fails at once, events are lost; until it is back."""
     cluster = FakeCluster(service(3))
-    monkeypatch.setattr(live_service, "_clusters", lambda: SimpleNamespace(at=lambda _access: cluster))
+    monkeypatch.setattr(live_object, "_clusters", lambda: SimpleNamespace(at=lambda _access: cluster))
     claim = properties.ServiceClaimState(access=ACCESS, owner=OWNER, finalizer=FINALIZER)
     assert ServiceClaim(None).read(claim) == claim
     assert ServiceStatus(None).read(STATE) == STATE
@@ -225,8 +225,8 @@ def test_a_cluster_that_is_known_not_to_answer_is_not_asked(reported: Access, mo
         if guess:
             RECENT.note(reported, "n", "web", guess)
         with pytest.raises(KubeError, match="it doesn't answer"):
-            live_service.write(ACCESS, OWNER, claiming)
-    live_service.report_to(ACCESS, OWNER, Event(NORMAL, ENSURED, "serves"))
+            live_object.write(ACCESS, OWNER, claiming)
+    live_object.report_to(ACCESS, OWNER, Event(NORMAL, ENSURED, "serves"))
     assert cluster.requested == []
     UNREACHABLE.put({})
     assert ServiceClaim(None).read(claim) is None
@@ -263,7 +263,7 @@ def test_a_refresh_finds_a_difference_where_an_update_would_write(name: str, mon
     """And nowhere else: what the loop, the refresh and the patch see is one decision."""
     ingress, conditions, same = SAID[name]
     present = {**service(3), "status": {"loadBalancer": {"ingress": ingress}, "conditions": conditions}}
-    monkeypatch.setattr(live_service, "_at", lambda _access: FakeCluster(present))
+    monkeypatch.setattr(live_object, "_at", lambda _access: FakeCluster(present))
     kind = ServiceStatus(None)
     observed = kind.read(STATE)
     assert observed is not None

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, OwnerId
@@ -170,7 +170,7 @@ def test_another_object_of_its_name_is_not_deleted(api: tuple[Api, Access], monk
         answers.write(GATEWAYS, NAME, {"metadata": {"name": NAME}, "spec": {"controllerName": "k8s.io/other"}})
         return False
 
-    monkeypatch.setattr(live_service, "class_is_named", replace_first)
+    monkeypatch.setattr(live_object, "class_is_named", replace_first)
     TYPE.delete(state)
     assert (answers.named(GATEWAYS, NAME) or {})["spec"] == {"controllerName": "k8s.io/other"}
 
@@ -181,7 +181,7 @@ def test_the_same_object_changed_meanwhile_is_patched_anew(
     """A conflict is read again."""
     answers, access = api
     _, state = TYPE.create(wanted(access))
-    times, patch = [], live_service.patch_class
+    times, patch = [], live_object.patch_class
     changed(answers, GATEWAYS, labels={OWNER_LABEL: OWNER, "a": "b"})
 
     def patch_late(access: Access, kind: ObjectKind, body: Mapping[str, object]) -> None:
@@ -190,7 +190,7 @@ def test_the_same_object_changed_meanwhile_is_patched_anew(
             changed(answers, GATEWAYS, labels={OWNER_LABEL: OWNER, "c": "d"})
         patch(access, kind, body)
 
-    monkeypatch.setattr(live_service, "patch_class", patch_late)
+    monkeypatch.setattr(live_object, "patch_class", patch_late)
     TYPE.update(state, wanted(access, used=True))
     assert len(times) == 2
     assert metadata(answers, GATEWAYS)["labels"] == {OWNER_LABEL: OWNER, "c": "d"}
@@ -208,7 +208,7 @@ def test_a_class_that_lost_its_label_meanwhile_is_not_deleted(
         changed(answers, GATEWAYS, labels={})
         return False
 
-    monkeypatch.setattr(live_service, "class_is_named", take)
+    monkeypatch.setattr(live_object, "class_is_named", take)
     TYPE.delete(state)
     assert metadata(answers, GATEWAYS)["labels"] == {}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.resources.resource_type import ProviderError
@@ -24,7 +24,7 @@ WHOLE = yaml.safe_dump(
 
 def withdraw(path: Path) -> None:
     """Let go of a Service of the cluster that the context `here` leads to."""
-    live_service.withdraw(Access(str(path), ContextName("here")), OWNER, lambda _found: {"metadata": {}})
+    live_object.withdraw(Access(str(path), ContextName("here")), OWNER, lambda _found: {"metadata": {}})
 
 
 @pytest.mark.parametrize(

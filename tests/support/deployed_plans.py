@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from locallb.components.stack import declare
 from locallb.engine.engine import Engine
 from locallb.kubernetes.access.servers import ConflictError
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.recent import RECENT
 from locallb.model.identities import ContextName, ObjectKey
 from locallb.model.snapshot import Access
@@ -137,7 +137,7 @@ def deployed(plan: Plan, given: object = None) -> Iterator[tuple[Api, Engine]]:
         "locallb": Dispatcher(_Kinds({f"locallb:index:{kind.__name__}": kind(None) for kind in KINDS}), "{}"),
         "docker": Dispatcher(_Containers({}), "{}"),
     }
-    with tempfile.TemporaryDirectory() as folder, mock.patch.object(live_service, "_at", return_value=given or api):
+    with tempfile.TemporaryDirectory() as folder, mock.patch.object(live_object, "_at", return_value=given or api):
         engine = Engine(make_project(Path(folder)), "dev", providers, parallel=1)
         result = engine.up(lambda: declare(plan))
         assert result.ok, result.diagnostics

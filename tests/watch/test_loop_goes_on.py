@@ -69,7 +69,7 @@ def test_marks_are_taken_although_a_look_is_due_all_the_time(tmp_path: Path, mon
 
     def inspect() -> None:
         observed.append(made._schedule.marks)
-        made._schedule = made._schedule.claimed(0.0).reading(0.0)
+        made._schedule = made._schedule.begun(0.0).reading(0.0)
         if len(observed) == 1:
             made.mark(news)
         else:

@@ -33,14 +33,14 @@ from locallb.cli.targets import scope_of
 from locallb.engine.core.events import Result
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.urns import name_of
-from locallb.model.desired import CLAIMS, REACHABLE
+from locallb.model.desired import ADDRESS_CLAIMS, REACHABLE
 from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.texts import counted
 from locallb.planning.planned import Plan
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.runtimes.single_instance import AlreadyRunningError, holder, only_one
-from locallb.sources.workspace import Planned
+from locallb.sources.workspace import ReadingAndPlan
 
 if TYPE_CHECKING:
     from locallb.cli.program import Program
@@ -146,9 +146,9 @@ def _finds_refusals(session: Session, program: Program, result: Result) -> bool:
     return session.find_refusals(plan, keys)
 
 
-def _moved(session: Session, program: Program, result: Result) -> Planned | None:
+def _moved(session: Session, program: Program, result: Result) -> ReadingAndPlan | None:
     """Plan again where others took addresses or ports after the last plan; None where that moves nothing."""
-    if program.outcome is None or result.interrupted or result.failed_types.isdisjoint({*CLAIMS, REACHABLE}):
+    if program.outcome is None or result.interrupted or result.failed_types.isdisjoint({*ADDRESS_CLAIMS, REACHABLE}):
         return None
     planned = session.plan()
     return None if _places(planned[1]) == _places(program.outcome[1]) else planned

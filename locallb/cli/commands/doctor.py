@@ -58,7 +58,7 @@ from locallb.planning.pool_routes import pool_routes
 from locallb.runtimes.process import processes
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
-from locallb.sources.workspace import Planned
+from locallb.sources.workspace import ReadingAndPlan
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import PROXY_MARK
 
@@ -142,7 +142,7 @@ def _session(directory: Path, stack: str, failures: Failures) -> Session | None:
     return failures.guard("stack", lambda: Session.open(directory, stack), None)
 
 
-def _names(plan: Planned) -> Iterator[ObservedName]:
+def _names(plan: ReadingAndPlan) -> Iterator[ObservedName]:
     """Ask for one name of each zone that has any."""
     names = (name for placement in plan[1].placements for name in placement.names)
     first = {name.zone: name.name for name in names if not is_wildcard(name.name)}
@@ -178,7 +178,11 @@ def _host(pools: tuple[Pool, ...], session: Session | None) -> HostFacts:
 
 
 def _with_stack(
-    observed: HostInspection, session: Session, plan: Planned | None, claims: tuple[Claim, ...], failures: Failures
+    observed: HostInspection,
+    session: Session,
+    plan: ReadingAndPlan | None,
+    claims: tuple[Claim, ...],
+    failures: Failures,
 ) -> HostInspection:
     """Examine the stack: its state, lock, proxies and sources. `claims` are the ledger's."""
     path = session.project.state_file(session.stack)

@@ -13,7 +13,7 @@ from locallb.config.settings import SettingsError
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import ResourceState
 from locallb.leftovers import Leftover, claim_keys_in, leftovers, remove, routes_in
-from locallb.model.desired import CLAIM, CONFIG, DNS_NAME
+from locallb.model.desired import CONFIG, DNS_NAME, SERVICE_CLAIM
 from locallb.model.identities import ObjectKey
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
@@ -84,7 +84,7 @@ def _inspect(session: Session, elsewhere: _Elsewhere) -> _Found:
 
 
 def _claimed(existing: Iterable[ResourceState]) -> set[str]:
-    return {str(resource.id) for resource in existing if resource.type == CLAIM}
+    return {str(resource.id) for resource in existing if resource.type == SERVICE_CLAIM}
 
 
 def _named(existing: Iterable[ResourceState]) -> set[str]:

@@ -228,8 +228,8 @@ class Decider(Struct):
 
     def _unsettled_siblings(self, old: ResourceState) -> str:
         """Return what of the same root isn't as desired, of parts: where that fails, it may use what is to go."""
-        sibling = self.wanted.below(self._snapshot.root_of_any(old)) if self.is_partial else ()
-        return next((urn for urn in sibling if urn in self.unsettled and urn != old.urn), "")
+        others = self.wanted.below(self._snapshot.root_of_any(old)) if self.is_partial else ()
+        return next((urn for urn in others if urn in self.unsettled and urn != old.urn), "")
 
     def _user_to_come(self, provider: ResourceState) -> str:
         """Return a resource that isn't settled and may come to use a provider."""

@@ -65,7 +65,7 @@ class ThreadExecutor:
         """Call a function in a thread that is idle, or in a new one; what it returns is received."""
         self._busy += 1
         if self._busy > self._threads:
-            threading.Thread(target=self._run, name=f"core-{self._threads}", daemon=True).start()
+            threading.Thread(target=self._run, name=f"operation-{self._threads}", daemon=True).start()
             self._threads += 1
         self._work.put(work)
 

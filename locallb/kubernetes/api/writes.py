@@ -1,6 +1,6 @@
 """Permission of effects, and pace of requests to clusters: the fence, quotas, refused statuses, and held Warnings.
 
-Not here: the writes (`live_service`), the election (`election`), rate limits as a rule (`model.pacing`), and the events
+Not here: the writes (`live_object`), the election (`election`), rate limits as a rule (`model.pacing`), and the events
 of an object (`kubernetes.events`).
 """
 

@@ -17,7 +17,7 @@ from locallb.kubernetes.access.servers import (
     NoContextError,
     TransientKubeError,
 )
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.status import Live
 from locallb.model.fields import at, text_of
 from locallb.model.identities import ClusterName, ObjectKind
@@ -51,7 +51,7 @@ class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
     def read(self, state: OwnClassState) -> OwnClassState | None:
         """Read what it has now. An API that doesn't answer proves nothing: then it counts as unchanged."""
         try:
-            live = live_service.find_class(state.access, _kind(state))
+            live = live_object.find_class(state.access, _kind(state))
         except KubeError:
             return state
         if live is None or not _is_its_own(live, state):
@@ -63,7 +63,7 @@ class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
     def leaves_nothing(self, state: OwnClassState) -> bool:
         """Return whether no class of this stack is there, or the whole cluster is gone."""
         try:
-            live = live_service.find_class(state.access, _kind(state))
+            live = live_object.find_class(state.access, _kind(state))
         except NoContextError:
             return True
         except KubeError:
@@ -83,7 +83,7 @@ class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
             with suppress(NoContextError):
                 _repeat(state, lambda: _remove(state))
         except TransientKubeError as error:
-            remedy = live_service.remedy_of_silence(state.access)
+            remedy = live_object.remedy_of_silence(state.access)
             raise ProviderError(f"{_name(state)} can't be removed: {error}; {remedy}") from error
 
     def _put(self, new: OwnClassInputs) -> OwnClassState:
@@ -93,15 +93,15 @@ class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
 
 def _repeat(inputs: OwnClassInputs, step: Callable[[], bool]) -> None:
     """Take steps, each over the object as it was read, until one says that nothing is left to do."""
-    live_service.repeated(lambda: step() or None, f"{_name(inputs)} is", f"{RIGHTS} has the rights for classes")
+    live_object.repeated(lambda: step() or None, f"{_name(inputs)} is", f"{RIGHTS} has the rights for classes")
 
 
 def _bring(new: OwnClassInputs) -> bool:
     """Create or patch the class; return whether it is as wanted."""
     kind, wanted = _kind(new), _wanted(new)
-    live = live_service.find_class(new.access, kind)
+    live = live_object.find_class(new.access, kind)
     if live is None:
-        if not live_service.create_class(new.access, kind, class_body(wanted)):
+        if not live_object.create_class(new.access, kind, class_body(wanted)):
             raise ProviderError(f"{_name(new)} can't be made: the cluster has no kind {KINDS[kind]}; run up again")
         return True
     if not _is_ours(live, new):
@@ -109,24 +109,24 @@ def _bring(new: OwnClassInputs) -> bool:
     patch = class_patch(live, wanted)
     if patch is None:
         return True
-    live_service.patch_class(new.access, kind, patch)
+    live_object.patch_class(new.access, kind, patch)
     return not observed_class(kind, live).deleting  # without the finalizer it is gone, and is made anew
 
 
 def _remove(state: OwnClassState) -> bool:
     """Delete the class or let go of it; return whether that is done."""
     kind = _kind(state)
-    live = live_service.find_class(state.access, kind)
+    live = live_object.find_class(state.access, kind)
     if live is None or not _is_its_own(live, state):
         return True
     released = replace(_wanted(state), is_default=False, is_used=False)
     if {"annotations", "finalizers"} & {*class_differences(observed_class(kind, live), released)}:
         patch = class_patch(live, released) or {}
-        live_service.patch_class(state.access, kind, patch)
+        live_object.patch_class(state.access, kind, patch)
         return False  # it has another version now
-    if not live_service.class_is_named(state.access, kind):
+    if not live_object.class_is_named(state.access, kind):
         metadata = at(live, "metadata")
-        live_service.delete_class(
+        live_object.delete_class(
             state.access, kind, text_of(at(metadata, "uid")), text_of(at(metadata, "resourceVersion"))
         )
     return True

@@ -35,7 +35,7 @@ from locallb.host.sockets import (
     takes_connection,
 )
 from locallb.ledger.ledger import Ledger
-from locallb.model.desired import CLAIMS, CONFIG, PORTS, Resource
+from locallb.model.desired import ADDRESS_CLAIMS, CONFIG, PORTS, Resource
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, PartId, Protocol, ProxyId, RunIdentity
 from locallb.model.texts import NAME_SERVER, owner_from
@@ -76,7 +76,7 @@ def leave(resources: Iterable[Resource], home: Home, state_home: Path) -> int:
         with suppress(ClientError, OSError, KeyError, ValueError, TypeError):  # closed to this user, and harmless
             if resource.type == CONFIG:
                 _remove(Proxies(state_home / "proxies"), str(resource.inputs["proxy"]), home)
-            elif resource.type in CLAIMS:
+            elif resource.type in ADDRESS_CLAIMS:
                 _release(resource)
     return ended
 
@@ -333,10 +333,12 @@ def _inspect(directory: Path, new: ReachableInputs) -> _Sighting:
 def _complaint(proxy: str, sighting: _Sighting, new: ReachableInputs) -> str:
     """Return what is missing in one sentence, and what works all the same."""
     missing = [name for name in new.listeners if name not in sighting.bound or name in sighting.failed]
-    sibling = () if new.part else sighting.failed.keys() - {*new.listeners}  # HTTP/3, which nobody waits for by name
+    unexpected = () if new.part else sighting.failed.keys() - {*new.listeners}  # HTTP/3, which nobody waits for by name
     remedy = _remedy(Proxies.ours().find(new.proxy))
     directory = Proxies.ours().path(new.proxy)
-    faults = [_fault(name, sighting.failed.get(name, ""), remedy, directory) for name in (*missing, *sorted(sibling))]
+    faults = [
+        _fault(name, sighting.failed.get(name, ""), remedy, directory) for name in (*missing, *sorted(unexpected))
+    ]
     if not faults:
         has = f"listeners {sighting.versions.lds or 'none'}, clusters {sighting.versions.cds or 'none'}"
         wants = f"listeners {new.versions.lds}, clusters {new.versions.cds}"

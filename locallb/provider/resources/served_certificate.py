@@ -11,7 +11,7 @@ from pathlib import Path
 
 from locallb.envoy import http_chains
 from locallb.guarded import reader
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.parsing.certificates import TlsPair, TlsSecretError, secret_among, tls_pair
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.model.errors import reason
@@ -81,7 +81,7 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
 def _pair(new: ServedCertificateInputs) -> TlsPair:
     """Read the pair. Raises ProviderError, KubeError."""
     subject = f"Secret {new.namespace}/{new.secret}"
-    document = _in_file(new, subject) if new.file else live_service.secret(new.access, new.namespace, new.secret)
+    document = _in_file(new, subject) if new.file else live_object.secret(new.access, new.namespace, new.secret)
     if document is None:
         raise ProviderError(f"{subject} isn't there any more; run up again")
     try:

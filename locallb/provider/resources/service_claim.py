@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.events import DELETED, NORMAL
 from locallb.kubernetes.status import FINALIZER, Live, claiming, has_finalizer, is_deleted, releasing
 from locallb.model.reasons import Event
@@ -24,30 +24,30 @@ class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
 
     def create(self, new: ServiceClaimInputs) -> tuple[str, ServiceClaimState]:
         """Set it, unless the Service is on its way out."""
-        if live_service.write(new.access, new.owner, _claiming) is None:
+        if live_object.write(new.access, new.owner, _claiming) is None:
             raise ProviderError(f"{new.owner.service} was deleted meanwhile; run again")
         return str(new.owner.service), grown(self.state, new, finalizer=FINALIZER)
 
     def read(self, state: ServiceClaimState) -> ServiceClaimState | None:
         """Check whether it is there. An API that doesn't answer says nothing, so nothing is known to have changed."""
-        return live_service.compare(state.access, state.owner, state, has_finalizer, lambda _live: None)
+        return live_object.compare(state.access, state.owner, state, has_finalizer, lambda _live: None)
 
     def leaves_nothing(self, state: ServiceClaimState) -> bool:
         """Return whether it isn't there, or its cluster is gone for good."""
-        return live_service.has_none(state.access, state.owner, has_finalizer)
+        return live_object.has_none(state.access, state.owner, has_finalizer)
 
     def update(self, old: ServiceClaimState, new: ServiceClaimInputs) -> ServiceClaimState:
         """Claim the Service of now, then let go of the one before, if it is another one."""
         claimed = self.create(new)[1]
         if old.owner != new.owner:
-            live_service.withdraw(old.access, old.owner, releasing)
+            live_object.withdraw(old.access, old.owner, releasing)
         return claimed
 
     def delete(self, state: ServiceClaimState) -> None:
         """Take it away, unless it belongs to the project that this one is a copy of."""
         if not self.belongs_to_copied_project(state.owner):
-            live_service.withdraw(state.access, state.owner, releasing)
-            live_service.report_to(state.access, state.owner, Event(NORMAL, DELETED, "nothing of it is left"))
+            live_object.withdraw(state.access, state.owner, releasing)
+            live_object.report_to(state.access, state.owner, Event(NORMAL, DELETED, "nothing of it is left"))
 
 
 def _claiming(service: Live) -> Mapping[str, object] | None:

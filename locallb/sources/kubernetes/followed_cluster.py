@@ -231,7 +231,7 @@ class FollowedCluster:
         cluster: ClusterName,
         access: Access,
         changed: Callable[[], None],
-        tempos: Mapping[str, WatchPace] = NO_OWNER,
+        paces: Mapping[str, WatchPace] = NO_OWNER,
         *,
         reads_ranges: bool = False,
         loopback: bool = False,
@@ -240,7 +240,7 @@ class FollowedCluster:
         self.cluster = cluster
         self.access = access
         self._writers = WriteHints(access)
-        self._before = tempos
+        self._before = paces
         how = Follow(
             cluster,
             access,
@@ -249,7 +249,7 @@ class FollowedCluster:
             changed,
             self._writers,
             self._need,
-            tempos,
+            paces,
             REFUSED,
         )
 
@@ -278,10 +278,10 @@ class FollowedCluster:
         """Wait until a watch of Services is open, or it is known why not; no longer than this."""
         self._kinds.await_answer(seconds)
 
-    def tempos(self) -> Mapping[str, WatchPace]:
+    def paces(self) -> Mapping[str, WatchPace]:
         """Return the paces for a replacing follower, with minimal delays: the cause of failures may be gone."""
-        tempos = {kind: tempo for followed in self._followed for kind, tempo in followed.tempos().items()}
-        return {**self._before, **tempos}
+        paces = {kind: tempo for followed in self._followed for kind, tempo in followed.paces().items()}
+        return {**self._before, **paces}
 
     def follow_up(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""

@@ -205,7 +205,7 @@ class Following(Struct):
         self._refresh(live, everything=False)
         self._end(live)
         self._remember(live.source, intended)
-        live.intended, live.followed = intended, self._follow(live.source, intended.access, live.followed.tempos())
+        live.intended, live.followed = intended, self._follow(live.source, intended.access, live.followed.paces())
         live.read, live.late, live.keep_at = with_stale(live.read), None, 0.0
 
     def _remember(self, source: KubernetesSource, intended: Meaning) -> None:
@@ -249,13 +249,13 @@ class Following(Struct):
         return allowed_meaning(source, Path(self.home.root), existing)
 
     def _follow(
-        self, source: KubernetesSource, access: Access, tempos: Mapping[str, WatchPace] = NO_OWNER
+        self, source: KubernetesSource, access: Access, paces: Mapping[str, WatchPace] = NO_OWNER
     ) -> FollowedCluster:
         return FollowedCluster(
             source.cluster,
             access,
             lambda: self.changed(source.cluster),
-            tempos,
+            paces,
             reads_ranges=source.reads_pod_ranges,
             loopback=source.loopback_backends,
             classes=source.classes,

@@ -129,7 +129,7 @@ class Follow(Struct, frozen=True):
     writers: WriteHints
     concerns: Callable[[Document | None, Document | None], bool] = no_more
     """Returns whether a change is relevant that makes no difference to what is understood."""
-    tempos: Mapping[str, WatchPace] = field(default_factory=lambda: NO_OWNER)
+    paces: Mapping[str, WatchPace] = field(default_factory=lambda: NO_OWNER)
     refused: float = 0.0
     """Seconds more until what was refused is asked for again."""
 
@@ -145,7 +145,7 @@ class FollowedKinds:
         self._stopped = threading.Event()
         self._answered = threading.Event()
         self._feeds: dict[str, Feed] = {}
-        self._tempos = {kind: how.tempos.get(kind, WatchPace()) for kind in how.places}
+        self._paces = {kind: how.paces.get(kind, WatchPace()) for kind in how.places}
         self._threads = [self._follower(kind) for kind in how.places]
         for thread in self._threads:
             thread.start()
@@ -161,10 +161,10 @@ class FollowedKinds:
         """Wait until a watch of Services is open, or it is known why not; no longer than this."""
         self._answered.wait(seconds)
 
-    def tempos(self) -> Mapping[str, WatchPace]:
+    def paces(self) -> Mapping[str, WatchPace]:
         """Return the paces for a replacing follower, with minimal delays: the cause of failures may be gone."""
         now = time.monotonic()
-        return {kind: tempo.expedited(now) for kind, tempo in self._tempos.items()}
+        return {kind: pace.expedited(now) for kind, pace in self._paces.items()}
 
     def follow_up(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
@@ -219,7 +219,7 @@ class FollowedKinds:
 
     def _follow(self, kind: str) -> None:
         """List and watch one kind until stopped."""
-        while not self._stopped.wait(self._tempos[kind].lists.wait(time.monotonic())):
+        while not self._stopped.wait(self._paces[kind].lists.wait(time.monotonic())):
             try:
                 with closing(Feed(self.how.access, kind, self.how.places[kind])) as feed:
                     self._feeds[kind] = feed
@@ -233,14 +233,14 @@ class FollowedKinds:
                     self._stopped.wait(self.how.refused)
 
     def _pace(self, kind: str, note: Callable[[WatchPace, float, float], WatchPace]) -> None:
-        self._tempos[kind] = note(self._tempos[kind], time.monotonic(), jitter())
+        self._paces[kind] = note(self._paces[kind], time.monotonic(), jitter())
 
     def _run(self, kind: str, feed: Feed) -> None:
         """List, then watch for as long as the list is good for."""
         objects, version = feed.list(self._stopped.wait)
         self._replace(kind, objects)
         listed = time.monotonic()
-        while not self._stopped.wait(self._tempos[kind].watches.wait(time.monotonic())):
+        while not self._stopped.wait(self._paces[kind].watches.wait(time.monotonic())):
             if time.monotonic() - listed > _RELIST:
                 return
             with self.how.writers.watching(kind):
@@ -279,7 +279,7 @@ class FollowedKinds:
 
     def _take(self, kind: str, event: Event) -> None:
         if event.type == OPENED:
-            self._tempos[kind] = self._tempos[kind].opened(time.monotonic())
+            self._paces[kind] = self._paces[kind].opened(time.monotonic())
             self._mend(kind)
             self.how.writers.opened(kind)
             if kind == _SERVICE:
@@ -348,9 +348,8 @@ class DiscoveredKinds(ABC):
         self._wake = threading.Event()
         self._stopped = threading.Event()
         self._stages: dict[str, FollowedKinds] = {}
-        self._tempos: dict[str, WatchPace] = {}
-        """Prepare without starting threads; `how.changed` is called from its threads on each change."""
-        self._requested = how.tempos.get(question.subject, WatchPace(Backoff(QUERIED))).lists
+        self._paces: dict[str, WatchPace] = {}
+        self._requested = how.paces.get(question.subject, WatchPace(Backoff(QUERIED))).lists
         self._due = self._requested.not_before
         self._asking: Feed | None = None
         self._thread = SupervisedThread(
@@ -384,18 +383,18 @@ class DiscoveredKinds(ABC):
         with self._lock:
             stages, self._stages = self._stages, {}
         for stage in stages.values():
-            self._tempos |= stage.tempos()
+            self._paces |= stage.paces()
             stage.stop()
 
     def wake(self) -> None:
         """Wake the thread that adjusts what is followed: other kinds may be needed."""
         self._wake.set()
 
-    def tempos(self) -> Mapping[str, WatchPace]:
+    def paces(self) -> Mapping[str, WatchPace]:
         """Return how often a new follower in its place may ask."""
         for stage in self.running():
-            self._tempos |= stage.tempos()
-        return {**self._tempos, self._question.subject: WatchPace(self._requested.expedited(time.monotonic()))}
+            self._paces |= stage.paces()
+        return {**self._paces, self._question.subject: WatchPace(self._requested.expedited(time.monotonic()))}
 
     def follow_up(self) -> None:
         """Break off answers that take longer than they may; to be called now and again."""
@@ -418,12 +417,12 @@ class DiscoveredKinds(ABC):
         """Follow in a stage the kinds that `how` names from now on, and no others."""
         with self._lock:
             running = self._stages.get(stage)
-            self._tempos |= running.tempos() if running else {}
+            self._paces |= running.paces() if running else {}
             if (running.how.places if running else {}) == how.places or self._stopped.is_set():
                 return
             self._stages.pop(stage, None)
             if how.places:
-                self._stages[stage] = FollowedKinds(replace(how, tempos={**self.how.tempos, **self._tempos}))
+                self._stages[stage] = FollowedKinds(replace(how, paces={**self.how.paces, **self._paces}))
         if running:
             running.stop()
             how.writers.remaining(running.how.places.keys() - how.places.keys())

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from locallb.gateway.needs import CONFIG_MAP, SECRET
 from locallb.gateway.parsing.policies import BUNDLE_REFERENCE, SECRET_REFERENCE, parse_referred
 from locallb.kubernetes.access.servers import KubeError, RefusedError
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.parsing.certificates import listed_authorities
 from locallb.kubernetes.parsing.relevant import Document
 from locallb.model.gateway_objects import Named, Reference
@@ -177,6 +177,6 @@ def _made(named: Named, stated: object, mark: Document) -> Document:
 
 
 _KINDS = {
-    SECRET: _Kind(live_service.secret, _secret_summary, SECRET_REFERENCE, "local-lb-secrets"),
-    CONFIG_MAP: _Kind(live_service.config_map, listed_authorities, BUNDLE_REFERENCE, "local-lb-authorities"),
+    SECRET: _Kind(live_object.secret, _secret_summary, SECRET_REFERENCE, "local-lb-secrets"),
+    CONFIG_MAP: _Kind(live_object.config_map, listed_authorities, BUNDLE_REFERENCE, "local-lb-authorities"),
 }

@@ -23,7 +23,7 @@ from locallb.envoy.http_policies import may_fail
 from locallb.envoy.listeners import holds_clients
 from locallb.envoy.push import udp_sockets
 from locallb.guarded import reader
-from locallb.model.desired import ADDRESS, CERTIFICATE, CONFIG, OWN_CLASS, PORTS, PROCESS, SERVICE, Resource
+from locallb.model.desired import ADDRESS, CERTIFICATE, CONFIG, OWN_CLASS, PORTS, PROCESS, SERVICE_CONFIG, Resource
 from locallb.model.identities import (
     ClusterName,
     Fingerprint,
@@ -219,7 +219,7 @@ _READ: Mapping[str, Callable[[Mapping[str, object]], object]] = {
     CONFIG: _config,
     OWN_CLASS: _own_class,
     PORTS: _ports,
-    SERVICE: _part,
+    SERVICE_CONFIG: _part,
 }
 
 

@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 
 from locallb.dns.owner_ids import establish
 from locallb.guarded import atomic, reader
-from locallb.model.desired import CLAIMS, CONFIG
+from locallb.model.desired import ADDRESS_CLAIMS, CONFIG
 from locallb.model.errors import UNTOLD, refusal
 from locallb.model.identities import Home
 from locallb.sources import SourceError
@@ -237,7 +237,7 @@ def deployed_from(state: Path) -> list[Belonging]:
 def _reported_by_resources(resources: list[Mapping[str, object]]) -> Iterator[Belonging]:
     for resource in resources:
         inputs, outputs = resource.get("inputs"), resource.get("outputs")
-        if resource["type"] in {*CLAIMS, CONFIG} and isinstance(inputs, dict) and isinstance(outputs, dict):
+        if resource["type"] in {*ADDRESS_CLAIMS, CONFIG} and isinstance(inputs, dict) and isinstance(outputs, dict):
             root = str(inputs["owner"]["root"])
             directory = outputs.get("directory")
             if not isinstance(directory, str) or not directory:

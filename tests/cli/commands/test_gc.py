@@ -17,7 +17,7 @@ from locallb.engine.state.values import Properties
 from locallb.engine.store import Store
 from locallb.ledger.ledger import Ledger
 from locallb.leftovers import Leftover, leftovers
-from locallb.model.desired import ADDRESS, CLAIM, DNS_NAME
+from locallb.model.desired import ADDRESS, DNS_NAME, SERVICE_CLAIM
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner
 from locallb.model.snapshot import Access
 from locallb.model.texts import owner_fields
@@ -103,7 +103,7 @@ def test_gc_keeps_what_an_update_took_over_while_leftovers_were_listed(
     found = OrphanedService(Owner(Session.open(remaining.root, "dev").home, key), Access("c", ContextName("none")))
     name = SimpleNamespace(name="web.test", let_go=lambda: pytest.fail("it was let go"))
     claimed = (
-        ResourceState("urn:claim", CLAIM, custom=True, id=str(key)),
+        ResourceState("urn:claim", SERVICE_CLAIM, custom=True, id=str(key)),
         ResourceState("urn:name", DNS_NAME, custom=True, id="1", inputs={"name": name.name}),
     )
     requested: list[str] = []

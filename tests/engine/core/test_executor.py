@@ -46,7 +46,7 @@ def test_operations_that_hang_hold_up_nobody(executor: ThreadExecutor) -> None:
     for number in range(50):
         executor.start(doing(lambda number=number: number))  # type: ignore[misc]  # the default is the loop's value
         assert outcome(executor).answer == number
-    threads = [one for one in threading.enumerate() if one.name.startswith("core-") and one not in before]
+    threads = [one for one in threading.enumerate() if one.name.startswith("operation-") and one not in before]
     assert 20 < len(threads) < 40
     assert all(one.daemon for one in threads), "none keeps the process from ending"
     release.set()

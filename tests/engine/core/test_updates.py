@@ -12,7 +12,7 @@ from locallb.engine.core.lanes import Parties
 from locallb.engine.core.updates import Updates
 from locallb.engine.state.errors import LockHeld
 from locallb.engine.state.urns import name_of, root_urn
-from locallb.model.desired import BALANCER, CONFIG, SERVICE, Group, ResourceKey
+from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG, Group, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import Digest
 from tests.support.engine import Bench
@@ -30,7 +30,7 @@ def groups(**versions: str) -> Mapping[ResourceKey, Group]:
         members = (
             Resource(root, {"digest": version}, outputs={}),
             Resource(first, {"x": version}, root),
-            Resource(ResourceKey(SERVICE, name), {"x": version}, root, (first,)),
+            Resource(ResourceKey(SERVICE_CONFIG, name), {"x": version}, root, (first,)),
         )
         made[root] = Group(members, Digest(version))
     return made

@@ -16,7 +16,7 @@ from locallb.components.stack import declare
 from locallb.config.parsing import parse_settings
 from locallb.gateway.status_patch import contains
 from locallb.kubernetes.access.servers import NoContextError, UnreachableError
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.recent import RECENT
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import ObjectKind, Protocol
@@ -137,7 +137,7 @@ KIND = [
 def api(monkeypatch: pytest.MonkeyPatch) -> GatewayApi:
     """Have an API server of the objects."""
     made = GatewayApi.having(*cluster())
-    monkeypatch.setattr(live_service, "_at", lambda _access: made)
+    monkeypatch.setattr(live_object, "_at", lambda _access: made)
     RECENT.forget(ACCESS)
     return made
 
@@ -224,7 +224,7 @@ def test_a_cluster_that_is_gone_has_nothing_of_ours() -> None:
     state = grown(GatewayStatus.state, inputs_of(status_of(plan_of(*cluster()), ObjectKind.GATEWAY)))
     for fault, removed in ((NoContextError, True), (UnreachableError, False)):
         error = fault("why")
-        with mock.patch.object(live_service, "_at", side_effect=error):
+        with mock.patch.object(live_object, "_at", side_effect=error):
             assert GatewayStatus(None).leaves_nothing(state) == removed
             assert GatewayStatus(None).read(state) == state
 

@@ -16,7 +16,7 @@ from locallb.desired import Desired
 from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.updates import Ended, Updates
 from locallb.engine.state.urns import name_of
-from locallb.model.desired import BALANCER, CONFIG, SERVICE, Group, ResourceKey
+from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG, Group, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import Digest, Home, ObjectKey
 from locallb.model.snapshot import Snapshot
@@ -46,7 +46,7 @@ def balancer(name: str, version: str) -> Group:
         (
             Resource(root, {"digest": version}, outputs={}),
             Resource(first, {"x": version}, root),
-            Resource(ResourceKey(SERVICE, f"{name}/z"), {"x": version}, root, (first,)),
+            Resource(ResourceKey(SERVICE_CONFIG, f"{name}/z"), {"x": version}, root, (first,)),
         ),
         Digest(version),
     )
@@ -170,7 +170,7 @@ def test_dependents_of_a_vanished_resource_are_brought_about_again_with_it(
     """A look removes the reference; a dependent that is left out of the update would stay without it."""
     first = balancer(NAMES[0], "1")
     root, needed = ResourceKey(BALANCER, NAMES[1]), ResourceKey(CONFIG, NAMES[0])
-    user = Resource(ResourceKey(SERVICE, "user"), {"x": "1"}, root, (needed,))
+    user = Resource(ResourceKey(SERVICE_CONFIG, "user"), {"x": "1"}, root, (needed,))
     wanted = wanting(monkeypatch, first, Group((Resource(root, {"digest": "1"}, outputs={}), user), Digest("1")))
 
     def dependencies() -> list[str]:

@@ -11,7 +11,7 @@ import pytest
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.needs import kind_of
 from locallb.gateway.status_patch import ObservedRouteStatus
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.writes import QUOTAS
 from locallb.kubernetes.parsing.objects import Parsed
@@ -391,7 +391,7 @@ def test_foreign_status_change_is_seen_and_passed_to_writers(api: tuple[Api, Acc
     becomes(lambda: dict(followed.parsed().observed_statuses)[ROUTE] == ObservedRouteStatus({"parents": parents}))
     assert len(wakes) > woken
     owner = Owner(Home("p", "s", "/r"), ROUTE, Uid("route"))
-    assert live_service.is_watched_to_be(access, owner, lambda live: live["metadata"]["resourceVersion"] == "2")
+    assert live_object.is_watched_to_be(access, owner, lambda live: live["metadata"]["resourceVersion"] == "2")
     assert answers.count("object") == 0
     answers.others[CLASSES] = []
     answers.other_events[CLASSES] = [("DELETED", versioned(gateway_class(), "2"))]

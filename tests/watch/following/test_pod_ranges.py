@@ -130,7 +130,7 @@ def test_next_follower_keeps_the_wait_of_the_former_one(
     with following(access) as first:
         becomes(lambda: not first.lacks() & pod_ranges.KINDS)
         requested = answers.paths.count(CALICO_PATH)
-    retry = FollowedCluster(NAME, access, lambda: None, first.tempos(), reads_ranges=True, loopback=True)
+    retry = FollowedCluster(NAME, access, lambda: None, first.paces(), reads_ranges=True, loopback=True)
     becomes(retry.ready)
     assert retry.lacks() >= pod_ranges.KINDS
     retry.stop()
@@ -142,12 +142,12 @@ def test_failures_of_lists_are_handed_on_from_follower_to_follower(api: tuple[Ap
     answers, access = api
     with following(access) as first:
         becomes(first.ready)
-        before = first.tempos()
+        before = first.paces()
     answers.listed = 500, b"{}"
     retry = FollowedCluster(NAME, access, lambda: None, before, reads_ranges=True, loopback=True)
-    becomes(lambda: retry.tempos()["Service"].lists.failures > 1)
+    becomes(lambda: retry.paces()["Service"].lists.failures > 1)
     retry.stop()
-    assert retry.tempos().keys() >= before.keys()
+    assert retry.paces().keys() >= before.keys()
 
 
 @pytest.mark.parametrize("routing", list(PodRouting))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from locallb.kubernetes.api import live_service
+from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.parsing.relevant import Document
@@ -34,7 +34,7 @@ def document(kind: str, name: str = "web") -> Document:
 def is_reported(access: Access, kind: str, name: str = "web") -> bool:
     """Return whether a writer to this very object is told what it is, and need not ask."""
     owner = Owner(Home("p", "s", "/r"), ObjectKey(NAME, "n", name, KINDS[kind]), Uid(kind))
-    return live_service.is_watched_to_be(access, owner, lambda live: live == document(kind, name))
+    return live_object.is_watched_to_be(access, owner, lambda live: live == document(kind, name))
 
 
 @pytest.mark.parametrize(("kind", "other"), [(SERVICE, GATEWAY), (GATEWAY, SERVICE)])

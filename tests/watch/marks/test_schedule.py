@@ -38,7 +38,7 @@ def test_a_look_is_a_moment_after_the_last_mark_and_never_long_after_the_first(g
     at = schedule.check_at()
     assert at is not None
     assert at == min(now + QUIET, 100.0 + gaps[0] + LONGEST)
-    assert schedule.claimed(at).check_at() is None
+    assert schedule.begun(at).check_at() is None
 
 
 @given(st.integers(1, 60), chances)
@@ -101,7 +101,7 @@ def test_changed_configuration_is_tried_without_waiting(cause: Cause) -> None:
     assert schedule.marked(1.0, MARK).check_at() == WHOLE.longest
     repaired = schedule.marked(1.0, Mark(cause))
     assert repaired.check_at() == schedule.marked(1.0, MARK, Mark(cause)).check_at() == 1.0
-    retry = repaired.claimed(1.0).broken(1.0, 0)
+    retry = repaired.begun(1.0).broken(1.0, 0)
     assert retry.marked(1.0, MARK).check_at() == 1.0 + WHOLE.longest
 
 
@@ -118,7 +118,7 @@ def test_an_alarm_that_is_set_again_and_again_rings_when_it_was_to_at_first(time
     else:
         assert timer_fired.marks == {MARK}
         assert timer_fired.rings_at() is None
-        assert timer_fired.claimed(now).timer_fired(now + 1).check_at() is None
+        assert timer_fired.begun(now).timer_fired(now + 1).check_at() is None
 
 
 def test_a_proxy_that_ends_is_repaired_at_once_and_one_that_ends_again_and_again_more_and_more_seldom() -> None:
@@ -212,7 +212,7 @@ class Played:
 
     def inspect(self, inspect: Pass) -> None:
         began, claimed = self.now, self.schedule.marks
-        self.schedule = self.schedule.claimed(began)
+        self.schedule = self.schedule.begun(began)
         self.now += inspect.took
         if inspect.whole_fails:
             self.schedule = self.schedule.marked(self.now, *claimed) if claimed else self.schedule
@@ -286,7 +286,7 @@ def test_while_the_whole_fails_nothing_that_is_due_makes_it_look_without_a_pause
     schedule = Schedule().ended(0.0, (), {A: "d"}, 0).blocked(0.0, "port 80 in use", 0).reading(0.0)
     at, checked = 10.0, 0
     while at < 70.0:
-        schedule = schedule.claimed(at).broken(at, 0)
+        schedule = schedule.begun(at).broken(at, 0)
         checked, at = checked + 1, schedule.check_at() or math.inf
     assert checked < 60 / WHOLE.longest + 10
 
@@ -331,7 +331,7 @@ def test_alarms_ring_one_by_one_in_the_order_of_their_times(times: list[float]) 
         assert schedule.rings_at() == at
         schedule = schedule.timer_fired(at)
         assert schedule.marks == {Mark(Cause.SOURCE, str(times.index(at)))}
-        schedule = schedule.claimed(at)
+        schedule = schedule.begun(at)
     assert schedule.rings_at() is None
 
 

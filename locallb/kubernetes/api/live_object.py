@@ -1,7 +1,7 @@
-"""A Service in a live cluster: read, decide, patch, and repeat on conflict.
+"""An object in a live cluster, mostly a Service: read, decide, patch, and repeat on conflict.
 
-The version from a watch or the last patch counts as read, once: if it is old, the patch is refused, and the Service is
-read. A Service that an open watch shows as desired isn't read either.
+The version from a watch or the last patch counts as read, once: if it is old, the patch is refused, and the object is
+read. An object that an open watch shows as desired isn't read either.
 """
 
 from __future__ import annotations
