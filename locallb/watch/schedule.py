@@ -46,12 +46,12 @@ class Inbox:
 
     def take(self, timeout: float = 0.0) -> list[Mark]:
         """Wait for the next trigger, and return it with all pending ones; none after `timeout` seconds, or `wake`."""
-        taken: list[Mark | None] = []
+        pending: list[Mark | None] = []
         with suppress(Empty):
-            taken.append(self._marks.get(timeout=max(0.0, timeout)))
+            pending.append(self._marks.get(timeout=max(0.0, timeout)))
             while True:
-                taken.append(self._marks.get_nowait())
-        marks = [mark for mark in taken if mark]
+                pending.append(self._marks.get_nowait())
+        marks = [mark for mark in pending if mark]
         self._waiting.difference_update(marks)
         return marks
 
