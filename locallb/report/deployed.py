@@ -49,9 +49,7 @@ def listed_listeners(files: Mapping[str, str]) -> Iterator[DeployedListener]:
         if place is None or (address := as_address(place["four"] or place["six"])) is None:
             continue
         everything = list(_walk(raw))
-        upstreams = [
-            text_of(part["cluster"]) for part in [*everything, *_routes(files, everything)] if "cluster" in part
-        ]
+        upstreams = [*_upstreams([*everything, *_routes(files, everything)])]
         ranges = [part for part in everything if "address_prefix" in part]
         yield DeployedListener(
             address=address,
@@ -61,6 +59,16 @@ def listed_listeners(files: Mapping[str, str]) -> Iterator[DeployedListener]:
             sources=sorted_networks(tuple(network for span in ranges if (network := _network(span)) is not None)),
             affinity=any("hash_policy" in part or "hash_policies" in part for part in everything),
         )
+
+
+def _upstreams(parts: Iterable[Mapping[str, object]]) -> Iterator[str]:
+    """Yield the clusters that answer clients: those of filters and routes, without mirrors."""
+    parts = [*parts]
+    mirrors = {id(mirror) for part in parts for mirror in objects_of(part.get("request_mirror_policies"))}
+    for part in parts:
+        if "cluster" in part and id(part) not in mirrors:
+            yield text_of(part["cluster"])
+        yield from (text_of(share.get("name")) for share in objects_of(at(part, "weighted_clusters", "clusters")))
 
 
 def _routes(files: Mapping[str, str], listener: Iterable[Mapping[str, object]]) -> Iterator[Mapping[str, object]]:
