@@ -13,7 +13,7 @@ from locallb.host.sockets import takes_connection
 from locallb.model.errors import ClientError
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
-from locallb.planning.status import Observation, Row, rows
+from locallb.planning.service_rows import Observation, Row, rows
 from locallb.runtimes.published_ports import unpublished
 from locallb.storage.proxy_directories import Proxies
 from locallb.traffic.figures import by_upstream

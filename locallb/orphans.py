@@ -37,7 +37,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Uid
 from locallb.model.objects import MalformedService, Service
 from locallb.model.reasons import WITHOUT_ADDRESS
 from locallb.model.snapshot import Access
-from locallb.planning.status import is_ours
+from locallb.planning.selection import is_ours
 from locallb.storage import paths
 
 

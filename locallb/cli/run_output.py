@@ -36,7 +36,7 @@ from locallb.model.desired import BALANCER
 from locallb.model.texts import few
 from locallb.observe import inspect
 from locallb.planning.planned import Plan
-from locallb.planning.status import NOT_DEPLOYED, Row
+from locallb.planning.service_rows import NOT_DEPLOYED, Row
 from locallb.sources.snapshot import SnapshotResult
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from locallb.model.objects import ServicePort
 from locallb.model.serving import Proxy, Upstream
 from locallb.model.texts import few
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy, Via
-from locallb.planning.status import PortRow, Row, State
+from locallb.planning.service_rows import PortRow, Row, State
 from locallb.planning.urls import scheme_of, url, url_host
 from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies

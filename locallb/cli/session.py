@@ -28,7 +28,7 @@ from locallb.model.identities import Home, ObjectKey
 from locallb.model.parties import UNKNOWN, party_of, room_of
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan, run_types
-from locallb.planning.status import Observation
+from locallb.planning.service_rows import Observation
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
 from locallb.sources.configuration import configuration_of, is_confirmable, settings_of, stack_settings

@@ -2,7 +2,7 @@
 
 Only what local-lb uses of the Kubernetes API is here, under the API's own names. Other inputs of a plan are in
 `model.snapshot`, the planner's decisions in `planning.planned`, Envoy's configuration in `envoy`, texts for the user in
-`planning.status`: these types never mix.
+`planning.service_rows`: these types never mix.
 """
 
 from __future__ import annotations

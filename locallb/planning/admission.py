@@ -29,7 +29,7 @@ from locallb.planning.allocation import Answer, allocate
 from locallb.planning.port_mapping import LOOPBACK, MappedServices, map_ports
 from locallb.planning.ports import HostPorts, PortProblems
 from locallb.planning.proxy_assignment import ProxyAssignment, ProxyAssignments, ProxyDemand, assign_proxies
-from locallb.planning.status import is_ours
+from locallb.planning.selection import is_ours
 
 
 def served_by_others(theirs: Iterable[Service], snapshot: Snapshot) -> Mapping[ObjectKey, Problem]:

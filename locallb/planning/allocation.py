@@ -27,7 +27,7 @@ from locallb.model.snapshot import HostFacts, PortKey, Snapshot
 from locallb.planning import address_refusals
 from locallb.planning.address_holders import ByGroup, ByService, Holdings, Pins, age, holdings, may_share
 from locallb.planning.address_refusals import RequestedAddress
-from locallb.planning.status import selects
+from locallb.planning.selection import selects
 
 
 class Slots:

@@ -37,7 +37,7 @@ from locallb.planning.ports import occupied_ports
 from locallb.planning.proxy_assignment import ProxyAssignments
 from locallb.planning.proxy_placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
 from locallb.planning.refused import left_out, unused_pins
-from locallb.planning.status import is_ours
+from locallb.planning.selection import is_ours
 from locallb.planning.statuses import with_statuses
 
 

@@ -31,7 +31,7 @@ from locallb.model.snapshot import Contents, Snapshot
 from locallb.model.texts import clipped, counted, few
 from locallb.planning.address_holders import ANY
 from locallb.planning.planned import Plan
-from locallb.planning.status import implements, is_ours, selects
+from locallb.planning.selection import implements, is_ours, selects
 
 EXAMPLES = 3
 """Limit of names in a sentence; for further ones it has their number."""

@@ -52,7 +52,7 @@ from locallb.planning.gateways import Gateways
 from locallb.planning.names import published_hosts
 from locallb.planning.notices import DRAIN, FAULT, ordered_of
 from locallb.planning.planned import Placement, Plan, PlannedNews, PlannedPort, PlannedStatus, Rejection
-from locallb.planning.status import Observation
+from locallb.planning.service_rows import Observation
 
 
 def withdraw(plan: Plan, down: Collection[str]) -> Plan:

@@ -25,7 +25,7 @@ from locallb.model.serving import Proxy
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.refused import RefusedObjects
-from locallb.planning.status import Observation
+from locallb.planning.service_rows import Observation
 from locallb.planning.statuses import SilentPort, mark_unanswered, published_silence, withdraw
 from locallb.sources.refusals import find_refusals, read_refusals
 from locallb.sources.snapshot import SnapshotResult, read_snapshot

@@ -24,7 +24,7 @@ from locallb.model.reasons import OF_THE_HOST
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan, placements_of
 from locallb.planning.pod_routes import lost_routes
-from locallb.planning.status import Observation
+from locallb.planning.service_rows import Observation
 from locallb.planning.statuses import SILENCES, SilentPort, is_answered
 from locallb.sources.snapshot import SnapshotResult
 from locallb.threads import jitter

@@ -28,7 +28,7 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan, PlannedProxy
-from locallb.planning.status import Observation
+from locallb.planning.service_rows import Observation
 from locallb.planning.statuses import SilentPort
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError

@@ -16,7 +16,7 @@ from locallb.kubernetes.api.unreachable import UNREACHABLE
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan, run_types
-from locallb.planning.status import Observation
+from locallb.planning.service_rows import Observation
 from locallb.planning.statuses import SilentPort
 from locallb.sources.overrides import seconds_until
 from locallb.sources.snapshot import SnapshotResult, unread

@@ -19,7 +19,7 @@ from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Protoco
 from locallb.model.objects import ServicePort
 from locallb.model.texts import printable
 from locallb.planning.planned import Via
-from locallb.planning.status import PortRow, Row, State
+from locallb.planning.service_rows import PortRow, Row, State
 
 KEY = ObjectKey(ClusterName("c"), "shop", "web")
 

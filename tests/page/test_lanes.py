@@ -10,7 +10,7 @@ from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.page import LaneSubject, lane, rates, subjects
 from locallb.cli.watching.relay import EventBatch
 from locallb.planning.notices import FAULT
-from locallb.planning.status import Row, State
+from locallb.planning.service_rows import Row, State
 from locallb.traffic.figures import Bin, Counts, Details, Latencies, TrafficRow, UpstreamFigures
 from tests.support.objects import node, parsed, service
 from tests.support.watch_story import EVIL, key, planned, serving, snapshot_of, story

@@ -16,7 +16,7 @@ from locallb.cli.watching import page as live
 from locallb.cli.watching.http_server import HttpServerError
 from locallb.cli.watching.page import PageReporter
 from locallb.planning.planned import Plan
-from locallb.planning.status import Observation
+from locallb.planning.service_rows import Observation
 from locallb.watch.events import Converged, Failed, Pulse, Stopped
 from tests.support.waiting import TIMEOUT, becomes
 from tests.support.watch_story import EVIL, planned, serving, snapshot_of, updated

@@ -18,7 +18,7 @@ from locallb.model.snapshot import Contents, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.refused import few_kinds
-from locallb.planning.status import is_ours
+from locallb.planning.selection import is_ours
 from tests.support.objects import DEMO, JsonObject, node, service
 
 

@@ -10,7 +10,7 @@ from locallb.config.settings import Classes, Settings
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.objects import MalformedService, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.planning.status import is_ours
+from locallb.planning.selection import is_ours
 
 KEY = ObjectKey(ClusterName("demo"), "shop", "web")
 NAMED = Classes(default=False, names=frozenset({"example.com/lb", ""}))

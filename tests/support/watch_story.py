@@ -12,7 +12,7 @@ from locallb.model.objects import Node
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.status import Observation
+from locallb.planning.service_rows import Observation
 from locallb.watch.events import (
     Cause,
     Converged,

@@ -39,7 +39,7 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol
 from locallb.observe import inspect
 from locallb.planning.planned import Plan
-from locallb.planning.status import Row
+from locallb.planning.service_rows import Row
 
 if TYPE_CHECKING:
     from locallb.cli.leading import Leaders, LeaseHolder

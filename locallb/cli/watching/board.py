@@ -17,7 +17,7 @@ from locallb.cli.watching.relay import EventBatch
 from locallb.model.identities import ObjectKey
 from locallb.model.memory import Memo
 from locallb.planning.planned import Placement, Plan
-from locallb.planning.status import NOT_DEPLOYED, Observation, Row, State, rows
+from locallb.planning.service_rows import NOT_DEPLOYED, Observation, Row, State, rows
 from locallb.watch.delays import Delay
 from locallb.watch.events import Converged, Delayed, Failed, Planned, Stopped, Updated
 

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from locallb.model.pacing import Pace
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Placement
-from locallb.planning.status import Observation, silent
+from locallb.planning.service_rows import Observation, silent
 from locallb.planning.statuses import SilentPort
 from locallb.threads import SupervisedThread, Task
 from locallb.watch.events import Cause, LoopEvent, Planned, Updated

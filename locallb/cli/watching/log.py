@@ -21,7 +21,7 @@ from locallb.cli.watching.relay import EventBatch
 from locallb.model.identities import IPAddress, ObjectKey, ObjectKind
 from locallb.model.texts import counted, few
 from locallb.planning.planned import Plan, placements_of
-from locallb.planning.status import State
+from locallb.planning.service_rows import State
 from locallb.report.wording import visible
 from locallb.watch.events import (
     Broken,

@@ -25,7 +25,7 @@ from locallb.gateway.status_patch import StatusVerdict, verdict_of
 from locallb.kubernetes.api.client import WRITES
 from locallb.planning.notices import OF_OVERRIDES
 from locallb.planning.planned import Plan, Via
-from locallb.planning.status import Observation, State
+from locallb.planning.service_rows import Observation, State
 from locallb.report.changes import rooms_for
 from locallb.threads import THREADS
 from locallb.traffic.figures import Latencies, TrafficRow, first

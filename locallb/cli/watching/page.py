@@ -33,7 +33,7 @@ from locallb.model.identities import UpstreamName
 from locallb.model.serving import Upstream
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, Plan, PlannedPort
-from locallb.planning.status import Observation, PortRow, Row
+from locallb.planning.service_rows import Observation, PortRow, Row
 from locallb.report.wording import LONGEST_NAME, html_text, visible
 from locallb.threads import SupervisedThread, Task
 from locallb.traffic.figures import Counts, Details, TrafficRow, since, upstreams_of

@@ -16,7 +16,7 @@ from locallb.cli.watching.log import LogLevel, LogRecord, Narrator
 from locallb.cli.watching.relay import EventBatch, Relay
 from locallb.cli.watching.screen import Screen
 from locallb.model.texts import counted
-from locallb.planning.status import Observation
+from locallb.planning.service_rows import Observation
 from locallb.threads import SupervisedThread, Task
 
 _REMOVED = {errno.EPIPE, errno.EIO, errno.EBADF}

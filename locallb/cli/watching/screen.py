@@ -16,7 +16,7 @@ from locallb.cli.service_output import STYLES, next_step
 from locallb.cli.watching.board import Board, View, by_urgency, count_states
 from locallb.cli.watching.log import LogLevel, LogRecord, clock
 from locallb.model.texts import counted
-from locallb.planning.status import PortRow, State
+from locallb.planning.service_rows import PortRow, State
 from locallb.report.changes import rooms_for
 from locallb.report.wording import LONGEST_NAME, visible
 

@@ -2,7 +2,7 @@
 
 A Service that the API server would refuse is refused here by the same rules, as far as a load balancer cares, because
 manifests never passed an API server. Not here: which objects are Services (`objects`), and which are ours
-(`planning.status`).
+(`planning.selection`).
 """
 
 from __future__ import annotations

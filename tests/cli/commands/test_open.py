@@ -22,7 +22,7 @@ from locallb.model.http_serving import Chain, HttpListener, HttpRoutes, TcpForwa
 from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKind, Protocol
 from locallb.model.objects import ServicePort
 from locallb.planning.planned import PlannedPort
-from locallb.planning.status import PortRow, Row, State
+from locallb.planning.service_rows import PortRow, Row, State
 from tests.cli.commands.conftest import play  # noqa: F401 - a fixture
 from tests.support.stages import Stage
 

@@ -18,7 +18,7 @@ from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.screen import Screen
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.status import Observation, State, rows
+from locallb.planning.service_rows import Observation, State, rows
 from locallb.storage.paths import shipped
 from locallb.watch.events import Cause, Mark, Planned
 from tests.support.gateway_objects import (

@@ -21,7 +21,7 @@ from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, Lines
 from locallb.cli.watching.supervision import BUSY_LIMIT, IDLE_LIMIT, pages, stuck
 from locallb.model.serving import Proxy
-from locallb.planning.status import Observation, State
+from locallb.planning.service_rows import Observation, State
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned, Pulse, Stopped
 from tests.support.metrics import sample
 from tests.support.waiting import TIMEOUT, becomes

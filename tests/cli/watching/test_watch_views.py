@@ -22,7 +22,7 @@ from locallb.model.objects import ServicePort
 from locallb.model.snapshot import HostFacts, Socket
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.status import State
+from locallb.planning.service_rows import State
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned
 from tests.support.goldens import Golden
 from tests.support.watch_story import EVIL, NOON, key, planned, serving, snapshot_of, story, updated

@@ -9,7 +9,7 @@ import pytest
 from locallb.gateway.parsing.policies import SECRET_REFERENCE
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
-from locallb.planning.status import State, rows
+from locallb.planning.service_rows import State, rows
 from tests.support.gateway_objects import JsonObject, gateway, gateway_class, grant, listener
 from tests.support.planned_gateways import SETTINGS, snapshot
 

@@ -12,7 +12,7 @@ from locallb.model.routes import HostRoute
 from locallb.model.snapshot import HostFacts
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
-from locallb.planning.status import Observation, Row, State, rows
+from locallb.planning.service_rows import Observation, Row, State, rows
 from tests.planning.node_routes import by
 from tests.support.gateway_objects import (
     DEMO,

@@ -12,7 +12,7 @@ from locallb.kubernetes.events import news, placement_events
 from locallb.kubernetes.status import SERVED, publication
 from locallb.model.reasons import Condition, Event
 from locallb.planning.planned import Placement, Plan
-from locallb.planning.status import Observation
+from locallb.planning.service_rows import Observation
 from locallb.planning.statuses import SilentPort, is_answered, mark_unanswered, published_silence, withdraw
 from tests.support.planned_services import plan_of
 

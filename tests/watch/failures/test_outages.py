@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Listener, Proxy
-from locallb.planning.status import Observation
+from locallb.planning.service_rows import Observation
 from locallb.watch.failures import GRACE, Outages, serves
 
 NAMES = ("web", "api", "shared-1")

@@ -17,7 +17,7 @@ from locallb.model.reasons import Ingress, IngressPort, Problem, Reason
 from locallb.model.serving import Listener
 from locallb.planning.notices import FAULT, OTHERS, Notice
 from locallb.planning.planned import Placement, Plan, PlannedPort, Rejection, Via
-from locallb.planning.status import Observation, State, rows
+from locallb.planning.service_rows import Observation, State, rows
 
 KEY = ObjectKey(ClusterName("c"), "shop", "web")
 OWNER = Owner(Home("local-lb", "dev", "/p"), KEY)

@@ -1,46 +1,23 @@
 """The status table: one row per Service of this stack, from the plan and from an observation of the proxies. Pure.
 
-A Service is this stack's if it has a class that the stack implements and is selected by it. Others are never changed.
 Not here: printing rows (`cli.service_output`), and observing proxies (`locallb.observe`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from enum import StrEnum
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.config.settings import Classes, Settings
 from locallb.dns.zones import is_wildcard
 from locallb.model.http_serving import HttpListener
-from locallb.model.identities import OF_INGRESSES, IPAddress, ObjectKey, ObjectKind, UpstreamName
-from locallb.model.objects import MalformedService, Service, ServicePort
+from locallb.model.identities import IPAddress, ObjectKey, UpstreamName
+from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.planning.notices import Notice, ordered_of
 from locallb.planning.planned import Placement, Plan, PlannedPort, Via
-
-
-def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
-    """Return whether this stack serves `service`, which is of type LoadBalancer, as all of them are."""
-    if service.key.kind in OF_INGRESSES:
-        return True  # checked for each Ingress when they were bound
-    return implements(service, settings.classes) and selects(service, settings.namespaces, settings.selector)
-
-
-def implements(service: Service | MalformedService, classes: Classes) -> bool:
-    if service.key.kind is ObjectKind.GATEWAY:
-        return True  # those of other GatewayClasses aren't among the Services
-    klass = service.load_balancer_class
-    return classes.default if klass is None else klass in classes.names
-
-
-def selects(service: Service | MalformedService, namespaces: Collection[str], selector: Mapping[str, str]) -> bool:
-    """Return whether `service` is in one of `namespaces` and has all labels of `selector`; empty ones select all."""
-    if namespaces and service.key.namespace not in namespaces:
-        return False
-    return all(service.labels.get(label) == value for label, value in selector.items())
 
 
 class State(StrEnum):
