@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 
 import pulumi
 from msgspec import Struct
+from pulumi.output import UNKNOWN
 
 from locallb.components.arguments import Arguments, configuration
 from locallb.components.stack import declare, warn
@@ -48,9 +49,14 @@ class _Declared(Struct, frozen=True):
 
     plan: Plan
     made: Made
+    certain: bool = True
+    """False in a preview that goes by the arguments of the last update."""
 
     def once_proven(self) -> pulumi.Output[Shown]:
         """Return what programs get once all that is served is proven; in a preview it is what is planned."""
+        if not self.certain:
+            unknown: pulumi.Output[Any] = pulumi.Output.from_input(UNKNOWN)
+            return unknown
         served = shown(self.plan)
         if pulumi.runtime.is_dry_run():
             return pulumi.Output.from_input(served)
@@ -89,8 +95,8 @@ class Services:
 class LoadBalancers(pulumi.ComponentResource):
     """Serves the Services, Gateways and Ingresses of some clusters on this host. A program has one.
 
-    Arguments are the keys of a stack's configuration in Python's spelling. What serves are children of the stack, as
-    `serve` has them: their URNs don't depend on who declares them, nor on the name of this component.
+    Arguments are the keys of a stack's configuration, for programs in Python in its spelling. What serves are children
+    of the stack, as `serve` has them: their URNs don't depend on who declares them, nor on this component's name.
     """
 
     addresses: pulumi.Output[Texts]
@@ -112,7 +118,10 @@ class LoadBalancers(pulumi.ComponentResource):
         super().__init__("locallb:index:LoadBalancers", name, {"arguments": given}, opts)
         self._given = given
         self._opts = opts or pulumi.ResourceOptions()
-        declared: pulumi.Output[_Declared] = pulumi.Output.all(self.urn, given).apply(lambda both: self._serve(both[1]))
+        current: pulumi.Output[Any] = pulumi.Output.from_input(self._current())
+        declared: pulumi.Output[_Declared] = pulumi.Output.all(self.urn, current).apply(
+            lambda both: self._serve(*both[1])
+        )
         proven: pulumi.Output[Shown] = declared.apply(lambda each: each.once_proven())
         self.addresses = proven.apply(lambda each: each.addresses)
         self.urls = proven.apply(lambda each: each.urls)
@@ -123,7 +132,23 @@ class LoadBalancers(pulumi.ComponentResource):
             {"addresses": self.addresses, "urls": self.urls, "hostnames": self.hostnames, "ports": self.ports}
         )
 
-    async def _serve(self, given: Mapping[str, object]) -> _Declared:
+    async def _current(self) -> object:
+        """Return the arguments and whether they are certain, or UNKNOWN.
+
+        In a preview one of them may not be known yet, such as that of a cluster which is replaced. What serves now
+        isn't to be taken for deleted then: the arguments of the last update stand for them.
+        """
+        if await self._given.is_known():
+            return await self._given.future(), True
+        with _errors_in_one_sentence():
+            last = program_arguments.read(_home())
+        if last is None:
+            pulumi.log.warn("an argument isn't known before the update: what it will serve can't be shown", self)
+            return UNKNOWN
+        pulumi.log.info("an argument isn't known before the update: shown is what the last one's arguments serve", self)
+        return last, False
+
+    async def _serve(self, given: Mapping[str, object], certain: bool) -> _Declared:  # noqa: FBT001 - in an apply
         if await self._given.is_secret():
             raise pulumi.RunError("an argument is a secret, and what is served is in the state: give it as plain text")
         after = {*await self._given.resources(), *await _resources_of(self._opts.depends_on)}
@@ -140,8 +165,8 @@ class LoadBalancers(pulumi.ComponentResource):
         settings, (reading, plan) = await asyncio.to_thread(read)
         forbidden = _forbidden(settings, (reading, plan))
         made = _declare(plan, forbidden, [*after - {self}])
-        _report(reading, plan)
-        return _Declared(plan, made)
+        _report(reading, plan, certain=certain)
+        return _Declared(plan, made, certain)
 
 
 class Serving(tuple[SnapshotResult, Plan]):  # noqa: SLOT001 - it has more than its items
@@ -275,13 +300,16 @@ def _declare(plan: Plan, forbidden: str, after: Sequence[pulumi.Resource] | None
     return made
 
 
-def _report(reading: SnapshotResult, plan: Plan) -> None:
-    """Log what the user should hear of what was read, and with the official CLI of ports that aren't served."""
+def _report(reading: SnapshotResult, plan: Plan, *, certain: bool = True) -> None:
+    """Log what the user should hear of what was read, and with the official CLI of ports that aren't served.
+
+    Where arguments are those of the last update, a source that can't be read may be the one that is to come: no error.
+    """
     warn(plan)
     for notice in reading.notices:
         pulumi.log.warn(notice)
     for complaint in reading.complaints:
-        pulumi.log.error(complaint)
+        (pulumi.log.error if certain else pulumi.log.warn)(complaint)
     if not isinstance(pulumi.runtime.settings.SETTINGS.monitor, Monitor):  # which reports them in a table
         for problem in _problems(plan):
             pulumi.log.warn(problem)

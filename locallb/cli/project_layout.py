@@ -82,7 +82,7 @@ _PLUGIN_PROGRAM = '''\
 
 import sys
 
-from locallb.provider.plugin import main
+from locallb.package import main
 
 main(sys.argv[1:])
 '''

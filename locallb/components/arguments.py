@@ -223,29 +223,29 @@ def _converted(value: Any, types: Sequence[Any]) -> Any:  # noqa: ANN401 - a JSO
     if isinstance(value, Mapping):
         records = [each for each in types if is_typeddict(each)]
         if not records:
-            inner = [each for one in types if get_origin(one) is Mapping for each in _alternatives(get_args(one)[1])]
+            inner = [each for one in types if get_origin(one) is Mapping for each in alternatives(get_args(one)[1])]
             return {name: _converted(item, inner) for name, item in value.items()}
-        hints = {name: hint for record in records for name, hint in _hints(record).items()}
+        hints = {name: hint for record in records for name, hint in fields(record).items()}
         by_name = {**{key_of(name): hint for name, hint in hints.items()}, **hints}
         return {
-            key_of(name) if name in hints else name: _converted(item, list(_alternatives(by_name.get(name))))
+            key_of(name) if name in hints else name: _converted(item, list(alternatives(by_name.get(name))))
             for name, item in value.items()
         }
     if isinstance(value, Sequence) and not isinstance(value, str):
-        inner = [each for one in types if get_origin(one) is Sequence for each in _alternatives(get_args(one)[0])]
+        inner = [each for one in types if get_origin(one) is Sequence for each in alternatives(get_args(one)[0])]
         return [_converted(item, inner) for item in value]
     return value
 
 
-def _hints(record: Any) -> dict[str, Any]:  # noqa: ANN401 - a type
+def fields(record: Any) -> dict[str, Any]:  # noqa: ANN401 - a type
     """Return the types of a record's fields; the SDK's Input refers to its Output by a name of its own module."""
-    return get_type_hints(record, localns={"Output": Output, "T": Any})
+    return get_type_hints(record, localns={"Output": Output, "T": Any}, include_extras=True)
 
 
-def _alternatives(hint: Any) -> list[Any]:  # noqa: ANN401 - a type
+def alternatives(hint: Any) -> list[Any]:  # noqa: ANN401 - a type
     """Return the types that a value may have, without what only says that it may come later."""
     if hint is None or (origin := get_origin(hint)) in {Output, Awaitable}:
         return []
     if origin in {Mapping, Sequence} or not get_args(hint) or origin is Literal:
         return [hint]
-    return [each for one in get_args(hint) for each in _alternatives(one)]
+    return [each for one in get_args(hint) for each in alternatives(one)]

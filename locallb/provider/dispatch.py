@@ -7,17 +7,19 @@ each call, asks `kinds` directly.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 from pulumi.provider.experimental import provider as protocol
+from pulumi.provider.experimental.property_value import PropertyValue
 
 from locallb.provider.resource_types import ResourceTypes
 from locallb.resources.codec import Values
-from locallb.resources.wire import plain, reported_difference, wrapped
+from locallb.resources.wire import parts, plain, reported_difference, wrapped
 
 T = TypeVar("T")
+_HIDDEN = "is a secret, and what serves is in the state: give it as plain text"
 _AT_ONCE = 32
 
 
@@ -44,8 +46,8 @@ class Dispatcher(protocol.Provider):
         return protocol.ConfigureResponse(supports_preview=True)
 
     async def check(self, request: protocol.CheckRequest) -> protocol.CheckResponse:
-        """Return every property that is of the wrong type or can't be used."""
-        failures = self.direct.check(request.type, plain(request.new_inputs))
+        """Return every property that is of the wrong type or can't be used, as a secret can't."""
+        failures = [*self.direct.check(request.type, plain(request.new_inputs)), *_secrets(request.new_inputs)]
         reported = [protocol.CheckFailure(path, reason) for path, reason in failures]
         return protocol.CheckResponse(inputs=request.new_inputs, failures=reported)
 
@@ -94,3 +96,8 @@ class Dispatcher(protocol.Provider):
 
     async def _run(self, work: Callable[[], T]) -> T:
         return await asyncio.get_running_loop().run_in_executor(self._pool, work)
+
+
+def _secrets(inputs: Mapping[str, PropertyValue]) -> Iterator[tuple[str, str]]:
+    """Return the properties that are secret or have secrets in them."""
+    return ((name, _HIDDEN) for name, value in inputs.items() if any(part.is_secret for part in parts(value)))

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 import grpc
+from pulumi.provider.experimental.provider import Provider
 from pulumi.provider.experimental.server import ProviderServicer
 from pulumi.runtime.proto import provider_pb2_grpc
 
@@ -52,8 +53,12 @@ class PlainErrors(grpc.aio.ServerInterceptor):  # type: ignore[type-arg]  # gene
         return grpc.unary_unary_rpc_method_handler(plain, handler.request_deserializer, handler.response_serializer)
 
 
-def main(arguments: list[str] | None = None, _found_in: Path | None = None) -> None:
-    """Serve until the engine ends us; the port goes to stdout, as the plugin protocol wants.
+def main(
+    arguments: list[str] | None = None,
+    _found_in: Path | None = None,
+    make: Callable[[Path | None], Provider] = make_provider,
+) -> None:
+    """Serve what `make` makes until the engine ends us; the port goes to stdout, as the plugin protocol wants.
 
     The CLI runs a plugin in the directory of the program that is deployed, wherever the plugin itself is: so the
     project is found from there. Projects of earlier versions pass the directory that they have the plugin in.
@@ -63,14 +68,14 @@ def main(arguments: list[str] | None = None, _found_in: Path | None = None) -> N
     parser.add_argument("engine", help="address of the Pulumi engine")
     engine = parser.parse_known_args(arguments)[0].engine
     try:
-        asyncio.run(_serve(arguments, engine, project_root(Path.cwd())))
+        asyncio.run(_serve(arguments, engine, make(project_root(Path.cwd()))))
     except KeyboardInterrupt:
         sys.exit(130)
 
 
-async def _serve(arguments: list[str], engine: str, root: Path | None) -> None:
+async def _serve(arguments: list[str], engine: str, provider: Provider) -> None:
     server = grpc.aio.server(options=_OPTIONS, interceptors=[PlainErrors()])
-    servicer = ProviderServicer(arguments, __version__, make_provider(root), engine)
+    servicer = ProviderServicer(arguments, __version__, provider, engine)
     provider_pb2_grpc.add_ResourceProviderServicer_to_server(servicer, server)
     port = server.add_insecure_port("127.0.0.1:0")
     await server.start()

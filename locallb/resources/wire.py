@@ -23,6 +23,17 @@ def wrapped(values: Values) -> dict[str, PropertyValue]:
     return {key: _wrapped(value) for key, value in values.items()}
 
 
+def parts(value: PropertyValue) -> Iterator[PropertyValue]:
+    """Return a value and all that is in it."""
+    yield value
+    inner = value.value
+    if isinstance(inner, Mapping):
+        inner = tuple(inner.values())
+    if isinstance(inner, Sequence) and not isinstance(inner, str):
+        for item in inner:
+            yield from parts(item)
+
+
 def reported_difference(
     request: protocol.DiffRequest,
     changed: Collection[str],

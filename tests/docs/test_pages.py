@@ -131,7 +131,7 @@ def test_each_exempt_command_is_on_a_page_and_run_elsewhere_as_stated() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=IDS)
 def test_every_block_with_commands_can_be_copied_whole(page: Path) -> None:
     """It has the shell's language, by which it is found here, and nothing that a shell wouldn't run."""
-    assert {fence.language for fence in fences(page)} <= {"", "text", "yaml", "json", "python", SHELL}
+    assert {fence.language for fence in fences(page)} <= {"", "text", "yaml", "json", "python", "ts", SHELL}
     assert list(misplaced(page)) == []
 
 

@@ -23,11 +23,13 @@ from pulumi.runtime.proto import provider_pb2, provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
 import locallb
+from locallb.components.arguments import Arguments, key_of
 from locallb.engine.protocol_providers import LoopPool, ProtocolHandle
 from locallb.engine.provider_handles import DirectHandle, Handle
 from locallb.engine.state.errors import StepError
 from locallb.engine.state.resource import ResourceState
 from locallb.model.texts import owner_fields
+from locallb.package import generate as package
 from locallb.provider import ProviderError, generate
 from locallb.provider.dispatch import Dispatcher
 from locallb.resources import codec
@@ -42,8 +44,21 @@ def test_what_is_unknown_is_written_as_the_protocol_has_it() -> None:
 
 @pytest.mark.checkout
 def test_generated_files_match_the_schema() -> None:
-    """Types and documentation say what the schema says."""
+    """Types and documentation say what the schema says, and the package's schema what that and the keys say."""
     assert generate.stale() == {}
+    assert package.SCHEMA.read_text() == package.text()
+
+
+def test_the_package_has_the_component_beside_all_resources() -> None:
+    """With every key and output described; only sources are required."""
+    schema = json.loads(package.SCHEMA.read_text())
+    component = schema["resources"].pop("locallb:index:LoadBalancers")
+    assert schema["resources"] == json.loads(generate.SCHEMA.read_text())["resources"]
+    assert component["requiredInputs"] == ["sources"]
+    assert component["inputProperties"].keys() == {key_of(name) for name in Arguments.__annotations__}
+    assert component["properties"].keys() == {"addresses", "urls", "hostnames", "ports"}
+    described = [*component["inputProperties"].values(), *component["properties"].values()]
+    assert all(value["description"] for value in described)
 
 
 def test_the_schema_is_what_the_engine_gets(driver: Driver) -> None:

@@ -38,6 +38,8 @@ MODULES = {
     "locallb.cli.new_project": SHIPPED,
     "locallb.cli.commands.preview": "what the user names, which may be a pipe",
     "locallb.gateway.crds": SHIPPED,
+    "locallb.package.construct": SHIPPED,
+    "locallb.package.generate": SHIPPED,
     "locallb.envoy.binary": "a log in which Envoy goes on writing: it is cut where it is, not replaced",
     "locallb.host.limits": KERNEL,
     "locallb.host.facts": KERNEL,

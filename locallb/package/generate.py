@@ -1,0 +1,130 @@
+"""Generates the schema of the package: `python -m locallb.package.generate`; `--check` writes nothing.
+
+Resources are those of the provider's own schema. The component's inputs are the typed arguments of programs in Python,
+described by the table of keys in docs/configuration.md; its outputs are described by their docstrings.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import inspect
+import json
+import re
+import sys
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, Literal, Required, get_args, get_origin, is_typeddict
+
+from locallb.components.arguments import Arguments, alternatives, fields, key_of
+from locallb.package import construct
+from locallb.package.construct import COMPONENT, OUTPUTS
+from locallb.program import LoadBalancers
+from locallb.provider.generate import SCHEMA as RESOURCES
+
+_KEYS = Path(__file__).resolve().parents[2] / "docs/configuration.md"
+_SCALARS = {str: "string", bool: "boolean", int: "integer", float: "number"}
+_ROW = re.compile(r"^\| `(\w+)` \| (.*) \|(.*)\|$", re.MULTILINE)
+_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
+_RESULT = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}
+Schema = dict[str, Any]
+SCHEMA = construct.SCHEMA
+
+
+def package_schema(resources: Mapping[str, Any], keys: str) -> Schema:
+    """Add the component to the provider's own schema; `keys` is the page with the table of keys."""
+    types: Schema = {}
+    described = {key: _described(meaning, default) for key, meaning, default in _ROW.findall(keys)}
+    inputs, required = _properties(Arguments, types)
+    for key, value in inputs.items():
+        value["description"] = described[key]
+    outputs = {name: {**_RESULT, "description": text} for name, text in _docstrings(LoadBalancers) if name in OUTPUTS}
+    component = {
+        "isComponent": True,
+        "description": inspect.cleandoc(LoadBalancers.__doc__ or ""),
+        "inputProperties": inputs,
+        "requiredInputs": required,
+        "properties": outputs,
+        "required": list(outputs),
+    }
+    return {
+        **resources,
+        "types": {**resources["types"], **dict(sorted(types.items()))},
+        "resources": {COMPONENT: component, **resources["resources"]},
+    }
+
+
+def text() -> str:
+    """Make the file."""
+    resources = json.loads(RESOURCES.read_text(encoding="utf-8"))
+    return json.dumps(package_schema(resources, _KEYS.read_text(encoding="utf-8")), indent=1) + "\n"
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Write it, or only look."""
+    parser = argparse.ArgumentParser(prog="python -m locallb.package.generate", description=__doc__)
+    parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if it isn't up to date")
+    check, made = parser.parse_args(arguments).check, text()
+    different = not SCHEMA.exists() or SCHEMA.read_text(encoding="utf-8") != made
+    if different and not check:
+        SCHEMA.write_text(made, encoding="utf-8")
+    return int(check and different)
+
+
+def _described(meaning: str, default: str) -> str:
+    """Return a row of the table without its links."""
+    sentence = f"{meaning}." if default.strip() in {"", "required"} else f"{meaning}. Default: {default.strip()}."
+    plain = _LINK.sub(r"\1", sentence)
+    return plain[0].upper() + plain[1:]
+
+
+def _properties(record: Any, types: Schema) -> tuple[Schema, list[str]]:  # noqa: ANN401 - a TypedDict
+    """Return the properties of a record, and which are required; add the records in it to `types`."""
+    hints = fields(record)
+    required = [key_of(name) for name, hint in hints.items() if get_origin(hint) is Required or record.__total__]
+    return {key_of(name): _property(hint, types) for name, hint in hints.items()}, required
+
+
+def _property(hint: Any, types: Schema) -> Schema:  # noqa: ANN401 - a type
+    """Return the schema of whatever a value may be."""
+    made: list[Schema] = []
+    for each in alternatives(hint):
+        one = _one(each, types)
+        if one not in made:
+            made.append(one)
+    if {"type": "number"} in made:
+        made = [one for one in made if one != {"type": "integer"}]
+    return made[0] if len(made) == 1 else {"oneOf": made}
+
+
+def _one(hint: Any, types: Schema) -> Schema:  # noqa: ANN401 - a type
+    if hint is Any:
+        return {"$ref": "pulumi.json#/Any"}
+    if is_typeddict(hint):
+        token = f"locallb:index:{hint.__name__}Settings"
+        if token not in types:
+            properties, required = _properties(hint, types)
+            types[token] = {"type": "object", "description": hint.__doc__, "properties": properties}
+            types[token] |= {"required": required} if required else {}
+        return {"$ref": f"#/types/{token}"}
+    if get_origin(hint) is Literal:
+        return {"type": _SCALARS[type(get_args(hint)[0])]}
+    if inner := get_args(hint):
+        key = "additionalProperties" if len(inner) > 1 else "items"
+        return {"type": "object" if len(inner) > 1 else "array", key: _property(inner[-1], types)}
+    return {"type": _SCALARS[hint]}
+
+
+def _docstrings(kind: type) -> Iterator[tuple[str, str]]:
+    """Return the attributes of a class that have a docstring, with it."""
+    (body,) = ast.parse(textwrap.dedent(inspect.getsource(kind))).body
+    statements = body.body if isinstance(body, ast.ClassDef) else []
+    for one, following in pairwise(statements):
+        if isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name) and isinstance(following, ast.Expr):
+            yield one.target.id, str(ast.literal_eval(following.value))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,178 @@
+"""The package `locallb` in programs of every language: added, served, changed and destroyed by the real CLI."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sysconfig
+import venv
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pulumi
+import pytest
+import yaml
+
+from locallb import __version__
+from tests.support.backends import Backend, ask
+from tests.support.manifests import node, port, service
+from tests.support.official_cli import install_plugin
+from tests.support.pulumi_cli import cli_environment, needs_cli
+from tests.support.stages import Stage, envoys
+
+pytestmark = [pytest.mark.envoy, pytest.mark.pulumi, needs_cli]
+
+
+@dataclass(frozen=True)
+class Program:
+    """The directory of a program with the manifests of two Services, and a home of the CLI with our plugin."""
+
+    stage: Stage
+    directory: Path
+    plugin: Path
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """What it gives to `LoadBalancers`."""
+        return {
+            "sources": [{"manifests": "manifests", "name": "c"}],
+            "pools": [{"name": "own", "addresses": [f"{self.stage.at(0)}/27"]}],
+        }
+
+    def pulumi(self, *terms: str, fails: bool = False) -> str:
+        """Run the CLI there; return what it prints."""
+        home = {"PULUMI_HOME": str(self.stage.root / "pulumi"), "PIP_NO_BUILD_ISOLATION": "0"}
+        told = {**os.environ, **cli_environment(), **home}
+        command = ["pulumi", *terms, "--non-interactive", "--color", "never"]
+        done = subprocess.run(command, cwd=self.directory, env=told, capture_output=True, text=True, check=False)
+        assert (done.returncode != 0) == fails, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    def write(self, runtime: object, **more: object) -> None:
+        """Write the project."""
+        project = {"name": "everywhere", "runtime": runtime, "backend": {"url": "file://./.state"}, **more}
+        (self.directory / "Pulumi.yaml").write_text(yaml.safe_dump(project))
+
+    def addresses(self) -> dict[str, list[str]]:
+        """Return the addresses that the stack exports."""
+        return dict(json.loads(self.pulumi("stack", "output", "--json").partition("\n}")[0] + "\n}")["addresses"])
+
+    def lives(self) -> None:
+        """Make its stack, update it, and check all that follows."""
+        self.pulumi("stack", "init", "dev")
+        self.pulumi("up", "--yes", "--skip-preview")
+        self.serves()
+
+    def serves(self) -> None:
+        """Check that it serves, that a second update changes nothing, and that nothing is left at the end."""
+        assert ask(self.addresses()["n/web"][0], 8080) == "web: hello"
+        self.pulumi("up", "--yes", "--skip-preview", "--expect-no-changes")
+        self.pulumi("destroy", "--yes", "--skip-preview")
+        self.left_nothing()
+
+    def left_nothing(self) -> None:
+        """Check that neither a process nor a claim is left."""
+        assert envoys(self.stage.root) == []
+        assert not list((self.stage.state_home / "ledger").glob("127.*"))
+
+
+@pytest.fixture
+def program(play: Stage, backend: Callable[..., Backend]) -> Program:
+    """Return the directory of a program yet to be written."""
+    plugin = install_plugin(play.root / "pulumi")
+    directory = play.root / "program"
+    (directory / ".state").mkdir(parents=True)
+    for name in ("Pulumi.yaml", "__main__.py"):
+        (play.root / name).unlink()
+    play.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
+    play.manifests.rename(directory / "manifests")
+    return Program(play, directory, plugin)
+
+
+def in_yaml(**resources: object) -> dict[str, object]:
+    """Return what a program in YAML says: resources, and the addresses of one named `served`."""
+    return {"resources": resources, "outputs": {"addresses": "${served.addresses}"}}
+
+
+def test_a_program_in_yaml(program: Program) -> None:
+    """With the plugin of the installation, which the CLI lists."""
+    assert __version__ in program.pulumi("plugin", "ls")
+    served = {"type": "locallb:LoadBalancers", "properties": program.arguments}
+    program.write("yaml", **in_yaml(served=served))
+    program.lives()
+
+
+TYPESCRIPT = """\
+import * as locallb from "@pulumi/locallb";
+
+const served = new locallb.LoadBalancers("all", {arguments});
+export const addresses = served.addresses;
+export const first: unknown = served.addresses.apply(each => each["n/web"][0]);
+"""
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="no Node.js here")
+def test_a_program_in_typescript(program: Program) -> None:
+    """With the package that is added from the executable's path, and checked by its compiler."""
+    program.write("nodejs")
+    needed = {"@pulumi/pulumi": "^3", "@types/node": "^20", "typescript": "^5"}
+    package = {"name": "everywhere", "main": "index.ts", "dependencies": needed}
+    (program.directory / "package.json").write_text(json.dumps(package))
+    (program.directory / "index.ts").write_text(TYPESCRIPT.replace("{arguments}", json.dumps(program.arguments)))
+    program.pulumi("install")
+    program.pulumi("package", "add", str(program.plugin))
+    program.lives()
+
+
+PYTHON = """\
+import pulumi
+import pulumi_locallb as locallb
+from pulumi.output import UNKNOWN
+
+arguments = {arguments}
+if pulumi.runtime.is_dry_run() and pulumi.Config().get_bool("later"):
+    arguments["sources"] = pulumi.Output.from_input(UNKNOWN)
+if pulumi.Config().get_bool("hidden"):
+    arguments["sources"] = pulumi.Output.secret(arguments["sources"])
+served = locallb.LoadBalancers("all", **arguments)
+pulumi.export("addresses", served.addresses)
+"""
+
+
+def test_a_program_in_python(program: Program) -> None:
+    """By the package generated for it; what isn't known yet is no deletion, and a secret is refused."""
+    environment = program.directory / "venv"
+    venv.create(environment)
+    place = sysconfig.get_path("purelib", "venv", {"base": str(environment)})
+    Path(place, "borrowed.pth").write_text(f"{Path(pulumi.__file__).parents[1]}\n")
+    program.write({"name": "python", "options": {"toolchain": "pip", "virtualenv": "venv"}})
+    (program.directory / "__main__.py").write_text(PYTHON.replace("{arguments}", repr(program.arguments)))
+    program.pulumi("package", "add", str(program.plugin))
+    program.pulumi("stack", "init", "dev")
+    program.pulumi("config", "set", "later", "true")
+    assert "what it will serve can't be shown" in program.pulumi("up", "--yes")
+    told = program.pulumi("preview")
+    assert "what the last one's arguments serve" in told
+    assert "delete" not in told
+    program.pulumi("config", "set", "hidden", "true")
+    told = program.pulumi("preview", fails=True)
+    assert "an argument is a secret" in told
+    assert "locallb/package" not in told
+    program.pulumi("config", "rm", "hidden")
+    program.serves()
+
+
+def test_resources_refuse_secrets(program: Program) -> None:
+    """The state would have them in plain text, as our resources know no secrets."""
+    owner = dict.fromkeys(("project", "stack", "root", "cluster", "namespace", "name", "uid"), "x")
+    properties = {"address": {"fn::secret": program.stage.at(40)}, "owner": owner, "sharing": ""}
+    program.write("yaml", resources={"one": {"type": "locallb:LoopbackAddress", "properties": properties}})
+    program.pulumi("stack", "init", "dev")
+    told = program.pulumi("up", "--yes", "--skip-preview", fails=True)
+    assert "property address" in told
+    assert "is a secret" in told
+    program.left_nothing()
