@@ -58,6 +58,36 @@ def outputs(play: Stage) -> object:
     return state(play)[0]["outputs"]
 
 
+LATER = """
+if pulumi.runtime.is_dry_run():
+    LoadBalancers = functools.partial(LoadBalancers, pins=pulumi.Output.from_input(UNKNOWN))
+"""
+
+
+@pytest.mark.envoy
+def test_a_preview_with_an_argument_that_is_not_known_yet_deletes_nothing(
+    play: Stage, backend: Callable[..., Backend]
+) -> None:
+    """At first there is nothing to show; later what the last update was given stands for it."""
+    play.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
+    text = PROGRAM.replace(
+        "import pulumi\n", "import functools\n\nimport pulumi\nfrom pulumi.output import UNKNOWN\n", 1
+    )
+    declared(
+        play,
+        text.replace("\nserved", f"{LATER.replace('{', '{{')}\nserved")
+        .replace("after = pulumi", "#")
+        .replace("last = pulumi", "#"),
+    )
+    done = play.run("preview")
+    assert done.code == 0, done.err
+    assert "what it will serve can't be shown" in done.out + done.err
+    play.up()
+    done = play.run("preview", "--json")
+    assert done.code == 0, done.err
+    assert done.json["changes"].get("delete", 0) == 0, done.json
+
+
 @pytest.mark.envoy
 def test_a_program_declares_load_balancers_and_depends_on_them(play: Stage, backend: Callable[..., Backend]) -> None:
     """Its outputs, commands that go by its arguments, and what depends on one Service; a second run changes nothing."""

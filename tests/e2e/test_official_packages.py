@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 import sysconfig
 import venv
 from collections.abc import Callable
@@ -15,7 +16,7 @@ from typing import Any
 
 import pulumi
 import pytest
-import yaml
+from pulumi import automation
 
 from locallb import __version__
 from tests.support.backends import Backend, ask
@@ -43,19 +44,22 @@ class Program:
             "pools": [{"name": "own", "addresses": [f"{self.stage.at(0)}/27"]}],
         }
 
+    @property
+    def environment(self) -> dict[str, str]:
+        """What the CLI is told; pip builds with what there is."""
+        return {**cli_environment(), "PULUMI_HOME": str(self.stage.root / "pulumi"), "PIP_NO_BUILD_ISOLATION": "0"}
+
     def pulumi(self, *terms: str, fails: bool = False) -> str:
         """Run the CLI there; return what it prints."""
-        home = {"PULUMI_HOME": str(self.stage.root / "pulumi"), "PIP_NO_BUILD_ISOLATION": "0"}
-        told = {**os.environ, **cli_environment(), **home}
+        told = {**os.environ, **self.environment}
         command = ["pulumi", *terms, "--non-interactive", "--color", "never"]
         done = subprocess.run(command, cwd=self.directory, env=told, capture_output=True, text=True, check=False)
         assert (done.returncode != 0) == fails, done.stdout + done.stderr
         return done.stdout + done.stderr
 
     def write(self, runtime: object, **more: object) -> None:
-        """Write the project."""
         project = {"name": "everywhere", "runtime": runtime, "backend": {"url": "file://./.state"}, **more}
-        (self.directory / "Pulumi.yaml").write_text(yaml.safe_dump(project))
+        (self.directory / "Pulumi.yaml").write_text(json.dumps(project))  # which is YAML without aliases
 
     def addresses(self) -> dict[str, list[str]]:
         """Return the addresses that the stack exports."""
@@ -104,6 +108,33 @@ def test_a_program_in_yaml(program: Program) -> None:
     served = {"type": "locallb:LoadBalancers", "properties": program.arguments}
     program.write("yaml", **in_yaml(served=served))
     program.lives()
+
+
+def test_a_program_has_one_component(program: Program) -> None:
+    """One plan gives out the addresses; nothing of the second one is made, and it is told where it belongs."""
+    served = {"type": "locallb:LoadBalancers", "properties": program.arguments}
+    program.write("yaml", **in_yaml(served=served, more={**served, "options": {"dependsOn": ["${served}"]}}))
+    program.pulumi("stack", "init", "dev")
+    told = program.pulumi("up", "--yes", "--skip-preview", fails=True)
+    assert (
+        "LoadBalancers 'served' declares what is served already; give it the sources of LoadBalancers 'more' too"
+        in told
+    )
+    program.pulumi("destroy", "--yes", "--skip-preview")
+    program.left_nothing()
+
+
+def test_the_automation_api_runs_a_program_in_yaml(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a local program; `locallb destroy` ends what it made."""
+    program.write("yaml", **in_yaml(served={"type": "locallb:LoadBalancers", "properties": program.arguments}))
+    for name, value in program.environment.items():
+        monkeypatch.setenv(name, value)
+    stack = automation.create_or_select_stack("dev", work_dir=str(program.directory))
+    assert ask(stack.up().outputs["addresses"].value["n/web"][0], 8080) == "web: hello"
+    assert dict(stack.up().summary.resource_changes or {}).keys() == {"same"}
+    command = [sys.executable, "-m", "locallb", "-C", str(program.directory), "destroy", "--yes"]
+    subprocess.run(command, check=True, capture_output=True)
+    program.left_nothing()
 
 
 TYPESCRIPT = """\
