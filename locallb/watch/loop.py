@@ -216,8 +216,6 @@ class Loop:
         finally:
             if self._stopped.is_set():
                 self._end()
-                self._hangs.stop()
-                self._planner.stop()
                 self._listen(Stopped())
 
     def _publish_delays(self) -> None:
@@ -230,6 +228,7 @@ class Loop:
             self._listen(Delayed(found))
 
     def _end(self) -> None:
+        """Let what runs end, and follow nothing any more."""
         try:
             outcome = self._converger.stop()
         except EngineError as error:
@@ -237,6 +236,8 @@ class Loop:
         else:
             if outcome.ended:
                 self._report(outcome, outcome.since)
+        self._hangs.stop()
+        self._planner.stop()
 
     def _go_on(self) -> None:
         """Go on with what is under way, and look again where some of it has ended."""

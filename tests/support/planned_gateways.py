@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -146,7 +147,11 @@ def snapshot(documents: list[JsonObject], existing: ParseMemory | None = None, *
     return replace(observed, host=HostFacts())
 
 
-def learned(engine: Engine) -> Converger:
+@contextmanager
+def learned(engine: Engine) -> Iterator[Converger]:
     made = Converger(HOME, engine)
     made.learn()
-    return made
+    try:
+        yield made
+    finally:
+        made.stop()

@@ -109,6 +109,7 @@ def test_state_written_by_another_process_is_not_taken_as_verified(
     brought(learnt(bench), wanting(monkeypatch, *all_of("other")))
     wanted = wanting(monkeypatch, *all_of("2"))
     converger.update(Plan(), wanted, work.Batch((KEYS[2],)))
+    converger.stop()
     assert not any(learnt(bench)._checks.needs_check_only([key]) for key in KEYS)
 
 

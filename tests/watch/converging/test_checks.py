@@ -161,7 +161,6 @@ def inspect(play: Stage) -> list[LoopEvent]:
             loop._inspect()
     finally:
         loop._end()
-        loop._planner.stop()
     assert isinstance(reported[-1], Converged), reported[-1]
     assert not any(isinstance(event, Failed) for event in reported)
     return reported

@@ -36,8 +36,7 @@ def with_lost(**spec: object) -> list[JsonObject]:
 def test_a_start_finds_every_status_applied() -> None:
     """And checks each once, as it does load balancers."""
     plan = plan_of(*cluster())
-    with deployed(plan, GatewayApi.having(*cluster())) as (_, engine):
-        converger = learned(engine)
+    with deployed(plan, GatewayApi.having(*cluster())) as (_, engine), learned(engine) as converger:
         assert converger.applied == converger.wanted(plan)
         found = work(converger, plan)
         assert found.keys == found.unchecked
@@ -50,8 +49,7 @@ def test_a_route_that_changes_is_one_update_and_one_write(change: str) -> None:
     plan, api = plan_of(*cluster()), GatewayApi.having(*cluster())
     spec: JsonObject = {"hostnames": ["b.test"]} if change != "gone" else {"parentRefs": []}
     after = plan_of(*with_lost(**spec))
-    with deployed(plan, api) as (_, engine):
-        converger = learned(engine)
+    with deployed(plan, api) as (_, engine), learned(engine) as converger:
         api.requested.clear()
         found = work(converger, after)
         assert found.reported + found.removed == (LOST,)
@@ -68,8 +66,8 @@ def test_status_that_others_changed_before_the_start_is_repaired() -> None:
         key = ("httproutes", "shop", "lost")
         stated = api.objects[key]["status"]
         api.objects[key] = rewritten(api.objects[key], {"parents": []})
-        converger = learned(engine)
-        assert converger.update(plan, converger.wanted(plan), Batch((LOST,), refresh=True)).result.ok
+        with learned(engine) as converger:
+            assert converger.update(plan, converger.wanted(plan), Batch((LOST,), refresh=True)).result.ok
         assert len(api.objects[key]["status"]["parents"]) == len(stated["parents"]) == 1
 
 
@@ -93,8 +91,7 @@ def test_status_that_others_change_during_the_loop_is_repaired_by_one_update(
 ) -> None:
     """Of that object alone, with one write; correct statuses are not touched, nor unknown ones."""
     plan, api = plan_of(*cluster()), GatewayApi.having(*cluster())
-    with deployed(plan, api) as (_, engine):
-        converger = learned(engine)
+    with deployed(plan, api) as (_, engine), learned(engine) as converger:
         assert converger.differing(stated(api), plan, (), LATER) == ({}, None)
         before = api.objects[at]["status"]
         api.objects[at] = rewritten(api.objects[at], {**before, field: []})
@@ -114,8 +111,7 @@ def test_a_gateway_that_gets_nothing_is_looked_after_as_well() -> None:
     documents[1]["spec"]["addresses"] = [{"type": "Hostname", "value": "a.test"}]
     plan, api = plan_of(*documents), GatewayApi.having(*documents)
     (rejection,) = plan.rejections
-    with deployed(plan, api) as (_, engine):
-        converger = learned(engine)
+    with deployed(plan, api) as (_, engine), learned(engine) as converger:
         assert converger.differing(stated(api), plan, (), LATER) == ({}, None)
         at = ("gateways", "shop", "web")
         api.objects[at] = rewritten(api.objects[at], {})

@@ -82,8 +82,7 @@ def test_listener_set_is_not_programmed_before_its_proxy_is_reachable(unproven: 
 def test_nor_by_the_loop_in_whichever_portions(keys: tuple[ObjectKey, ...], unproven: Unproven) -> None:
     """A ListenerSet alone has its Gateway's proof tried as well, and fails with it."""
     plan, api = plan_of(*documents()), GatewayApi.having(*documents())
-    with deployed(Plan(), api) as (_, engine):
-        converger = learned(engine)
+    with deployed(Plan(), api) as (_, engine), learned(engine) as converger:
         outcome = converger.update(plan, converger.wanted(plan), Batch(keys))
         assert outcome.failed == dict.fromkeys(keys, WHY)
         outcome = converger.update(plan, converger.wanted(plan), Batch((MORE,)))
@@ -118,8 +117,7 @@ def test_removed_gateway_takes_along_listener_sets_that_waited_for_its_proof(aft
     """Otherwise the update would fail: a remaining resource refers to a removed one. Theirs has nothing to do then."""
     plan, api = plan_of(*documents()), GatewayApi.having(*documents())
     then = plan_of(*AFTER[after])
-    with deployed(plan, api) as (_, engine):
-        converger = learned(engine)
+    with deployed(plan, api) as (_, engine), learned(engine) as converger:
         outcome = converger.update(then, converger.wanted(then), Batch((WEB,)))
         assert not outcome.failed
         api.requested.clear()
@@ -131,8 +129,7 @@ def test_removed_gateway_takes_along_listener_sets_that_waited_for_its_proof(aft
 def test_listener_set_that_only_needs_a_check_updates_no_gateway() -> None:
     """As at a start, where its Gateway may have been checked before."""
     plan, api = plan_of(*documents()), GatewayApi.having(*documents())
-    with deployed(plan, api) as (_, engine):
-        converger = learned(engine)
+    with deployed(plan, api) as (_, engine), learned(engine) as converger:
         wanted = converger.wanted(plan)
         converger._checks.unchecked, converger._checks._doubtful = {MORE}, set()
         with mock.patch.object(engine, "updates") as updates:

@@ -22,7 +22,7 @@ from locallb.watch.converge import Converger
 from locallb.watch.events import Updated
 from tests.support.deployed_plans import ACCESS, deployed
 from tests.support.gateway_objects import DEMO, JsonObject, route
-from tests.support.planned_gateways import HOME, GatewayApi, cluster, plan_of
+from tests.support.planned_gateways import GatewayApi, cluster, learned, plan_of
 
 ROUTES = 30
 
@@ -102,9 +102,7 @@ def test_the_log_of_the_loop_names_it_once(clock: list[float]) -> None:
     plan, api = plan_of(*documents(3)), Guarded.having(*documents(3))
     assert isinstance(api, Guarded)
     after, narrator = plan_of(*documents(4)), Narrator()
-    with deployed(plan, api) as (_, engine):
-        converger = Converger(HOME, engine)
-        converger.learn()
+    with deployed(plan, api) as (_, engine), learned(engine) as converger:
         api.refuses = True
         lines = [line for keys in routes_of(after) for line in reported(narrator, converger, after, keys)]
     assert len([line for line in lines if "may not patch" in line]) == 1
