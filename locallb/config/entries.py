@@ -22,7 +22,7 @@ class SourceEntry(Protocol):
         """Whether it gives a finder, not a source."""
 
     @property
-    def once(self) -> str:
+    def single_entry_example(self) -> str:
         """An example with everything in one entry, if only one is allowed; otherwise empty."""
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> Source | Finder | None:

@@ -267,10 +267,10 @@ def _source(mistakes: Mistakes, key: str, value: object) -> Iterator[tuple[str, 
 def _refuse_repeated(mistakes: Mistakes, value: object) -> None:
     """Note entries of which everything belongs into one."""
     listed = [entry if isinstance(entry, Mapping) else {} for entry in value] if isinstance(value, list | tuple) else []
-    for word in (word for word in SOURCES if (source_entry(word).once)):
+    for word in (word for word in SOURCES if (source_entry(word).single_entry_example)):
         alone = [number for number, entry in enumerate(listed) if [key for key in SOURCES if key in entry] == [word]]
         for number in alone[1:]:
-            sentence = f"there is one before it; write all names into one, {source_entry(word).once}"
+            sentence = f"there is one before it; write all names into one, {source_entry(word).single_entry_example}"
             mistakes.add(f"sources[{number}].{word}", sentence)
 
 

@@ -77,7 +77,7 @@ def early_owner_id(home: Home) -> OwnerId:
 
 _CLASSIC = ("A", "CNAME")
 """Types that external-dns' marks of old are about."""
-NO_OWNER = "somebody who left no mark"
+UNMARKED = "somebody who left no mark"
 Records = Mapping[str, tuple[str, ...]]
 """Values by type."""
 
@@ -200,4 +200,4 @@ def holder(owner: OwnerId, observed: ServerAnswer) -> str:
     marker = Marker.parse(marks[0][0]) if marks else None
     if marker:
         return f"{marker.resource or 'something'} of {marker.owner}"
-    return NO_OWNER if marks or observed.records.keys() - observed.ours(owner).keys() else ""
+    return UNMARKED if marks or observed.records.keys() - observed.ours(owner).keys() else ""

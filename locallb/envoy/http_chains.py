@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 from locallb.envoy import overload
 from locallb.envoy.document import KEEPALIVE, Json, Message, socket_address, subscription, typed
 from locallb.envoy.http_policies import CORS, SESSION, SOURCES, dormant
-from locallb.envoy.http_routes import NO_OWNER, Entrance, clients_headers, table, targets
+from locallb.envoy.http_routes import NO_CLUSTER, Entrance, clients_headers, table, targets
 from locallb.envoy.listeners import bound_at, logged, ranges
 from locallb.model.http_serving import (
     AnyCertificate,
@@ -254,7 +254,7 @@ def _forwarded(forward: TcpForward) -> Message:
         stat_prefix="tcp",
         idle_timeout="0s",
         max_connect_attempts=4,
-        **(targets(forward.targets) if live else {"cluster": NO_OWNER}),
+        **(targets(forward.targets) if live else {"cluster": NO_CLUSTER}),
     )
 
 

@@ -100,7 +100,7 @@ def _removal(expression: str) -> Message:
     return {"remove_on_match": {"key_matcher": {"safe_regex": {"regex": expression}}}}
 
 
-NO_OWNER = "nobody"
+NO_CLUSTER = "nobody"
 """The cluster that there isn't: requests for it are answered 500, connections closed."""
 _CODES = {
     301: "MOVED_PERMANENTLY",
@@ -146,7 +146,7 @@ def targets(listed: Sequence[Target]) -> Message:
     """Return how requests or connections are split between clusters."""
     live = [target for target in listed if target.weight]
     if len(live) == 1 and not header_changes(live[0].request, live[0].response):
-        return {"cluster": live[0].upstream or NO_OWNER}
+        return {"cluster": live[0].upstream or NO_CLUSTER}
     return {"weighted_clusters": {"clusters": [_share(target) for target in live]}}
 
 
@@ -165,7 +165,7 @@ def header_changes(request: HeaderChanges, response: HeaderChanges) -> Message:
 
 def _share(target: Target) -> Message:
     changes = header_changes(target.request, target.response)
-    return {"name": target.upstream or NO_OWNER, "weight": target.weight, **changes}
+    return {"name": target.upstream or NO_CLUSTER, "weight": target.weight, **changes}
 
 
 def _header(name: str, value: str, how: str) -> Message:
@@ -287,7 +287,7 @@ def _preflights(route: HttpRoute, own: Container[Match]) -> Iterator[Message]:
     method: Message = {"name": "access-control-request-method", "string_match": {"exact": route.match.method}}
     yield {
         "match": _match(match, {"name": "origin", "present_match": True}, method),
-        "route": {"cluster": NO_OWNER, "cluster_not_found_response_code": "NOT_FOUND"},
+        "route": {"cluster": NO_CLUSTER, "cluster_not_found_response_code": "NOT_FOUND"},
         "typed_per_filter_config": per_filter(HttpRoute(match, _NOWHERE, cors=route.cors, sources=route.sources)),
     }
 

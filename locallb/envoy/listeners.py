@@ -112,7 +112,7 @@ def _log(cluster: str) -> Message:
     }
 
 
-NO_OWNER = "local-lb-nobody"
+NO_CLUSTER = "local-lb-nobody"
 """A cluster that there isn't: a connection to it is reset at once."""
 _CLUSTER, _FATE = "envoy.tcp_proxy.cluster", "local-lb.fault"
 """What is noted of a connection before its first byte: where it goes, and what becomes of it then."""
@@ -150,7 +150,7 @@ def faulty(chain: Message, spec: Listener) -> Message:
 def _leading(spec: Listener) -> str:
     """Return the expression of where connections go that nothing befalls."""
     upstream, detour = f'"{spec.upstream}"', spec.detour
-    return _before(detour.until, f'"{detour.upstream or NO_OWNER}"', upstream) if detour else upstream
+    return _before(detour.until, f'"{detour.upstream or NO_CLUSTER}"', upstream) if detour else upstream
 
 
 def _noted(fault: Fault | None, leading: str) -> Message:
@@ -160,7 +160,7 @@ def _noted(fault: Fault | None, leading: str) -> Message:
         refused, hanging = fault.refuse, fault.refuse + fault.hang
         fate = f'{_DRAWN} < {refused} ? "" : {_DRAWN} < {hanging} ? "{_HANG}" : {_DRAWN} < {hanging + fault.reset}'
         notes = {
-            _CLUSTER: _before(fault.until, f'{_DRAWN} < {refused} ? "{NO_OWNER}" : {leading}', leading),
+            _CLUSTER: _before(fault.until, f'{_DRAWN} < {refused} ? "{NO_CLUSTER}" : {leading}', leading),
             _FATE: _before(fault.until, f'{fate} ? "{_RESET}" : ""', '""'),
         }
     values: list[Message] = [

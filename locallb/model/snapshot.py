@@ -122,7 +122,7 @@ class HeldProxy(Struct, frozen=True):
     service: ObjectKey
     discovery: Discovery | None
     """None where it serves nothing yet."""
-    upstreams: int = 1
+    watched_files: int = 1
     """Number of files it watches besides listeners and clusters if it uses EDS: endpoints, routes, secrets."""
     patient: bool | None = None
     """Whether its listeners hold clients (`serving.Listener.patient`); None where it has none for TCP."""

@@ -36,7 +36,7 @@ from locallb.dns.stubs import (
     stub_block,
     text_at,
 )
-from locallb.dns.updates import NO_OWNER, Former, Marker, Records, early_owner_id, holder, putting, removing
+from locallb.dns.updates import UNMARKED, Former, Marker, Records, early_owner_id, holder, putting, removing
 from locallb.dns.zones import RFC2136, UpdatedServer
 from locallb.kubernetes.access.servers import KubeError, NoContextError
 from locallb.kubernetes.api import live_object
@@ -52,7 +52,7 @@ from locallb.planning.planned import Placement, Plan
 from locallb.resources.properties import DnsNameInputs, DnsNameState, StubZonesInputs, StubZonesState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown
 
-_NO_OWNER = OwnerId("")
+_NO_ID = OwnerId("")
 ATTEMPTS = 3
 """Attempts to read and update a name that is changed concurrently."""
 
@@ -115,7 +115,7 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
                 return grown(self.state, new, marked=marker.owner)
             if claimed and (remaining := removing(new.name, marker, observed)):
                 zone.apply(remaining, new.ttl)  # servers leave a CNAME out silently that has other records beside it
-                raise _foreign(new.name, zone, NO_OWNER)
+                raise _foreign(new.name, zone, UNMARKED)
         if party := holder(marker.owner, observed):
             raise _foreign(new.name, zone, party)
         raise _contended(new.name, zone)
@@ -166,15 +166,13 @@ def _attempts(takes: OwnerId) -> Iterator[tuple[OwnerId, bool]]:
     Markers to take over may be the answer of a wildcard, all of them or those next to the name: the server knows.
     """
     yield from (
-        ((takes, True), (_NO_OWNER, True), (takes, False), (takes, True)) if takes else ((_NO_OWNER, True),) * ATTEMPTS
+        ((takes, True), (_NO_ID, True), (takes, False), (takes, True)) if takes else ((_NO_ID, True),) * ATTEMPTS
     )
 
 
 def _marker(existing: DnsNameInputs) -> Marker:
     """Return the mark of what is there, or is to be. Raises ClientError."""
-    marked = (
-        existing.marked if isinstance(existing, DnsNameState) else _NO_OWNER
-    )  # earlier versions' states don't say it
+    marked = existing.marked if isinstance(existing, DnsNameState) else _NO_ID  # earlier versions' states don't say it
     return Marker.of(marked or existing.mark or owner_id(existing.owner.home), existing.owner.service)
 
 

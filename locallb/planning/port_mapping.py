@@ -26,7 +26,7 @@ from locallb.planning.allocation import Answer
 LOOPBACK: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address("127.0.0.1"), Family.IPV6: IPv6Address("::1")}
 FIRST, COUNT = 10_000, 20_000
 """Numbers for ports with an occupied number: below NodePorts and the kernel's ports for clients."""
-_NO_OWNER = Home("", "", "")
+_NO_STACK = Home("", "", "")
 
 
 class MappedServices(Struct, frozen=True):
@@ -139,7 +139,7 @@ def _claimed_whole(snapshot: Snapshot) -> Mapping[IPAddress, Owner]:
         for claim in snapshot.claims
         if not claim.ports and claim.address in LOOPBACK.values() and claim not in snapshot.remembered
     )
-    return {each.address: each.owner for each in others if each.owner.home not in {snapshot.home, _NO_OWNER}}
+    return {each.address: each.owner for each in others if each.owner.home not in {snapshot.home, _NO_STACK}}
 
 
 def _addresses(service: Service, host: HostFacts, whole: Mapping[IPAddress, Owner]) -> Answer:

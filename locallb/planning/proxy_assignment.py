@@ -399,5 +399,5 @@ def _leaving(
     """
     keys, whole = set(own), {assignment.proxy for assignment in snapshot.assignments if assignment.whole}
     alone = [proxy for proxy in snapshot.proxies if proxy.service not in keys]
-    leaving = sum(watches(proxy.discovery, proxy.upstreams, logs=settings.logs) for proxy in alone)
+    leaving = sum(watches(proxy.discovery, proxy.watched_files, logs=settings.logs) for proxy in alone)
     return leaving + _each(settings) * len(set(filter(serves_services, snapshot.stack_proxies)) - {*proxies, *whole})

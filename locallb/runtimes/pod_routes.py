@@ -21,7 +21,7 @@ HOST = "host"
 _DOCKER = "docker"
 """Engine with containers that all states know by their id alone; it is also queried for this host's routes."""
 
-_NO_OWNER = ObjectKey(ClusterName(""), "", "")
+_NO_SERVICE = ObjectKey(ClusterName(""), "", "")
 """Who reads routes and changes none."""
 
 
@@ -54,7 +54,7 @@ def present_routes(home: Home, container: str = "") -> frozenset[PodRoute]:
         pid = helper.pid(identity)
         present = pod_routes_of(pid, metric) if pid else frozenset()
         if present is None:  # as in a pod: only who is in that network can say
-            return helper.change(f"container:{identity}", (), (), Owner(home, _NO_OWNER))
+            return helper.change(f"container:{identity}", (), (), Owner(home, _NO_SERVICE))
         return present
     return frozenset(
         PodRoute(route.destination, route.gateway)

@@ -43,7 +43,7 @@ _REMEDIES: Mapping[ObjectKind, tuple[str, str]] = {
     ObjectKind.GATEWAY: ("Gateway", _CLASS.format("Gateway", "gatewayClassName")),
 }
 _OTHERWISE = "object", ""
-_NO_OWNER: Mapping[ObjectKey, Backoff] = MappingProxyType({})
+_NO_REPAIRS: Mapping[ObjectKey, Backoff] = MappingProxyType({})
 _NOTHING: Mapping[ObjectKey, tuple[str, ...]] = MappingProxyType({})
 
 
@@ -54,7 +54,7 @@ class Disputes(Struct, frozen=True):
     another controller then wants another value, and neither of the two would ever end.
     """
 
-    repairs: Mapping[ObjectKey, Backoff] = field(default_factory=lambda: _NO_OWNER)
+    repairs: Mapping[ObjectKey, Backoff] = field(default_factory=lambda: _NO_REPAIRS)
     differing: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)
     """What differs now, by name."""
     contested: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=lambda: _NOTHING)

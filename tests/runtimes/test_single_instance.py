@@ -150,12 +150,12 @@ def test_whether_another_users_process_has_a_lock_is_not_guessed(
         processes.has_open(process, tmp_path)
 
 
-NO_OWNER = 65534
+UNPRIVILEGED_ID = 65534
 ASK = f"""
 import codecs, os, sys
 from pathlib import Path
 from locallb.runtimes.process import processes
-codecs.lookup("ascii"), os.setgroups([]), os.setgid({NO_OWNER}), os.setuid({NO_OWNER})
+codecs.lookup("ascii"), os.setgroups([]), os.setgid({UNPRIVILEGED_ID}), os.setuid({UNPRIVILEGED_ID})
 print([processes.has_open(processes.identify(int(pid)), Path(sys.argv[1])) for pid in sys.argv[2:]])
 """
 

@@ -71,7 +71,7 @@ def test_a_source_is_a_type_or_a_finder(word: str) -> None:
     entry = source_entry(word)
     found: object = finder_type(word) if entry.finds else source_type(word)
     assert isinstance(found, FinderType if entry.finds else SourceType)
-    assert entry.finds or not entry.once
+    assert entry.finds or not entry.single_entry_example
     assert source_entry(word).keys[0] == word
 
 

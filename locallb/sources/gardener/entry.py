@@ -54,7 +54,7 @@ class GardenerEntry(Struct, frozen=True):
 
     keys: tuple[str, ...] = ("gardener",)
     finds: bool = True
-    once: str = ""
+    single_entry_example: str = ""
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> GardenerSource | None:
         key = f"{key}.gardener"

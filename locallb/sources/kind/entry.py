@@ -35,7 +35,7 @@ class KindEntry(Struct, frozen=True):
 
     keys: tuple[str, ...] = ("kind", LOOPBACK_BACKENDS, CLASSES)
     finds: bool = True
-    once: str = _EXAMPLE
+    single_entry_example: str = _EXAMPLE
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> KindClusters | None:
         entry_key, key, value = key, f"{key}.kind", entry["kind"]

@@ -172,7 +172,7 @@ class KubernetesEntry(Struct, frozen=True):
 
     keys: tuple[str, ...] = ("kubernetes",)
     finds: bool = False
-    once: str = ""
+    single_entry_example: str = ""
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> KubernetesSource | None:
         key = f"{key}.kubernetes"

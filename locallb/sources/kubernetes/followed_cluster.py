@@ -35,7 +35,7 @@ from locallb.model.own_classes import ClassFacts, class_changed
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.gateway_listing import GATEWAYS, INGRESSES, Routed, objects_in, parsed, refer_alike
 from locallb.sources.kubernetes.informers import (
-    NO_OWNER,
+    NO_PACES,
     DiscoveredKinds,
     Fault,
     Follow,
@@ -231,7 +231,7 @@ class FollowedCluster:
         cluster: ClusterName,
         access: Access,
         changed: Callable[[], None],
-        paces: Mapping[str, WatchPace] = NO_OWNER,
+        paces: Mapping[str, WatchPace] = NO_PACES,
         *,
         reads_ranges: bool = False,
         loopback: bool = False,

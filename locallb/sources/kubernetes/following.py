@@ -27,7 +27,7 @@ from locallb.sources.consents import allowed_meaning, note_served
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.gateway_listing import of_gateways, word_of
-from locallb.sources.kubernetes.informers import NO_OWNER
+from locallb.sources.kubernetes.informers import NO_PACES
 from locallb.sources.kubernetes.pod_ranges import of_ranges
 from locallb.sources.kubernetes.reading import classes_of, health_ports, is_held, last_reading, not_up_yet, read_cluster
 from locallb.sources.kubernetes.write_hints import hold_back
@@ -249,7 +249,7 @@ class Following(Struct):
         return allowed_meaning(source, Path(self.home.root), existing)
 
     def _follow(
-        self, source: KubernetesSource, access: Access, paces: Mapping[str, WatchPace] = NO_OWNER
+        self, source: KubernetesSource, access: Access, paces: Mapping[str, WatchPace] = NO_PACES
     ) -> FollowedCluster:
         return FollowedCluster(
             source.cluster,

@@ -105,7 +105,7 @@ class FollowedObjects(Struct):
         return self.refused_since is not None and (not self.listed or now - self.refused_since > PASSING)
 
 
-NO_OWNER: Mapping[str, WatchPace] = MappingProxyType({})
+NO_PACES: Mapping[str, WatchPace] = MappingProxyType({})
 """No earlier follower."""
 _SERVICE = "Service"
 _RELIST = 600.0
@@ -129,7 +129,7 @@ class Follow(Struct, frozen=True):
     writers: WriteHints
     concerns: Callable[[Document | None, Document | None], bool] = no_more
     """Returns whether a change is relevant that makes no difference to what is understood."""
-    paces: Mapping[str, WatchPace] = field(default_factory=lambda: NO_OWNER)
+    paces: Mapping[str, WatchPace] = field(default_factory=lambda: NO_PACES)
     refused: float = 0.0
     """Seconds more until what was refused is asked for again."""
 

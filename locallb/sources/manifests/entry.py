@@ -46,7 +46,7 @@ class ManifestsEntry(Struct, frozen=True):
 
     keys: tuple[str, ...] = ("manifests", "name")
     finds: bool = False
-    once: str = ""
+    single_entry_example: str = ""
 
     def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> ManifestsSource | None:
         """Read them; the directory names the cluster where nothing else does."""

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from locallb.cli.watching import page, supervision
 from locallb.cli.watching.http_server import Host, HttpRequest, host_of, parse_host
 
-ANYBODY, NO_OWNER, PROGRAMS = (True, True), (False, False), (True, False)
+ANYBODY, REFUSED, PROGRAMS = (True, True), (False, False), (True, False)
 """Whom metrics and page answer: both; neither; metrics alone, which programs read by any address."""
 HOSTS = [
     ("127.0.0.1", ANYBODY),
@@ -28,33 +28,33 @@ HOSTS = [
     ("WorkStation:9477", PROGRAMS),
     ("metrics.localhost:9477", PROGRAMS),
     ("Metrics.LOCALHOST", PROGRAMS),
-    ("localhost.", NO_OWNER),
-    ("metrics.localhost.", NO_OWNER),
-    ("127.0.0.1.", NO_OWNER),
-    ("workstation.", NO_OWNER),
-    ("rebound.example:9477", NO_OWNER),
-    ("REBOUND.EXAMPLE", NO_OWNER),
-    ("::1", NO_OWNER),
-    ("::1:9477", NO_OWNER),
-    ("[127.0.0.1]", NO_OWNER),
-    ("[::1", NO_OWNER),
-    ("::1]", NO_OWNER),
-    ("[]", NO_OWNER),
-    ("[::1]x", NO_OWNER),
-    ("[::1]:", NO_OWNER),
-    ("127.0.0.1:", NO_OWNER),
-    ("127.0.0.1:x", NO_OWNER),
-    ("127.0.0.1:123456", NO_OWNER),
-    ("127.0.0.1:80:80", NO_OWNER),
-    ("localhost:\u0661", NO_OWNER),
-    ("localhost, rebound", NO_OWNER),
-    ("localhost rebound", NO_OWNER),
-    ("user@localhost", NO_OWNER),
-    ("localhost/", NO_OWNER),
-    ("localhost\n", NO_OWNER),
-    ("l\u00f6calhost", NO_OWNER),
-    (":80", NO_OWNER),
-    (":", NO_OWNER),
+    ("localhost.", REFUSED),
+    ("metrics.localhost.", REFUSED),
+    ("127.0.0.1.", REFUSED),
+    ("workstation.", REFUSED),
+    ("rebound.example:9477", REFUSED),
+    ("REBOUND.EXAMPLE", REFUSED),
+    ("::1", REFUSED),
+    ("::1:9477", REFUSED),
+    ("[127.0.0.1]", REFUSED),
+    ("[::1", REFUSED),
+    ("::1]", REFUSED),
+    ("[]", REFUSED),
+    ("[::1]x", REFUSED),
+    ("[::1]:", REFUSED),
+    ("127.0.0.1:", REFUSED),
+    ("127.0.0.1:x", REFUSED),
+    ("127.0.0.1:123456", REFUSED),
+    ("127.0.0.1:80:80", REFUSED),
+    ("localhost:\u0661", REFUSED),
+    ("localhost, rebound", REFUSED),
+    ("localhost rebound", REFUSED),
+    ("user@localhost", REFUSED),
+    ("localhost/", REFUSED),
+    ("localhost\n", REFUSED),
+    ("l\u00f6calhost", REFUSED),
+    (":80", REFUSED),
+    (":", REFUSED),
 ]
 
 
@@ -71,7 +71,7 @@ def answered(*hosts: str) -> tuple[bool, bool]:
 def test_both_decide_by_the_same_reading(host: str, by: tuple[bool, bool]) -> None:
     """What is no host at all is answered by neither; two of them neither, even the same."""
     assert answered(host) == by
-    assert answered(host, host) == answered("localhost", host) == answered(host, "localhost") == NO_OWNER
+    assert answered(host, host) == answered("localhost", host) == answered(host, "localhost") == REFUSED
 
 
 def test_none_at_all_is_a_program_of_http_1_0() -> None:
