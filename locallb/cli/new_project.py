@@ -179,7 +179,7 @@ def _require_context(kubeconfig: str, context: ContextName, root: Path) -> None:
 
 def _why_no_kind() -> str:
     """Return why no cluster of kind is found; empty if there is one."""
-    from locallb.sources.kind.finding import names_of_clusters  # noqa: PLC0415 - loads a client of Docker
+    from locallb.sources.kind.source import names_of_clusters  # noqa: PLC0415 - loads a client of Docker
 
     try:
         return "" if names_of_clusters() else "this host's Docker has no cluster of it"

@@ -20,21 +20,22 @@ from locallb.config.settings import PodRouting, Settings, Sharing
 from locallb.host.facts import may_change_routes, with_routes
 from locallb.kubernetes.parsing.objects import AnyStatus, Parsed
 from locallb.kubernetes.pod_ranges import with_ranges
+from locallb.kubernetes.status import ObservedStatus
 from locallb.ledger.claims import ClaimFile
 from locallb.ledger.ledger import Ledger
 from locallb.model.errors import ClientError
-from locallb.model.identities import ROUTED, Fingerprint, Home, ObjectKey, Protocol
+from locallb.model.identities import ROUTED, ClusterName, Fingerprint, Home, ObjectKey, Protocol
 from locallb.model.memory import Memo
 from locallb.model.serving import Listener, Proxy
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, HostFacts, LocalAuthority, Snapshot
 from locallb.planning.planned import Plan
 from locallb.planning.pool_routes import pool_notices, unchecked
+from locallb.planning.port_mapping import LOOPBACK
 from locallb.planning.proxy_assignment import is_shared
 from locallb.runtimes.pod_routes import helper_may_route
 from locallb.runtimes.runtime import UnfitRuntimeError, runtime
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
-from locallb.sources.lost_modes import mode_notices
 from locallb.sources.overrides import Overrides, next_end, read_overrides
 from locallb.sources.source import SourceRead, SourceResult, source_type
 from locallb.sources.state.held import HeldByState, read_held
@@ -341,3 +342,41 @@ def _datagrams(proxy: Proxy) -> frozenset[str]:
 def _patient(listeners: Iterable[Listener]) -> bool | None:
     """Return what the state would say of listeners (`HeldProxy.patient`)."""
     return next((listener.patient for listener in listeners if listener.protocol is Protocol.TCP), None)
+
+
+_HERE = frozenset(map(str, LOOPBACK.values()))
+
+
+def mode_notices(settings: Settings, read: Iterable[SourceRead]) -> SourceRead:
+    """Return the notices of running clusters that drop the `ipMode` of mapped ports, in the form of a source's result.
+
+    An API before Kubernetes 1.30 does, and kube-proxy takes these ports for its own there. It shows in the written
+    status: a Service with the annotation for mapped ports got a mode in the same patch.
+    """
+    if not settings.port_mapping:
+        return SourceRead(SourceResult(Parsed()))
+    live = sorted({name for source in read for name in _losing(source)})
+    return SourceRead(SourceResult(Parsed(notices=tuple(map(_sentence, live)))))
+
+
+def _losing(read: SourceRead) -> Iterator[ClusterName]:
+    """Return the running clusters of a source that lost a mode."""
+    for key, stated in read.reading.parsed.observed_statuses:
+        if key.cluster in read.access and _has_lost(stated):
+            yield key.cluster
+
+
+def _has_lost(stated: AnyStatus) -> bool:
+    return (
+        isinstance(stated, ObservedStatus)
+        and stated.claimed
+        and bool(stated.mapped)
+        and any(entry.ip in _HERE and not entry.mode for entry in stated.ingress)
+    )
+
+
+def _sentence(cluster: ClusterName) -> str:
+    return (
+        f"{cluster}: its API doesn't keep ipMode, as before Kubernetes 1.30, so kube-proxy takes what its Nodes send to"
+        " their own 127.0.0.1 at ports of these Services; upgrade the cluster, or remove local-lb:portMapping"
+    )

@@ -23,12 +23,12 @@ from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources, routes_to_nodes
-from locallb.sources.lost_modes import mode_notices
 from locallb.sources.overrides import read_overrides
 from locallb.sources.snapshot import (
     SnapshotResult,
     assemble,
     existing_services,
+    mode_notices,
     notices_of_pools,
     read_authority,
     read_claims,

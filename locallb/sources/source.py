@@ -1,11 +1,13 @@
 """The interface of a source type: read, follow, and name the files and APIs that it depends on.
 
-A finder is a type of source that names others: the existing clusters. Not here: how an entry of the configuration is
+A finder is a type of source that names others: the existing clusters. What it needs and can't watch is polled every few
+seconds (`Polls`). Not here: how an entry of the configuration is
 parsed (`config.entries`), and when sources are read.
 """
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
@@ -17,13 +19,16 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.config.registry import SOURCES, Finder, Source
+from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Family, Home, ObjectKey, ObjectKind
 from locallb.model.own_classes import ClassFacts
+from locallb.model.pacing import Backoff, Pace
 from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access, Contents
 from locallb.sources import SourceError
+from locallb.threads import SupervisedThread, Task, jitter
 
 S = TypeVar("S", bound=Source)
 Source_co = TypeVar("Source_co", bound=Source, covariant=True)
@@ -196,3 +201,49 @@ def reached(sources: Iterable[Source], root: Path) -> dict[ClusterName, Access]:
         with suppress(ClientError):
             existing[source.cluster] = source_type(source.type).access(source, root) if source.live else None
     return {cluster: access for cluster, access in existing.items() if access}
+
+
+PACE = Pace(first=5.0, longest=20.0, floor=5.0)
+"""A Node or a cluster takes minutes to come, and half a minute to wake."""
+
+
+class Polls:
+    """Calls `changed` from a thread of its own where `inspect` sees something different, and at first, until `stop`.
+
+    `inspect` may raise KubeError: then nothing is seen, and it looks less often.
+    """
+
+    def __init__(
+        self, subject: str, name: str, inspect: Callable[[], object], changed: Callable[[str], None], pace: Pace = PACE
+    ) -> None:
+        self._ask = inspect
+        self._changed = changed
+        self._backoff = Backoff(pace)
+        self._thread = SupervisedThread(Task.FOLLOWER, name, self._follow, subject=subject, failed=self._lose)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop asking, once the last answer has come."""
+        self._thread.stop()
+
+    def _follow(self) -> None:
+        observed: list[object] = []
+        while not self._thread.stopped.wait(self._backoff.wait(time.monotonic())):
+            answer = self._inspect()
+            if observed != [answer] and not self._thread.stopped.is_set():
+                observed = [answer]
+                self._changed("")
+
+    def _inspect(self) -> object:
+        """Return what is seen; None where there is no answer."""
+        try:
+            observed = self._ask()
+        except KubeError:
+            self._backoff = self._backoff.failed(time.monotonic(), jitter())
+            return None
+        self._backoff = self._backoff.succeeded(time.monotonic())
+        return observed
+
+    def _lose(self, _sentence: str) -> None:
+        """Report a change, so that readers ask themselves while this thread does not."""
+        self._changed("")

@@ -12,7 +12,7 @@ from msgspec import Struct, field
 
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
-from locallb.kubernetes.api.unreachable import UNREACHABLE
+from locallb.kubernetes.api.writes import UNREACHABLE
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan, run_types

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from locallb.kubernetes.access.servers import ForbiddenError, KubeError, RefusedError, UnreachableError
-from locallb.kubernetes.api import client, connected, live_object, refusals
+from locallb.kubernetes.api import client, connected, live_object
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.status import FINALIZER
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
@@ -53,7 +53,7 @@ LASTING: dict[str, tuple[dict[str, Any], type[KubeError]]] = {
 def quick(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """Wait for nothing; where the API is silent, not for long."""
     monkeypatch.setattr(client, "_PAUSES", (0.0, 0.0, 0.0))
-    monkeypatch.setattr(refusals, "_LONGEST_WISH", 0.0)
+    monkeypatch.setattr(connected, "_LONGEST_WISH", 0.0)
     if "silence" in request.node.name:
         monkeypatch.setattr(connected, "TIMEOUT", httpx2.Timeout(1.0))
 

@@ -20,8 +20,8 @@ from locallb.kubernetes.access.servers import (
     UnreachableError,
 )
 from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.connected import FailedAnswerError, refused
 from locallb.kubernetes.api.feed import Feed
-from locallb.kubernetes.api.refusals import FailedAnswerError, refused
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.support.servers import QuietServer, in_thread

@@ -13,7 +13,7 @@ import httpx2
 from msgspec import convert
 from locallb.kubernetes.access.kubeconfig import Credentials, Trust
 from locallb.kubernetes.api import client
-from locallb.kubernetes.api.refusals import FailedAnswerError
+from locallb.kubernetes.api.connected import FailedAnswerError
 
 observed = []
 sys.setprofile(lambda frame, event, _: observed.append(frame.f_code.co_name) if event == "call" else None)

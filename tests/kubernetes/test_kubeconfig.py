@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import yaml
 
-from locallb.kubernetes.access.auth import auth_of
+from locallb.kubernetes.access.credentials import auth_of
 from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, meaning, resolve
 from locallb.kubernetes.access.kubeconfig_file import LARGEST
 from locallb.kubernetes.access.servers import KubeconfigError, KubeError, NoContextError

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from locallb.kubernetes.access import tls
+from locallb.kubernetes.access import credentials
+from locallb.kubernetes.access.credentials import TlsContexts
 from locallb.kubernetes.access.kubeconfig import connection
 from locallb.kubernetes.access.servers import KubeError
-from locallb.kubernetes.access.tls import TlsContexts
 from locallb.kubernetes.api import connected
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
@@ -47,7 +47,7 @@ class Made:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     counting = Made()
-    monkeypatch.setattr(tls, "load", counting.make)
+    monkeypatch.setattr(credentials, "load", counting.make)
     return counting
 
 

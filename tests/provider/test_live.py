@@ -13,8 +13,7 @@ import pytest
 from locallb.kubernetes.access.servers import ConflictError, KubeError
 from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.recent import RECENT
-from locallb.kubernetes.api.unreachable import UNREACHABLE
-from locallb.kubernetes.api.writes import QUOTAS
+from locallb.kubernetes.api.writes import QUOTAS, UNREACHABLE
 from locallb.kubernetes.events import ENSURED, NORMAL
 from locallb.kubernetes.status import FINALIZER, SERVING, Published, claiming, publishing
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid

@@ -41,7 +41,7 @@ from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
 from locallb.runtimes.podman.lifecycle import PodmanLifecycle
 from locallb.runtimes.podman.planner import body
 from locallb.runtimes.runtime import UnfitRuntimeError
-from locallb.sources.kind import finding as provider
+from locallb.sources.kind import source as provider
 
 OWNER = Owner(Home("shop", "dev", "/srv/shop"), ObjectKey(ClusterName("c"), "n", "web"))
 WANTED = PodmanContainerInputs(

@@ -26,9 +26,8 @@ from locallb.model.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
 from locallb.sources.gardener.entry import GardenerSource
-from locallb.sources.gardener.finding import find_shoots
 from locallb.sources.gardener.seed import ADMIN, TOKEN, Shoot, parse_shoot, way
-from locallb.sources.gardener.source import SOURCE
+from locallb.sources.gardener.source import SOURCE, find_shoots
 from locallb.sources.kubernetes.entry import KubernetesSource, node_routes, parsed, printed
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import Found, source_type

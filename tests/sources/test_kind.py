@@ -24,8 +24,7 @@ from locallb.sources import SourceError
 from locallb.sources.found import find_sources
 from locallb.sources.kept_access import LARGEST
 from locallb.sources.kind.entry import KindClusters
-from locallb.sources.kind.finding import admitted, endpoint, find_clusters
-from locallb.sources.kind.source import SOURCE
+from locallb.sources.kind.source import SOURCE, admitted, endpoint, find_clusters
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache

@@ -19,8 +19,7 @@ from locallb.outputs.status import ServiceStatus
 from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.lost_modes import mode_notices
-from locallb.sources.snapshot import read_snapshot
+from locallb.sources.snapshot import mode_notices, read_snapshot
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.source import SourceRead, SourceResult
 from locallb.sources.workspace import EVERYTHING

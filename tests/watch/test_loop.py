@@ -12,7 +12,7 @@ import pytest
 
 from locallb.config.settings import Settings
 from locallb.engine.core.events import Op, Result, StepRecord, Subject
-from locallb.kubernetes.api.unreachable import UNREACHABLE
+from locallb.kubernetes.api.writes import UNREACHABLE
 from locallb.model.desired import ADDRESS, DNS_NAME, GATEWAY_STATUS, PROCESS, REACHABLE, SERVICE_STATUS
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access, Snapshot

@@ -22,8 +22,17 @@ from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.kubernetes.access.kubeconfig import stamp
 from locallb.kubernetes.access.servers import KubeconfigError, KubeError
 from locallb.kubernetes.answers import AnswerError, Object, listed
-from locallb.kubernetes.api import refusals
-from locallb.kubernetes.api.connected import MERGE, Connected, ServedKind
+from locallb.kubernetes.api.connected import (
+    MERGE,
+    RIGHTS,
+    TRANSIENT,
+    Connected,
+    FailedAnswerError,
+    ServedKind,
+    nonsense,
+    refused,
+    unreachable,
+)
 from locallb.kubernetes.api.limits import PAGES, Allowance
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
@@ -92,7 +101,7 @@ WRITES = Tally()
 class Cluster:
     """One cluster's API, by the current content of its kubeconfig and the files it names. Safe in several threads."""
 
-    rights: ClassVar[str] = refusals.RIGHTS
+    rights: ClassVar[str] = RIGHTS
     """The files with the needed rights, for messages to a user without them."""
 
     def __init__(self, access: Access, allowance: Allowance | None = None) -> None:
@@ -259,28 +268,28 @@ class Cluster:
             connected = self._connection()
             try:
                 return call(connected)
-            except refusals.FailedAnswerError as error:
+            except FailedAnswerError as error:
                 if error.code == httpx2.codes.NOT_FOUND and absent:
                     return None
-                if pause is None or error.code not in refusals.TRANSIENT:
+                if pause is None or error.code not in TRANSIENT:
                     raise self._refused(connected, what, error.code, error.message) from None
                 time.sleep(error.wish or pause)
             except (httpx2.RemoteProtocolError, httpx2.ReadError) as error:  # it was reached, and cut us off
                 if pause is None:
-                    raise refusals.unreachable(connected.server, error) from None
+                    raise unreachable(connected.server, error) from None
                 time.sleep(pause)
             except httpx2.HTTPError as error:
-                raise refusals.unreachable(connected.server, error) from None
+                raise unreachable(connected.server, error) from None
             except (httpx2.InvalidURL, OSError) as error:
                 raise KubeconfigError(f"the context {self.access.context} can't be used: {error}") from None
             except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise refusals.nonsense(connected.server, error) from None
+                raise nonsense(connected.server, error) from None
         raise AssertionError(what)
 
     def _refused(self, connected: Connected, what: str, code: int, message: str) -> KubeError:
         """Return what a refusal means."""
         remedy = f"give the user of context {self.access.context} the rights of {self.rights}"
-        return refusals.refused(connected.server, what, code, message, remedy)
+        return refused(connected.server, what, code, message, remedy)
 
 
 class Clusters:

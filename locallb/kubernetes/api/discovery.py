@@ -5,7 +5,7 @@ request if the group is absent, two if every kind is in v1. Ingresses are discov
 right: every cluster has the kinds, and most users of local-lb serve none. Other reviews tell if this user may make
 classes. The kinds in which a CNI keeps pod ranges take two requests.
 
-Not here: the interval (`sources.polling`), the content of objects (`kubernetes.pod_ranges`), and the choice of
+Not here: the interval (`sources.source`), the content of objects (`kubernetes.pod_ranges`), and the choice of
 definitions to write (`gateway.crds`).
 """
 

@@ -22,8 +22,7 @@ from locallb.kubernetes.access.servers import (
     UnreachableError,
 )
 from locallb.kubernetes.api.recent import RECENT
-from locallb.kubernetes.api.unreachable import UNREACHABLE
-from locallb.kubernetes.api.writes import FENCE, HELD_WARNINGS, QUOTAS
+from locallb.kubernetes.api.writes import FENCE, HELD_WARNINGS, QUOTAS, UNREACHABLE
 from locallb.kubernetes.events import WARNING, event_body, may_pass, namespace_of
 from locallb.kubernetes.status import Live, is_it
 from locallb.model.identities import ObjectKind, Owner

@@ -1,7 +1,8 @@
 """Permission of effects, and pace of requests to clusters: the fence, quotas, refused statuses, and held Warnings.
 
-Not here: the writes (`live_object`), the election (`election`), rate limits as a rule (`model.pacing`), and the events
-of an object (`kubernetes.events`).
+Also which clusters don't answer: the thread that follows a cluster notices first, and every other one would wait for
+the same timeout. Not here: the writes (`live_object`), the election (`election`), rate limits as a rule
+(`model.pacing`), and the events of an object (`kubernetes.events`).
 """
 
 from __future__ import annotations
@@ -283,4 +284,23 @@ class HeldWarnings:
 
 
 HELD_WARNINGS = HeldWarnings()
+"""Of this process."""
+
+
+class UnreachableClusters:
+    """Unreachable clusters, with the reason. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._why: Mapping[Access, str] = {}
+
+    def put(self, why: Mapping[Access, str]) -> None:
+        """Set the unreachable clusters, each with its reason."""
+        self._why = dict(why)
+
+    def why(self, access: Access) -> str:
+        """Return why a cluster isn't asked; empty if it is."""
+        return self._why.get(access, "")
+
+
+UNREACHABLE = UnreachableClusters()
 """Of this process."""

@@ -1,6 +1,6 @@
 """The API of a seed of Gardener: its shoots, and how the API of each is reached, by Secrets of selected shoots only.
 
-The parsing functions are pure. Not here: use of the answers (`finding`).
+The parsing functions are pure. Not here: use of the answers (`source`).
 """
 
 from __future__ import annotations

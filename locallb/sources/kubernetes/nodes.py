@@ -44,8 +44,7 @@ from locallb.sources.kubernetes.entry import (
     parsed,
     printed,
 )
-from locallb.sources.polling import PACE, Polls
-from locallb.sources.source import Found
+from locallb.sources.source import PACE, Found, Polls
 from locallb.storage import files
 
 _PAGE = 100

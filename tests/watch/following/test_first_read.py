@@ -14,9 +14,9 @@ from locallb.config.settings import Settings
 from locallb.kubernetes.parsing.objects import Parsed
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.sources import SourceError
-from locallb.sources.kubernetes import following as module
+from locallb.sources.kubernetes import source as module
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.following import Following
+from locallb.sources.kubernetes.source import Following
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.source import SourceRead, SourceResult
 from tests.support.fake_api import kubeconfig

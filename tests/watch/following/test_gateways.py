@@ -23,8 +23,8 @@ from locallb.sources.kubernetes import informers as discovered_kinds
 from locallb.sources.kubernetes import named_objects
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
-from locallb.sources.kubernetes.following import Following
 from locallb.sources.kubernetes.reading import read_kubernetes
+from locallb.sources.kubernetes.source import Following
 from locallb.sources.readings import ReadCache
 from locallb.storage.paths import stack_directory
 from tests.support.certificates import Pair

@@ -16,8 +16,8 @@ from locallb.model.own_classes import DEFAULT_ANNOTATION, FINALIZER, NAME, OWNER
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import informers as discovered_kinds
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.following import Following
 from locallb.sources.kubernetes.reading import read_cluster, read_kubernetes
+from locallb.sources.kubernetes.source import Following
 from tests.support.fake_api import NAME as CLUSTER
 from tests.support.fake_api import Api, follower, served
 from tests.support.waiting import becomes

@@ -17,7 +17,7 @@ from locallb.engine.engine import Engine
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.sources.kind.entry import KindClusters
 from locallb.sources.kubernetes.entry import KubernetesSource
-from locallb.sources.kubernetes.following import Following
+from locallb.sources.kubernetes.source import Following
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.workspace import EVERYTHING, Workspace
