@@ -302,7 +302,7 @@ def _add_watch(command: argparse.ArgumentParser, _common: argparse.ArgumentParse
 
 def _loopback(usual: str, text: str) -> str:
     """Read a place on the loopback, or its port alone."""
-    from locallb.config.loopback_socket import loopback_place  # noqa: PLC0415 - most commands need none
+    from locallb.config.values import loopback_place  # noqa: PLC0415 - most commands need none
 
     place = f"127.0.0.1:{text}" if text.isascii() and text.isdecimal() else text
     try:

@@ -11,9 +11,8 @@ from functools import partial
 from types import MappingProxyType
 
 from locallb.config.candidates import listed
-from locallb.config.loopback_socket import private_place
 from locallb.config.settings import Pool
-from locallb.config.values import Mistakes, parse_address
+from locallb.config.values import Mistakes, parse_address, private_place
 from locallb.dns.provider import PROVIDERS
 from locallb.dns.records import MAX_TTL
 from locallb.dns.zones import (

@@ -25,7 +25,6 @@ from locallb.config.addresses import (
 from locallb.config.candidates import candidates, listed
 from locallb.config.dns import parse_dns
 from locallb.config.entries import output_entry, source_entry
-from locallb.config.loopback_socket import parse_place
 from locallb.config.proxies import parse_containers, parse_proxies
 from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES, Finder, Source
 from locallb.config.selectors import (
@@ -47,7 +46,7 @@ from locallb.config.settings import (
     StatusOrder,
     Timing,
 )
-from locallb.config.values import NAMESPACE, Mistakes, usable_address
+from locallb.config.values import NAMESPACE, Mistakes, parse_place, usable_address
 from locallb.model.fields import LABEL, LABEL_REMEDY
 from locallb.model.identities import Family, IPAddress
 from locallb.model.objects import BackendChoice

@@ -2,7 +2,8 @@
 
 Listeners of the Gateway come first, then those of ListenerSets, the oldest first. Between objects the earlier one wins;
 of conflicting listeners of one object, unless an earlier one excludes them, none is served. In hostnames, `*.` matches
-any number of labels, one at least; an empty hostname matches every name.
+any number of labels, one at least; an empty hostname matches every name. `Grants` are the ReferenceGrants that
+references into other namespaces need.
 
 Not here: routes (`routes`, `attachment`), conditions (`statuses`), the form of hostnames (`parsing.fields`), and
 reading Secrets and ConfigMaps.
@@ -19,7 +20,6 @@ from msgspec.structs import replace
 
 from locallb.certificates import local
 from locallb.gateway.conditions import INVALID, INVALID_ROUTE_KINDS, Failure
-from locallb.gateway.grants import Grants, not_permitted
 from locallb.model.gateway_objects import (
     GROUP,
     FrontendValidation,
@@ -30,6 +30,7 @@ from locallb.model.gateway_objects import (
     Meta,
     Named,
     Reference,
+    ReferenceGrant,
     RouteKind,
     TlsMode,
     ValidationMode,
@@ -39,6 +40,31 @@ from locallb.model.http_checks import MAX_AUTHORITIES
 from locallb.model.http_serving import Certificate, ClientValidation
 from locallb.model.identities import Protocol
 from locallb.model.snapshot import LocalAuthority
+
+
+class Grants:
+    """The ReferenceGrants of a cluster, by the namespace of what is referred to."""
+
+    def __init__(self, grants: Iterable[ReferenceGrant]) -> None:
+        self._by_namespace: dict[str, list[ReferenceGrant]] = {}
+        for grant in grants:
+            self._by_namespace.setdefault(grant.namespace, []).append(grant)
+
+    def allow(self, source: Reference, target: Reference) -> bool:
+        """Return whether `source` may refer to `target`: in its own namespace always."""
+        if source.key.namespace == target.key.namespace:
+            return True
+        requested = source.group, source.kind, source.key.namespace
+        wanted = {(target.group, target.kind, name) for name in ("", target.key.name)}
+        grants = self._by_namespace.get(target.key.namespace, ())
+        return any(requested in grant.sources and wanted & grant.targets for grant in grants)
+
+
+def not_permitted(source: Reference, target: Reference) -> Failure:
+    """Explain that a reference into another namespace needs a grant there."""
+    why = f"no ReferenceGrant in namespace {target.key.namespace} lets {source.kind} of {source.key.namespace}"
+    return Failure("RefNotPermitted", f"{why} refer to {target.kind} {target.key.name}; make one")
+
 
 _WILDCARD = "*."
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from locallb.gateway.grants import Grants
 from locallb.gateway.kinds import KINDS, gathered
-from locallb.gateway.listeners import attached_sets
+from locallb.gateway.listeners import Grants, attached_sets
 from locallb.gateway.translation import our_classes
 from locallb.model.gateway_objects import GROUP, Gateway, GatewayListener, GatewayRoute, Reference
 from locallb.model.gateway_of_cluster import (

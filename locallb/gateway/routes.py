@@ -19,8 +19,7 @@ from msgspec.structs import replace
 from locallb.gateway.attachment import Attached
 from locallb.gateway.backend_tls import BackendTlsPolicies, policy_failure
 from locallb.gateway.conditions import UNSUPPORTED, Failure
-from locallb.gateway.grants import Grants, not_permitted
-from locallb.gateway.listeners import MAX_GATEWAY_AUTHORITIES, covering, covers, specificity
+from locallb.gateway.listeners import MAX_GATEWAY_AUTHORITIES, Grants, covering, covers, not_permitted, specificity
 from locallb.model.faults import Fault
 from locallb.model.gateway_objects import GatewayRoute, Named, Reference, RouteKind
 from locallb.model.gateway_of_cluster import BackendService, GatewayObjects

@@ -2,7 +2,7 @@
 
 A fault of an object is kept as its `problem`, half a sentence, so that its status can report it. Not here: parsing
 (`gateway.parsing`), rules of routes (`gateway_rules`), and effects of the objects: bindings (`gateway.attachment`),
-grants (`gateway.grants`) and TLS to backends (`gateway.backend_tls`).
+grants (`gateway.listeners`) and TLS to backends (`gateway.backend_tls`).
 """
 
 from __future__ import annotations

@@ -45,10 +45,10 @@ from locallb.model.objects import MalformedService, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, Listener, Upstream, distinct
 from locallb.model.snapshot import LocalAuthority, Snapshot
+from locallb.planning.admission import PortProblems
 from locallb.planning.backends import PortBackends, upstreams
 from locallb.planning.nodes import BackendIndex
 from locallb.planning.planned import PlannedPort, Via
-from locallb.planning.ports import PortProblems
 
 _OF_SCHEMES = {"http": 80, "https": 443}
 

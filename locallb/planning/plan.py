@@ -24,7 +24,7 @@ from locallb.model.objects import EndpointSlice, Node, ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot, Socket
-from locallb.planning.admission import Admitted, admit
+from locallb.planning.admission import Admitted, admit, occupied_ports
 from locallb.planning.allocation import Answer
 from locallb.planning.gateways import Gateways, gateways_of, with_gateways, with_overrides
 from locallb.planning.names import with_names
@@ -33,7 +33,6 @@ from locallb.planning.notices import STACK_NOTICES, notices_of, of_faults
 from locallb.planning.own_classes import with_classes
 from locallb.planning.planned import Plan, PlannedProxy, PlannedRoutes, Rejection
 from locallb.planning.pod_routes import RoutePlan, routes_of, routes_to_gain
-from locallb.planning.ports import occupied_ports
 from locallb.planning.proxy_assignment import ProxyAssignments
 from locallb.planning.proxy_placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
 from locallb.planning.refused import left_out, unused_pins

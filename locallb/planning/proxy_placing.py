@@ -27,6 +27,7 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, HeapBounds, HttpCheck, Listener, Part, Proxy, Upstream, with_bounded_checks
 from locallb.model.snapshot import Access, HostFacts
 from locallb.model.texts import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
+from locallb.planning.admission import PortProblems
 from locallb.planning.backends import PortBackends, failover_backends, upstreams
 from locallb.planning.gateways import Serving, Where, serve
 from locallb.planning.nodes import BackendIndex
@@ -42,7 +43,6 @@ from locallb.planning.planned import (
     Via,
     run_planner,
 )
-from locallb.planning.ports import PortProblems
 from locallb.planning.proxy_assignment import ProxyAssignment
 
 DETOUR = "-detour"

@@ -27,10 +27,16 @@ from locallb.resources.resource_type import ProviderError, copied
 from locallb.resources.wire import plain, reported_difference, wrapped
 from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, labelled_owner
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
-from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.docker.engine_api import (
+    Containers,
+    failed_to_start,
+    labels_of,
+    make_started,
+    provide_image,
+    require_owner,
+)
 from locallb.runtimes.docker.facts import drain_container, needs_restart
-from locallb.runtimes.docker.making import failed_to_start, labels_of, make_started, provide_image, require_owner
-from locallb.runtimes.process.stopping import STOP_TIMEOUT
+from locallb.runtimes.process.handover import STOP_TIMEOUT
 from locallb.storage import paths
 
 IN_PLACE = frozenset(

@@ -7,9 +7,9 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.cli.arguments import parse
-from locallb.config.loopback_socket import METRICS, PAGE, loopback_place
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import SettingsError
+from locallb.config.values import METRICS, PAGE, loopback_place
 
 
 @pytest.mark.parametrize(

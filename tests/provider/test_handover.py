@@ -22,10 +22,10 @@ from locallb.model.errors import ClientError
 from locallb.resources.properties import EnvoyProcessInputs
 from locallb.resources.resource_type import ProviderError
 from locallb.runtimes.draining import LINGER, drain
-from locallb.runtimes.process import handover, processes, resource_types, stopping
+from locallb.runtimes.process import handover, processes, resource_types
 from locallb.runtimes.process import resource_types as trial
+from locallb.runtimes.process.handover import running
 from locallb.runtimes.process.processes import Process, ProcessError
-from locallb.runtimes.process.stopping import running
 from tests.support.envoy_traffic import Load, Server, ask_tcp
 from tests.support.provider import Driver, Wanted, process_of
 from tests.support.waiting import becomes
@@ -294,7 +294,7 @@ def test_clients_of_an_envoy_that_cannot_be_taken_over_from_are_drained(
         requested.append(f"{pid}: {EnvoyAdmin(directory).answers()}")
         drain(directory, note, pid)
 
-    monkeypatch.setattr(stopping, "drain", noted)
+    monkeypatch.setattr(handover, "drain", noted)
     memory_of(directory_of(config)).unlink()
     install("1.40.1")
     second = driver.update("EnvoyProcess", process, {**wanted.process, "version": "1.40.1"})

@@ -21,8 +21,8 @@ from locallb.host.sockets import SocketError
 from locallb.provider import ProviderError
 from locallb.provider.resources import reachable
 from locallb.runtimes.process import processes
+from locallb.runtimes.process.handover import running
 from locallb.runtimes.process.resource_types import LOG
-from locallb.runtimes.process.stopping import running
 from locallb.storage import paths
 from tests.support.provider import Driver, Wanted, accepts, echo, exchanges, owner, process_of
 from tests.support.waiting import becomes

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from locallb.runtimes.process import exits, processes
-from locallb.runtimes.process.exits import Exits
+from locallb.runtimes.process import processes, runtime
 from locallb.runtimes.process.processes import Process
+from locallb.runtimes.process.runtime import Exits
 from tests.support.descriptors import few_files
 from tests.support.waiting import becomes
 
@@ -24,7 +24,7 @@ def reported() -> list[str]:
 
 @pytest.fixture
 def followed(reported: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Exits]:
-    monkeypatch.setattr(exits, "RETRY_DELAY", 0.01)
+    monkeypatch.setattr(runtime, "RETRY_DELAY", 0.01)
     made = Exits(reported.append)
     yield made
     made.stop()

@@ -37,8 +37,7 @@ from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.engines import DOCKER, ContainerEngine
 from locallb.runtimes.docker.facts import read_facts
 from locallb.runtimes.docker.route_helper import ContainerRoutes, RouteHelperError
-from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
-from locallb.runtimes.podman.lifecycle import PodmanLifecycle
+from locallb.runtimes.podman.engine import PODMAN, PodmanContainers, PodmanLifecycle
 from locallb.runtimes.podman.planner import body
 from locallb.runtimes.runtime import UnfitRuntimeError
 from locallb.sources.kind import source as provider
@@ -173,7 +172,7 @@ def test_container_of_another_spec_serves_until_the_image_is_there_and_is_draine
     """As made by another version of ours, which a refresh takes for gone."""
     engine, drained = Engine(), list[str]()
     monkeypatch.setattr(
-        "locallb.runtimes.podman.lifecycle.drain_container", lambda observed: drained.append(observed["Id"])
+        "locallb.runtimes.podman.engine.drain_container", lambda observed: drained.append(observed["Id"])
     )
     life = PodmanLifecycle(cast("Containers", engine))
     former = life.create(WANTED)

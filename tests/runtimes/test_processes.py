@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.runtimes.process import processes, stopping
+from locallb.runtimes.process import handover, processes
 from locallb.runtimes.process.processes import Process, ProcessError
 from locallb.storage.proxy_directories import PROXY_MARK
 from tests.support.descriptors import few_files
@@ -204,9 +204,9 @@ def test_processes_of_several_proxies_are_found_by_one_look(tmp_path: Path, monk
     started = [processes.start(terms, tmp_path, {PROXY_MARK: str(directory)}, log) for directory in directories[:2]]
     try:
         with ThreadPoolExecutor(3) as threads:
-            with stopping._RUNNING.turn:
-                answers = [threads.submit(stopping.running, directory) for directory in directories]
-                becomes(lambda: len(stopping._RUNNING._waiting) == len(directories), "all threads ask")
+            with handover._RUNNING.turn:
+                answers = [threads.submit(handover.running, directory) for directory in directories]
+                becomes(lambda: len(handover._RUNNING._waiting) == len(directories), "all threads ask")
             assert [answer.result() for answer in answers] == [(started[0],), (started[1],), ()]
     finally:
         for process in started:

@@ -34,7 +34,7 @@ from locallb.kubernetes.lease import Candidate
 from locallb.model.identities import ClusterName
 from locallb.model.pacing import Pace
 from locallb.runtimes.docker.events import ContainerEvents
-from locallb.runtimes.process.exits import Exits
+from locallb.runtimes.process.runtime import Exits
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.informers import FollowedKinds
 from locallb.storage.folder_watch import FileWatch, FolderWatch

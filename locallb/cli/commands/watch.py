@@ -25,7 +25,7 @@ from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, EventSink, Lines, OnScreen
 from locallb.cli.watching.screen import Screen
 from locallb.cli.watching.supervision import Signals, Supervised, pages, refusal
-from locallb.config.loopback_socket import loopback_place
+from locallb.config.values import loopback_place
 from locallb.observe import ask, observe
 from locallb.runtimes.single_instance import only_one
 from locallb.threads import THREADS, SupervisedThread, Task

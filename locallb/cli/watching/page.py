@@ -27,7 +27,7 @@ from locallb.cli.watching.log import LogRecord
 from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter
 from locallb.cli.watching.supervision import stuck
-from locallb.config.loopback_socket import loopback_place
+from locallb.config.values import loopback_place
 from locallb.model.http_serving import ANY, HttpListener, HttpRoutes
 from locallb.model.identities import UpstreamName
 from locallb.model.serving import Upstream

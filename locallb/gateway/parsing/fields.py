@@ -4,7 +4,7 @@ Each raises FieldError with the value and the remedy, by the bounds of the API's
 API server.
 
 Not here: the fields of each kind (`gateways`, `routes`, `policies`), and which references are allowed
-(`gateway.grants`).
+(`gateway.listeners`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Authorities are parsed as strictly as a proxy will, so that one invalid bundle is refused by itself, with a reason, and
 breaks no other configuration. TLS Secrets are compared by digest, which reveals nothing of the key.
 
-Not here: requests and files, and which ConfigMaps and Secrets an object may refer to (`gateway.grants`).
+Not here: requests and files, and which ConfigMaps and Secrets an object may refer to (`gateway.listeners`).
 """
 
 from __future__ import annotations

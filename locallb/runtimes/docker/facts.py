@@ -1,7 +1,7 @@
 """Facts from Docker for a stack with proxies in containers: its containers and their drains, the network, usability.
 
 A container is drained at most once per run, and some containers only serve again after a restart. Every failure is
-reported: an unreachable Docker is not one without containers. Not here: creating containers (`making`).
+reported: an unreachable Docker is not one without containers. Not here: creating containers (`engine_api`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from locallb.runtimes.docker.daemon import Document
 from locallb.runtimes.docker.daemon import Document as Container
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.planner import is_ignored
-from locallb.runtimes.process.facts import our_pids
+from locallb.runtimes.process.runtime import our_pids
 from locallb.runtimes.published_ports import split_listener, unpublished_places
 from locallb.runtimes.runtime import UnfitRuntimeError
 from locallb.storage.proxy_directories import Proxies, is_id

@@ -3,7 +3,7 @@
 With `network: publish` clients use the Service's address and port, and Envoy binds a port of its container on every
 address there: two different things, joined here and nowhere else. The resource's inputs are in the form in which
 pulumi-docker finds nothing to change in a second update. Not here: the container's specification (`containers`), and
-making it (`making`).
+making it (`engine_api`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Podman's service, which speaks Docker's API: its socket for this user, and its own wording of answers.
+"""Podman's service, which speaks Docker's API, and the operations on a container there: its labels name the owner.
 
-Not here: the requests (`docker.engine_api`), and a container's specification (`spec`).
+A run may be killed between an effect and its line in the state; `create` therefore adopts what is its own already,
+known by a digest of all that it was made of. Not here: the requests (`docker.engine_api`), and a container's
+specification (`planner`).
 """
 
 from __future__ import annotations
@@ -8,15 +10,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from docker.errors import APIError
 
+from locallb.envoy.admin import answers_while_present
 from locallb.host.capabilities import PODMAN as VARIABLE
 from locallb.host.capabilities import UNIX, podman_place
 from locallb.model.identities import ContainerId
-from locallb.runtimes.docker.daemon import TIMEOUT, ContainersError, Document, EventStream, none_if_absent, reported
-from locallb.runtimes.docker.engine_api import Containers, attributes_of
+from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
+from locallb.runtimes.docker.containers import labelled_owner
+from locallb.runtimes.docker.daemon import (
+    TIMEOUT,
+    ContainersError,
+    DockerAbsentError,
+    Document,
+    EventStream,
+    none_if_absent,
+    reported,
+)
+from locallb.runtimes.docker.engine_api import (
+    Containers,
+    attributes_of,
+    labels_of,
+    make_started,
+    provide_image,
+    require_owner,
+)
 from locallb.runtimes.docker.engines import ContainerEngine
+from locallb.runtimes.docker.facts import drain_container, lacks_network, needs_restart
+from locallb.runtimes.podman.planner import SPEC_LABEL, body
+from locallb.storage.proxy_directories import Proxies
 
 _OWN_TERMS = {"die": "died", "destroy": "remove"}
 _OWN_VERSION = "Libpod-API-Version"
@@ -79,3 +103,93 @@ class PodmanContainers(Containers):
         self.ping()
         rootless = bool(self.host.startswith(UNIX) and Path(self.host.removeprefix(UNIX)).stat().st_uid)
         return {"SecurityOptions": ["name=rootless"] if rootless else []}
+
+
+GRACE = 5
+"""Seconds from SIGTERM to SIGKILL; Envoy takes a few milliseconds."""
+_TIMEOUT = 10.0
+"""Seconds until the Envoy of a container that goes on must answer."""
+
+
+class PodmanLifecycle:
+    """Containers of one Podman."""
+
+    def __init__(self, containers: Containers) -> None:
+        self._containers = containers
+
+    def create(self, new: PodmanContainerInputs) -> ContainerId:
+        """Make and start it, or have the one go on that is just this; gives its id."""
+        wanted = _body(new)
+        observed = self._containers.inspect(new.name)
+        if observed is not None:
+            require_owner(self._containers, new.name, observed, new.owner)
+            same = labels_of(observed).get(SPEC_LABEL) == wanted["Labels"][SPEC_LABEL] and _is_connected(observed, new)
+            if same and self._have_run(observed, new):
+                return ContainerId(observed["Id"])
+        # First: what another version of ours made serves meanwhile.
+        provide_image(self._containers, new.image, new.name, new.pull)
+        if observed is not None:
+            self._end(observed)
+        return make_started(self._containers, new.name, wanted)
+
+    def prepare(self, new: PodmanContainerInputs) -> None:
+        """Have the image fetched, if it must be."""
+        provide_image(self._containers, new.image, new.name, new.pull)
+
+    def is_absent(self, name: str) -> bool:
+        """Return whether there is no container of this name."""
+        return self._containers.inspect(name) is None
+
+    def runs(self, state: PodmanContainerState) -> bool:
+        """Return whether it runs, serves, and is what it was made as."""
+        observed = self._containers.inspect(state.container or state.name)
+        if observed is None or labels_of(observed).get(SPEC_LABEL) != _body(state)["Labels"][SPEC_LABEL]:
+            return False
+        status = observed["State"]
+        serves = status["Running"] and not status.get("Paused") and not needs_restart(observed)
+        return bool(serves) and _is_connected(observed, state)
+
+    def delete(self, state: PodmanContainerState) -> None:
+        """Drain, stop and remove the container; gone or another's is fine."""
+        observed = self._containers.inspect(state.container or state.name)
+        if observed is not None and labelled_owner(labels_of(observed)) == state.owner:
+            self._end(observed)
+
+    def _end(self, observed: Document) -> None:
+        drain_container(observed)
+        self._containers.stop(ContainerId(observed["Id"]), GRACE)
+        self._containers.remove(ContainerId(observed["Id"]), volumes=True)
+
+    def _have_run(self, observed: Document, new: PodmanContainerInputs) -> bool:
+        """Start or resume it, whatever was done to it, and wait until it answers.
+
+        False if Podman can't start it, or removes it meanwhile: that it died may be the begin of a removal.
+        """
+        identity = ContainerId(observed["Id"])
+        if observed["State"].get("Paused"):
+            self._containers.unpause(identity)
+        if needs_restart(observed):
+            self._containers.stop(identity, GRACE)
+        try:
+            self._containers.start(identity)
+        except DockerAbsentError:
+            raise
+        except ContainersError:
+            return False
+
+        def exists() -> bool:
+            return self._containers.inspect(identity) is not None
+
+        return answers_while_present(_directory(new), _TIMEOUT, exists) and exists()
+
+
+def _is_connected(observed: Document, inputs: PodmanContainerInputs) -> bool:
+    return not inputs.network or not lacks_network(observed, inputs.network)
+
+
+def _directory(inputs: PodmanContainerInputs) -> Path:
+    return Proxies.ours().path(inputs.proxy)
+
+
+def _body(inputs: PodmanContainerInputs) -> Mapping[str, Any]:
+    return body(inputs, str(_directory(inputs)))

@@ -1,6 +1,6 @@
 """Plans a proxy's container for Podman: Docker's plan, with another resource and body of /containers/create. Pure.
 
-Not here: the requests (`lifecycle`), and the resource (`container`).
+Not here: the requests (`engine`), and the resource (`resource_types`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The resource PodmanContainer: a proxy's container. Its operations are in `lifecycle`, which loads a client.
+"""The resource PodmanContainer: a proxy's container. Its operations are in `engine`, which loads a client.
 
 A changed spec is another container. One that doesn't serve (ended, paused, drained) counts as gone, and creating it
 again resumes the same one.
@@ -13,7 +13,7 @@ from locallb.resources.properties import PodmanContainerInputs, PodmanContainerS
 from locallb.resources.resource_type import ResourceType, grown
 
 if TYPE_CHECKING:
-    from locallb.runtimes.podman.lifecycle import PodmanLifecycle
+    from locallb.runtimes.podman.engine import PodmanLifecycle
 
 
 class PodmanContainer(ResourceType[PodmanContainerInputs, PodmanContainerState]):
@@ -27,8 +27,7 @@ class PodmanContainer(ResourceType[PodmanContainerInputs, PodmanContainerState])
 
     @cached_property
     def _life(self) -> PodmanLifecycle:
-        from locallb.runtimes.podman.engine import PodmanContainers  # noqa: PLC0415 - loads a client
-        from locallb.runtimes.podman.lifecycle import PodmanLifecycle  # noqa: PLC0415 - likewise
+        from locallb.runtimes.podman.engine import PodmanContainers, PodmanLifecycle  # noqa: PLC0415 - loads a client
 
         return PodmanLifecycle(PodmanContainers())
 

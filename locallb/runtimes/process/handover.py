@@ -1,27 +1,29 @@
-"""Hot restart: a new Envoy takes over the listening sockets of the old one, so that no client is refused.
+"""Ends of Envoys: a new one takes over the listening sockets of the old one (hot restart), or it is stopped.
 
-Envoy's own hot restart does that. The new process asks the old one for its sockets, by sockets in the proxy's directory
-and a region of shared memory; has it stop accepting when it accepts itself; and ends it when its connections had their
-time. Processes that were started without it (by earlier versions, or where there is no shared memory) can't hand over.
-Not here: starting and ending processes.
+Hot restart refuses no client, and is Envoy's own. The new process asks the old one for its sockets, by sockets in the
+proxy's directory and a region of shared memory; has it stop accepting when it accepts itself; and ends it when its
+connections had their time. Processes that were started without it (by earlier versions, or where there is no shared
+memory) can't hand over. Those that are stopped are found by a mark in their environment, and no client is cut short.
+Not here: starting.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from msgspec import Struct, field
 
 from locallb.envoy import ADMIN_SOCKET, ALONE
-from locallb.runtimes.draining import LINGER
+from locallb.runtimes.draining import LINGER, drain, was_notified
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.storage import files
 from locallb.storage.proxy_directories import PROXY_MARK
+from locallb.threads import Joined
 
 EPOCH_MARK = "LOCALLB_EPOCH"
 """In the environment of a process that can hand over: how often that was done in its directory."""
@@ -129,3 +131,64 @@ def _base_id(directory: Path) -> int | None:
         if text.isascii() and text.isdigit() and len(text) <= len(str(_MAX)) and int(text) < _MAX:
             return int(text)
     return None
+
+
+STOP_TIMEOUT = 2.0
+"""Seconds from SIGTERM to SIGKILL."""
+
+
+def running(directory: Path) -> tuple[Process, ...]:
+    """Find the processes that were started for the proxy in `directory`, even if they weren't noted.
+
+    Who looks for several proxies at the same moment shares one look at all processes. Raises ProcessError.
+    """
+    return _RUNNING.ask(str(directory))
+
+
+def _by_directory(directories: Sequence[str]) -> Sequence[tuple[Process, ...]]:
+    marks = {process: mark[PROXY_MARK] for process, mark in processes.marked(PROXY_MARK).items()}
+    return [tuple(process for process, mark in marks.items() if mark == directory) for directory in directories]
+
+
+_RUNNING: Joined[str, tuple[Process, ...]] = Joined(_by_directory)
+
+
+def runs_in(directory: Path, process: Process) -> bool:
+    """Return whether `process` lives, is ours, works in exactly this directory, and wasn't drained.
+
+    The directory may have been removed and made again; a drained process listens no longer, though it still answers.
+    """
+    if processes.mark_of(process).get(PROXY_MARK) != str(directory):
+        return False
+    if was_notified(directory, _note(process)):
+        return False
+    try:
+        return Path(f"/proc/{process.pid}/cwd").samefile(directory)
+    except OSError:
+        return False
+
+
+def stop_all(directory: Path) -> None:
+    """Stop every process of the proxy in `directory`, and remove what they leave in memory."""
+    for process in running(directory):
+        stop_process(directory, process)
+    forget(directory)
+
+
+def stop_process(directory: Path, process: Process) -> None:
+    """Stop one: it listens no longer, open connections get LINGER seconds, then it ends. Raises ProcessError."""
+    if successor := successor_of(process, running(directory)):
+        await_end(process, successor)
+    else:
+        drain_process(directory, process)
+    processes.stop(process, STOP_TIMEOUT)
+
+
+def drain_process(directory: Path, process: Process) -> None:
+    """Close its listeners and leave open connections LINGER seconds: once, at the first call."""
+    if not was_notified(directory, _note(process)) and not successor_of(process, running(directory)):
+        drain(directory, _note(process), process.pid)
+
+
+def _note(process: Process) -> str:
+    return f"{process.pid} {process.started}\n"

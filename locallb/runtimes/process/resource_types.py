@@ -5,7 +5,7 @@ version replaces an Envoy that serves, a trial run of it, which no client reache
 configuration. Sockets of UDP listeners that an Envoy has given up are freed before its drain time only by its end, so
 another process takes over from it once no client would notice.
 
-Not here: hot restart (`handover`), stopping (`stopping`), and finding processes (`processes`).
+Not here: hot restart and stopping (`handover`), and finding processes (`processes`).
 """
 
 from __future__ import annotations
@@ -39,9 +39,8 @@ from locallb.programs import Program, ProgramError
 from locallb.resources.properties import EnvoyProcessInputs, EnvoyProcessState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown, proxy_faults
 from locallb.runtimes.process import handover, processes
-from locallb.runtimes.process.handover import Epoch
+from locallb.runtimes.process.handover import STOP_TIMEOUT, Epoch, running, runs_in, stop_all, stop_process
 from locallb.runtimes.process.processes import Process
-from locallb.runtimes.process.stopping import STOP_TIMEOUT, running, runs_in, stop_all, stop_process
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import OWNER_MARK, PROXY_MARK, ProcessRecord, Proxies
 

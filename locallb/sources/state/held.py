@@ -1,7 +1,7 @@
 """Addresses, proxies and processes that this stack's own state lists, parsed resource by resource, and their sum.
 
 Read from the state file that the engine and the Pulumi CLI share, without either. Not here: whether any of it still
-runs (`runtimes.process.facts`, `runtimes.docker.facts`), and holdings of other stacks (`ledger.ledger`).
+runs (`runtimes.process.runtime`, `runtimes.docker.facts`), and holdings of other stacks (`ledger.ledger`).
 """
 
 from __future__ import annotations
