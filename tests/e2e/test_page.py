@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from functools import partial
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -17,7 +17,7 @@ import pytest
 from tests.support.backends import Backend, ask
 from tests.support.browser import Browser, Tab, running
 from tests.support.manifests import node, port, service
-from tests.support.servers import in_thread
+from tests.support.servers import QuietHandler, in_thread
 from tests.support.stages import Stage
 from tests.support.waiting import TIMEOUT
 from tests.support.watching import Watch, eventually, page_of, watching
@@ -210,7 +210,7 @@ def test_at_any_width_and_in_the_dark(play: Stage, backend: Backends, browser: B
         assert tab.complaints == []
 
 
-class _Evil(BaseHTTPRequestHandler):
+class _Evil(QuietHandler):
     """A page of another origin."""
 
     def do_GET(self) -> None:
@@ -218,9 +218,6 @@ class _Evil(BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/html")
         self.end_headers()
         self.wfile.write(b"<!doctype html><title>evil</title>")
-
-    def log_message(self, *_terms: object) -> None:
-        """Say nothing."""
 
 
 READ = """(async () => {

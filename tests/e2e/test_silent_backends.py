@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from locallb.planning.nodes import KUBE_PROXY_PORT
 from tests.support.backends import Backend
 from tests.support.fake_api import Api, served, source, versioned
 from tests.support.manifests import node, port, service
-from tests.support.servers import QuietServer, in_thread
+from tests.support.servers import QuietHandler, QuietServer, in_thread
 from tests.support.stages import Stage
 from tests.support.watching import answers, eventually, get, watching
 
@@ -39,14 +38,11 @@ def both(play: Stage, backend: Backends) -> Stage:
 def kube_proxy(address: str) -> Iterator[None]:
     """Answer for a Node as kube-proxy does on its health port."""
 
-    class Healthy(BaseHTTPRequestHandler):
+    class Healthy(QuietHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Length", "0")
             self.end_headers()
-
-        def log_message(self, *_terms: object) -> None:
-            """Say nothing."""
 
     with in_thread(QuietServer((address, KUBE_PROXY_PORT), Healthy)):
         yield

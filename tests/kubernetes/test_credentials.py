@@ -9,7 +9,6 @@ import subprocess
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from locallb.model.snapshot import Access
 from tests.support.certificates import Authority, Pair
 from tests.support.kubeconfigs import written
 from tests.support.odd_answers import odd_page
-from tests.support.servers import QuietServer, answer_json, in_thread
+from tests.support.servers import QuietHandler, QuietServer, answer_json, in_thread
 
 
 @dataclass
@@ -43,7 +42,7 @@ def serving(pair: Pair | None = None, clients: Authority | None = None) -> Itera
     """Serve it, by TLS with this certificate; `clients` signs the certificates that clients must show."""
     api = Api()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         """Answers lists."""
 
         def do_GET(self) -> None:
@@ -54,9 +53,6 @@ def serving(pair: Pair | None = None, clients: Authority | None = None) -> Itera
                 api.shown += [value for ((_, value),) in certificate["subject"]]
             is_valid = api.valid in {"", api.credentials[-1]}
             answer_json(self, 200 if is_valid else 401, odd_page("") if is_valid else b"{}")
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
 
     server = QuietServer(("127.0.0.1", 0), Handler)
     if pair:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -17,12 +16,12 @@ from locallb.model.snapshot import Access
 from tests.support.certificates import Authority
 from tests.support.kubeconfigs import written
 from tests.support.seed_api import SeedApi, served_seed
-from tests.support.servers import QuietServer, in_thread
+from tests.support.servers import QuietHandler, QuietServer, in_thread
 
 NAME = "api.shop.test"
 
 
-class _Refusing(BaseHTTPRequestHandler):
+class _Refusing(QuietHandler):
     """A proxy that takes note of where it shall connect to, and doesn't."""
 
     requested: list[str]
@@ -30,9 +29,6 @@ class _Refusing(BaseHTTPRequestHandler):
     def do_CONNECT(self) -> None:
         self.requested.append(self.path)
         self.send_error(403)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import httpx2
@@ -24,7 +23,7 @@ from locallb.kubernetes.api.connected import FailedAnswerError, refused
 from locallb.kubernetes.api.feed import Feed
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from tests.support.servers import QuietServer, in_thread
+from tests.support.servers import QuietHandler, QuietServer, in_thread
 
 JSON = {"Content-Type": "application/json"}
 PAGE = b"<html>\r\nsay\nthis</html>"
@@ -76,7 +75,7 @@ def test_no_answer_names_the_encoding_in_which_it_is_read(encoding: str) -> None
 def answering(code: int, headers: Mapping[str, str], body: bytes, directory: Path) -> Iterator[Access]:
     """Answer everything alike, and give the context of that."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             self.send_response(code)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
@@ -87,9 +86,6 @@ def answering(code: int, headers: Mapping[str, str], body: bytes, directory: Pat
         def do_PATCH(self) -> None:
             self.rfile.read(int(self.headers["Content-Length"]))
             self.do_GET()
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
 
     with in_thread(QuietServer(("127.0.0.1", 0), Handler)) as server:
         file = directory / "kubeconfig"

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +23,7 @@ from locallb.kubernetes.api.feed import Feed
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.support.kubeconfigs import written
-from tests.support.servers import answer_json, in_thread
+from tests.support.servers import QuietHandler, answer_json, in_thread
 from tests.support.waiting import becomes
 
 BETA = "client.authentication.k8s.io/v1beta1"
@@ -187,16 +187,13 @@ def api() -> Iterator[tuple[str, list[str]]]:
     """Serve an API without objects, which refuses the token `revoked`; give its URL, and the tokens that it saw."""
     observed: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         """Answers each request with an empty list."""
 
         def do_GET(self) -> None:
             observed.append(self.headers.get("Authorization", ""))
             body = json.dumps({"metadata": {"resourceVersion": "1"}, "items": []}).encode()
             answer_json(self, 401 if observed[-1].endswith("revoked") else 200, body)
-
-        def log_message(self, *_terms: object) -> None:
-            """Say nothing."""
 
     with in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         yield f"http://127.0.0.1:{server.server_port}", observed

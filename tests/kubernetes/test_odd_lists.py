@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from http.server import BaseHTTPRequestHandler
 from itertools import cycle
 from pathlib import Path
 from urllib.parse import parse_qs
@@ -15,7 +14,7 @@ from locallb.model.snapshot import Access
 from tests.support.fake_api import Api, api
 from tests.support.kubeconfigs import written
 from tests.support.odd_answers import ODD_LISTS, odd_page
-from tests.support.servers import QuietServer, answer_json, in_thread
+from tests.support.servers import QuietHandler, QuietServer, answer_json, in_thread
 
 __all__ = ["api"]
 
@@ -58,7 +57,7 @@ def test_a_page_that_is_asked_for_with_another_credential_is_no_circle(tmp_path:
     """A token ends while a long list is read: the very same request goes once more."""
     requested: list[tuple[str, str]] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         """Refuses the token that the first page was given for."""
 
         def do_GET(self) -> None:
@@ -69,9 +68,6 @@ def test_a_page_that_is_asked_for_with_another_credential_is_no_circle(tmp_path:
                 answer_json(self, 401, b"{}")
             else:
                 answer_json(self, 200, odd_page("" if page else "x"))
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
 
     (tmp_path / "token").write_text("old")
     with in_thread(QuietServer(("127.0.0.1", 0), Handler)) as server:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from locallb.kubernetes.access.servers import UnreachableError
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from tests.support.servers import QuietServer, in_thread
+from tests.support.servers import QuietHandler, QuietServer, in_thread
 
 
 @pytest.mark.parametrize("code", [301, 302, 304, 307])
@@ -19,7 +18,7 @@ def test_a_redirect_is_one_sentence_with_its_place_and_without_its_secrets(tmp_p
     """Nobody follows it: credentials are for one server."""
     requested: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         """Leads elsewhere."""
 
         def do_GET(self) -> None:
@@ -28,9 +27,6 @@ def test_a_redirect_is_one_sentence_with_its_place_and_without_its_secrets(tmp_p
             self.send_header("Location", "https://user:hush-hush@login.example/sign-in?token=hush-hush")
             self.send_header("Content-Length", "0")
             self.end_headers()
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
 
     with in_thread(QuietServer(("127.0.0.1", 0), Handler)) as server:
         file = tmp_path / "kubeconfig"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 
 import httpx2
@@ -16,7 +16,7 @@ from locallb.kubernetes.api import client, connected
 from locallb.kubernetes.api.client import Cluster
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
-from tests.support.servers import in_thread
+from tests.support.servers import QuietHandler, in_thread
 
 BODY = {"metadata": {"name": "web.1", "namespace": "n"}, "note": "serves"}
 
@@ -38,7 +38,7 @@ def refusing() -> Iterator[tuple[int, list[str]]]:
     """Run a server that can't answer just now; gives its port and what it was asked."""
     requested: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_POST(self) -> None:
             requested.append(self.path)
             self.send_response(503)
@@ -46,9 +46,6 @@ def refusing() -> Iterator[tuple[int, list[str]]]:
             self.send_header("Content-Type", "text/plain")
             self.send_header("Content-Length", "0")
             self.end_headers()
-
-        def log_message(self, *_terms: object) -> None:
-            """Say nothing."""
 
     with in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         yield server.server_port, requested

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
-from http.server import BaseHTTPRequestHandler
 from itertools import repeat
 from pathlib import Path
 
@@ -17,7 +16,7 @@ from locallb.kubernetes.api.client import Cluster
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.support.seed_api import kubeconfig
-from tests.support.servers import QuietServer, in_thread
+from tests.support.servers import QuietHandler, QuietServer, in_thread
 
 MIB = 1 << 20
 
@@ -27,7 +26,7 @@ def sending(directory: Path, parts: Iterable[bytes], encoding: str) -> Iterator[
     """Serve an answer in parts until its client hangs up; give a client, and the sizes of the parts that were sent."""
     sent: list[int] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_GET(self) -> None:
             self.send_response(200)
             self.send_header("Content-Type", "application/json")
@@ -37,9 +36,6 @@ def sending(directory: Path, parts: Iterable[bytes], encoding: str) -> Iterator[
                 for part in parts:
                     self.wfile.write(part)
                     sent.append(len(part))
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
 
     server = QuietServer(("127.0.0.1", 0), Handler)
     with in_thread(server):

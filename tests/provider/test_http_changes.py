@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import partial
-from http.server import BaseHTTPRequestHandler
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
@@ -39,7 +38,7 @@ from tests.provider.certificates import KIND, inputs, reference, secret
 from tests.support.certificates import Authority, Pair
 from tests.support.http_traffic import Client, Echo, grpc_server, upstream
 from tests.support.provider import Driver, Wanted, block
-from tests.support.servers import QuietServer, in_thread
+from tests.support.servers import QuietHandler, QuietServer, in_thread
 
 pytestmark = pytest.mark.envoy
 RATE = 50
@@ -223,7 +222,7 @@ def test_a_delayed_request_comes_to_a_backend_that_leaves_the_routes_meanwhile(s
     assert reported == ["fine"]
 
 
-class _Late(BaseHTTPRequestHandler):
+class _Late(QuietHandler):
     """A Node's health port that takes its time."""
 
     def do_GET(self) -> None:
@@ -231,9 +230,6 @@ class _Late(BaseHTTPRequestHandler):
         self.send_response(200)
         self.send_header("content-length", "0")
         self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 def test_routes_lead_to_another_service_once_its_backends_were_checked(stack: Stack) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +15,7 @@ from locallb.resources.resource_type import ProviderError
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import Docker
-from tests.support.servers import QuietServer, answer_json, in_thread
+from tests.support.servers import QuietHandler, QuietServer, answer_json, in_thread
 
 BUSY = "timed out waiting for file /run/libpod/exits/c: internal libpod error"
 
@@ -28,7 +27,7 @@ def engine(monkeypatch: pytest.MonkeyPatch, home: Path, *answers: str) -> Iterat
     """Answer each removal with an error, or remove the container where an answer is empty; note the removals."""
     removals: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         def do_DELETE(self) -> None:
             error = answers[len(removals)]
             removals.append(self.path)
@@ -36,9 +35,6 @@ def engine(monkeypatch: pytest.MonkeyPatch, home: Path, *answers: str) -> Iterat
 
         def do_GET(self) -> None:
             answer_json(self, 200, json.dumps({"ApiVersion": "1.41", "Version": "x"}).encode())
-
-        def log_message(self, *_: object) -> None:
-            """Write no log."""
 
     with in_thread(QuietServer(("127.0.0.1", 0), Handler)) as server:
         monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.server_address[1]}")

@@ -30,7 +30,7 @@ from locallb.sources.kubernetes.nodes import MAX_POD_ROUTES, NodePolls
 from tests.sources.machines import BOTH, WAYS, A, find, pods, put, settings
 from tests.support.certificates import Authority, Pair
 from tests.support.seed_api import kubeconfig, served_seed
-from tests.support.servers import ANSWER_HEAD, QuietServer, dripping, in_thread
+from tests.support.servers import ANSWER_HEAD, QuietHandler, QuietServer, dripping, in_thread
 from tests.support.waiting import becomes
 
 DRIPS = {
@@ -116,7 +116,7 @@ def answering(path: Path, answer: Callable[[BaseHTTPRequestHandler], bytes]) -> 
     """Serve whatever `answer` returns, and give what was asked; `path` gets a kubeconfig."""
     requested: list[str] = []
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -128,9 +128,6 @@ def answering(path: Path, answer: Callable[[BaseHTTPRequestHandler], bytes]) -> 
             self.end_headers()
             with suppress(OSError):  # it hangs up
                 self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
 
     server = QuietServer(("127.0.0.1", 0), Handler)
     with in_thread(server):

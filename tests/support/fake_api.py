@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -28,7 +27,7 @@ from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.support.gateway_objects import JsonObject
 from tests.support.kubeconfigs import written
-from tests.support.servers import QuietServer, in_thread
+from tests.support.servers import QuietHandler, QuietServer, in_thread
 from tests.support.waiting import becomes
 
 NAME = ClusterName("demo")
@@ -191,7 +190,7 @@ class Api:
         self.renewed = threading.Event()
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     api: Api
 
@@ -380,9 +379,6 @@ class _Handler(BaseHTTPRequestHandler):
     def _log(self, kind: str, item: Mapping[str, Any]) -> None:
         line = json.dumps({"type": kind, "object": item}).encode() + b"\n"
         self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @contextmanager

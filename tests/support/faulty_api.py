@@ -14,7 +14,6 @@ import time
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ import pytest
 import yaml
 
 from tests.support.control_plane import ControlPlane
-from tests.support.servers import QuietServer, in_thread
+from tests.support.servers import QuietHandler, QuietServer, in_thread
 
 ENDLESS = httpx2.Limits(max_connections=None)
 """A watch whose client went is noticed only when the API says something."""
@@ -132,7 +131,7 @@ class FaultyApi:
         return {"kubernetes": {"name": self.plane.name, "kubeconfig": str(self.kubeconfig), "loopbackBackends": True}}
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     api: FaultyApi
     client: httpx2.Client
@@ -173,7 +172,7 @@ class _Handler(BaseHTTPRequestHandler):
             heads["Retry-After"] = str(fault.retry_after)
         self._answer(fault.status, heads, b"" if fault.empty else (fault.body or json.dumps(reason)).encode())
 
-    do_GET = do_PATCH = do_POST = do_PUT = do_DELETE = _any  # noqa: N815 - names of the base class
+    do_GET = do_PATCH = do_POST = do_PUT = do_DELETE = _any
 
     def _passed_on(self, body: bytes) -> tuple[int, dict[str, str], bytes]:
         heads = {name: value for name, value in self.headers.items() if name.lower() not in HOP}
@@ -201,9 +200,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 @contextlib.contextmanager

@@ -10,18 +10,18 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from typing import Any, ClassVar, Self
 
 from tests.support.certificates import Authority, Pair
 from tests.support.gateway_objects import JsonObject, gateway, listener
-from tests.support.servers import in_thread
+from tests.support.servers import QuietHandler, in_thread
 from tests.support.stages import Stage
 
 RATE = 100
 
 
-class Answer(BaseHTTPRequestHandler):
+class Answer(QuietHandler):
     """Says who answers, and what was asked."""
 
     protocol_version = "HTTP/1.1"
@@ -34,9 +34,6 @@ class Answer(BaseHTTPRequestHandler):
         self.send_header("content-length", str(len(text)))
         self.end_headers()
         self.wfile.write(text)
-
-    def log_message(self, *args: object) -> None:
-        """Say nothing."""
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent import futures
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from ipaddress import ip_address
 from types import TracebackType
 from typing import Any, Self, cast
@@ -32,6 +32,7 @@ from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Proxy, Upstream
 from tests.support.envoy_traffic import TIMEOUT
+from tests.support.servers import QuietHandler
 
 
 class Echo:
@@ -68,15 +69,12 @@ class _EchoServer(ThreadingHTTPServer):
     echo: Echo
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
 
     def version_string(self) -> str:
         return "echo"
-
-    def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name is the library's
-        """Say nothing."""
 
     def do_GET(self) -> None:
         echo = cast("_EchoServer", self.server).echo
@@ -98,7 +96,7 @@ class _Handler(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    do_POST = do_PUT = do_HEAD = do_OPTIONS = do_DELETE = do_GET  # noqa: N815 - the library's names
+    do_POST = do_PUT = do_HEAD = do_OPTIONS = do_DELETE = do_GET
 
     def _headers(self) -> Mapping[str, str]:
         return {name.lower(): ", ".join(self.headers.get_all(name, [])) for name in self.headers}

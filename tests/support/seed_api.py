@@ -9,14 +9,13 @@ import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
 import yaml
 
-from tests.support.servers import QuietServer, answer_json, in_thread
+from tests.support.servers import QuietHandler, QuietServer, answer_json, in_thread
 
 CLUSTERS = "/apis/extensions.gardener.cloud/v1alpha1/clusters"
 NAMESPACES = "/api/v1/namespaces"
@@ -100,7 +99,7 @@ def kubeconfig(server: str, user: Mapping[str, Any]) -> str:
     )
 
 
-class _Handler(BaseHTTPRequestHandler):
+class _Handler(QuietHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
     api: SeedApi
@@ -131,9 +130,6 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _answer(self, status: int, document: object) -> None:
         answer_json(self, status, json.dumps(document).encode())
-
-    def log_message(self, *_: object) -> None:
-        """Say nothing."""
 
 
 def _tls(certificate: tuple[Path, Path], called: set[str]) -> ssl.SSLContext:

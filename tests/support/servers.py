@@ -15,6 +15,13 @@ ANSWER_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Len
 """Of an answer that is JSON, up to its length."""
 
 
+class QuietHandler(BaseHTTPRequestHandler):
+    """Writes no log of requests."""
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
 class QuietServer(ThreadingHTTPServer):
     """Serves HTTP, and says nothing of clients that went away."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import ThreadingHTTPServer
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +21,7 @@ from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource
 from tests.support.fake_api import kubeconfig
-from tests.support.servers import answer_json, in_thread
+from tests.support.servers import QuietHandler, answer_json, in_thread
 from tests.support.waiting import becomes
 
 TIMING = Timing(lease_duration=3, renew_deadline=2, retry_period=0.05)
@@ -44,7 +44,7 @@ class Keeper:
 def retained() -> Iterator[Keeper]:
     keeper = Keeper()
 
-    class Handler(BaseHTTPRequestHandler):
+    class Handler(QuietHandler):
         protocol_version = "HTTP/1.1"
 
         def do_GET(self) -> None:
@@ -58,7 +58,7 @@ def retained() -> Iterator[Keeper]:
                 keeper.lease = given
             self._give(given)
 
-        do_POST = do_PUT  # noqa: N815 - names of the base class
+        do_POST = do_PUT
 
         def _is_known(self) -> bool:
             return bool(self.headers["Authorization"] == f"Bearer {keeper.credential}")
@@ -68,9 +68,6 @@ def retained() -> Iterator[Keeper]:
             body = json.dumps(lease if code == 200 else {"kind": "Status", "code": code, "message": "no"}).encode()
             body = keeper.instead if keeper.instead is not None and code == 200 else body
             answer_json(self, code, body)
-
-        def log_message(self, *_: object) -> None:
-            """Say nothing."""
 
     with in_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as server:
         keeper.port = server.server_port
