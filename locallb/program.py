@@ -31,11 +31,10 @@ from locallb.model.texts import few
 from locallb.observe import ask_each
 from locallb.planning.planned import Plan
 from locallb.report.policies import planned_violations
-from locallb.sources import SourceError
+from locallb.sources import SourceError, program_arguments
 from locallb.sources.configuration import program_settings, settings_of
 from locallb.sources.snapshot import SnapshotResult
-from locallb.sources.state import program_arguments
-from locallb.sources.state.stack_home import refuse_renamed, require_here, write
+from locallb.sources.stack_home import refuse_renamed, require_here, write
 from locallb.sources.workspace import ReadingAndPlan, Workspace
 from locallb.storage.paths import project_root
 

@@ -25,8 +25,8 @@ from locallb.certificates.signing import (
     observed,
     public_part,
 )
-from locallb.guarded import atomic
 from locallb.model.errors import ClientError
+from locallb.safe_files import atomic
 from locallb.storage import files, paths
 
 CERTIFICATE, KEY = "ca.crt", "ca.key"

@@ -32,10 +32,10 @@ from locallb.certificates.trust_plan import (
     entry_name,
     system_file,
 )
-from locallb.guarded import atomic
 from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Fingerprint
 from locallb.programs import Program, ProgramError
+from locallb.safe_files import atomic
 from locallb.storage import files, paths
 from locallb.storage.files import FilesError
 from locallb.storage.paths import PlaceError

@@ -17,10 +17,10 @@ from locallb.cli.failures import Exit
 from locallb.cli.grammar import make_parser
 from locallb.cli.parser import ANSWER
 from locallb.cli.project_finding import PROJECT_FILE, nearest_project
-from locallb.guarded import reader
-from locallb.guarded.reader import load_yaml
 from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG
 from locallb.model.fields import at, object_of, objects_of, text_of
+from locallb.safe_files import reader
+from locallb.safe_files.reader import load_yaml
 from locallb.storage import paths
 
 _WITH_BACKENDS = (CONFIG, SERVICE_CONFIG)

@@ -36,11 +36,11 @@ from locallb.cli.project_finding import (
 from locallb.cli.project_layout import MANIFESTS, Sources, program_files, project_files, stack_text, with_sources
 from locallb.config.parsing import parse_settings
 from locallb.engine.state.project import check_stack_name
-from locallb.guarded import reader
-from locallb.guarded.reader import load_yaml
 from locallb.model.errors import ClientError
 from locallb.model.fields import objects_of
 from locallb.model.identities import ClusterName, ContextName
+from locallb.safe_files import reader
+from locallb.safe_files.reader import load_yaml
 from locallb.sources.manifests.entry import cluster_name
 from locallb.storage import files, paths
 from locallb.storage.files import scratch

@@ -25,8 +25,8 @@ from locallb.engine.core.declared import EVERYTHING, Declared
 from locallb.engine.core.events import Severity
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.urns import package_of
-from locallb.guarded.reader import distrust
 from locallb.model.errors import ClientError, of_host
+from locallb.safe_files.reader import distrust
 from locallb.sources import SourceError
 from locallb.sources.workspace import ReadingAndPlan, handing
 

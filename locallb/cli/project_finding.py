@@ -5,7 +5,8 @@ trusted users control its code and settings, or if the caller named it by `-C`. 
 project: its file, program, components, stacks and state. Modules that the program imports, and kubeconfigs with a
 command, are checked where they are used.
 
-Not here: the rules of trust (`guarded.reader`), and the choice between this project and the user's own (`new_project`).
+Not here: the rules of trust (`safe_files.reader`), and the choice between this project and the user's own
+(`new_project`).
 """
 
 from __future__ import annotations
@@ -19,11 +20,11 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.failures import Refused
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import load_project
-from locallb.guarded import reader
-from locallb.guarded import reader as owners
-from locallb.guarded.reader import Distrust
 from locallb.model.errors import reported
 from locallb.model.identities import Home
+from locallb.safe_files import reader
+from locallb.safe_files import reader as owners
+from locallb.safe_files.reader import Distrust
 from locallb.storage.paths import CONSENTS, REFUSALS, stack_directory
 
 PROJECT_FILE = "Pulumi.yaml"

@@ -17,7 +17,7 @@ from pathlib import Path
 import yaml
 
 from locallb import __version__
-from locallb.guarded import reader
+from locallb.safe_files import reader
 
 _LARGEST = 64 << 10
 """Bytes of a program that may be the standard one."""

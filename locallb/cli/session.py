@@ -30,13 +30,12 @@ from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan, run_types
 from locallb.planning.service_rows import Observation
 from locallb.runtimes.runtime import runtime
-from locallb.sources import SourceError
+from locallb.sources import SourceError, program_arguments
 from locallb.sources.configuration import configuration_of, is_confirmable, settings_of, stack_settings
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import reached
-from locallb.sources.state import program_arguments
-from locallb.sources.state.stack_home import has_deployed, refuse_renamed, require_here
-from locallb.sources.state.stack_home import write as write_home
+from locallb.sources.stack_home import has_deployed, refuse_renamed, require_here
+from locallb.sources.stack_home import write as write_home
 from locallb.sources.workspace import ReadingAndPlan, Workspace
 from locallb.storage.paths import stack_directory
 

@@ -22,7 +22,7 @@ from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import LockHeld
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import compact
-from locallb.guarded import locks, reader
+from locallb.safe_files import locks, reader
 
 _held: set[Path] = set()  # this process's own locks: the process's liveness doesn't tell about them
 _LARGEST = 1 << 16
@@ -44,7 +44,7 @@ class LockHolder(Struct, frozen=True):
     """Under which the holder took the operating system's lock; empty for the official command line, which has none."""
 
     def is_removed(self, *, guarded: bool = False) -> bool:
-        """Return whether the holder has ended, as far as that can be told; `guarded`: we have the system's lock."""
+        """Return whether the holder has ended, as far as that can be told; `safe_files`: we have the system's lock."""
         if guarded and self.kernel and self.kernel == _kernel():
             return True
         if self.hostname != socket.gethostname():

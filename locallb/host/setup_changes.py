@@ -20,8 +20,6 @@ from locallb import programs
 from locallb.config.settings import Pool
 from locallb.dns.stubs import block_in, with_block
 from locallb.dns.zones import Zone
-from locallb.guarded import atomic
-from locallb.guarded import reader as owners
 from locallb.host import macos as ifconfig
 from locallb.host import netlink, setup_plan
 from locallb.host.capabilities import is_macos
@@ -33,6 +31,8 @@ from locallb.model.host_addresses import survey
 from locallb.model.routes import HostRoute
 from locallb.planning.pool_routes import is_local, pool_routes
 from locallb.programs import Program, ProgramError
+from locallb.safe_files import atomic
+from locallb.safe_files import reader as owners
 from locallb.storage import files
 from locallb.storage import files as kept_files
 

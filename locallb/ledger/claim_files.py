@@ -19,7 +19,6 @@ from threading import Lock
 
 from msgspec import Struct
 
-from locallb.guarded import locks
 from locallb.ledger.claims import (
     UNKNOWN,
     AddressClaims,
@@ -38,6 +37,7 @@ from locallb.model.errors import reason, refusal
 from locallb.model.identities import IPAddress, Owner
 from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim
+from locallb.safe_files import locks
 from locallb.storage import files, paths
 
 TIMEOUT = 10.0

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from locallb.guarded import locks
 from locallb.model.errors import UNTOLD, ClientError, refusal
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
+from locallb.safe_files import locks
 from locallb.storage import paths
 
 _TIMEOUT = 1.0

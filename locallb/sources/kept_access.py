@@ -14,13 +14,13 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from locallb.guarded import reader
 from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
 from locallb.model.errors import UNTOLD, ClientError, refusal
 from locallb.model.fields import JsonObject
 from locallb.model.identities import ContextName
 from locallb.model.texts import clipped
+from locallb.safe_files import reader
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 

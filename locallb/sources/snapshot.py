@@ -36,9 +36,9 @@ from locallb.runtimes.pod_routes import helper_may_route
 from locallb.runtimes.runtime import UnfitRuntimeError, runtime
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
+from locallb.sources.held import HeldByState, read_held
 from locallb.sources.overrides import Overrides, next_end, read_overrides
 from locallb.sources.source import SourceRead, SourceResult, source_type
-from locallb.sources.state.held import HeldByState, read_held
 from locallb.storage import paths
 
 _FIRST = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)

@@ -23,6 +23,7 @@ from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources, routes_to_nodes
+from locallb.sources.held import HeldByState, HeldMemory, HeldResource, held_by
 from locallb.sources.overrides import read_overrides
 from locallb.sources.snapshot import (
     SnapshotResult,
@@ -39,7 +40,6 @@ from locallb.sources.snapshot import (
     with_overrides,
 )
 from locallb.sources.source import Followed, SourceRead, SourceResult, source_type
-from locallb.sources.state.held import HeldByState, HeldMemory, HeldResource, held_by
 from locallb.storage import paths
 from locallb.storage.files import stamp_of
 

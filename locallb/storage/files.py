@@ -17,9 +17,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
-from locallb.guarded import atomic, locks
-from locallb.guarded.reader import opened, read_if_present, read_up_to
 from locallb.model.errors import SCARCE, UNTOLD, ClientError, refusal
+from locallb.safe_files import atomic, locks
+from locallb.safe_files.reader import opened, read_if_present, read_up_to
 
 Stamp: TypeAlias = tuple[int, int, int, int]
 """Which file this is, with which content."""

@@ -18,10 +18,10 @@ from typing import TypeAlias, TypeGuard
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
-from locallb.guarded import atomic
 from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Digest, Owner, ProxyId, ProxyName
 from locallb.model.texts import owner_fields, owner_from
+from locallb.safe_files import atomic
 from locallb.storage import files, paths
 from locallb.storage import files as stamps
 

@@ -19,10 +19,10 @@ from typing import BinaryIO
 
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.listeners import CLOSED, GATE, SOCKET, gate
-from locallb.guarded import locks
 from locallb.model.errors import ClientError, refusal
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
+from locallb.safe_files import locks
 from locallb.storage import files
 from locallb.storage.paths import by_descriptor
 from locallb.storage.proxy_directories import Proxies

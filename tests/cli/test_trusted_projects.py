@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from locallb.cli.failures import Exit
-from locallb.guarded import reader as owners
+from locallb.safe_files import reader as owners
 from tests.support.manifests import node, port, service
 from tests.support.own_projects import place, run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.sources.state.stack_home import NAME
+from locallb.sources.stack_home import NAME
 from tests.support.backends import ask, backends
 from tests.support.manifests import node, port, service
 from tests.support.stages import Stage, stage

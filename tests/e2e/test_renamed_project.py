@@ -12,7 +12,7 @@ import pytest
 
 from locallb.model.desired import ADDRESS
 from locallb.model.identities import Home
-from locallb.sources.state.stack_home import earlier_names
+from locallb.sources.stack_home import earlier_names
 from tests.e2e.owned_stacks import COMMANDS, play, record, served, state
 from tests.support.backends import backends
 from tests.support.manifests import node, port, service

@@ -28,9 +28,9 @@ from locallb.model.identities import ClusterName, ContextName, ObjectKey
 from locallb.model.snapshot import Access, Snapshot
 from locallb.observe import observe
 from locallb.sources.configuration import stack_settings
+from locallb.sources.held import HeldByState
 from locallb.sources.snapshot import SnapshotResult, read_host
 from locallb.sources.snapshot_cache import SnapshotCache
-from locallb.sources.state.held import HeldByState
 from locallb.sources.workspace import Workspace
 from locallb.watch import failures as outages
 from locallb.watch import hangs

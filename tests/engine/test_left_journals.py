@@ -18,7 +18,7 @@ from locallb.engine.monitor import refuse_unfinished
 from locallb.engine.state.errors import EngineError, StateBroken, StateUnwritable
 from locallb.engine.state.journal import read_journal
 from locallb.engine.store import Store
-from locallb.guarded import reader
+from locallb.safe_files import reader
 from tests.engine.graphs import CrashError, Doom, TornFiles
 from tests.engine.interrupting import interrupt_twice
 from tests.support.balancers import BOTH, ONE, declare

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.sources.state.held import read_held
+from locallb.sources.held import read_held
 from tests.support.host import CHECKOUT, LOCALLB, PRIVATE, PYTHON, Done, Namespace
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow, pytest.mark.root(only="can act as other users")]

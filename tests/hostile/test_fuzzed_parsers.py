@@ -22,8 +22,8 @@ from locallb.ledger.ledger import Ledger
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, ProxyId
 from locallb.sources import SourceError
+from locallb.sources.held import read_held
 from locallb.sources.readings import ReadCache
-from locallb.sources.state.held import read_held
 from locallb.storage.proxy_directories import Proxies
 
 pytestmark = pytest.mark.slow

@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from locallb.cli.failures import Exit
-from locallb.guarded import reader
+from locallb.safe_files import reader
 from tests.support.manifests import node
 from tests.support.own_projects import place, run
 

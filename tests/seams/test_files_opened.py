@@ -18,7 +18,7 @@ pytestmark = pytest.mark.checkout
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 ROOMS = {
-    "locallb.guarded": "files that may be anything, read within bounds",
+    "locallb.safe_files": "files that may be anything, read within bounds",
     "locallb.storage": "files that we keep, and those of users",
     "locallb.engine.state": "the state: the engine could be published alone, and knows nothing of our storage",
     "locallb.engine.store": "the same",
@@ -60,16 +60,16 @@ MODULES = {
 """With the reason why the storage room isn't asked."""
 UNGUARDED = {
     "locallb.engine.stack_lock": KERNEL,
-    "locallb.guarded.locks": KERNEL,
+    "locallb.safe_files.locks": KERNEL,
     "locallb.storage.files": "a file that it makes, and none that exists (mode x)",
 }
 """Modules of these rooms that open something as it is, with the reason."""
 GUARDS = os.O_NONBLOCK | os.O_DIRECTORY | os.O_PATH | os.O_EXCL
 """Flags of which one keeps an open from waiting for a pipe's other end."""
 PASSED_ON = {
-    "locallb.guarded.reader": "one constant, with or without O_NOFOLLOW",
+    "locallb.safe_files.reader": "one constant, with or without O_NOFOLLOW",
     "locallb.storage.folders": "flags of its callers, which are constants there",
-    "locallb.guarded.locks": "one of two constants, for reading and writing, which waits for none",
+    "locallb.safe_files.locks": "one of two constants, for reading and writing, which waits for none",
 }
 """Modules whose flags aren't one expression."""
 _METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}

@@ -36,7 +36,7 @@ from locallb.model.serving import HeapBounds, Listener, Proxy
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.model.texts import owner_fields, proxy_owner
 from locallb.sources import SourceError
-from locallb.sources.state.held import HeldByState, HeldMemory, held_by, read_held
+from locallb.sources.held import HeldByState, HeldMemory, held_by, read_held
 from tests.sources.support import key
 from tests.support.descriptors import few_files
 

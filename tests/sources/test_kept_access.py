@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.guarded import reader
+from locallb.safe_files import reader
 from locallb.sources import SourceError
 from locallb.sources.kept_access import SUFFIX, retained
 from tests.support.descriptors import few_files

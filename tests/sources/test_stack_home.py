@@ -13,7 +13,7 @@ from locallb.dns.updates import early_owner_id
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home
 from locallb.sources import SourceError
-from locallb.sources.state.stack_home import (
+from locallb.sources.stack_home import (
     FORMAT,
     _path,
     belonging,

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from locallb.model.identities import Digest, Home, Owner, ProxyId, ProxyName
-from locallb.sources.state import stack_home
+from locallb.sources import stack_home
 from locallb.storage.proxy_directories import ProcessRecord, Proxies, ProxiesError, ProxyDirectory
 from tests.support.descriptors import few_files
 from tests.support.owners import owner

@@ -14,12 +14,12 @@ from locallb.cli.failures import Exit
 from locallb.cli.project_finding import PROJECT_FILE
 from locallb.cli.session import Session
 from locallb.dns.zones import DnsSettings, Embedded, with_servers
-from locallb.guarded import reader
 from locallb.host import setup_changes as setup
 from locallb.host.setup_plan import LEDGER, SetupConsent, on_behalf, plan_setup, plan_teardown, unnamed
 from locallb.host.setup_steps import ObservedHost, Setup, SetupStep, Table, read_names
 from locallb.ledger.ledger import Ledger
-from locallb.sources.state.held import read_held
+from locallb.safe_files import reader
+from locallb.sources.held import read_held
 
 
 def host(session: Session, args: Arguments, out: Out) -> int:

@@ -25,7 +25,7 @@ from locallb.model.desired import BALANCER
 from locallb.model.errors import ClientError
 from locallb.model.texts import clipped
 from locallb.sources.source import source_type
-from locallb.sources.state.stack_home import earlier_names
+from locallb.sources.stack_home import earlier_names
 from locallb.storage import files
 
 

@@ -14,7 +14,7 @@ from locallb.model.texts import counted
 from locallb.provider.resources.reachable import leave
 from locallb.runtimes.process.processes import ProcessError
 from locallb.runtimes.process.runtime import living
-from locallb.sources.state.stack_home import belonging, here, is_elsewhere, refuse_copy, settle
+from locallb.sources.stack_home import belonging, here, is_elsewhere, refuse_copy, settle
 
 
 def state(session: Session, args: Arguments, out: Out) -> int:

@@ -25,8 +25,8 @@ from locallb.engine.state.resource import (
 from locallb.engine.state.stack_state import StackState
 from locallb.engine.state.urns import is_provider, is_urn, provider_reference
 from locallb.engine.state.values import SIGNATURE, Value
-from locallb.guarded import reader
 from locallb.model.errors import refusal
+from locallb.safe_files import reader
 
 FORMAT = 3
 VERSION = "v3.272.0"

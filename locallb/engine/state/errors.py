@@ -5,8 +5,8 @@ The command line prints `str(error)` as it is. Nothing here knows what the resou
 
 from pathlib import Path
 
-from locallb.guarded.reader import UnfitError
 from locallb.model.errors import has_remedy, obstacle, refusal, reported, words_of
+from locallb.safe_files.reader import UnfitError
 
 
 class EngineError(Exception):

@@ -9,7 +9,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from locallb.engine.state.errors import StateUnwritable, unwritable
-from locallb.guarded import atomic, reader
+from locallb.safe_files import atomic, reader
 
 _FILE, _FOLDER = 0o600, 0o700  # whoever can write a state decides what the next run does
 

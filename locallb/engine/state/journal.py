@@ -24,7 +24,7 @@ from locallb.engine.state.resource import Pending, ResourceState, compact, pendi
 from locallb.engine.state.stack_state import Begin, Drop, End, Free, Mutation, Put, StackState, Supersede
 from locallb.engine.state.urns import is_provider
 from locallb.engine.state.values import Value
-from locallb.guarded import reader
+from locallb.safe_files import reader
 
 _FORMAT = 1
 _START = b'{"journal":'

@@ -17,9 +17,9 @@ from msgspec import Struct
 
 from locallb.engine.state.errors import EngineError, ProjectError, Unsupported, parsing_problem
 from locallb.engine.state.values import Value
-from locallb.guarded import reader
-from locallb.guarded.reader import load_yaml
 from locallb.model.errors import refusal
+from locallb.safe_files import reader
+from locallb.safe_files.reader import load_yaml
 
 BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
 _LARGEST = 8 << 20

@@ -11,8 +11,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from locallb.guarded import reader
 from locallb.kubernetes.access.servers import KubeconfigError
+from locallb.safe_files import reader
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet puts the service account's files into a pod."""

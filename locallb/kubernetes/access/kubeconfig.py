@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from msgspec import Struct, convert, field
 
-from locallb.guarded import reader
-from locallb.guarded import reader as owners
 from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.exec_plugin import Plugin, token
 from locallb.kubernetes.access.kubeconfig_file import (
@@ -46,6 +44,8 @@ from locallb.model.errors import refusal
 from locallb.model.identities import ContextName, Digest
 from locallb.model.snapshot import Access
 from locallb.model.texts import clipped, few
+from locallb.safe_files import reader
+from locallb.safe_files import reader as owners
 
 if TYPE_CHECKING:
     import httpx2

@@ -17,7 +17,6 @@ from typing import Any, TypeAlias
 
 from msgspec import Struct, field
 
-from locallb.guarded import reader
 from locallb.kubernetes.access import in_cluster
 from locallb.kubernetes.access.servers import KubeconfigError, KubeError, NoContextError
 from locallb.kubernetes.parsing.documents import DocumentError, ReadDocument, read_documents
@@ -26,6 +25,7 @@ from locallb.model.fields import JsonObject
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from locallb.model.texts import clipped, few
+from locallb.safe_files import reader
 
 Section: TypeAlias = JsonObject
 LARGEST = 4 * 2**20

@@ -13,13 +13,13 @@ from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.fragments import Tagged, has_foreign, joined, split_parts
 from locallb.envoy.http_chains import SYSTEM_AUTHORITIES
-from locallb.guarded import reader
 from locallb.host import limits
 from locallb.ledger.claims import refuse_copy
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ProxyConfigInputs, ProxyConfigState
 from locallb.resources.resource_type import ResourceType, grown, proxy_faults
 from locallb.runtimes.process.handover import stop_all
+from locallb.safe_files import reader
 from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory
 

@@ -4,7 +4,7 @@ Envoy never tries again to bind a listener that failed, except when its file is 
 the same text: so one attempt is made here, and one more at every `up` until the port is free.
 
 `leave` removes a stack's proxies from a state home that the stack leaves. Not here: the state home to which a stack
-belongs (`sources.state.stack_home`).
+belongs (`sources.stack_home`).
 """
 
 from __future__ import annotations

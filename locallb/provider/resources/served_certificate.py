@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from locallb.envoy import http_chains
-from locallb.guarded import reader
 from locallb.kubernetes.api import live_object
 from locallb.kubernetes.parsing.certificates import TlsPair, TlsSecretError, secret_among, tls_pair
 from locallb.kubernetes.parsing.documents import DocumentError, read_documents
@@ -22,6 +21,7 @@ from locallb.provider.resources.certificate_files import CertificateFilesError
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ServedCertificateInputs, ServedCertificateState
 from locallb.resources.resource_type import Difference, ProviderError, ResourceType, changed, grown, proxy_faults
+from locallb.safe_files import reader
 from locallb.storage.key_pairs import key_pair_fault
 from locallb.storage.proxy_directories import Proxies
 

@@ -18,10 +18,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from locallb.guarded import locks
-from locallb.guarded.reader import open_to_write, opened
 from locallb.model.errors import ClientError, refusal, refuse_scarcity, reported
 from locallb.programs import Program, ProgramError
+from locallb.safe_files import locks
+from locallb.safe_files.reader import open_to_write, opened
 
 LOG_LIMIT = 1 << 20
 """Bytes that a process may write to one file, set as its resource limit: a log stays bounded by itself."""

@@ -19,13 +19,13 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.gateway.crds import structural_faults
-from locallb.guarded.reader import expanded
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
 from locallb.model.errors import has_remedy
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Contents
 from locallb.model.texts import clipped
+from locallb.safe_files.reader import expanded
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.files import QUIET, FilesNow, ParsedFile, WrittenFiles, understood_files

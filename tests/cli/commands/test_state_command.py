@@ -12,7 +12,7 @@ import pytest
 from locallb.cli import main
 from locallb.engine.state.errors import StateBroken
 from locallb.sources import SourceError
-from locallb.sources.state.held import read_held
+from locallb.sources.held import read_held
 from tests.support.balancers import BOTH, ONE, declare
 from tests.support.engine import Bench, World, make_project
 

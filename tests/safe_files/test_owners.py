@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from locallb.guarded import reader as owners
-from locallb.guarded.reader import distrust
+from locallb.safe_files import reader as owners
+from locallb.safe_files.reader import distrust
 
 OTHER = 65534
 pytestmark = pytest.mark.root(only="can give files away")

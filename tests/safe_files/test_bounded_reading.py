@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.guarded import reader
 from locallb.runtimes.process import processes
+from locallb.safe_files import reader
 from locallb.storage import files
 from locallb.storage import files as kept_files
 from locallb.storage.files import FilesError

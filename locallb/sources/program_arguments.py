@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from locallb.guarded import reader
 from locallb.model.identities import Home
+from locallb.safe_files import reader
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 

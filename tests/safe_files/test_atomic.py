@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from locallb.guarded import atomic
 from locallb.model.identities import Home
-from locallb.sources.state import stack_home
+from locallb.safe_files import atomic
+from locallb.sources import stack_home
 from locallb.storage import files
 from locallb.storage.paths import stack_directory
 

@@ -18,10 +18,10 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from locallb.dns.owner_ids import establish
-from locallb.guarded import atomic, reader
 from locallb.model.desired import ADDRESS_CLAIMS, CONFIG
 from locallb.model.errors import UNTOLD, refusal
 from locallb.model.identities import Home
+from locallb.safe_files import atomic, reader
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies

@@ -17,7 +17,7 @@ from contextlib import contextmanager, suppress
 from glob import escape
 from pathlib import Path
 
-from locallb.guarded import locks
+from locallb.safe_files import locks
 
 ENDING = ".new"
 _STALE = 60.0

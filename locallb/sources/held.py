@@ -22,7 +22,6 @@ from locallb.envoy.bootstrap import heap_bounds, is_udp_only, takes_http
 from locallb.envoy.http_policies import may_fail
 from locallb.envoy.listeners import holds_clients
 from locallb.envoy.push import udp_sockets
-from locallb.guarded import reader
 from locallb.model.desired import ADDRESS, CERTIFICATE, CONFIG, OWN_CLASS, PORTS, PROCESS, SERVICE_CONFIG, Resource
 from locallb.model.identities import (
     ClusterName,
@@ -41,6 +40,7 @@ from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, MappedPort
 from locallb.model.texts import NAME_SERVER, owner_from
 from locallb.planning.planned import run_types
+from locallb.safe_files import reader
 from locallb.sources import SourceError
 from locallb.storage import files
 
