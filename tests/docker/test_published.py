@@ -29,7 +29,7 @@ from tests.support.containers import (
     stream_outlives,
     word,
 )
-from tests.support.logs import logs
+from tests.support.log_reading import logs
 from tests.support.manifests import node, port, service
 from tests.support.stages import Stage, stage
 from tests.support.watching import eventually

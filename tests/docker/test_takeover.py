@@ -41,7 +41,7 @@ from tests.support.official_cli import (
     start,
     update,
 )
-from tests.support.pulumi_cli import needs_cli
+from tests.support.pulumi_build import needs_cli
 from tests.support.shared_proxies import SHARED, SPARE
 from tests.support.stages import Stage, stage
 from tests.support.waiting import becomes

@@ -81,7 +81,9 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     " 'import json, sys; print(json.load(sys.stdin)[0][\"addresses\"][0])')": HTTPS,
     ".venv/bin/locallb ca export my-ca.crt": HTTPS,
     ".venv/bin/locallb --stack gateway destroy --yes": HTTPS,
-    "locallb logs -f shop/web": Elsewhere("it goes on until it is stopped", "tests/support/logs.py", '"logs", "-f"'),
+    "locallb logs -f shop/web": Elsewhere(
+        "it goes on until it is stopped", "tests/support/log_reading.py", '"logs", "-f"'
+    ),
     ".venv/bin/locallb --stack gardener watch": Elsewhere(
         "it needs Gardener's clusters", "tests/kubelets/test_gardener.py", 'watching(play, "--plain")'
     ),

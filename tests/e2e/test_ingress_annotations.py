@@ -15,8 +15,7 @@ import pytest
 from tests.support.certificates import Authority
 from tests.support.gateway_clients import address_of, service, tls_secret
 from tests.support.http_traffic import Answer, Client, Echo, grpc_server
-from tests.support.ingress_clients import old
-from tests.support.ingress_objects import JsonObject, ingress, path, rule
+from tests.support.ingress_objects import JsonObject, ingress, old, path, rule
 from tests.support.manifests import node
 from tests.support.stages import stage
 

@@ -11,8 +11,7 @@ import yaml
 
 from tests.support.certificates import Authority
 from tests.support.gateway_clients import address_of, answering, get, service, tls_secret
-from tests.support.ingress_clients import old, shown
-from tests.support.ingress_objects import JsonObject, backend, ingress, path, rule
+from tests.support.ingress_objects import JsonObject, backend, ingress, old, path, rule, shown
 from tests.support.manifests import node
 from tests.support.stages import CHECKOUT, Stage
 

@@ -12,8 +12,7 @@ import yaml
 from tests.support.certificates import Authority
 from tests.support.fake_api import Api, served, source, versioned
 from tests.support.gateway_clients import Client, address_of, answering, get, service, tls_secret
-from tests.support.ingress_clients import shown
-from tests.support.ingress_objects import JsonObject, ingress, ingress_class, path, rule
+from tests.support.ingress_objects import JsonObject, ingress, ingress_class, path, rule, shown
 from tests.support.manifests import node
 from tests.support.stages import Stage
 from tests.support.watching import eventually, watching

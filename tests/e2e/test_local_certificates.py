@@ -30,13 +30,13 @@ from locallb.model.identities import Fingerprint
 from locallb.model.snapshot import LocalAuthority
 from tests.e2e.https_gateways import PORT, https, served
 from tests.support.browser import chromium
+from tests.support.certificates import certutil
 from tests.support.gateway_clients import answering, service
 from tests.support.gateway_objects import JsonObject, backend, gateway, gateway_class, route, rule
 from tests.support.ingress_objects import ingress, path
 from tests.support.ingress_objects import rule as ingress_rule
 from tests.support.manifests import node
 from tests.support.stages import CHECKOUT, Stage
-from tests.support.trust_stores import certutil
 from tests.support.watching import Watch, eventually
 
 pytestmark = pytest.mark.envoy

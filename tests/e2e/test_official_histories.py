@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.histories import Moment, facts, history
 from tests.support.official_cli import bring, content, make_runnable, make_stack, update
-from tests.support.pulumi_cli import needs_cli
+from tests.support.pulumi_build import needs_cli
 from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.envoy, pytest.mark.pulumi, needs_cli]

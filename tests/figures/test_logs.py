@@ -15,7 +15,7 @@ from tests.support.backends import backends
 from tests.support.gateway_clients import service as node_port_service
 from tests.support.gateway_objects import gateway, gateway_class, listener, route
 from tests.support.http_traffic import Client, Echo
-from tests.support.logs import Logs, logs
+from tests.support.log_reading import Logs, logs
 from tests.support.manifests import node, port, service
 from tests.support.schemas import mistakes
 from tests.support.stages import CHECKOUT, Stage, stage

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.kubernetes.answers import AnswerError, WatchLine, lines, list_page, watch_line
-from tests.support.odd_answers import ENDLESS, NAMED, ODD_LISTS, ODD_WATCHES, line, listing
+from tests.support.odd_api import ENDLESS, NAMED, ODD_LISTS, ODD_WATCHES, line, listing
 
 
 @pytest.mark.parametrize("name", sorted(ODD_LISTS.keys() - {ENDLESS}))

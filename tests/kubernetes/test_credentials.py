@@ -20,7 +20,7 @@ from locallb.kubernetes.api.feed import Feed
 from locallb.model.snapshot import Access
 from tests.support.certificates import Authority, Pair
 from tests.support.kubeconfigs import written
-from tests.support.odd_answers import odd_page
+from tests.support.odd_api import odd_page
 from tests.support.servers import QuietHandler, QuietServer, answer_json, in_thread
 
 

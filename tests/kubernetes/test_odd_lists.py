@@ -13,7 +13,7 @@ from locallb.kubernetes.api.client import Cluster
 from locallb.model.snapshot import Access
 from tests.support.fake_api import Api, api
 from tests.support.kubeconfigs import written
-from tests.support.odd_answers import ODD_LISTS, odd_page
+from tests.support.odd_api import ODD_LISTS, odd_page
 from tests.support.servers import QuietHandler, QuietServer, answer_json, in_thread
 
 __all__ = ["api"]

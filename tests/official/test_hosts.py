@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pulumi_cli import cli_environment, needs_cli
+from tests.support.pulumi_build import cli_environment, needs_cli
 
 pytestmark = [pytest.mark.pulumi, needs_cli]
 PROJECT = "name: hosted\nbackend: {url: 'file://./.state'}\n"

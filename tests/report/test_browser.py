@@ -13,9 +13,8 @@ import pytest
 from locallb.report.changes import Report
 from locallb.report.html import ALERTS_SHOWN, page
 from tests.support.browser import Browser, Tab, running
-from tests.support.hostile_reports import hostile_report
 from tests.support.objects import node, service
-from tests.support.reports import compared, settings
+from tests.support.reports import compared, hostile_report, settings
 
 pytestmark = [pytest.mark.browser, pytest.mark.slow]
 WIDTHS = (400, 800, 1400)

@@ -20,9 +20,8 @@ from locallb.report.html import page
 from locallb.report.markdown import markdown
 from locallb.report.sides import planned_side
 from locallb.report.wording import LONGEST_SENTENCE, markdown_code, markdown_text, visible
-from tests.support.hostile_reports import HOSTILE, SCHEMA, hostile_report
 from tests.support.objects import node, service
-from tests.support.reports import settings, snapshot
+from tests.support.reports import HOSTILE, SCHEMA, hostile_report, settings, snapshot
 from tests.support.schemas import mistakes
 
 

@@ -18,7 +18,7 @@ import pytest
 from locallb.cli.commands.preview import _previewed_roots as _touched
 from locallb.cli.commands.preview import _states
 from locallb.report.deployed import deployed_side
-from tests.support.hostile_reports import HOSTILE, SCHEMA
+from tests.support.reports import HOSTILE, SCHEMA
 from tests.support.schemas import mistakes
 from tests.support.stages import Stage, stage
 

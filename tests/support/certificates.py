@@ -1,13 +1,16 @@
-"""Certificates for tests, made by openssl: an authority, and who is signed by it."""
+"""Certificates for tests, made by openssl: an authority, and who is signed by it; stores that trust one."""
 
 from __future__ import annotations
 
 import base64
+import os
+import shutil
 import subprocess
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
@@ -99,3 +102,20 @@ def changed(pem: str, change: tuple[int, int]) -> str:
     der = bytearray(base64.b64decode("".join(pem.split("-----")[2].split())))
     der[at % len(der)] = byte
     return f"-----BEGIN CERTIFICATE-----\n{base64.b64encode(der).decode()}\n-----END CERTIFICATE-----\n"
+
+
+def certutil() -> str:
+    """Find the tool of browsers' stores. Without one a test is skipped, but fails in CI, which has to have one."""
+    program = shutil.which("certutil")
+    if program is None:
+        why = "there is no certutil (Debian: apt install libnss3-tools)"
+        if os.environ.get("CI"):
+            pytest.fail(why)
+        pytest.skip(why)
+    return program
+
+
+def nss(place: Path, *terms: str) -> str:
+    """Do something to a browser's store as a person would."""
+    command = [certutil(), "-d", f"sql:{place}", *terms]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout

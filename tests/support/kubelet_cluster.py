@@ -11,8 +11,9 @@ import contextlib
 import fcntl
 import secrets
 import shutil
+import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,12 +22,66 @@ from tests.support import node_files
 from tests.support.client_kinds import NODE
 from tests.support.cluster_build import kubernetes
 from tests.support.cluster_ranges import Ranges, unused
-from tests.support.control_plane import running
+from tests.support.control_plane import ControlPlane, running
 from tests.support.docker_command import DockerError, docker
-from tests.support.kubelet_control_plane import KubeletControlPlane
 from tests.support.kubelet_images import NODE_IMAGE, pod_images
+from tests.support.node_files import GRACE
 from tests.support.real_nodes import EXCLUDED
-from tests.support.waiting import becomes
+from tests.support.waiting import TIMEOUT, becomes
+
+
+@dataclass(kw_only=True)
+class KubeletControlPlane(ControlPlane):
+    """One cluster's processes on this host; its Nodes reach them at the gateway of their network."""
+
+    ranges: Ranges
+    nodes: tuple[str, ...]
+    timeout: float = TIMEOUT
+    """Nobody takes this API away, but kubelets that begin keep a busy machine from answering."""
+
+    @property
+    def users(self) -> Mapping[str, str]:
+        """Who may talk to the API, with the group that each is in."""
+        return {**super().users, **{f"system:node:{name}": "system:nodes" for name in self.nodes}}
+
+    @property
+    def flags(self) -> Sequence[str]:
+        """Let kubelets be kubelets, and pods what upstream's tests make."""
+        return (
+            "--authorization-mode=Node,RBAC",
+            "--enable-admission-plugins=NodeRestriction",
+            "--allow-privileged=true",
+            "--service-node-port-range=30000-32767",
+            f"--kubelet-client-certificate={self.root}/api-client.crt",
+            f"--kubelet-client-key={self.root}/api-client.key",
+            "--kubelet-preferred-address-types=InternalIP",
+        )
+
+    def start_api(self) -> None:
+        """Start the API server, which shows kubelets a certificate that is its own authority."""
+        if not (self.root / "api-client.crt").exists():
+            names = ("-subj", "/O=system:masters/CN=api-server", "-days", "30")
+            out = ("-keyout", f"{self.root}/api-client.key", "-out", f"{self.root}/api-client.crt")
+            new = ("openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes")
+            subprocess.run([*new, *names, *out], check=True, capture_output=True)
+        super().start_api()
+
+    def start_controllers(self) -> None:
+        """Start every controller but for those of Nodes' networks, which are chosen; and the scheduler."""
+        common = (f"--kubeconfig={self.root}/owner.kubeconfig", "--leader-elect=false")
+        self.spawn(
+            "kube-controller-manager",
+            str(kubernetes("kube-controller-manager")),
+            *common,
+            "--secure-port=0",
+            f"--service-account-private-key-file={self.root}/sa.key",
+            f"--root-ca-file={self.root}/certs/apiserver.crt",
+            f"--cluster-cidr={','.join(self.ranges.pods)}",
+            f"--node-monitor-grace-period={GRACE}s",
+            "--node-monitor-period=2s",
+        )
+        self.spawn("kube-scheduler", str(kubernetes("kube-scheduler")), *common, "--secure-port=0")
+
 
 ROLES = ("control-plane", "worker", "worker2")
 OWNER = "local-lb.dev/test-cluster"

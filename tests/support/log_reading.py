@@ -1,15 +1,20 @@
-"""Reads a proxy's log in a thread, as `locallb logs` does, and tells what a line says of a connection that failed."""
+"""Reads a proxy's log in a thread, as `locallb logs` does, or by that command, and tells what lines say of failures."""
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from locallb.traffic.figures import Line, lines
 from locallb.traffic.reading import TrafficReading
+from tests.support.stages import Stage
 
 _RESET = "UpstreamRemoteReset"
 """What Envoy finds wrong with a connection that a backend had accepted before it cut it."""
@@ -64,3 +69,33 @@ def reading(directory: Path, *, renews: bool = True) -> Iterator[Reader]:
 def was_accepted(line: Line) -> bool:
     """Return whether a backend had accepted the connection: Envoy finds nothing wrong but, perhaps, its end."""
     return bool(line.backend) and set(line.flags) <= {_RESET}
+
+
+class Logs:
+    """The command, and what it printed."""
+
+    def __init__(self, play: Stage, *terms: str) -> None:
+        self.file = play.root / "said"
+        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "logs", "-f", *terms]
+        with self.file.open("wb") as file:
+            self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT)
+
+    def lines(self) -> list[dict[str, Any]]:
+        """Return what it said so far, of `--json`."""
+        return [json.loads(line) for line in self.file.read_text().splitlines(keepends=True) if line.endswith("\n")]
+
+    def end(self, number: int) -> int:
+        """End it by a signal; return its exit code."""
+        self.process.send_signal(number)
+        return self.process.wait(60)
+
+
+@contextmanager
+def logs(play: Stage, *terms: str) -> Iterator[Logs]:
+    """Run the command, and end it in any case."""
+    running = Logs(play, *terms)
+    try:
+        yield running
+    finally:
+        running.process.kill()
+        running.process.wait()

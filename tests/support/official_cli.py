@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import locallb
-from tests.support.pulumi_cli import cli_environment
+from tests.support.pulumi_build import cli_environment
 from tests.support.stages import Done, Stage
 
 

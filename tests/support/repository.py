@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from tests.support.hostile_reports import SCHEMA
+from tests.support.reports import SCHEMA
 from tests.support.schemas import mistakes
 from tests.support.stages import Stage
 

@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from locallb import programs as program
 from locallb.certificates import trust_stores as stores
+from tests.support.certificates import certutil, nss
 from tests.support.stages import Done, Stage, stage
-from tests.support.trust_stores import certutil, nss
 
 
 class User:

@@ -17,7 +17,7 @@ from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.support.descriptors import resources
 from tests.support.fake_api import NAME, Api, follower, node
-from tests.support.odd_answers import ENDLESS, ODD_LISTS, ODD_WATCHES, line
+from tests.support.odd_api import ENDLESS, ODD_LISTS, ODD_WATCHES, line
 from tests.support.waiting import becomes
 
 
