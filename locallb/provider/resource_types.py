@@ -16,7 +16,7 @@ from locallb.model.errors import reported
 from locallb.model.identities import Owner
 from locallb.resources import codec
 from locallb.resources.codec import UNKNOWN, Values, form_of
-from locallb.resources.resource_type import Difference, ProviderError, ResourceType
+from locallb.resources.resource_type import InputChanges, ProviderError, ResourceType
 
 AnyResourceType: TypeAlias = ResourceType[Any, Any]
 
@@ -40,10 +40,10 @@ class ResourceTypes:
         except codec.CodecError as error:
             return error.failures
 
-    def diff(self, token: str, olds: Values, news: Values) -> Difference:
+    def diff(self, token: str, olds: Values, news: Values) -> InputChanges:
         """Return which properties change, and which of them need another resource."""
         kind = self._kind(token)
-        difference: Difference = kind.diff(codec.recall(kind.state, olds), codec.decode(kind.inputs, news))
+        difference: InputChanges = kind.diff(codec.recall(kind.state, olds), codec.decode(kind.inputs, news))
         return difference
 
     def create(self, token: str, news: Values, *, preview: bool) -> tuple[str, dict[str, Any]]:

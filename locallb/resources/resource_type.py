@@ -39,7 +39,7 @@ InputsT = TypeVar("InputsT", bound=Struct)
 StateT = TypeVar("StateT", bound=Struct)
 
 
-class Difference(Struct, frozen=True):
+class InputChanges(Struct, frozen=True):
     """What new inputs change, which of that needs another resource, and in which order."""
 
     changed: frozenset[str] = frozenset()
@@ -65,9 +65,9 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
         del new
         yield from ()
 
-    def diff(self, old: StateT, new: InputsT) -> Difference:
+    def diff(self, old: StateT, new: InputsT) -> InputChanges:
         """Compare the current state with the desired inputs. Fields may be UNKNOWN, which counts as a change."""
-        return Difference(changed(old, new), self.replaced_for, self.delete_first)
+        return InputChanges(changed(old, new), self.replaced_for, self.delete_first)
 
     def preview_outputs(self, new: InputsT, old: StateT | None) -> Mapping[str, object]:
         """Return the outputs that a create (`old` is None) or update is certain to give; the rest is UNKNOWN."""

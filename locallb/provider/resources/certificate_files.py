@@ -18,7 +18,7 @@ from locallb.model.http_serving import LocalCertificate as Planned
 from locallb.model.identities import Owner, ProxyId
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import LocalCertificateInputs, LocalCertificateState
-from locallb.resources.resource_type import Difference, ProviderError, ResourceType, changed, grown, proxy_faults
+from locallb.resources.resource_type import InputChanges, ProviderError, ResourceType, changed, grown, proxy_faults
 from locallb.storage import files
 from locallb.storage.key_pairs import key_pair_fault
 from locallb.storage.proxy_directories import OWNER, Proxies
@@ -75,9 +75,9 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
         if not is_unknown(new.hosts) and not new.hosts:
             yield "hosts", "a certificate is for one host at least"
 
-    def diff(self, old: LocalCertificateState, new: LocalCertificateInputs) -> Difference:
+    def diff(self, old: LocalCertificateState, new: LocalCertificateInputs) -> InputChanges:
         """Replace, new before old, whatever changes what is in the files."""
-        return Difference(changed(old, new), _REPLACING)
+        return InputChanges(changed(old, new), _REPLACING)
 
     def preview_outputs(self, new: LocalCertificateInputs, old: LocalCertificateState | None) -> Mapping[str, object]:
         del old

@@ -50,7 +50,7 @@ from locallb.provider.resources.fragments import (
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ListenerState, ReachableInputs, ReachableState, Versions
 from locallb.resources.resource_type import (
-    Difference,
+    InputChanges,
     ProviderError,
     ResourceType,
     changed,
@@ -140,7 +140,7 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
             except ValueError:
                 yield "probes", f"{place!r} isn't <address>:<port>"
 
-    def diff(self, old: ReachableState, new: ReachableInputs) -> Difference:
+    def diff(self, old: ReachableState, new: ReachableInputs) -> InputChanges:
         """Compare without the upstreams: they are looked at when something else changes."""
         return replace(super().diff(old, new), changed=changed(old, new) - {"upstreams"})
 

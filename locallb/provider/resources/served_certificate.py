@@ -20,7 +20,7 @@ from locallb.provider.resources import certificate_files
 from locallb.provider.resources.certificate_files import CertificateFilesError
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ServedCertificateInputs, ServedCertificateState
-from locallb.resources.resource_type import Difference, ProviderError, ResourceType, changed, grown, proxy_faults
+from locallb.resources.resource_type import InputChanges, ProviderError, ResourceType, changed, grown, proxy_faults
 from locallb.safe_files import reader
 from locallb.storage.key_pairs import key_pair_fault
 from locallb.storage.proxy_directories import Proxies
@@ -42,10 +42,10 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
         if not is_unknown(new.digest) and (not new.digest or set(new.digest) - set("0123456789abcdef")):
             yield "digest", f"{new.digest!r} isn't hexadecimal"
 
-    def diff(self, old: ServedCertificateState, new: ServedCertificateInputs) -> Difference:
+    def diff(self, old: ServedCertificateState, new: ServedCertificateInputs) -> InputChanges:
         """Replace, new before old, whatever changes what is in the files or what they are called."""
         renamed = _cluster(old) != _cluster(new)
-        return Difference(changed(old, new), _REPLACING if renamed else _REPLACING - {"serves"})
+        return InputChanges(changed(old, new), _REPLACING if renamed else _REPLACING - {"serves"})
 
     def preview_outputs(self, new: ServedCertificateInputs, old: ServedCertificateState | None) -> Mapping[str, object]:
         del old
