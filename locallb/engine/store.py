@@ -21,13 +21,7 @@ from time import time_ns
 from msgspec import Struct
 
 from locallb.engine.stack_lock import is_waited_for, locked, waiting
-from locallb.engine.state.checkpoint import (
-    Checkpoint,
-    check_state,
-    format_checkpoint,
-    read_checkpoint,
-    timestamp,
-)
+from locallb.engine.state.checkpoint import Checkpoint, check_state, format_checkpoint, read_checkpoint, timestamp
 from locallb.engine.state.errors import (
     EngineError,
     StateBroken,

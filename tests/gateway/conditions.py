@@ -7,12 +7,8 @@ from ipaddress import ip_address
 from typing import Any
 
 from locallb.gateway.parsing.policies import SECRET_REFERENCE
-from locallb.gateway.statuses import (
-    GatewayResult,
-)
-from tests.support.gateway_objects import (
-    JsonObject,
-)
+from locallb.gateway.statuses import GatewayResult
+from tests.support.gateway_objects import JsonObject
 
 ADDRESS = ip_address("127.77.0.9")
 SERVING = GatewayResult((ADDRESS,))

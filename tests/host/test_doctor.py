@@ -8,17 +8,8 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.settings import Pool
-from locallb.host.doctor import (
-    FindingLevel as Level,
-)
-from locallb.host.doctor import (
-    ObservedLock,
-    ObservedName,
-    ObservedProxy,
-    examine,
-    free_addresses,
-    headroom,
-)
+from locallb.host.doctor import FindingLevel as Level
+from locallb.host.doctor import ObservedLock, ObservedName, ObservedProxy, examine, free_addresses, headroom
 from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol
 from locallb.model.ranges import AddressRange

@@ -7,16 +7,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.config.settings import Timing
-from locallb.kubernetes.lease import (
-    Candidate,
-    LeaseRecord,
-    Term,
-    lease_record,
-    lease_spec,
-    observed,
-    wanted_term,
-    won,
-)
+from locallb.kubernetes.lease import Candidate, LeaseRecord, Term, lease_record, lease_spec, observed, wanted_term, won
 
 TIMING = Timing()
 A, B = Candidate("a"), Candidate("b")

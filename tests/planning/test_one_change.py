@@ -12,9 +12,7 @@ from msgspec.structs import replace
 
 from locallb.config.settings import Settings
 from locallb.model.memory import AnyMemo
-from locallb.model.snapshot import (
-    Snapshot,
-)
+from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan
 from tests.planning.one_change import fields_of, histories, is_sound, parts, with_field
 from tests.planning.spelled import spelled

@@ -16,13 +16,7 @@ from locallb.envoy import watches
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.faults import Fault
 from locallb.model.host_addresses import HostAddresses
-from locallb.model.identities import (
-    Family,
-    ObjectKey,
-    Owner,
-    Protocol,
-    SharingKey,
-)
+from locallb.model.identities import Family, ObjectKey, Owner, Protocol, SharingKey
 from locallb.model.memory import AnyMemo
 from locallb.model.objects import (
     BackendChoice,
@@ -38,11 +32,7 @@ from locallb.model.objects import (
 )
 from locallb.model.ranges import AddressRange
 from locallb.model.routes import HostRoute
-from locallb.model.snapshot import (
-    Claim,
-    HostFacts,
-    Socket,
-)
+from locallb.model.snapshot import Claim, HostFacts, Socket
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from tests.planning.two_services import HOME, NODE, OWN, A, B, C, port, service, snapshot

@@ -9,21 +9,9 @@ from msgspec.structs import replace
 
 from locallb.config.addresses import DEFAULT_POOL
 from locallb.config.settings import ProxySettings, Settings, Sharing
-from locallb.model.identities import (
-    ClusterName,
-    Home,
-    NodeName,
-    ObjectKey,
-    Protocol,
-)
-from locallb.model.objects import (
-    Node,
-    Service,
-    ServicePort,
-)
-from locallb.model.snapshot import (
-    Snapshot,
-)
+from locallb.model.identities import ClusterName, Home, NodeName, ObjectKey, Protocol
+from locallb.model.objects import Node, Service, ServicePort
+from locallb.model.snapshot import Snapshot
 
 C = ClusterName("demo")
 HOME = Home("p", "s", "/p")

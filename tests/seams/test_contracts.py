@@ -23,16 +23,7 @@ from locallb.dns.provider import PROVIDERS, DnsProvider, DnsProviderError, open_
 from locallb.dns.updates import Update
 from locallb.dns.zones import Zone
 from locallb.model.desired import BALANCER, REACHABLE, ResourceKey
-from locallb.model.identities import (
-    ClusterName,
-    ContextName,
-    Home,
-    ObjectKey,
-    Owner,
-    ProxyName,
-    RunIdentity,
-    Uid,
-)
+from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, ProxyName, RunIdentity, Uid
 from locallb.model.snapshot import Access, HostFacts
 from locallb.outputs.output import OutputContext, output
 from locallb.planning.planned import Placement, run_planner, run_types

@@ -20,14 +20,7 @@ import grpc
 
 from locallb.envoy import Rendered, render
 from locallb.model.http_routes import Forward, HttpRoute, PathKind, PathMatch, Target
-from locallb.model.http_serving import (
-    ANY,
-    Chain,
-    HttpBackends,
-    HttpListener,
-    HttpRoutes,
-    VirtualHost,
-)
+from locallb.model.http_serving import ANY, Chain, HttpBackends, HttpListener, HttpRoutes, VirtualHost
 from locallb.model.identities import Protocol, ProxyId, ProxyName, UpstreamName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Proxy, Upstream

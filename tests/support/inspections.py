@@ -5,11 +5,7 @@ from __future__ import annotations
 from ipaddress import ip_address
 
 from locallb.config.settings import Pool
-from locallb.host.doctor import (
-    HostInspection,
-    ObservedProxy,
-    ProxyLimits,
-)
+from locallb.host.doctor import HostInspection, ObservedProxy, ProxyLimits
 from locallb.model.ranges import AddressRange
 from locallb.model.snapshot import HostFacts
 

@@ -15,13 +15,7 @@ from time import time_ns
 from msgspec import Struct, field
 
 from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, parsing_problem, unreadable
-from locallb.engine.state.resource import (
-    Pending,
-    ResourceState,
-    compact,
-    pending_from_json,
-    resource_from_json,
-)
+from locallb.engine.state.resource import Pending, ResourceState, compact, pending_from_json, resource_from_json
 from locallb.engine.state.stack_state import StackState
 from locallb.engine.state.urns import is_provider, is_urn, provider_reference
 from locallb.engine.state.values import SIGNATURE, Value

@@ -15,16 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from locallb.engine.core.declared import EVERYTHING, Declared, Scope, only
-from locallb.engine.core.events import (
-    Event,
-    Op,
-    Result,
-    Severity,
-    StepDone,
-    StepFailed,
-    StepPlanned,
-    StepStarted,
-)
+from locallb.engine.core.events import Event, Op, Result, Severity, StepDone, StepFailed, StepPlanned, StepStarted
 from locallb.engine.engine import Engine
 from locallb.engine.state.errors import Cancelled, EngineError, FullScopeNeeded
 from locallb.engine.store import Store

@@ -29,13 +29,7 @@ from locallb.resources.codec import decode, encode
 from locallb.resources.properties import GatewayStatusInputs
 from locallb.resources.resource_type import grown
 from tests.support.deployed_plans import ACCESS, deployed
-from tests.support.gateway_objects import (
-    gateway,
-    gateway_class,
-    listener,
-    route,
-    service,
-)
+from tests.support.gateway_objects import gateway, gateway_class, listener, route, service
 from tests.support.goldens import Golden
 from tests.support.ingress_objects import ingress, ingress_class, path, rule
 from tests.support.objects import node
