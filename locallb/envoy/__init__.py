@@ -25,11 +25,11 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from locallb.envoy import http_files
 from locallb.envoy.bootstrap import ADMIN_SOCKET, ALONE, ARGUMENTS, arguments, bootstrap
 from locallb.envoy.clusters import assignment, cluster, file_name
 from locallb.envoy.document import Discovered, text, typed
 from locallb.envoy.fragments import RenderedPart, render_part
+from locallb.envoy.http_chains import http_files
 from locallb.envoy.http_chains import listeners as http_listeners
 from locallb.envoy.listeners import listener, name_listener, reader
 from locallb.envoy.rollout import OWN_WATCHES, with_referred
@@ -87,7 +87,7 @@ def render(proxy: Proxy) -> Rendered:
     referred: Mapping[str, Discovered] = {}
     if proxy.discovery is Discovery.EDS:
         files |= {file_name(upstream): _endpoints(upstream).response for upstream in upstreams.values()}
-        referred = http_files.files(proxy.http, tuple(upstreams.values()))
+        referred = http_files(proxy.http, tuple(upstreams.values()))
         files |= {name: discovered.response for name, discovered in referred.items()}
     version = with_referred(lds.version, [discovered.version for discovered in referred.values()])
     return Rendered({name: text(message) for name, message in files.items()}, FileVersions(version, cds.version))

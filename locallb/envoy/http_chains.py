@@ -1,9 +1,10 @@
 """Envoy configuration of HTTP and TLS listeners: a filter chain for each chain, found by SNI, with its TLS and secrets.
 
-Routes, certificates and authorities are in files of their own that the listener refers to (`Discovery.EDS`), or inline.
-A change of a file is no change of the listener. File names are hashes, so that no name from a cluster becomes a path;
-without its ending, a file's name is also Envoy's name for the resource in it. Keys are only named here: `tls-*.key` and
-`tls-*.crt` are in the same directory, written by the process that may read the Secret.
+Routes (`rds-*.json`, one a chain), certificates and authorities (`sds-*.json`) are in files of their own that the
+listener refers to and Envoy watches, by an inotify instance each (`Discovery.EDS`), or inline. A change of a file is no
+change of the listener. File names are hashes, so that no name from a cluster becomes a path; without its ending, a
+file's name is also Envoy's name for the resource in it. Keys are only named here: `tls-*.key` and `tls-*.crt` are in
+the same directory, written by the process that may read the Secret.
 
 Requests and answers pass as they are. Envoy adds no headers except those that describe the client to a backend
 (x-forwarded-for, x-forwarded-proto), and obeys no command in a client's headers.
@@ -14,12 +15,12 @@ Not here: routes (`http_routes`), and other listeners (`listeners`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from locallb.envoy import overload
-from locallb.envoy.document import KEEPALIVE, Json, Message, socket_address, subscription, typed
+from locallb.envoy.document import KEEPALIVE, Discovered, Json, Message, socket_address, subscription, typed
 from locallb.envoy.http_policies import CORS, SESSION, SOURCES, dormant
-from locallb.envoy.http_routes import NO_CLUSTER, Entrance, clients_headers, table, targets
+from locallb.envoy.http_routes import NO_CLUSTER, TABLE, Entrance, clients_headers, table, targets
 from locallb.envoy.listeners import bound_at, logged, ranges
 from locallb.model.http_serving import (
     AnyCertificate,
@@ -327,3 +328,28 @@ def _session() -> Message:
 def _router() -> Message:
     router = typed(f"{_FILTERS}.http.router.v3.Router", suppress_envoy_headers=True)
     return {"name": "envoy.filters.http.router", "typed_config": router}
+
+
+def http_files(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> Mapping[str, Discovered]:
+    """Make the files besides listeners, clusters and endpoints, by name."""
+    tables = {
+        name: typed(TABLE, **table(name, chain.serves, Entrance.of(listener, chain), listener.fault))
+        for listener in listeners
+        for chain in listener.chains
+        if isinstance(chain.serves, HttpRoutes) and (name := table_name(listener, chain))
+    }
+    return {
+        f"{name}.json": Discovered([resource])
+        for name, resource in {**tables, **dict(secrets(listeners, upstreams))}.items()
+    }
+
+
+def watched_by_chains(chains: Sequence[Chain], addresses: int) -> int:
+    """Count at most what a proxy watches for chains, served at so many addresses: routes, authorities, certificates.
+
+    Envoy watches a certificate's own files as well as the one that names them.
+    """
+    terminations = [chain.termination for chain in chains if chain.termination]
+    pairs = {certificate for termination in terminations for certificate in termination.certificates}
+    tables = sum(isinstance(chain.serves, HttpRoutes) for chain in chains)
+    return addresses * (tables + sum(termination.clients is not None for termination in terminations)) + 2 * len(pairs)

@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
-from locallb.envoy.http_files import watched_by_chains
+from locallb.envoy.http_chains import watched_by_chains
 from locallb.gateway.routes import Bound
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyName
 from locallb.model.memory import AnyMemo, Memo

@@ -14,8 +14,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from locallb.envoy import http_chains as names
 from locallb.envoy import render, render_empty, render_part, watches
 from locallb.envoy.fragments import as_files
-from locallb.envoy.http_chains import SYSTEM_AUTHORITIES
-from locallb.envoy.http_files import watched_by_chains
+from locallb.envoy.http_chains import SYSTEM_AUTHORITIES, watched_by_chains
 from locallb.model.http_policies import HeaderChanges
 from locallb.model.http_routes import Forward, HttpRoute, Match, PathKind, PathMatch, PathRewrite, Redirect, Target
 from locallb.model.http_serving import (
