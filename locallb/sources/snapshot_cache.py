@@ -1,6 +1,6 @@
 """The cache of a Snapshot's parts: only possibly changed parts are read again.
 
-Clusters are followed, so they cost no requests. Not here: detecting changes (`sources.kubernetes.following`,
+Clusters are followed, so they cost no requests. Not here: detecting changes (`sources.kubernetes.source`,
 `watch.triggers`), and reactions to them.
 """
 

@@ -37,7 +37,7 @@ def test_each_package_has_a_layer() -> None:
     assert names(rooms) == {f"locallb.{name}" for name in modules(CHECKOUT / "locallb") - {"__main__"}}
 
 
-def test_the_engine_may_import_no_other_package_but_the_guarded_reader() -> None:
+def test_the_engine_may_import_no_other_package_but_that_of_safe_files() -> None:
     """It could be published alone, with that one package, which imports nothing of ours."""
     (engine,) = (contract for contract in contracts() if contract["name"].startswith("the engine is"))
     (rooms,) = (contract for contract in contracts() if contract["name"].startswith("layers:"))
