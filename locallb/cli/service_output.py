@@ -19,9 +19,9 @@ from locallb.cli.console import Out
 from locallb.dns.zones import is_hostname, is_wildcard, name_fault
 from locallb.host.setup_plan import routing_files
 from locallb.host.setup_steps import HOSTS, applies_to
-from locallb.model.identities import ROUTED, ObjectKey, Protocol, UpstreamName
+from locallb.model.identities import ROUTED, ObjectKey, Protocol
 from locallb.model.objects import ServicePort
-from locallb.model.serving import Proxy, Upstream
+from locallb.model.serving import Proxy
 from locallb.model.texts import few
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy, Via
 from locallb.planning.service_rows import PortRow, Row, State
@@ -276,9 +276,4 @@ def _field(out: Out, label: str, *parts: str) -> None:
 def _backends(placed: Placement, proxy: Proxy) -> Mapping[str, tuple[str, ...]]:
     source = placed.part.part if placed.part else proxy
     upstreams = {upstream.name: upstream for upstream in source.upstreams}
-    return {str(planned.port): _of_port(planned, upstreams) for planned in placed.ports}
-
-
-def _of_port(planned: PlannedPort, upstreams: Mapping[UpstreamName, Upstream]) -> tuple[str, ...]:
-    behind = [backend for name in planned.upstreams if name in upstreams for backend in upstreams[name].backends]
-    return tuple(dict.fromkeys(map(str, behind)))
+    return {str(planned.port): planned.backends(upstreams) for planned in placed.ports}

@@ -40,7 +40,7 @@ from locallb.model.objects import EMPTY, ServicePort
 from locallb.model.own_classes import WantedClass
 from locallb.model.reasons import Problem
 from locallb.model.routes import PodRoute
-from locallb.model.serving import Listener, Part, Proxy
+from locallb.model.serving import Listener, Part, Proxy, Upstream
 from locallb.model.snapshot import Access, HostFacts, MappedPort
 from locallb.model.texts import proxy_owner
 from locallb.planning.notices import Notice
@@ -222,6 +222,11 @@ class PlannedPort(Struct, frozen=True):
     def upstreams(self) -> tuple[UpstreamName, ...]:
         """Return the names of the upstreams of its listeners."""
         return tuple(dict.fromkeys(name for listener in self.listeners for name in _upstreams(listener)))
+
+    def backends(self, upstreams: Mapping[UpstreamName, Upstream]) -> tuple[str, ...]:
+        """Return where its connections go, each place once."""
+        behind = (backend for name in self.upstreams if name in upstreams for backend in upstreams[name].backends)
+        return tuple(dict.fromkeys(map(str, behind)))
 
     def __str__(self) -> str:
         return f"{self.port.label} {self.problem.reason}" if self.problem else self.port.label

@@ -29,7 +29,6 @@ from locallb.cli.watching.reporting import EventReporter
 from locallb.cli.watching.supervision import stuck
 from locallb.config.values import loopback_place
 from locallb.model.http_serving import ANY, HttpListener, HttpRoutes
-from locallb.model.identities import UpstreamName
 from locallb.model.serving import Upstream
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, Plan, PlannedPort
@@ -145,12 +144,8 @@ def _hostnames(port: PlannedPort) -> Iterator[str]:
 def _ports(rows: Sequence[PortRow], placement: Placement | None, upstreams: Sequence[Upstream]) -> list[Document]:
     planned = {str(port.port): port for port in placement.ports} if placement else {}
     by_name = {upstream.name: upstream for upstream in upstreams}
-    return [_port(row, _backends(planned.get(str(row.port)), by_name)) for row in rows]
-
-
-def _backends(port: PlannedPort | None, upstreams: Mapping[UpstreamName, Upstream]) -> list[str]:
-    behind = [name for name in port.upstreams if name in upstreams] if port else []
-    return list(dict.fromkeys(str(backend) for name in behind for backend in upstreams[name].backends))
+    placed = ((row, planned.get(str(row.port))) for row in rows)
+    return [_port(row, port.backends(by_name) if port else ()) for row, port in placed]
 
 
 def _port(row: PortRow, backends: Sequence[str]) -> Document:
