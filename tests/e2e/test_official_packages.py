@@ -22,7 +22,7 @@ from locallb import __version__
 from tests.support.backends import Backend, ask
 from tests.support.manifests import node, port, service
 from tests.support.official_cli import install_plugin
-from tests.support.pulumi_cli import cli_environment, needs_cli
+from tests.support.pulumi_build import cli_environment, needs_cli
 from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.envoy, pytest.mark.pulumi, needs_cli]
