@@ -35,7 +35,7 @@ from locallb.sources import SourceError, program_arguments
 from locallb.sources.configuration import program_settings, settings_of
 from locallb.sources.snapshot import SnapshotResult
 from locallb.sources.stack_home import refuse_renamed, require_here, write
-from locallb.sources.workspace import ReadingAndPlan, Workspace
+from locallb.sources.workspace import ReadingAndPlan, Workspace, updates_whole_stack
 from locallb.storage.paths import project_root
 
 Texts = Mapping[str, Sequence[str]]
@@ -157,12 +157,13 @@ class LoadBalancers(pulumi.ComponentResource):
         def read() -> tuple[Settings, ReadingAndPlan]:
             with _errors_in_one_sentence():
                 workspace = _open_workspace(home, settings_of(given, home))
-                if keep:
-                    program_arguments.write(home, given)
                 return workspace.settings, workspace.read_anew(keep=keep)
 
         settings, (reading, plan) = await asyncio.to_thread(read)
         forbidden = _forbidden(settings, (reading, plan))
+        if keep and not forbidden:
+            with _errors_in_one_sentence():
+                program_arguments.write(home, given)
         made = _declare(plan, forbidden, [*after - {self}])
         _report(reading, plan, certain=certain)
         return _Declared(plan, made, certain)
@@ -267,7 +268,7 @@ def _open_workspace(home: Home, settings: Settings) -> Workspace:
     state = None
     if pulumi.get_root_directory():  # otherwise the engine keeps the state where that directory doesn't say
         state = state_file(root, home.stack)
-        refuse_unfinished(root, home.stack)
+    refuse_unfinished(root, home.stack)
     refuse_renamed(home, state)
     check_home = require_here if pulumi.runtime.is_dry_run() else write
     check_home(home, state)
@@ -279,7 +280,8 @@ def _forbidden(settings: Settings, planned: ReadingAndPlan) -> str:
 
     Previews of `locallb` say all of this in their report.
     """
-    if pulumi.runtime.is_dry_run() and isinstance(pulumi.runtime.settings.SETTINGS.monitor, Monitor):
+    shown_by_report = pulumi.runtime.is_dry_run() and isinstance(pulumi.runtime.settings.SETTINGS.monitor, Monitor)
+    if shown_by_report or not updates_whole_stack():
         return ""
     reading, plan = planned
     violated = planned_violations(reading.snapshot, plan, settings)

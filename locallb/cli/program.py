@@ -16,10 +16,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, cast
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from locallb.cli.project_layout import is_standard
-from locallb.config.settings import SettingsError
+from locallb.config.settings import Settings, SettingsError
 from locallb.desired import desired, exports, provider_version
 from locallb.engine.core.declared import EVERYTHING, Declared
 from locallb.engine.core.events import Severity
@@ -28,7 +28,7 @@ from locallb.engine.state.urns import package_of
 from locallb.model.errors import ClientError, of_host
 from locallb.safe_files.reader import distrust
 from locallb.sources import SourceError
-from locallb.sources.workspace import ReadingAndPlan, handing
+from locallb.sources.workspace import Handed, ReadingAndPlan, handing
 
 if TYPE_CHECKING:
     from locallb.engine.core.declared import Scope
@@ -47,19 +47,28 @@ class Program(Struct):
     path: Path
     read_and_plan: Callable[[bool], ReadingAndPlan]
     """Reads and plans as the standard program does; a preview, with False, keeps nothing of what is read."""
-    violations: Callable[[ReadingAndPlan], Sequence[Violation]] = lambda _planned: ()
-    """Returns what a plan violates of the stack's policies."""
+    judge: Callable[[ReadingAndPlan, Settings | None], Sequence[Violation]] = lambda _planned, _settings: ()
+    """Returns what a plan violates of the policies in settings, by default the stack's."""
     handed: ReadingAndPlan | None = None
     """What was read and planned for it already."""
     is_current: Callable[[], bool] = lambda: True
     """Returns whether the plan is still current when it is applied under the stack's lock."""
-    outcome: ReadingAndPlan | None = None
-    """None as long as it didn't get as far as a plan."""
+    _run: Handed = field(default_factory=Handed)
+
+    @property
+    def outcome(self) -> ReadingAndPlan | None:
+        """What was used; None as long as it didn't get as far as a plan."""
+        return self._run.used
+
+    def violations(self) -> Sequence[Violation]:
+        """Return what its plan violates of its policies; nothing where there is none."""
+        return self.judge(self._run.used, self._run.settings) if self._run.used else ()
 
     def update(self, engine: Engine, scope: Scope) -> Result:
         """Update a stack to what it wants. Raises EngineError where the engine does."""
         if is_standard(self.path):
             return engine.bring(partial(self._declared, keep=True, whole=scope is EVERYTHING), scope=scope)
+        self._run = Handed(whole=scope is EVERYTHING)
         return engine.up(self, scope=scope)
 
     def preview(self, engine: Engine, scope: Scope) -> Result:
@@ -73,14 +82,14 @@ class Program(Struct):
         try:
             _require_trusted(self.path, self.path.parent, EngineError)
             current = self.handed if self.is_current() else None
-            reading, plan = self.outcome = current or self.read_and_plan(keep)
+            reading, plan = self._run.used = current or self.read_and_plan(keep)
         except (ClientError, SettingsError, SourceError) as error:
             raise EngineError(" ".join(str(error).split())) from None
         except Exception as error:
             if sentence := of_host(error):
                 raise EngineError(sentence) from None
             raise
-        violated = self.violations((reading, plan)) if whole else ()
+        violated = self.violations() if whole else ()
         if forbidden := [each.message for each in violated if not each.advisory]:
             raise EngineError("\n".join(forbidden))
         groups = desired(plan).groups
@@ -108,9 +117,9 @@ class Program(Struct):
                 f"{self.path} doesn't exist, and it is the program; bring it back: `git checkout {self.path}`"
             )
         _require_trusted(self.path, self.path.parent, RunError)
-        with handing(self.handed if self.is_current() else None) as handed, _importable(self.path.parent):
+        self._run = Handed(self.handed if self.is_current() else None, whole=self._run.whole)
+        with handing(self._run), _importable(self.path.parent):
             runpy.run_path(str(self.path), run_name="__main__")
-        self.outcome = handed.used
 
 
 @contextmanager

@@ -268,14 +268,15 @@ class Session(Struct, frozen=True, dict=True):
         main = self.project.main / "__main__.py"
         return Program(main, self._plan_of_program, self.violations, handed, is_current)
 
-    def violations(self, planned: ReadingAndPlan) -> Sequence[Violation]:
-        """Return what a plan of the whole stack violates of its policies."""
-        if self.settings.policies == Policies():
+    def violations(self, planned: ReadingAndPlan, settings: Settings | None = None) -> Sequence[Violation]:
+        """Return what a plan of the whole stack violates of the policies in `settings`, by default the stack's."""
+        settings = settings or self.settings
+        if settings.policies == Policies():
             return ()
         from locallb.report.policies import planned_violations  # noqa: PLC0415 - few stacks have any
 
         reading, plan = planned
-        return planned_violations(reading.snapshot, plan, self.settings)
+        return planned_violations(reading.snapshot, plan, settings)
 
     def _plan_of_program(self, keep: bool) -> ReadingAndPlan:  # noqa: FBT001 - the program's one question
         """Read and plan for an update of this stack, or for a preview, which writes nothing. Raises as `plan` does."""

@@ -373,5 +373,6 @@ def refuse_unfinished(root: Path, stack: str) -> None:
     if Store(project.backend, project.name, stack).is_unfinished():
         raise UpdateUnfinished(
             f"an update of {stack} by `locallb` broke off or is under way;"
-            " run `locallb up`, which goes on where it stopped, then this again"
+            " run `locallb up`, which goes on where it stopped, then this again;"
+            " for a program in another language run `locallb destroy` first"
         )

@@ -47,7 +47,11 @@ class Dispatcher(protocol.Provider):
 
     async def check(self, request: protocol.CheckRequest) -> protocol.CheckResponse:
         """Return every property that is of the wrong type or can't be used, as a secret can't."""
-        failures = [*self.direct.check(request.type, plain(request.new_inputs)), *_secrets(request.new_inputs)]
+        secrets = dict(_secrets(request.new_inputs))
+        failures = [
+            *(each for each in self.direct.check(request.type, plain(request.new_inputs)) if each[0] not in secrets),
+            *secrets.items(),
+        ]
         reported = [protocol.CheckFailure(path, reason) for path, reason in failures]
         return protocol.CheckResponse(inputs=request.new_inputs, failures=reported)
 

@@ -31,15 +31,23 @@ def planned_violations(snapshot: Snapshot, plan: Plan, settings: Settings) -> tu
     if settings.policies == Policies():
         return ()
     new = planned_side("", snapshot, plan)
-    return violations(compare(_held(snapshot), new), rooms(new, snapshot, settings), settings.policies)
+    return violations(compare(_held(snapshot, plan), new), rooms(new, snapshot, settings), settings.policies)
 
 
-def _held(snapshot: Snapshot) -> Side:
-    """Return the addresses that Services of this stack have by its state and the ledger."""
+def _held(snapshot: Snapshot, plan: Plan) -> Side:
+    """Return the addresses that Services of this stack have by its state and the ledger.
+
+    Where a broken-off update left several of a family, the planned one of them isn't a new one.
+    """
+    planned = {placement.key: set(placement.addresses) for placement in plan.placements}
     addresses: dict[ObjectKey, set[IPAddress]] = defaultdict(set)
     for claim in (*snapshot.remembered, *snapshot.claims):
         if claim.owner.home == snapshot.home:
             addresses[claim.owner.service].add(claim.address)
+    for key, held in addresses.items():
+        retained = held & planned.get(key, set())
+        families = {address.version for address in retained}
+        addresses[key] = retained | {address for address in held if address.version not in families}
     ordered = {key: tuple(sorted(held, key=lambda a: (a.version, int(a)))) for key, held in addresses.items()}
     return Side("", {key: Balancer(key, held, ()) for key, held in ordered.items()})
 

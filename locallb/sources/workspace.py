@@ -42,20 +42,32 @@ class Handed(Struct):
     """None: they read and plan themselves."""
     used: ReadingAndPlan | None = None
     """None until the first read."""
+    settings: Settings | None = None
+    """The configuration by which the used one was planned; None where it is the stack's."""
+    whole: bool = True
+    """Whether all of the stack is updated: policies of the stack don't stop an update of a part."""
 
 
 _HANDED: ContextVar[Handed | None] = ContextVar("handed", default=None)
 
 
 @contextmanager
-def handing(planned: ReadingAndPlan | None) -> Iterator[Handed]:
-    """Let readers without a cache use what was read and planned a moment ago, if it was, and read nothing."""
-    handed = Handed(planned)
+def handing(handed: Handed) -> Iterator[None]:
+    """Let readers without a cache use what was read and planned a moment ago, if it was, and read nothing.
+
+    Tasks that are begun meanwhile keep `handed`, and may note later what they used.
+    """
     token = _HANDED.set(handed)
     try:
-        yield handed
+        yield
     finally:
         _HANDED.reset(token)
+
+
+def updates_whole_stack() -> bool:
+    """Return whether the update of this context is of all of its stack, as far as is known."""
+    handed = _HANDED.get()
+    return handed is None or handed.whole
 
 
 class Workspace(Struct, frozen=True):
@@ -111,7 +123,7 @@ class Workspace(Struct, frozen=True):
         handed = _HANDED.get()
         planned = self._read_and_plan(EVERYTHING, frozenset(), frozenset(), keep=keep)
         if handed:
-            handed.used = planned
+            handed.used, handed.settings = planned, self.settings
         return planned
 
     def _read_and_plan(

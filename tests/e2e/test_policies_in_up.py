@@ -33,10 +33,44 @@ def test_what_a_policy_forbids_is_not_begun(play: Stage, backend: Callable[..., 
     assert ask(play.addresses()["n/web"], 8080) == "web: hello"
 
 
+COMPONENT = """\
+from locallb.program import LoadBalancers
+
+sources = [{{"manifests": "manifests", "name": "c"}}]
+pools = [{{"name": "own", "addresses": [{pool!r}]}}]
+LoadBalancers("all", sources=sources, pools=pools, policies={{"ports": {ports!r}}})
+"""
+
+
+def test_a_component_is_judged_by_its_present_arguments(play: Stage, backend: Callable[..., Backend]) -> None:
+    """Refused ones are no arguments of commands; what served before goes on."""
+
+    def allow(*ports: int) -> None:
+        (play.root / "__main__.py").write_text(COMPONENT.format(pool=f"{play.at(0)}/27", ports=list(ports)))
+
+    (play.root / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
+    play.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
+    allow(443)
+    assert play.run("up", "--yes").code == 12
+    allow(443, 8080)
+    asked = play.run("up")  # nobody answers
+    assert (asked.code, SENTENCE in asked.err) == (1, False), asked.out + asked.err
+    play.up()
+    allow(443)
+    for terms in (["up"], ["up", "--yes"], ["up", "--json"]):
+        done = play.run(*terms)
+        assert (done.code, done.err.count(SENTENCE)) == (12, 1), (terms, done.out + done.err)
+    assert "n/web" in play.run("status").out
+    assert ask(play.addresses()["n/web"], 8080) == "web: hello"
+
+
+@pytest.mark.parametrize("program", ["", OWN_PROGRAM], ids=["as data", "its own"])
 def test_a_part_of_a_stack_is_updated_whatever_the_policies_of_the_whole(
-    play: Stage, backend: Callable[..., Backend]
+    play: Stage, backend: Callable[..., Backend], program: str
 ) -> None:
     """As its preview has it."""
+    if program:
+        (play.root / "__main__.py").write_text(program)
     play.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
     play.configure(policies={"ports": [443]})
     done = play.run("up", "--yes", "--target", "web")

@@ -144,6 +144,16 @@ def test_a_secret_is_read_as_its_value(driver: Driver, wanted: Wanted) -> None:
     assert asyncio.run(driver.provider.diff(request)).changes is False
 
 
+def test_a_secret_is_refused_without_its_value(driver: Driver, wanted: Wanted) -> None:
+    """Although it couldn't be used anyway, of which the sentence would name it."""
+    owner = wanted.config["owner"]
+    news = {"address": PropertyValue("hunter2", is_secret=True), **wrapped({"owner": owner, "sharing": ""})}
+    request = protocol.CheckRequest(urn("LoopbackAddress"), {}, news, b"")
+    failures = asyncio.run(driver.provider.check(request)).failures or []
+    assert [failure.property for failure in failures] == ["address"]
+    assert "hunter2" not in failures[0].reason
+
+
 def test_ignored_changes_are_no_changes(driver: Driver, wanted: Wanted) -> None:
     """The engine's ignoreChanges are left out of the comparison."""
     state = wrapped({**wanted.process, "pid": 7, "started": "b.1", "binary": "/e"})

@@ -8,16 +8,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.cli.commands.preview import print_report
 from locallb.cli.console import Out
 from locallb.cli.gates import GATES, refuse
 from locallb.cli.grammar import EPILOG
 from locallb.config.settings import Headroom, Policies, PortRange, SettingsError
-from locallb.model.identities import Protocol
+from locallb.model.identities import IPAddress, Protocol
+from locallb.model.snapshot import Claim
+from locallb.planning.plan import make_plan
 from locallb.report.changes import Gate
+from locallb.report.policies import planned_violations
 from tests.support.objects import node, service
-from tests.support.reports import compared, settings
+from tests.support.reports import compared, settings, snapshot
 
 NODE = node("worker", "127.0.0.1")
 
@@ -26,6 +30,22 @@ def refused(policies: object, old: Sequence[object], new: Sequence[object], **co
     """Return the violations of a change, by policy."""
     report = compared([NODE, *old], [NODE, *new], settings(policies=policies, **config))
     return [(str(violation.gate), violation.message) for violation in report.violations]
+
+
+def test_a_move_that_broke_off_may_be_finished_or_taken_back() -> None:
+    """Its Service holds both addresses then; a third one is a change."""
+    config = settings(policies={"addressChanges": "forbidden"})
+    observed = snapshot(NODE, service("web"))
+    first = make_plan(observed, config)
+    (placement,) = first.placements
+    (planned,) = placement.addresses
+    other, third = planned + 7, planned + 8
+
+    def violated(*held: IPAddress) -> int:
+        claims = tuple(Claim(address, placement.owner) for address in held)
+        return len(planned_violations(replace(observed, claims=claims), first, config))
+
+    assert [violated(planned), violated(planned, other), violated(other, third), violated(other)] == [0, 0, 1, 1]
 
 
 def test_all_policies_can_be_written() -> None:

@@ -40,6 +40,7 @@ from locallb.planning.planned import Plan
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.runtimes.single_instance import AlreadyRunningError, holder, only_one
+from locallb.sources import program_arguments
 from locallb.sources.workspace import ReadingAndPlan
 
 if TYPE_CHECKING:
@@ -105,12 +106,13 @@ def up(session: Session, args: Arguments, out: Out) -> int:
         with Progress(out, f"Previewing update ({session.stack})", silent=args.json) as progress:
             program, plan = session.program(plan), None
             planned = program.preview(session.engine(progress.listen), scope)
+        refused = Exit.OK if args.targets else refuse(program.violations(), out)
         if (planned.ok and planned.unchanged) or (args.json and not planned.ok):
-            return report_outcome(session, args, out, "up", planned, what_was_planned(session, program)[1])
+            return report_outcome(session, args, out, "up", planned, what_was_planned(session, program)[1]) or refused
         printed = _ask_about(out, args, planned)
         if not planned.ok:
             return ending(planned)
-        if not args.targets and (refused := refuse(session.violations(what_was_planned(session, program)), out)):
+        if refused:
             return refused
         if not confirmed("Perform this update?", out):
             return Exit.FAILED
@@ -133,7 +135,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
     intended = what_was_planned(session, program)
     code = report_outcome(session, args, out, "up", result, intended[1], printed=printed)
     # Policies of the whole stack keep an update from changing anything.
-    return code if code != Exit.FAILED or args.targets else gate_code(session.violations(intended)) or code
+    return code if code != Exit.FAILED or args.targets else gate_code(program.violations()) or code
 
 
 def _finds_refusals(session: Session, program: Program, result: Result) -> bool:
@@ -196,6 +198,7 @@ def _destroy(session: Session, args: Arguments, out: Out) -> int:
         result = session.engine(progress.listen).destroy()
     if result.ok:
         session.forget_readings()
+        program_arguments.forget(session.home)
     if args.json:
         print_json(out, session, "destroy", result, ())
     else:

@@ -6,6 +6,7 @@ import json
 import os
 import shlex
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import locallb
@@ -32,7 +33,9 @@ def plugin(args: Arguments, out: Out) -> int:
         place.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise Refused(f"{place.parent} can't be made: {refusal(error)}; set PULUMI_HOME to another directory") from None
-    files.write(place, _SCRIPT.format(shlex.join(command)), mode=_EXECUTABLE)
+    script = _SCRIPT.format(shlex.join(command))
+    files.write(place, script, mode=_EXECUTABLE)
+    _remove_others(place, script)
     if args.json:
         out.raw(json.dumps({"name": "locallb", "version": locallb.__version__, "path": str(place)}))
     else:
@@ -40,7 +43,20 @@ def plugin(args: Arguments, out: Out) -> int:
     return Exit.OK
 
 
+def _remove_others(place: Path, script: str) -> None:
+    """Remove what earlier versions of this installation wrote: it would run this version under another's number."""
+    for other in place.parent.parent.glob(f"resource-locallb-v*/{_NAME}"):
+        if other != place and not other.is_symlink() and other.is_file() and other.read_text() == script:
+            with suppress(OSError):
+                other.unlink()
+                other.parent.rmdir()
+
+
 def _home() -> Path:
-    """Return the directory of the Pulumi CLI. Raises PlaceError where this user has none."""
-    given = os.environ.get("PULUMI_HOME")
-    return Path(given).absolute() if given else paths.home() / ".pulumi"
+    """Return the directory of the Pulumi CLI. Raises Refused where this user has none."""
+    if given := os.environ.get("PULUMI_HOME"):
+        return Path(given).absolute()
+    try:
+        return paths.home() / ".pulumi"
+    except paths.PlaceError:
+        raise Refused("this user has no home directory; set PULUMI_HOME to the Pulumi CLI's directory") from None

@@ -45,6 +45,18 @@ def test_it_goes_into_the_users_own_home(place: Path, monkeypatch: pytest.Monkey
     assert str(place / "new/.pulumi/plugins/") in done.out
 
 
+def test_another_version_of_this_installation_is_replaced(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What another installation wrote stays."""
+    monkeypatch.setenv("PULUMI_HOME", str(place / "pulumi"))
+    script = Path(run("plugin", "install", "--json").json["path"])
+    earlier, foreign = (script.parent.with_name(f"resource-locallb-v{n}") / script.name for n in ("0.0.1", "0.0.2"))
+    for path, text in ((earlier, script.read_text()), (foreign, script.read_text() + "# another's\n")):
+        path.parent.mkdir()
+        path.write_text(text)
+    assert run("plugin", "install").code == Exit.OK
+    assert [path.exists() for path in (script, earlier.parent, foreign)] == [True, False, True]
+
+
 def test_a_home_that_is_a_file_is_reported(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With the remedy."""
     (place / "file").write_text("x")
