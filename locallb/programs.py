@@ -14,12 +14,13 @@ import selectors
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path, PurePosixPath
-from typing import IO
+from typing import IO, NoReturn
 
 from msgspec import Struct
 
@@ -197,6 +198,20 @@ def find(name: str, environment: Mapping[str, str] | None = None) -> str:
         return name
     places = [place for place in os.get_exec_path(environment) if os.path.isabs(place)]  # noqa: PTH117 - a text
     return shutil.which(name, path=os.pathsep.join((*places, *ADMINISTRATION))) or ""
+
+
+def become(terms: Sequence[str]) -> NoReturn:
+    """Replace this process by a program, which gets its terminal, its streams and its signals. Raises ProgramError."""
+    path = find(terms[0])
+    if not path:
+        raise ProgramError(terms[0], "isn't installed", "install it, or name its directory in PATH")
+    sys.stdout.flush()
+    sys.stderr.flush()
+    try:
+        os.execv(path, terms)  # noqa: S606 - there is no shell
+    except (OSError, ValueError) as error:
+        why = refusal(error) if isinstance(error, OSError) else "its words can't be passed on"
+        raise ProgramError(terms[0], f"can't be run ({why})") from None
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from msgspec import Struct
 from locallb.cli.grammar import make_parser
 from locallb.model.faults import WHOLE, RequestDelay, RequestFailure
 from locallb.model.identities import ContextName, IPNetwork
+
+END, CURL = "--", "curl"
+"""The end of our own options, before those of the program that `curl` runs."""
 
 
 class Arguments(Struct, frozen=True):
@@ -91,6 +95,13 @@ class Arguments(Struct, frozen=True):
     sources: tuple[tuple[str, object], ...] = ()
     """What is written down as the sources of a new stack."""
 
+    goal: str = ""
+    """What `wait` waits for; `seconds` at most."""
+    host: str = ""
+    """The host of the request of `curl`; empty for the one that is served."""
+    options: tuple[str, ...] = ()
+    """What `curl` passes on."""
+
     domains: tuple[str, ...] = ()
     """Below which hosts lie that a new authority certifies besides the reserved ones."""
     replaces: bool = False
@@ -111,7 +122,10 @@ class Arguments(Struct, frozen=True):
 def parse(terms: Sequence[str] | None = None) -> Arguments:
     """Parse a command line; exits with 2 when it can't be understood."""
     parser = make_parser()
-    given = parser.take(terms)
+    own, options = _split(sys.argv[1:] if terms is None else terms)
+    given = parser.take(own)
+    if options and given.command != CURL:  # a value of another option was called so
+        given, options = parser.take(terms), ()
     if getattr(given, "place", None) is not None and given.command != "ca":
         given.directory = given.place
     if problem := _contradiction(given):
@@ -159,6 +173,9 @@ def parse(terms: Sequence[str] | None = None) -> Arguments:
         undo=getattr(given, "undo", False),
         place=getattr(given, "place", None),
         sources=tuple(getattr(given, "sources", ())),
+        goal=getattr(given, "goal", ""),
+        host=getattr(given, "host", None) or "",
+        options=options,
         domains=tuple(getattr(given, "domains", None) or ()),
         replaces=getattr(given, "replaces", False),
         channel=getattr(given, "channel", ""),
@@ -168,14 +185,22 @@ def parse(terms: Sequence[str] | None = None) -> Arguments:
     )
 
 
+def _split(terms: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Split a command line of `curl` into its own terms and, after `--`, those of the program."""
+    own = list(terms)
+    if END not in own or CURL not in own[: own.index(END)]:
+        return own, ()
+    return own[: own.index(END)], tuple(own[own.index(END) + 1 :])
+
+
 def _contradiction(given: argparse.Namespace) -> str:
     """Return which words exclude each other; empty if none do."""
     if given.command == "fault":
         return _contradiction_of_fault(given)
     if given.command == "drain":
         return "name the SERVICE whose backend it is" if given.backends and not given.services else ""
-    if given.command == "open" and len(given.services) > 1:
-        return "name one SERVICE: a browser is shown one at a time"
+    if given.command in {"open", "url"} and len(given.services) > 1:
+        return "name one SERVICE: a browser or a script gets one at a time"
     report = getattr(given, "format", "tree") != "tree" or getattr(given, "against", None) is not None
     report = report or getattr(given, "from_pulumi", None) is not None
     if report and given.json:

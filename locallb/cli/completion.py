@@ -116,7 +116,7 @@ class _Line:
         project = self._project()
         if action.dest == "stack":
             return _stacks(project)
-        if action.metavar == "SERVICE":
+        if str(action.metavar).startswith("SERVICE"):
             return _balancers(_resources(project, self._given["stack"]))
         if action.dest == "backends":
             return _backends(_resources(project, self._given["stack"]))

@@ -26,6 +26,7 @@ class Exit(IntEnum):
     USAGE = 2
     CHANGES = 7
     UNSERVED = 8
+    TIMEOUT = 9
     ADDRESS_CHANGES = 10
     SOURCE_RANGES = 11
     PORTS = 12
@@ -41,6 +42,7 @@ MEANINGS = {
     Exit.USAGE: "invalid command line",
     Exit.CHANGES: "--expect-no-changes, and there are changes",
     Exit.UNSERVED: "`up --fail-on`: a Service is in one of these states; everything else was done",
+    Exit.TIMEOUT: "`wait`: time ran out before everything was as it waits for",
     Exit.ADDRESS_CHANGES: "`preview`, `up`: an address changes, and local-lb:policies forbids it",
     Exit.SOURCE_RANGES: "`preview`, `up`: a port is open to everybody, and local-lb:policies forbids it",
     Exit.PORTS: "`preview`, `up`: a port isn't among those that local-lb:policies allows",

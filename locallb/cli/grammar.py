@@ -149,6 +149,9 @@ OVERRIDES = ("name", "connections", "requests", "failures", "bytes")
 FAILURES = ("rejected", "pending", "degraded")
 """States of a Service that `up --fail-on` may name."""
 
+GOALS = ("serving", "address", "name")
+"""What `wait` waits for."""
+
 ACTIONS = {
     "setup": "print what would lift this host's limits, and do it with --yes",
     "teardown": "print what would restore what setup found, and do it with --yes",
@@ -160,6 +163,13 @@ CA = {
     "export": "print its certificate (public), or write it to a file, for containers and other programs",
     "trust": "print what would make this host's browsers and programs trust it, and do it with --yes",
     "untrust": "print what would remove what `ca trust` added, and do it with --yes",
+}
+SERVICE = {
+    "install": "write, enable and start a unit of your systemd that watches the stack",
+    "start": "start it",
+    "stop": "stop it; what it served goes on",
+    "status": "show whether it runs, and whether it goes on without a session; exits with 1 if it doesn't run",
+    "remove": "stop and remove it; what it served goes on",
 }
 INSTALL = "show which Gateway API CRDs a cluster lacks, and install them with --yes"
 PLUGIN = "put the provider where the Pulumi CLI finds it for every project of this user"
@@ -221,6 +231,41 @@ def _add_open(command: argparse.ArgumentParser, _common: argparse.ArgumentParser
     command.add_argument("services", metavar="SERVICE", nargs="*", help="which one; optional if there is only one")
     command.add_argument("--port", metavar="N", type=_port, default=0, help="which of its ports (default: the Web's)")
     command.add_argument("--print", dest="only_print", action="store_true", help="print the URL, open nothing")
+
+
+def _add_wait(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="+", help="which ones; all of them are waited for")
+    command.add_argument(
+        "--for",
+        dest="goal",
+        choices=GOALS,
+        default=GOALS[0],
+        help="serving: every port answers; address: its proxy has its addresses; name: this host's resolver finds a"
+        f" name of it there (default: {GOALS[0]})",
+    )
+    command.add_argument(
+        "--timeout", dest="seconds", metavar="TIME", type=_time, default=60, help="such as 90s or 5m (default: 60s)"
+    )
+
+
+def _add_url(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="which one; optional if there is only one")
+    command.add_argument("--port", metavar="N", type=_port, default=0, help="which of its ports (default: the Web's)")
+
+
+def _add_curl(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.usage = "locallb curl [OPTIONS] SERVICE[/PATH] [-- CURL OPTIONS]"
+    command.add_argument("services", metavar="SERVICE[/PATH]", nargs=1, help="which one, and the path of the request")
+    command.add_argument("--port", metavar="N", type=_port, default=0, help="which of its ports (default: the Web's)")
+    command.add_argument("--host", metavar="NAME", type=_host, help="the host that is asked for")
+
+
+def _host(text: str) -> str:
+    from locallb.dns.zones import is_hostname, is_wildcard, name_fault  # noqa: PLC0415 - most commands need none
+
+    if is_wildcard(text) or not is_hostname(text) or name_fault(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name of a host, such as shop.test")
+    return text
 
 
 def _port(text: str) -> int:
@@ -360,6 +405,14 @@ def _add_ca(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -
             _add_doing(action, "do it")
 
 
+def _add_service(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, text in SERVICE.items():
+        action = actions.add_parser(name, help=text, description=text, parents=[common])
+        if name == "install":
+            _add_yes(action, common)
+
+
 def _add_gateway(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
     install = actions.add_parser("install-crds", help=INSTALL, description=INSTALL, parents=[common])
@@ -384,6 +437,9 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"preview"}), _add_report),
     (frozenset({"status"}), _add_services),
     (frozenset({"open"}), _add_open),
+    (frozenset({"wait"}), _add_wait),
+    (frozenset({"url"}), _add_url),
+    (frozenset({"curl"}), _add_curl),
     (frozenset({"top"}), _add_top),
     (frozenset({"fault"}), add_fault),
     (frozenset({"drain"}), add_drain),
@@ -395,6 +451,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"stack"}), _add_list),
     (frozenset({"ca"}), _add_ca),
     (frozenset({"gateway"}), _add_gateway),
+    (frozenset({"service"}), _add_service),
     (frozenset({"init"}), add_place),
     (frozenset({"up", "preview", "watch"}), add_own_sources),
     (frozenset({"completion"}), _add_shells),
@@ -423,11 +480,15 @@ COMMANDS = {
     "destroy": "remove everything that this stack made",
     "status": "show Services, addresses, ports and health, checked now",
     "open": "open a Service, a Gateway or an Ingress in your browser, or print its URL",
+    "wait": "wait until Services serve, have their address, or are found by name",
+    "url": "print the URL of a Service, a Gateway or an Ingress",
+    "curl": "send a request to one by curl, with host, address and authority filled in",
     "top": "show traffic through Services: connections, requests, failures, bytes and latencies",
     "fault": "make some connections or requests fail for a while, for tests; list faults, or end them",
     "drain": "keep new connections away from backends of a Service, or from all; list drains, or undo them",
     "logs": "print connections and requests as they end, one line each, until interrupted",
     "watch": "keep the stack in sync: follow its sources and proxies until stopped",
+    "service": "run `watch` of the stack as a service of your systemd",
     "gc": "list what a lost state left behind, and remove it on request",
     "image": "make an image of the installed Envoy, for the runtimes docker and podman without a registry",
     "doctor": "show what this host allows, what is in the way, and how to fix it",

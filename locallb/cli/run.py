@@ -116,6 +116,9 @@ COMMANDS = {
     "destroy": "commands.deployments:destroy",
     "status": "commands.status:status",
     "open": "commands.status:open_address",
+    "wait": "commands.scripting:wait",
+    "url": "commands.scripting:print_url",
+    "curl": "commands.scripting:curl",
     "top": "traffic:top",
     "fault": "overrides:fault",
     "drain": "overrides:drain",
@@ -124,6 +127,7 @@ COMMANDS = {
     "host": "commands.host:host",
     "state": "commands.state:state",
     "watch": "commands.watch:watch",
+    "service": "commands.service:service",
 }
 """Commands of an opened stack: module and function."""
 WITHOUT_STACK = {
@@ -199,7 +203,7 @@ def _run(args: Arguments, out: Out) -> int:
         session.require_home(ending=args.command == "destroy")
     if args.command in _ASK_RUNTIME:
         session.require_runtime(planned=args.command in {"up", "preview"})
-    if args.command in SERVING:
+    if args.command in SERVING or (args.command, args.action) == ("service", "install"):
         _ask_about_clusters(session, args, out)
     if args.command not in LEADERS or session.election() is None:
         return command(session, args, out)
@@ -226,6 +230,7 @@ _BY_PULUMI = {
     "refresh": "refresh",
     "status": "stack output",
     "open": "stack output",
+    "url": "stack output",
 }
 """What has the purpose of a command for programs of every language; `up` for others."""
 

@@ -58,9 +58,20 @@ def _waiting(chosen: Collection[str], plan: Plan, resources: Iterable[ResourceSt
 
 def matching(target: str, names: Iterable[str]) -> str:
     """Find the one name that is `target`, or that ends with it after a slash."""
-    matches = [name for name in names if name == target or name.endswith(f"/{target}")]
-    if len(matches) == 1:
+    names = list(names)
+    if matches := choose(target, names):
         return matches[0]
-    existing = list(matches or names)
+    raise _failure(target, (), names)
+
+
+def choose(target: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return the one name that is meant, as `matching` finds it, or none. Raises TargetError if it may be several."""
+    matches = tuple(name for name in names if name == target or name.endswith(f"/{target}"))
+    if len(matches) > 1:
+        raise _failure(target, matches, matches)
+    return matches
+
+
+def _failure(target: str, matches: Sequence[str], existing: Sequence[str]) -> TargetError:
     what = f"{target!r} may be several" if matches else f"there is no load balancer {target!r}"
-    raise TargetError(f"{what}; name one as <cluster>/<namespace>/<name>: {few(existing, MAX_NAMES) or 'none'}")
+    return TargetError(f"{what}; name one as <cluster>/<namespace>/<name>: {few(existing, MAX_NAMES) or 'none'}")

@@ -23,6 +23,8 @@ class Never:
 
 CLI = "it needs the Pulumi CLI"
 SYSTEMD = Never("a systemd of the user's own")
+SERVICE = Elsewhere("it needs a systemd", "tests/cli/commands/test_service.py", '"service", "install"')
+SCRIPT = Elsewhere("it needs a Service that serves", "tests/e2e/test_scripting.py", '"curl", "web/a/b')
 SHOP = Elsewhere("it goes on until it is stopped", "tests/e2e/test_example.py", "examples/shop/backends.py")
 INGRESS = Elsewhere("it serves at addresses that others may have", "tests/e2e/test_ingresses.py", "Pulumi.ingress.yaml")
 CERTIFIED = Elsewhere(
@@ -97,9 +99,13 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "pulumi up --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"up"'),
     "pulumi refresh --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"refresh"'),
     "pulumi destroy --stack dev": Elsewhere(CLI, "tests/e2e/test_official_cli.py", '"destroy"'),
-    "systemctl --user daemon-reload": SYSTEMD,
-    "systemctl --user enable --now locallb-watch@dev": SYSTEMD,
+    "locallb service install": SERVICE,
+    "locallb service status": SERVICE,
+    "locallb service stop": SERVICE,
+    "locallb service start": SERVICE,
+    "locallb service remove": SERVICE,
     "loginctl enable-linger": SYSTEMD,
-    "systemctl --user reload locallb-watch@dev": SYSTEMD,
-    "journalctl --user -u locallb-watch@dev -f": SYSTEMD,
+    "locallb wait shop/web --timeout 5m": SCRIPT,
+    "locallb url shop/web": SCRIPT,
+    "locallb curl shop/web/healthz -- --fail --silent": SCRIPT,
 }

@@ -15,6 +15,8 @@ SEARCHING = (
     ("help",), ("help", "watch"), ("top", "--once"), ("status", "--traffic"),
     ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"), ("ca", "trust"), ("ca", "untrust"),
     ("drain",), ("drain", "--json"), ("open", "--print"), ("open", "--json"), ("open", "web", "--print"),
+    ("wait", "web", "--timeout", "1s"), ("url", "web"), ("url", "--json"), ("curl", "web", "--json"),
+    ("service", "status"),
     ("gateway", "install-crds"), ("gateway", "install-crds", "--json"), ("plugin", "-h"),
 )  # fmt: skip
 WORDS = (*CHANGING * 3, *ENDLESS, *SEARCHING)

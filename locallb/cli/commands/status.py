@@ -227,10 +227,10 @@ def open_address(session: Session, args: Arguments, out: Out) -> int:
     table = inspect(plan)
     planned = {placement.key: placement.ports for placement in plan.placements}
     rows = _chosen_ports(table, args)
-    links_by_key = {row.key: _of_port(links(row, planned.get(row.key, ())), args.port) for row in rows}
+    links_by_key = {row.key: links_of_port(links(row, planned.get(row.key, ())), args.port) for row in rows}
     first = [of_one[0] for of_one in links_by_key.values() if of_one]
     if not first:
-        raise Refused(_why_none(rows, args.port))
+        raise Refused(why_none(rows, args.port))
     if args.json:
         out.raw(
             json.dumps([{**link.key._asdict(), "port": link.port.port, "url": link.url} for link in first], indent=2)
@@ -249,13 +249,13 @@ def _chosen_ports(table: Sequence[Row], args: Arguments) -> list[Row]:
     return [row for row in table if not wanted or str(row.key) in wanted]
 
 
-def _of_port(candidates: Sequence[PortLink], number: int) -> list[PortLink]:
+def links_of_port(candidates: Sequence[PortLink], number: int) -> list[PortLink]:
     """Return those of one port, by the Service's own number or the mapped one; all where none is asked for."""
     own = [link for link in candidates if number in {0, link.port.port}]
     return own or [link for link in candidates if link.port.number == number]
 
 
-def _why_none(rows: Sequence[Row], number: int) -> str:
+def why_none(rows: Sequence[Row], number: int) -> str:
     """Explain why nothing can be opened, and what helps."""
     if len(rows) != 1:
         what = f"nothing serves port {number} of TCP now" if number else "nothing serves TCP now"
