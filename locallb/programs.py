@@ -200,7 +200,7 @@ def find(name: str, environment: Mapping[str, str] | None = None) -> str:
     return shutil.which(name, path=os.pathsep.join((*places, *ADMINISTRATION))) or ""
 
 
-def become(terms: Sequence[str]) -> NoReturn:
+def become(terms: tuple[str, ...]) -> NoReturn:
     """Replace this process by a program, which gets its terminal, its streams and its signals. Raises ProgramError."""
     path = find(terms[0])
     if not path:

@@ -76,6 +76,14 @@ class Classes(TypedDict, total=False):
     names: Texts
 
 
+class Services(TypedDict, total=False):
+    """Services of other types than LoadBalancer that are served."""
+
+    types: Input[Sequence[Input[Literal["ClusterIP", "NodePort"]]]]
+    namespaces: Texts
+    selector: Labels
+
+
 class Ingress(TypedDict, total=False):
     """Which Ingresses are served, and where."""
 
@@ -179,6 +187,7 @@ class Arguments(TypedDict, total=False):
     classes: Input[Classes]
     namespaces: Texts
     selector: Labels
+    services: Input[Services]
     pod_routes: Input[Literal["off", "host", "container"]]
     pod_cidrs: Input[Mapping[str, Texts]]
     backends: Input[Literal["auto", "pods", "nodePorts"]]

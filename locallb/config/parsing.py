@@ -33,6 +33,7 @@ from locallb.config.selectors import (
     parse_namespaces,
     parse_policies,
     parse_selector,
+    parse_services,
 )
 from locallb.config.settings import (
     AddressPer,
@@ -145,7 +146,7 @@ def _dialects(mistakes: Mistakes, value: object) -> Iterator[Dialect]:
 
 
 KEYS = (
-    *("sources", "runtime", "network", "portMapping", "pools", "pins", "classes", "namespaces", "selector"),
+    *("sources", "runtime", "network", "portMapping", "pools", "pins", "classes", "namespaces", "selector", "services"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
     *("trafficDetails", "trafficMetrics", "accessLogs", "certificates", "http3", "page"),
@@ -179,6 +180,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         classes=parse_classes(mistakes, config.get("classes", {})),
         namespaces=parse_namespaces(mistakes, "namespaces", config.get("namespaces", [])),
         selector=parse_selector(mistakes, "selector", config.get("selector", {})),
+        services=parse_services(mistakes, config.get("services")),
         runtime=mistakes.choice("runtime", config.get("runtime", "process"), RUNTIMES, "process", "runtime"),
         container=parse_containers(mistakes, config),
         proxies=parse_proxies(mistakes, config),

@@ -9,14 +9,18 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from locallb.config.settings import Classes, Headroom, Policies, PortRange
+from locallb.config.settings import Classes, Headroom, OtherServices, Policies, PortRange
 from locallb.config.values import Mistakes
 from locallb.model.http_checks import hostname
 from locallb.model.identities import KEY_PREFIX, Protocol
+from locallb.model.objects import ServiceType
 from locallb.model.texts import clipped, shown
 
 _EXAMPLE_CLASS = f"{KEY_PREFIX}local"
 _CLASSES = f"{{default: true, names: [{_EXAMPLE_CLASS}]}}"
+_CLUSTER_IP = ServiceType.CLUSTER_IP.value
+_TYPES = (_CLUSTER_IP, ServiceType.NODE_PORT.value)
+_SERVICES = f"{{types: [{_CLUSTER_IP}], namespaces: [shop]}}"
 _NAMES = f"a list such as [{_EXAMPLE_CLASS}]"
 
 
@@ -27,6 +31,21 @@ def parse_classes(mistakes: Mistakes, value: object) -> Classes:
     entries = mistakes.items("classes.names", entry.get("names", []), _NAMES)
     names = frozenset(item if item == "" else mistakes.text(item_key, item, _NAMES) for item_key, item in entries)
     return Classes(mistakes.flag("classes.default", entry.get("default", True)), names)
+
+
+def parse_services(mistakes: Mistakes, value: object) -> OtherServices:
+    """Read the key `services`; absent, Services of type LoadBalancer alone are served."""
+    if value is None:
+        return OtherServices()
+    entry = mistakes.mapping("services", value, _SERVICES)
+    mistakes.unknown("services.", entry, ("types", "namespaces", "selector"))
+    entries = mistakes.items("services.types", entry.get("types", [_CLUSTER_IP]), f"a list such as [{_CLUSTER_IP}]")
+    types = (mistakes.choice(key, item, _TYPES, _CLUSTER_IP, "type") for key, item in entries)
+    return OtherServices(
+        frozenset(map(ServiceType, types)),
+        parse_namespaces(mistakes, "services.namespaces", entry.get("namespaces", [])),
+        parse_selector(mistakes, "services.selector", entry.get("selector", {})),
+    )
 
 
 def parse_gateway_classes(mistakes: Mistakes, value: object) -> frozenset[str] | None:

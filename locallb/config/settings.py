@@ -15,7 +15,7 @@ from locallb.config.registry import Finder, Source
 from locallb.dns.zones import DnsSettings
 from locallb.model.identities import ClusterName, ImageName, IPAddress, IPNetwork
 from locallb.model.identities import Protocol as Transport
-from locallb.model.objects import EMPTY, BackendChoice
+from locallb.model.objects import EMPTY, BackendChoice, ServiceType
 from locallb.model.ranges import AddressRange
 
 
@@ -177,6 +177,14 @@ class Classes(Struct, frozen=True):
     names: frozenset[str] = frozenset()
 
 
+class OtherServices(Struct, frozen=True):
+    """Services of other types than LoadBalancer that get addresses as well, without a word written to their cluster."""
+
+    types: frozenset[ServiceType] = frozenset()
+    namespaces: frozenset[str] = frozenset()
+    selector: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+
+
 class PortRange(Struct, frozen=True):
     """Ports from `first` to `last`, both included, of one protocol or, with none, of any."""
 
@@ -238,6 +246,7 @@ class Settings(Struct, frozen=True):
     """Only Services of these namespaces are ours; empty for all."""
     selector: Mapping[str, str] = field(default_factory=lambda: EMPTY)
     """Only Services with all of these labels are ours."""
+    services: OtherServices = field(default_factory=OtherServices)
     runtime: str = "process"
     """Runtime of proxies: a word of `registry.RUNTIMES`."""
     policies: Policies = field(default_factory=Policies)

@@ -70,6 +70,14 @@ class TrafficPolicy(StrEnum):
     LOCAL = "Local"
 
 
+class ServiceType(StrEnum):
+    """spec.type, as far as such a Service can be served."""
+
+    CLUSTER_IP = "ClusterIP"
+    NODE_PORT = "NodePort"
+    LOAD_BALANCER = "LoadBalancer"
+
+
 class ServicePort(Struct, frozen=True):
     """An entry of spec.ports. `node_port` is 0 where none is allocated; `target_port` a number or a port's name."""
 
@@ -104,7 +112,7 @@ class IngressEntry(Struct, frozen=True):
 
 
 class Service(Struct, frozen=True):
-    """A Service of type LoadBalancer, as far as a load balancer cares (core/v1 Service)."""
+    """A Service, as far as a load balancer cares (core/v1 Service)."""
 
     key: ObjectKey
     ports: tuple[ServicePort, ...]
@@ -141,6 +149,8 @@ class Service(Struct, frozen=True):
     """Entries of status.loadBalancer.ingress that have a name only."""
     was_served: bool = False
     """By our condition in its status it once got an address of local-lb, whatever its current state."""
+    type: ServiceType = ServiceType.LOAD_BALANCER
+    """Of other types than this, nothing is written to the cluster."""
 
     @property
     def failing(self) -> Fault | None:

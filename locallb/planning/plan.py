@@ -36,7 +36,7 @@ from locallb.planning.pod_routes import RoutePlan, routes_of, routes_to_gain
 from locallb.planning.proxy_assignment import ProxyAssignments
 from locallb.planning.proxy_placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
 from locallb.planning.refused import left_out, unused_pins
-from locallb.planning.selection import is_ours
+from locallb.planning.selection import is_internal, is_ours, with_internal
 from locallb.planning.statuses import with_statuses
 
 
@@ -47,7 +47,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     """
     memo = memo or Memo()
     gateways = with_overrides(_gateways(snapshot, settings, memo), snapshot.overrides)
-    snapshot = with_gateways(snapshot, gateways.bound)
+    snapshot = with_gateways(with_internal(snapshot, settings), gateways.bound)
     frame = PlanContext.of(snapshot.home, settings, snapshot.host)
     routing = _routes(snapshot, settings, memo)
     nodes, lone = memo.of("eligible", eligible, snapshot.nodes)
@@ -185,7 +185,7 @@ def _placed(question: _Question, frame: PlanContext) -> Placed:
         replace(world.index, slices=dict(question.behind), drained=question.drained),
         problems,
         occupied_ports(service, addresses, question.sockets),
-        world.access,
+        None if is_internal(service) else world.access,
         (
             *notices_of(service, addresses, world.lone, question.held),
             *(of_faults(service, gateway.faults) if gateway else ()),
@@ -288,7 +288,9 @@ def _rejections(
     running: int,
 ) -> tuple[Rejection, ...]:
     """Return for every Service without a proxy why it has none."""
-    uids = {service.key: service.uid for service in snapshot.services if service.key in refused} if refused else {}
+    concerned = {service.key: service for service in snapshot.services if service.key in refused} if refused else {}
+    uids = {key: service.uid for key, service in concerned.items()}
+    internal = {key for key, service in concerned.items() if is_internal(service)}
     problems = [
         (key, answer if isinstance(answer, Problem) else _host_limit(key, snapshot, running), uids[key])
         for key, answer in refused.items()
@@ -296,7 +298,12 @@ def _rejections(
     malformed = (service for service in snapshot.malformed if is_ours(service, settings) and not service.deleting)
     problems += [(service.key, service.problem, service.uid) for service in malformed]
     return tuple(
-        Rejection(key, problem, Owner(snapshot.home, key, uid), _written_to(key, problem, snapshot))
+        Rejection(
+            key,
+            problem,
+            Owner(snapshot.home, key, uid),
+            None if key in internal else _written_to(key, problem, snapshot),
+        )
         for key, problem, uid in sorted(problems)
     )
 

@@ -4,16 +4,34 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from locallb.config.settings import Classes, Settings
+from msgspec.structs import replace
+
+from locallb.config.settings import Classes, OtherServices, Settings
 from locallb.model.identities import OF_INGRESSES, ObjectKind
-from locallb.model.objects import MalformedService, Service
+from locallb.model.objects import MalformedService, Service, ServiceType
+from locallb.model.snapshot import Snapshot
 
 
 def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
-    """Return whether this stack serves `service`, which is of type LoadBalancer, as all of them are."""
-    if service.key.kind in OF_INGRESSES:
-        return True  # checked for each Ingress when they were bound
+    """Return whether this stack serves `service`."""
+    if service.key.kind in OF_INGRESSES or is_internal(service):
+        return True  # checked when Ingresses were bound, and internal ones selected
     return implements(service, settings.classes) and selects(service, settings.namespaces, settings.selector)
+
+
+def is_internal(service: Service | MalformedService) -> bool:
+    """Return whether `service` is of another type than LoadBalancer: nothing is written to its cluster."""
+    return isinstance(service, Service) and service.type is not ServiceType.LOAD_BALANCER
+
+
+def with_internal(snapshot: Snapshot, settings: Settings) -> Snapshot:
+    """Return the snapshot with those Services of other types among its Services that the stack selects."""
+    selected = tuple(service for service in snapshot.internal if _selects_internal(service, settings.services))
+    return replace(snapshot, services=(*snapshot.services, *selected)) if selected else snapshot
+
+
+def _selects_internal(service: Service, wanted: OtherServices) -> bool:
+    return service.type in wanted.types and selects(service, wanted.namespaces, wanted.selector)
 
 
 def implements(service: Service | MalformedService, classes: Classes) -> bool:

@@ -137,7 +137,8 @@ def with_overrides(result: SnapshotResult, overrides: Overrides) -> SnapshotResu
     """Return what was read with the orders of commands."""
     read = result.snapshot
     services, routed = overrides.of(read.services), overrides.in_force(read.gateway_api)
-    snapshot = replace(read, services=services, gateway_api=routed, overrides=overrides.by_service)
+    internal = overrides.of(read.internal)
+    snapshot = replace(read, services=services, internal=internal, gateway_api=routed, overrides=overrides.by_service)
     return replace(result, snapshot=snapshot, notices=(*result.notices, *overrides.notices), ends=next_end(snapshot))
 
 
@@ -187,6 +188,7 @@ def with_objects(home: Home, parsed: Sequence[Parsed]) -> Snapshot:
     return Snapshot(
         home,
         services=flat(part.services for part in parsed),
+        internal=flat(part.internal for part in parsed),
         malformed=flat(part.malformed for part in parsed),
         nodes=flat(with_ranges(part.nodes, part.ranges) for part in parsed),
         slices=flat(part.slices for part in parsed),

@@ -217,7 +217,7 @@ def test_every_command_of_ours_is_understood(page: str, command: str) -> None:
         assert done.returncode == 0, f"{page}: {done.stderr}"
         return
     with contextlib.suppress(SystemExit) if {"--help", "--version"} & set(terms) else contextlib.nullcontext():
-        make_parser().parse_args(terms)
+        make_parser().parse_args(terms[: terms.index("--")] if "--" in terms else terms)
 
 
 def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:

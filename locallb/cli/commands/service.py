@@ -145,13 +145,10 @@ def _other(unit: Unit) -> str:
 def _install(session: Session, unit: Unit) -> None:
     _require_ours(unit)
     _require_room(session, unit)
-    template = paths.shipped(TEMPLATE).read_text(encoding="utf-8")
+    template = files.read(paths.shipped(TEMPLATE)) or ""
     given = {name: os.environ[name] for name in _VARIABLES if os.environ.get(name)}
     text = unit.text(template, _command(), given)
-    try:
-        unit.file.parent.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise Refused(f"{unit.file.parent} can't be made: {error.strerror}") from None
+    paths.private_directory(unit.file.parent)
     files.write(unit.file, text, mode=_READABLE)
     _systemctl("daemon-reload")
     _systemctl("enable", unit.name)

@@ -216,6 +216,8 @@ class Parsed(Struct, frozen=True):
     """Gateway API's objects, and what they may refer to."""
     hints: tuple[str, ...] = ()
     """Proposed improvements, for information."""
+    internal: tuple[Service, ...] = ()
+    """Services of other types than LoadBalancer, which a stack may serve on request."""
 
 
 class ParsedObject(Struct, frozen=True):
@@ -273,6 +275,7 @@ def _gathered(cluster: ClusterName, rows: Iterable[Iterable[ParsedObject]]) -> P
         ranges=tuple(gathering.ranges[identity] for identity in sorted(gathering.ranges)),
         observed_statuses=tuple(sorted(gathering.observed_statuses.items(), key=itemgetter(0))),
         gateway_api=of_use(gathering.gateway_api),
+        internal=tuple(gathering.internal[key] for key in sorted(gathering.internal.keys() - gathering.services)),
     )
 
 
@@ -354,6 +357,7 @@ class _Gathering(Struct):
     cluster: ClusterName
     notices: list[str] = field(default_factory=list)
     services: dict[ObjectKey, Service] = field(default_factory=dict)
+    internal: dict[ObjectKey, Service] = field(default_factory=dict)
     malformed: list[MalformedService] = field(default_factory=list)
     nodes: dict[Identity, Node] = field(default_factory=dict)
     slices: dict[Identity, EndpointSlice] = field(default_factory=dict)
@@ -377,6 +381,8 @@ class _Gathering(Struct):
         claimed = read.wanted or read.malformed
         if claimed is not None and read.observed_status != _SILENT:
             self.observed_statuses.setdefault(claimed.key, read.observed_status)
+        if read.internal:
+            self.internal.setdefault(read.internal.key, read.internal)
         if read.malformed:
             self.malformed.append(read.malformed)
         elif read.wanted and read.wanted.key in self.services:

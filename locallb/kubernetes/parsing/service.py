@@ -12,6 +12,7 @@ from enum import StrEnum
 from ipaddress import get_mixed_type_key, ip_network
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from locallb.kubernetes.status import (
     BACKENDS_ANNOTATION,
@@ -38,6 +39,7 @@ from locallb.model.objects import (
     ProxyProtocol,
     Service,
     ServicePort,
+    ServiceType,
     TrafficPolicy,
 )
 from locallb.model.reasons import WITHOUT_ADDRESS, Problem, Reason
@@ -45,11 +47,11 @@ from locallb.model.texts import clipped, fault_of, shown
 
 SOURCE_RANGES_ANNOTATION = "service.beta.kubernetes.io/load-balancer-source-ranges"
 """The API's older way to write spec.loadBalancerSourceRanges, comma-separated."""
-LOAD_BALANCER = "LoadBalancer"
+LOAD_BALANCER = ServiceType.LOAD_BALANCER.value
 DEFAULT_NAMESPACE = "default"
 NAMELESS = "(no name)"
 _LARGEST_PORT = 65535
-_TYPES = frozenset({"ClusterIP", "NodePort", LOAD_BALANCER, "ExternalName"})
+_TYPES = frozenset({*map(str, ServiceType), "ExternalName"})
 
 
 class _Affinity(StrEnum):
@@ -69,10 +71,12 @@ class ServiceRead(Struct, frozen=True):
     """Addresses of other hosts that it claims for itself."""
     left_out: str = ""
     """The reason that it is ignored, if its user must be notified."""
+    internal: Service | None = None
+    """A Service of another type, which a stack may serve on request."""
 
 
 def read_service(cluster: ClusterName, document: Mapping[object, object]) -> ServiceRead:
-    """Read a Service of any type; of other types than LoadBalancer only the external IPs count. Never raises."""
+    """Read a Service of any type; of other types than LoadBalancer mistakes don't count. Never raises."""
     spec = document.get("spec")
     theirs = _external_ips(spec)
     kind = at(spec, "type")
@@ -82,7 +86,7 @@ def read_service(cluster: ClusterName, document: Mapping[object, object]) -> Ser
     if kind != LOAD_BALANCER:
         odd = kind and not (isinstance(kind, str) and kind in _TYPES)
         why = f"spec.type is {shown(kind)}; write LoadBalancer to give it an address" if odd else ""
-        return ServiceRead(external_ips=theirs, left_out=why)
+        return ServiceRead(external_ips=theirs, left_out=why, internal=_internal(cluster, document))
     service, stated = parse_service(cluster, document), observed_status(document)
     notices = tuple(f"{service.key}: {field}" for field in unread_annotations(document))
     if isinstance(service, MalformedService):
@@ -90,8 +94,19 @@ def read_service(cluster: ClusterName, document: Mapping[object, object]) -> Ser
     return ServiceRead(service, None, stated, notices, theirs)
 
 
+def _internal(cluster: ClusterName, data: Mapping[object, object]) -> Service | None:
+    """Read a Service of type ClusterIP or NodePort; None for one that can't be served, which nobody requested."""
+    kind = text_of(at(data, "spec", "type")) or ServiceType.CLUSTER_IP.value
+    if kind not in {ServiceType.CLUSTER_IP.value, ServiceType.NODE_PORT.value} or not at(data, "spec", "ports"):
+        return None
+    read = parse_service(cluster, data)
+    if isinstance(read, MalformedService):
+        return None
+    return replace(read, type=ServiceType(kind), ingress=(), hostnames=(), load_balancer_class=None)
+
+
 def parse_service(cluster: ClusterName, data: Mapping[object, object]) -> Service | MalformedService:
-    """Take an object of kind Service and type LoadBalancer as a Service. Never raises."""
+    """Take an object of kind Service as a Service. Never raises."""
     try:
         return _service(cluster, data)
     except FieldError as error:

@@ -314,6 +314,7 @@ class FollowedCluster:
             self._last_notices = self._notices()
         return Parsed(
             services=tuple(service for part in parts for service in part.services),
+            internal=tuple(service for part in parts for service in part.internal),
             malformed=tuple(malformed for part in parts for malformed in part.malformed),
             nodes=tuple(node for part in parts for node in part.nodes),
             slices=tuple(endpoint_slice for part in parts for endpoint_slice in part.slices),
