@@ -1,5 +1,7 @@
 """What a wheel has beside code, as `locallb/shipped/`: pages, examples, units, and what it is made of (CycloneDX).
 
+Its dependencies are those of requirements.txt; what nothing imports that serves is an extra.
+
 All else stands in pyproject.toml.
 """
 
@@ -14,6 +16,8 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 DEFINITIONS = "locallb/gateway/gateway-api.json.xz"
+EXTRAS = {"kubernetes": "pulumi_kubernetes"}
+"""By extra, the package that only programs need which import `locallb.components.in_cluster`."""
 SHIPPED = ("deploy", "docs", "examples", "README.md", "CHANGELOG.md")
 
 
@@ -40,8 +44,7 @@ def _copy_tree(source: str, target: Path) -> None:
 
 def _bill_of_materials(version: str) -> str:
     """Return every dependency with its pinned version; without a date, so that builds stay equal."""
-    lines = Path("requirements.txt").read_text(encoding="utf-8").splitlines()
-    pins = (line.partition(";")[0] for line in lines if "==" in line and not line.startswith("#"))
+    pins = (line.partition(";")[0] for line in _requirements())
     pinned = sorted(tuple(pin.split("==")) for pin in pins)
     document = {
         "bomFormat": "CycloneDX",
@@ -51,6 +54,11 @@ def _bill_of_materials(version: str) -> str:
         "components": [*({"type": "library", **_component(name, of)} for name, of in pinned), _definitions()],
     }
     return json.dumps(document, indent=1) + "\n"
+
+
+def _requirements() -> list[str]:
+    lines = Path("requirements.txt").read_text(encoding="utf-8").splitlines()
+    return [line for line in lines if "==" in line and not line.startswith("#")]
 
 
 def _definitions() -> dict[str, object]:
@@ -67,4 +75,10 @@ def _component(name: str, version: str) -> dict[str, str]:
     return {"bom-ref": purl, "name": name, "version": version, "purl": purl}
 
 
-setup(cmdclass={"build_py": Shipping})
+setup(
+    cmdclass={"build_py": Shipping},
+    install_requires=[line for line in _requirements() if line.partition("==")[0] not in EXTRAS.values()],
+    extras_require={
+        extra: [line for line in _requirements() if line.partition("==")[0] == name] for extra, name in EXTRAS.items()
+    },
+)

@@ -9,7 +9,6 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import pulumi
-import pulumi_kubernetes as k8s
 import yaml
 
 from locallb.kubernetes.rights import (
@@ -26,7 +25,15 @@ from locallb.kubernetes.rights import (
     SECRET_RULES,
     PolicyRule,
 )
+from locallb.model.errors import ClientError
 from locallb.storage.paths import shipped
+
+try:
+    import pulumi_kubernetes as k8s
+except ModuleNotFoundError:
+    raise ClientError(
+        "locallb.components.in_cluster needs pulumi-kubernetes, an extra of the wheel: install local-lb[kubernetes]"
+    ) from None
 
 _IN_NAMESPACES = {"secrets": SECRET_RULES, "authorities": AUTHORITY_RULES, "certificates": CERTIFICATE_RULES}
 """Rules to read, or watch, objects in the namespaces that Gateways or Ingresses name."""

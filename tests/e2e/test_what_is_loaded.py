@@ -125,3 +125,19 @@ def test_a_watch_loads_its_live_page_only_where_it_is_asked_for(play: Stage) -> 
             assert watch.stop() == 0
         code, modules = json.loads(watch.reported().splitlines()[-1])
         assert (code, any(module.startswith("locallb.cli.watching.page") for module in modules)) == (0, loads)
+
+
+def test_nothing_that_serves_needs_the_extra_of_the_wheel() -> None:
+    """Every module can be loaded without pulumi-kubernetes, but for the one that says which extra has it."""
+    program = (
+        "import importlib, pkgutil, sys; sys.modules['pulumi_kubernetes'] = None; import locallb\n"
+        "for module in pkgutil.walk_packages(locallb.__path__, 'locallb.'):\n"
+        "    try:\n"
+        "        if not module.name.endswith('__main__'): importlib.import_module(module.name)\n"
+        "    except Exception as error:\n"
+        "        print(module.name, type(error).__name__, error)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], check=True, capture_output=True, text=True, timeout=120)
+    (line,) = done.stdout.splitlines()
+    assert line.startswith("locallb.components.in_cluster ClientError ")
+    assert "local-lb[kubernetes]" in line
