@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from locallb.config.addresses import DEFAULT_POOL
 from locallb.config.parsing import parse_settings
-from locallb.config.settings import PodRouting, ProxySettings, Settings, Sharing
+from locallb.config.settings import OtherServices, PodRouting, ProxySettings, Settings, Sharing
 from locallb.kubernetes.parsing.objects import parse_objects
 from locallb.model.faults import Fault, Order
 from locallb.model.host_addresses import HostAddresses
@@ -39,6 +39,7 @@ from locallb.model.objects import (
     ProxyProtocol,
     Service,
     ServicePort,
+    ServiceType,
     TrafficPolicy,
 )
 from locallb.model.own_classes import ClassFacts, HeldClass
@@ -165,6 +166,7 @@ FULL = Snapshot(
     name_servers=((FIRST, 53),),
     authority=LocalAuthority(),
     hints=("told",),
+    internal=(replace(B, key=ObjectKey(C, "shop", "i"), type=ServiceType.CLUSTER_IP),),
     classes={C: {ObjectKind.INGRESS_CLASS: ClassFacts()}},
     held_classes=(HeldClass(C, ObjectKind.GATEWAY_CLASS, is_default=False, is_used=True),),
 )
@@ -183,6 +185,7 @@ SETTINGS: Mapping[str, Settings] = {
     "pods": replace(OWN, backends=BackendChoice.PODS, pod_routes=PodRouting.HOST),
     "names": parse_settings(_PARSED),
     "mapped": replace(OWN, port_mapping=True),
+    "any": replace(OWN, services=OtherServices(frozenset({ServiceType.CLUSTER_IP}))),
     "narrow": replace(OWN, namespaces=frozenset({"shop"}), selector={"tier": "web"}),
 }
 WORLDS: Mapping[str, Snapshot] = {
