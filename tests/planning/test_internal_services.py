@@ -24,7 +24,8 @@ LOCAL: dict[str, Any] = {"zones": [{"zone": "cluster.local", "embedded": "127.0.
 
 def internal(name: str, kind: str | None = "ClusterIP", **spec: object) -> dict[str, Any]:
     """Make a Service of another type, without a NodePort."""
-    return service(name, **{"type": kind, "ports": [{"port": 8080}], **spec})
+    given: dict[str, Any] = {"type": kind, "ports": [{"port": 8080}], **spec}
+    return service(name, **given)
 
 
 def plan_of(*objects: object, **config: object) -> Plan:

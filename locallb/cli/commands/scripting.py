@@ -28,7 +28,7 @@ from locallb.dns.zones import is_hostname, is_wildcard, name_fault
 from locallb.model.http_serving import ANY, Chain, HttpListener, HttpRoutes, LocalCertificate
 from locallb.observe import inspect
 from locallb.planning.planned import Plan, PlannedPort
-from locallb.planning.status import NOT_DEPLOYED, Row, State
+from locallb.planning.service_rows import NOT_DEPLOYED, Row, State
 from locallb.planning.urls import url, url_host
 from locallb.programs import become
 from locallb.threads import addresses_of
