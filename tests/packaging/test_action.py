@@ -7,8 +7,9 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -39,13 +40,15 @@ def runner(wheel: Path) -> Iterator[tuple[Stage, Path, dict[str, str]]]:
                 eventually(lambda: not is_alive(process))
 
 
-def run_action(play: Stage, temporary: Path, meanings: Mapping[str, str], **inputs: str) -> Done:
+def run_action(
+    play: Stage, temporary: Path, meanings: Mapping[str, str], steps: Sequence[dict[str, Any]] = (), **inputs: str
+) -> Done:
     """Run the steps of the action as a runner does, up to the first that fails."""
     given = {f"inputs.{name}": str(one["default"]) for name, one in ACTION["inputs"].items()}
     given |= {f"inputs.{name}": value for name, value in inputs.items()} | dict(meanings)
     runner = {"RUNNER_TEMP": str(temporary), "GITHUB_PATH": str(temporary / "path")}
     pip = {"PIP_NO_INDEX": "1", "PIP_NO_DEPS": "1"}
-    for step in ACTION["runs"]["steps"]:
+    for step in steps or ACTION["runs"]["steps"]:
         assert "${{" not in step["run"]
         assert step.get("if", "inputs.wait != ''") == "inputs.wait != ''"
         if "if" in step and not given["inputs.wait"]:
@@ -87,7 +90,10 @@ def test_the_action_fails_with_the_log_where_a_service_does_not_come(
     """Inputs are words, whatever is in them."""
     play, temporary, meanings = runner
     play.write("s.yaml", node(), service("web", port(HTTP, 30000)))
-    done = run_action(play, temporary, meanings, wait="$(touch${IFS}x) none", timeout="1s")
+    assert run_action(play, temporary, meanings).code == 0
+    eventually(lambda: "stack dev" in (temporary / "local-lb.log").read_text())
+    inputs = {"wait": "$(touch${IFS}x) none", "timeout": "1s"}
+    done = run_action(play, temporary, meanings, ACTION["runs"]["steps"][-1:], **inputs)
     assert done.code == 1
     assert "there is no load balancer 'none'" in done.err
     assert "stack dev" in done.out
