@@ -1,10 +1,9 @@
-"""The CLI runs programs of each language by the hosts that were built."""
+"""The CLI runs programs by the hosts that were built; `tests/e2e/test_official_packages.py` has one in TypeScript."""
 
 from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,9 +15,6 @@ from tests.support.pulumi_build import cli_environment, needs_cli
 pytestmark = [pytest.mark.pulumi, needs_cli]
 PROJECT = "name: hosted\nbackend: {url: 'file://./.state'}\n"
 PYTHON = "import pulumi\npulumi.export('said', pulumi.Config().get('word') or 'nothing')\n"
-TYPESCRIPT = """import * as pulumi from "@pulumi/pulumi";
-export const said: string = new pulumi.Config().get("word") || "nothing";
-"""
 
 
 @pytest.fixture
@@ -65,15 +61,4 @@ def test_program_in_yaml_runs(project: Path) -> None:
     """The project is the program."""
     program = "config: {word: {type: string, default: nothing}}\noutputs: {said: '${word}'}\n"
     (project / "Pulumi.yaml").write_text(f"{PROJECT}runtime: yaml\n{program}")
-    follows_configuration(project)
-
-
-@pytest.mark.skipif(not shutil.which("npm"), reason="no Node.js here")
-def test_program_in_typescript_runs(project: Path) -> None:
-    """With the SDK that `pulumi install` brings."""
-    (project / "index.ts").write_text(TYPESCRIPT)
-    (project / "Pulumi.yaml").write_text(f"{PROJECT}runtime: nodejs\n")
-    needed = {"@pulumi/pulumi": "^3", "@types/node": "^20", "typescript": "^5"}
-    (project / "package.json").write_text(json.dumps({"name": "hosted", "main": "index.ts", "dependencies": needed}))
-    run(project, "install")
     follows_configuration(project)
