@@ -55,7 +55,12 @@ def run(home: Path, text: str, *terms: str) -> subprocess.CompletedProcess[str]:
 
 def test_commands_that_need_linux_are_refused_on_macos(tmp_path: Path) -> None:
     """Which leads to a Linux machine, and nothing was begun."""
-    further = {"fault": "fault web --refuse 10%", "drain": "drain web", "state": "state check"}
+    further = {
+        "fault": "fault web --refuse 10%",
+        "drain": "drain web",
+        "state": "state check",
+        "plugin": "plugin install",
+    }
     refused = [further.get(command, command) for command in sorted({*COMMANDS, *WITHOUT_STACK} - ON_MACOS)]
     done = run(tmp_path, EACH, *refused)
     assert done.stdout.split() == ["1"] * len(refused), done
