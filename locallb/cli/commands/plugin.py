@@ -46,7 +46,7 @@ def plugin(args: Arguments, out: Out) -> int:
 def _remove_others(place: Path, script: str) -> None:
     """Remove what earlier versions of this installation wrote: it would run this version under another's number."""
     for other in place.parent.parent.glob(f"resource-locallb-v*/{_NAME}"):
-        if other != place and not other.is_symlink() and other.is_file() and other.read_text() == script:
+        if other != place and not other.is_symlink() and other.is_file() and files.read(other) == script:
             with suppress(OSError):
                 other.unlink()
                 other.parent.rmdir()
