@@ -186,6 +186,23 @@ class HeapBounds(Struct, frozen=True):
     """Whether it counts requests that it rejects by their form, where it serves HTTP: earlier versions don't."""
 
 
+class ProxyTraits(Struct, frozen=True):
+    """What a running proxy keeps, as a change would end it or its connections. None: nothing shows it, or it is new.
+
+    `envoy.traits` reads them from the files of a proxy.
+    """
+
+    patient: bool | None = None
+    """Whether its listeners hold clients (`Listener.patient`); None where it has none for TCP."""
+    may_fail: bool | None = None
+    """Whether its listeners take faults (`http_serving.HttpListener.may_fail`); None where it has none for HTTP."""
+    heap: HeapBounds | None = None
+    udp_only: bool | None = None
+    """Whether it was started to serve UDP alone."""
+    datagrams: frozenset[str] = frozenset()
+    """Places of its UDP listeners, also of ones that it has given up since it was started."""
+
+
 class Proxy(Struct, frozen=True):
     """One Envoy: its name, its discovery of endpoints and its traffic."""
 

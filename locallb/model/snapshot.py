@@ -33,7 +33,7 @@ from locallb.model.identities import (
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
 from locallb.model.own_classes import ClassFacts, HeldClass
 from locallb.model.routes import Diversion, HostRoute, PodRoute
-from locallb.model.serving import HeapBounds
+from locallb.model.serving import HeapBounds, ProxyTraits
 
 LAST_PORT = 65535
 _MAPPED = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)=(\d{1,5})", re.ASCII)
@@ -124,16 +124,7 @@ class HeldProxy(Struct, frozen=True):
     """None where it serves nothing yet."""
     watched_files: int = 1
     """Number of files it watches besides listeners and clusters if it uses EDS: endpoints, routes, secrets."""
-    patient: bool | None = None
-    """Whether its listeners hold clients (`serving.Listener.patient`); None where it has none for TCP."""
-    may_fail: bool | None = None
-    """Whether its listeners take faults (`http.serving.HttpListener.may_fail`); None where it has none for HTTP."""
-    heap: HeapBounds | None = None
-    """As `serving.Proxy` has it; None where nothing shows it."""
-    udp_only: bool | None = None
-    """Likewise."""
-    datagrams: frozenset[str] = frozenset()
-    """Places of its UDP listeners, also of ones that it has given up since it was started."""
+    traits: ProxyTraits = ProxyTraits()
 
 
 class HeldProxyAssignment(NamedTuple):
@@ -142,7 +133,7 @@ class HeldProxyAssignment(NamedTuple):
     service: ObjectKey
     proxy: ProxyName
     patient: bool | None = None
-    """As `HeldProxy` has it."""
+    """As `serving.ProxyTraits` has it."""
     whole: bool = False
     """It serves no other Service: it is among their own proxies as well."""
 

@@ -33,7 +33,7 @@ from locallb.config.settings import ProxySettings, Sharing
 from locallb.envoy import watches
 from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.objects import Discovery, Service
-from locallb.model.serving import HeapBounds
+from locallb.model.serving import HeapBounds, ProxyTraits
 from locallb.model.snapshot import HeldProxyAssignment, Snapshot
 
 
@@ -207,6 +207,9 @@ another Service in it would take as long as all of these.
 """
 
 
+_NEW = ProxyTraits()
+
+
 @dataclass(frozen=True, slots=True)
 class ProxyAssignment:
     """The proxy of a Service: its own, or the named one of the stack."""
@@ -215,16 +218,8 @@ class ProxyAssignment:
     proxy: ProxyName = ProxyName("")
     whole: bool = field_dataclasse(default=False, kw_only=True)
     """The named proxy serves nothing else and is configured like an own one: HTTP changes by files, not in parts."""
-    patient: bool | None = None
-    """Whether its listeners hold clients: it never changes, as another listener would end open connections."""
-    may_fail: bool | None = None
-    """Whether its listeners take faults of requests: kept likewise, until a fault is ordered."""
-    heap: HeapBounds | None = None
-    """As in `serving.Proxy`, of a running proxy; None for a new one."""
-    udp_only: bool | None = None
-    """Likewise."""
-    datagrams: frozenset[str] = frozenset()
-    """As in `HeldProxy`."""
+    traits: ProxyTraits = _NEW
+    """Of its running proxy; a new one has none."""
 
     @property
     def in_part(self) -> bool:
@@ -342,14 +337,11 @@ def _per_service(
         settings.spares,
         _room_for_spares(needs, budget, per_proxy, len({*given.proxies} - {*given.assignments.values()})),
     )
-    retained = {
-        proxy.service: (proxy.patient, proxy.may_fail, proxy.heap, proxy.udp_only, proxy.datagrams)
-        for proxy in snapshot.proxies
-    }
+    traits = {proxy.service: proxy.traits for proxy in snapshot.proxies}
     methods = share_out(needs, budget - per_proxy * spares)
     own = {
         key: ProxyAssignment(
-            method, proxy, *retained.get(key, (None, None, snapshot.heaps.get(proxy))), whole=key in whole
+            method, proxy, traits.get(key) or ProxyTraits(heap=snapshot.heaps.get(proxy)), whole=key in whole
         )
         for key, method in methods.items()
         for proxy in [whole.get(key, ProxyName(""))]
@@ -384,8 +376,9 @@ def _apart(
 
 def _assignments(given: Assignment, snapshot: Snapshot) -> Mapping[ObjectKey, ProxyAssignment]:
     held = {(assignment.service, assignment.proxy): assignment.patient for assignment in snapshot.assignments}
+    heaps = snapshot.heaps
     return {
-        key: ProxyAssignment(Discovery.STATIC, proxy, held.get((key, proxy)), heap=snapshot.heaps.get(proxy))
+        key: ProxyAssignment(Discovery.STATIC, proxy, ProxyTraits(held.get((key, proxy)), heap=heaps.get(proxy)))
         for key, proxy in given.assignments.items()
     }
 

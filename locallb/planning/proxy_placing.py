@@ -176,7 +176,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
     service, assignment = given.service, given.assignment
     serving = _served(given, frame)
     ports, listeners, http, served = serving.ports, serving.listeners, serving.http, serving.upstreams
-    if assignment.heap and not assignment.heap.size and not given.gateway:
+    if assignment.traits.heap and not assignment.traits.heap.size and not given.gateway:
         # Another listener would end open connections in time; HTTP's are kept only as safe as they can be made.
         listeners = tuple(replace(listener, bounded=False) for listener in listeners)
         served = tuple(replace(upstream, bounded=False) for upstream in served)
@@ -222,7 +222,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         served,
         http=http,
         may_serve_http=may_serve_http,
-        heap=assignment.heap,
+        heap=assignment.traits.heap,
         udp_only=_is_udp_only(service, assignment),
         unbound=_unbound(listeners, given),
         released=_released(placement, given),
@@ -244,7 +244,7 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
         http3 = frame.settings.http3 and not given.assignment.in_part
         where = Where(given.addresses, given.problems, given.occupied, http3)
         made, fault = serve(given.gateway, where, given.backend_index), given.service.failing
-        may_fail = given.assignment.may_fail is not False or fault is not None or bool(given.gateway.faults)
+        may_fail = given.assignment.traits.may_fail is not False or fault is not None or bool(given.gateway.faults)
         return made._replace(http=tuple(replace(listener, may_fail=may_fail, fault=fault) for listener in made.http))
     service = given.service
     mine = _prefix(given)
@@ -257,7 +257,7 @@ def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
         if (upstream := upstream_of(service, entry, mine, suffix))
     )
     leads = {(entry.port, entry.family): bool(entry.backends) for entry in others}
-    listen = partial(listener_of, service, mine, given.assignment.patient is not False, leads)
+    listen = partial(listener_of, service, mine, given.assignment.traits.patient is not False, leads)
     where = Where(given.addresses, given.problems, given.occupied)
     has_route = partial(given.backend_index.has_route, service.key.cluster)
     ports = tuple(planned_port(service.key, where, port, usable, listen, has_route) for port in service.ports)
@@ -314,21 +314,21 @@ def _places(placement: Placement, given: PlacementInputs) -> Iterator[SocketAddr
 def _is_udp_only(service: Service, assignment: ProxyAssignment) -> bool:
     """Return whether its own proxy serves UDP alone: a new one, or one that was started so and gets nothing else."""
     only = bool(service.ports) and all(port.protocol is Protocol.UDP for port in service.ports)
-    return only and not assignment.proxy and assignment.udp_only is not False
+    return only and not assignment.proxy and assignment.traits.udp_only is not False
 
 
 def _unbound(listeners: Iterable[Listener], given: PlacementInputs) -> tuple[str, ...]:
     """Return where an own proxy of streams and datagrams had UDP listeners and has none now."""
-    if given.assignment.udp_only:
+    if given.assignment.traits.udp_only:
         return ()
     bound = {listener.place for listener in listeners if listener.protocol is Protocol.UDP}
-    return tuple(sorted(given.assignment.datagrams - bound))
+    return tuple(sorted(given.assignment.traits.datagrams - bound))
 
 
 def _released(placement: Placement, given: PlacementInputs) -> tuple[str, ...]:
     """Return where an own proxy of streams and datagrams had UDP listeners for ports that aren't its Service's."""
-    if given.assignment.udp_only:
+    if given.assignment.traits.udp_only:
         return ()
     places = _places(placement, given)
     served = {place_of(address, port) for address, port, protocol in places if protocol is Protocol.UDP}
-    return tuple(sorted(given.assignment.datagrams - served))
+    return tuple(sorted(given.assignment.traits.datagrams - served))

@@ -18,10 +18,9 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.envoy import rollout
-from locallb.envoy.bootstrap import heap_bounds, is_udp_only, takes_http
-from locallb.envoy.http_policies import may_fail
+from locallb.envoy.bootstrap import takes_http
 from locallb.envoy.listeners import holds_clients
-from locallb.envoy.push import udp_sockets
+from locallb.envoy.traits import traits_of
 from locallb.model.desired import ADDRESS, CERTIFICATE, CONFIG, OWN_CLASS, PORTS, PROCESS, SERVICE_CONFIG, Resource
 from locallb.model.identities import (
     ClusterName,
@@ -31,7 +30,6 @@ from locallb.model.identities import (
     ObjectKind,
     ProxyId,
     ProxyName,
-    place,
 )
 from locallb.model.memory import Memo
 from locallb.model.objects import Discovery
@@ -149,22 +147,10 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:
         ProxyId(str(inputs["proxy"])),
         ProxyName(str(inputs["name"])),
         bootstrap is None or takes_http(str(bootstrap)),
-        _heap(files),
+        traits_of(_texts(files)).heap,
         _serving(ObjectKey.parse(serves), inputs) if serves else None,
         _answers_at(files) if inputs["name"] == NAME_SERVER else (),
     )
-
-
-def _heap(files: Mapping[str, object]) -> HeapBounds | None:
-    """Return the bounds of the heap as `HeldProxy` has it."""
-    bootstrap = files.get(rollout.BOOTSTRAP)
-    return None if bootstrap is None else heap_bounds(str(bootstrap))
-
-
-def _is_udp_only(files: Mapping[str, object]) -> bool | None:
-    """Return what `HeldProxy` has of it."""
-    bootstrap = files.get(rollout.BOOTSTRAP)
-    return None if bootstrap is None else is_udp_only(str(bootstrap))
 
 
 def _answers_at(files: Mapping[str, object]) -> tuple[tuple[IPAddress, int], ...]:
@@ -178,18 +164,11 @@ def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:
     """Return how a proxy learns its endpoints; one without endpoints has no method to keep."""
     names = as_object(inputs["files"])
     endpoint_files = sum(name.startswith(rollout.ENDPOINTS) for name in names)
-    listeners = str(names.get(rollout.LISTENERS, ""))
-    patient, fails = holds_clients(listeners), may_fail(listeners)
-    datagrams = frozenset(str(inputs.get("released", "")).split())
-    if '"UDP"' in listeners:
-        # One of every address is in a container of its own.
-        sockets = (socket for socket in udp_sockets(listeners) if not socket[0].is_unspecified)
-        datagrams = datagrams.union(place(*socket) for socket in sockets)
-    heap, udp_only = _heap(names), _is_udp_only(names)
+    traits = traits_of(_texts(names), str(inputs.get("released", "")).split())
     if watched := endpoint_files + rollout.new_references({}, _texts(names)):
-        return HeldProxy(service, Discovery.EDS, watched, patient, fails, heap, udp_only, datagrams)
+        return HeldProxy(service, Discovery.EDS, watched, traits)
     clusters = as_object(json.loads(str(names.get(rollout.CLUSTERS, "{}")))).get("resources")
-    return HeldProxy(service, Discovery.STATIC if clusters else None, 1, patient, fails, heap, udp_only, datagrams)
+    return HeldProxy(service, Discovery.STATIC if clusters else None, traits=traits)
 
 
 def _pid(outputs: Mapping[str, object]) -> int:

@@ -26,7 +26,7 @@ from locallb.ledger.ledger import Ledger
 from locallb.model.errors import ClientError
 from locallb.model.identities import ROUTED, ClusterName, Fingerprint, Home, ObjectKey, Protocol
 from locallb.model.memory import Memo
-from locallb.model.serving import Listener, Proxy
+from locallb.model.serving import Listener, Proxy, ProxyTraits
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, HostFacts, LocalAuthority, Snapshot
 from locallb.planning.planned import Plan
 from locallb.planning.pool_routes import pool_notices, unchecked
@@ -308,11 +308,13 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
             HeldProxy(
                 proxy.root,
                 proxy.proxy.discovery,
-                patient=_patient(proxy.proxy.listeners),
-                may_fail=next((listener.may_fail for listener in proxy.proxy.http), None),
-                heap=proxy.proxy.heap,
-                udp_only=proxy.proxy.udp_only,
-                datagrams=_datagrams(proxy.proxy),
+                traits=ProxyTraits(
+                    patient=_patient(proxy.proxy.listeners),
+                    may_fail=next((listener.may_fail for listener in proxy.proxy.http), None),
+                    heap=proxy.proxy.heap,
+                    udp_only=proxy.proxy.udp_only,
+                    datagrams=_datagrams(proxy.proxy),
+                ),
             )
             for proxy in plan.proxies
             if proxy.root.cluster
@@ -336,13 +338,13 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
 
 
 def _datagrams(proxy: Proxy) -> frozenset[str]:
-    """Return the places of UDP listeners as `HeldProxy.datagrams` has them."""
+    """Return the places of UDP listeners as `ProxyTraits.datagrams` has them."""
     udp = (listener.place for listener in proxy.listeners if listener.protocol is Protocol.UDP)
     return frozenset((*udp, *proxy.unbound))
 
 
 def _patient(listeners: Iterable[Listener]) -> bool | None:
-    """Return what the state would say of listeners (`HeldProxy.patient`)."""
+    """Return what the state would say of listeners (`ProxyTraits.patient`)."""
     return next((listener.patient for listener in listeners if listener.protocol is Protocol.TCP), None)
 
 

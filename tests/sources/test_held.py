@@ -32,7 +32,7 @@ from locallb.model.identities import (
 )
 from locallb.model.objects import Discovery
 from locallb.model.own_classes import HeldClass
-from locallb.model.serving import HeapBounds, Listener, Proxy
+from locallb.model.serving import HeapBounds, Listener, Proxy, ProxyTraits
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.model.texts import owner_fields, proxy_owner
 from locallb.sources import SourceError
@@ -104,8 +104,8 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
             Claim(ip_address("fd00::5"), owner("dual")),
         ),
         proxies=(
-            HeldProxy(key("dual"), Discovery.STATIC, heap=UNBOUNDED, udp_only=False),
-            HeldProxy(key("web"), Discovery.EDS, heap=UNBOUNDED, udp_only=False),
+            HeldProxy(key("dual"), Discovery.STATIC, traits=ProxyTraits(heap=UNBOUNDED, udp_only=False)),
+            HeldProxy(key("web"), Discovery.EDS, traits=ProxyTraits(heap=UNBOUNDED, udp_only=False)),
         ),
         pids=(815, 4711),
         runtimes=frozenset({"process"}),
@@ -115,7 +115,7 @@ def test_addresses_proxies_and_processes_are_found(tmp_path: Path) -> None:
 def test_a_proxy_without_upstreams_keeps_no_way(tmp_path: Path) -> None:
     """Nothing shows how it would learn endpoints, so it may choose again."""
     assert read_held(state(tmp_path, config("idle", clusters=0))).proxies == (
-        HeldProxy(key("idle"), None, heap=UNBOUNDED, udp_only=False),
+        HeldProxy(key("idle"), None, traits=ProxyTraits(heap=UNBOUNDED, udp_only=False)),
     )
 
 
@@ -156,7 +156,7 @@ def test_bounds_of_memory_are_known_by_the_bootstrap(
     ]
     held = read_held(state(tmp_path, *resources))
     assert held.heaps == {name: held_as}
-    assert [proxy.heap for proxy in held.proxies] == [held_as]
+    assert [proxy.traits.heap for proxy in held.proxies] == [held_as]
 
 
 @pytest.mark.parametrize("only", [True, False])
@@ -165,7 +165,7 @@ def test_whether_a_proxy_serves_udp_alone_is_known_by_the_bootstrap(tmp_path: Pa
     proxy = Proxy(ProxyName("web"), ProxyId("2" * 12), Discovery.STATIC, udp_only=only)
     inputs = {"proxy": proxy.id, "name": proxy.name, "owner": owner_fields(owner("web"))}
     [held] = read_held(state(tmp_path, resource("ProxyConfig", {**inputs, "files": dict(render(proxy).files)}))).proxies
-    assert held.udp_only is only
+    assert held.traits.udp_only is only
 
 
 @pytest.mark.parametrize("released", ["", "127.77.0.1:55 [fd00::1]:53"])
@@ -179,7 +179,7 @@ def test_udp_ports_that_a_proxy_has_or_had_are_held(tmp_path: Path, released: st
     inputs = {"proxy": "0" * 12, "owner": owner_fields(owner("web")), "files": files}
     more = {"released": released} if released else {}
     [held] = read_held(state(tmp_path, resource("ProxyConfig", {**inputs, **more}))).proxies
-    assert held.datagrams == {"127.77.0.1:53", *released.split()}
+    assert held.traits.datagrams == {"127.77.0.1:53", *released.split()}
 
 
 @pytest.mark.parametrize("may_serve_http", [True, False])
@@ -193,7 +193,9 @@ def test_a_spare_says_what_it_can_serve_and_whom_it_serves_whole(tmp_path: Path,
     assert waiting.http_proxies == ({name} if may_serve_http else set())
     files = {**render_empty(empty).files, "eds-a.json": "{}", "eds-b.json": "{}"}
     claimed = read_held(state(tmp_path, resource("ProxyConfig", {**its, "files": files, "serves": str(gateway)})))
-    assert claimed.proxies == (HeldProxy(gateway, Discovery.EDS, 2, heap=HeapBounds(MAX_HEAP), udp_only=False),)
+    assert claimed.proxies == (
+        HeldProxy(gateway, Discovery.EDS, 2, ProxyTraits(heap=HeapBounds(MAX_HEAP), udp_only=False)),
+    )
     assert claimed.assignments == (HeldProxyAssignment(gateway, name, whole=True),)
     assert claimed.stack_proxies == (name,)
 
@@ -216,7 +218,7 @@ def test_listeners_that_serve_say_whether_they_hold_clients(tmp_path: Path, *, p
     files = {"lds.json": text({"resources": [listener(made)]})}
     config_of_web = resource("ProxyConfig", {"proxy": "0" * 12, "owner": owner_fields(owner("web")), "files": files})
     own = read_held(state(tmp_path, config_of_web))
-    assert own.proxies == (HeldProxy(key("web"), None, patient=patient),)
+    assert own.proxies == (HeldProxy(key("web"), None, traits=ProxyTraits(patient=patient)),)
     its = {"proxy": "1" * 12, "name": "spare-1", "owner": owner_fields(proxy_owner(HOME, ProxyName("spare-1")))}
     spare = resource("ProxyConfig", {**its, "files": {}})
     listeners = {"listeners": {made.name: text(listener(made))}}

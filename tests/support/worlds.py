@@ -46,7 +46,7 @@ from locallb.model.own_classes import ClassFacts, HeldClass
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.routes import Diversion, HostRoute, PodRoute
-from locallb.model.serving import HeapBounds
+from locallb.model.serving import HeapBounds, ProxyTraits
 from locallb.model.snapshot import (
     Access,
     Claim,
@@ -135,7 +135,7 @@ FULL = Snapshot(
     slices=(replace(pods(A.key, "10.244.1.9", "10.244.1.10"), family=Family.IPV6),),
     claims=(*_OWNED, Claim(LOOPBACK, Owner(HOME, B.key), (MappedPort(8081, Protocol.TCP, 18081),), "odd", unread=True)),
     remembered=_OWNED,
-    proxies=(HeldProxy(A.key, Discovery.STATIC, 3, patient=True, may_fail=True, heap=HeapBounds(0)),),
+    proxies=(HeldProxy(A.key, Discovery.STATIC, 3, ProxyTraits(patient=True, may_fail=True, heap=HeapBounds(0))),),
     stack_proxies=(ProxyName("spare-1"), ProxyName("shared-1")),
     http_proxies=frozenset({ProxyName("spare-1")}),
     heaps={ProxyName("shared-1"): HeapBounds(0)},

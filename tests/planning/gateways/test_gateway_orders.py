@@ -12,6 +12,7 @@ from locallb.model.faults import ALL, NO_ORDER, Fault, Order, RequestFailure
 from locallb.model.http_serving import HttpListener, HttpRoutes
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.objects import Discovery
+from locallb.model.serving import ProxyTraits
 from locallb.model.snapshot import HeldProxy
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
@@ -49,7 +50,7 @@ def test_listeners_that_serve_stay_as_they_are_until_a_fault_is_ordered(
     may_fail: bool,  # noqa: FBT001 - likewise
 ) -> None:
     """Those of earlier versions take none; all others take faults with their routes."""
-    before = () if held is None else (HeldProxy(WEB, Discovery.EDS, 1, may_fail=held),)
+    before = () if held is None else (HeldProxy(WEB, Discovery.EDS, 1, ProxyTraits(may_fail=held)),)
     made = listener_of(planned({WEB: Order(FAULT)} if ordered else {}, *before))
     assert (made.may_fail, made.fault) == (may_fail, FAULT if ordered else None)
 
@@ -78,7 +79,9 @@ def test_a_route_has_the_fault_of_its_annotation_and_its_gateway_tells_it() -> N
     """It alone; where the Gateway has one that counts. A listener that takes none is changed for it."""
     ported, other = service("api", {"port": 8080, "nodePort": 30080}), route(name="other", hostnames=["b.test"])
     observed = snapshot([gateway_class(), gateway(), annotated(route(hostnames=["a.test"])), other, ported, node()])
-    plan = make_plan(replace(observed, proxies=(HeldProxy(WEB, Discovery.EDS, 1, may_fail=False),)), SETTINGS)
+    plan = make_plan(
+        replace(observed, proxies=(HeldProxy(WEB, Discovery.EDS, 1, ProxyTraits(may_fail=False)),)), SETTINGS
+    )
     made = listener_of(plan)
     (chain,) = made.chains
     assert isinstance(chain.serves, HttpRoutes)

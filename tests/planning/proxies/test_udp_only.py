@@ -10,6 +10,7 @@ from locallb.envoy.bootstrap import is_udp_only
 from locallb.envoy.rollout import BOOTSTRAP
 from locallb.model.identities import Protocol, place
 from locallb.model.objects import Discovery, ServicePort
+from locallb.model.serving import ProxyTraits
 from locallb.model.snapshot import HeldProxy
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import run_planner
@@ -23,7 +24,7 @@ SPARE = replace(OWN, proxies=ProxySettings(spares=1))
 def udp_only(settings: Settings, held: bool | None, *ports: ServicePort) -> bool:  # noqa: FBT001 - one of three
     """Return whether the proxy that serves a Service with these ports serves UDP alone."""
     service = replace(A, ports=ports)
-    proxies = () if held is None else (HeldProxy(A.key, Discovery.STATIC, udp_only=held),)
+    proxies = () if held is None else (HeldProxy(A.key, Discovery.STATIC, traits=ProxyTraits(udp_only=held)),)
     plan = make_plan(snapshot(service, proxies=proxies), settings)
     assert [placement.key for placement in plan.placements] == [A.key]
     [serving] = [proxy for proxy in plan.proxies if proxy.proxy.name == plan.placements[0].proxy]
@@ -79,7 +80,9 @@ def test_a_process_has_its_udp_ports_that_are_given_up_as_input(
     service = replace(A, ports=ports)
     [address] = make_plan(snapshot(service), OWN).placements[0].addresses
     datagrams = frozenset(place(address, port) for port in had)
-    read = snapshot(service, proxies=(HeldProxy(A.key, Discovery.STATIC, udp_only=only, datagrams=datagrams),))
+    read = snapshot(
+        service, proxies=(HeldProxy(A.key, Discovery.STATIC, traits=ProxyTraits(udp_only=only, datagrams=datagrams)),)
+    )
     plan = make_plan(read, OWN)
     for each in (plan, make_plan(holding(read, plan), OWN)):
         [planned] = each.proxies
@@ -94,7 +97,7 @@ def test_a_udp_port_without_backends_is_still_its_services() -> None:
     [address] = plan.placements[0].addresses
     held = holding(snapshot(service), plan)
     [proxy] = held.proxies
-    assert proxy.datagrams == {f"{address}:53"}
+    assert proxy.traits.datagrams == {f"{address}:53"}
     without = make_plan(replace(held, nodes=()), OWN)
     assert not any(proxy.proxy.released or proxy.proxy.listeners for proxy in without.proxies)
 
