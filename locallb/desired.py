@@ -47,6 +47,7 @@ from locallb.model.identities import ClusterName, ContextName, Digest, ObjectKey
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.snapshot import Access
 from locallb.model.texts import address_name, owner_fields
+from locallb.outputs.events import event_resource
 from locallb.outputs.output import OutputContext, published
 from locallb.outputs.status import status_resource
 from locallb.planning.planned import (
@@ -54,6 +55,7 @@ from locallb.planning.planned import (
     Placement,
     Plan,
     PlannedClass,
+    PlannedNews,
     PlannedPart,
     PlannedProxy,
     PlannedRoutes,
@@ -356,6 +358,12 @@ def object_group(planned: PlannedStatus) -> Group:
     return group_of(root, [status_resource(planned, OutputContext(root.key, ready))])
 
 
+def news_group(planned: PlannedNews) -> Group:
+    """Return the events of an object that nobody serves."""
+    root = Resource(ResourceKey(GATEWAY_OBJECT, str(planned.key)), {"uid": planned.owner.uid}, outputs={})
+    return group_of(root, [event_resource(planned, OutputContext(root.key))])
+
+
 class Desired(Struct, frozen=True):
     """The desired state of a stack."""
 
@@ -403,6 +411,9 @@ def desired(plan: Plan, memo: AnyMemo | None = None) -> Desired:
     for status in plan.statuses:
         group = memo.of(status.key, object_group, status)
         by_owner[status.key], digests[status.key] = (group,), group.digest
+    for news in plan.unserved:
+        group = memo.of(news.key, news_group, news)
+        by_owner[news.key], digests[news.key] = (group,), group.digest
     memo.evict_unused()
     return Desired(by_owner, digests)
 

@@ -14,7 +14,7 @@ from locallb.gateway.backend_tls import policy_sentences
 from locallb.gateway.routes import MISDIRECTED, Backends, BackendTarget, Bound
 from locallb.gateway.translation import BoundGateway, our_classes, shared_objects
 from locallb.model.faults import annotation_problem
-from locallb.model.gateway_objects import CONTROLLER, ListenerProtocol, Named, Reference, RouteKind
+from locallb.model.gateway_objects import CONTROLLER, Gateway, ListenerProtocol, Named, Reference, RouteKind
 from locallb.model.gateway_of_cluster import GatewayObjects
 from locallb.model.http_routes import DirectResponse, Forward, GrpcMethod, HttpRoute, Match, PathKind, Redirect, Target
 from locallb.model.http_serving import Chain, HttpRoutes
@@ -180,9 +180,10 @@ def _of_route(gateway: BoundGateway, verdict: ParentVerdict, backends: Backends)
 
 
 def left_out(objects: GatewayObjects, names: frozenset[str] | None) -> Iterator[str]:
-    """Return which Gateways are of classes that aren't served."""
+    """Return which Gateways are of classes that are there and aren't served."""
     ours = {gateway_class.meta.key.name for gateway_class in our_classes(objects, names)}
-    others = [gateway for gateway in objects.gateways if gateway.class_name not in ours]
+    existing = {gateway_class.meta.key.name for gateway_class in objects.classes}
+    others = [gateway for gateway in objects.gateways if gateway.class_name in existing - ours]
     if others:
         examples = few(
             [f"{objects.cluster}/gateways/{clipped(str(gateway.meta.key))}" for gateway in others], _EXAMPLES
@@ -190,6 +191,12 @@ def left_out(objects: GatewayObjects, names: frozenset[str] | None) -> Iterator[
         which = f"served are GatewayClasses with controllerName {CONTROLLER}"
         which += " that local-lb:gatewayClasses names" if names is not None else ""
         yield f"{counted(len(others), 'Gateway')} left out: of another class ({which}): {examples}"
+
+
+def of_missing_classes(objects: GatewayObjects) -> Iterator[Gateway]:
+    """Return the Gateways of which the cluster hasn't the class, whoever would serve it."""
+    existing = {gateway_class.meta.key.name for gateway_class in objects.classes}
+    return (gateway for gateway in objects.gateways if gateway.class_name not in existing and not gateway.meta.deleting)
 
 
 def missing_classes(clusters: Mapping[ClusterName, GatewayObjects], names: frozenset[str] | None) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from locallb.config.settings import AddressPer, IngressSettings, Settings
 from locallb.gateway.kinds import gathered
 from locallb.gateway.needs import SECRET, SERVICE, ExistingObjects, of_kinds
-from locallb.model.gateway_objects import Named, Reference
+from locallb.model.gateway_objects import Meta, Named, Reference
 from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER, GatewayObjects, Ingress, ObjectOfCluster
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
 from locallb.model.texts import clipped, counted, few
@@ -49,7 +49,9 @@ def of_our_classes(objects: GatewayObjects, settings: IngressSettings) -> tuple[
 
 def our_ingresses(objects: GatewayObjects, settings: Settings) -> tuple[Ingress, ...]:
     """Return the Ingresses that the stack selects, the oldest first."""
-    return tuple(ingress for ingress in of_our_classes(objects, settings.ingress) if _is_selected(ingress, settings))
+    return tuple(
+        ingress for ingress in of_our_classes(objects, settings.ingress) if is_selected(ingress.meta, settings)
+    )
 
 
 def grouped(objects: GatewayObjects, settings: Settings) -> Mapping[ObjectKey, tuple[Ingress, ...]]:
@@ -71,19 +73,28 @@ def _key(ingress: Ingress, name: str, cluster: ClusterName, per: AddressPer) -> 
             return ObjectKey(cluster, "", name, ObjectKind.INGRESS_CLASS)
 
 
-def _is_selected(ingress: Ingress, settings: Settings) -> bool:
-    labels = ingress.meta.labels
-    is_near = not settings.namespaces or ingress.meta.key.namespace in settings.namespaces
+def is_selected(meta: Meta, settings: Settings) -> bool:
+    """Return whether the stack serves objects of this namespace and with these labels."""
+    labels = meta.labels
+    is_near = not settings.namespaces or meta.key.namespace in settings.namespaces
     return is_near and all(labels.get(label) == value for label, value in settings.selector.items())
 
 
+def of_missing_classes(objects: GatewayObjects, settings: IngressSettings) -> tuple[Ingress, ...]:
+    """Return the Ingresses of which the cluster hasn't the class, whoever would serve it; none where that is off."""
+    existing = {"", *(each.meta.key.name for each in objects.ingress_classes), *our_classes(objects, settings)}
+    missing = (ingress for ingress in objects.ingresses if class_of(ingress, objects) not in existing)
+    return () if settings.is_off else tuple(ingress for ingress in missing if not ingress.meta.deleting)
+
+
 def left_out(objects: GatewayObjects, settings: Settings) -> Iterator[str]:
-    """Return which Ingresses aren't served, where any could be."""
+    """Return which Ingresses aren't served, where any could be, unless it is because their class isn't there."""
     ours = our_classes(objects, settings.ingress)
     mine = of_our_classes(objects, settings.ingress)
     names = {ingress.meta.key for ingress in mine}
     others = [ingress for ingress in objects.ingresses if ingress.meta.key not in names and not ingress.meta.deleting]
-    named = [ingress for ingress in others if class_of(ingress, objects)]
+    missing = {ingress.meta.key for ingress in of_missing_classes(objects, settings.ingress)}
+    named = [ingress for ingress in others if class_of(ingress, objects) and ingress.meta.key not in missing]
     classless = [ingress for ingress in others if not class_of(ingress, objects)]
     served = ", ".join(sorted(map(clipped, ours)))
     if named and ours:
@@ -91,7 +102,7 @@ def left_out(objects: GatewayObjects, settings: Settings) -> Iterator[str]:
     if classless and ours:
         remedy = f"write one into spec.ingressClassName (served: {served}), or annotate its IngressClass as the default"
         yield _left_out(objects, classless, f"they have no class, and no IngressClass is the default; {remedy}")
-    if unselected := [ingress for ingress in mine if not _is_selected(ingress, settings)]:
+    if unselected := [ingress for ingress in mine if not is_selected(ingress.meta, settings)]:
         yield _left_out(objects, unselected, "local-lb:namespaces or local-lb:selector leaves them out")
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 
+from msgspec.structs import replace
+
 from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.writes import HELD_WARNINGS
 from locallb.kubernetes.events import (
@@ -30,7 +32,7 @@ from locallb.model.reasons import Event
 from locallb.model.snapshot import Access
 from locallb.model.texts import owner_fields
 from locallb.outputs.output import Output, OutputContext, Planned, waiting_for
-from locallb.planning.planned import Placement
+from locallb.planning.planned import Placement, PlannedNews
 from locallb.resources.codec import encode, value
 from locallb.resources.properties import ServiceEventsInputs, ServiceEventsState
 from locallb.resources.resource_type import ResourceType, grown
@@ -95,19 +97,31 @@ class Events(Output):
         """Return a ServiceEvents, or one for each Ingress."""
         after = (context.published["status"],) if "status" in context.published else context.ready
         return [
-            Resource(
-                ResourceKey(SERVICE_EVENTS, str(key)),
-                {
-                    "access": encode(access),
-                    "owner": owner_fields(owner) if owner else {},
-                    "events": value(events),
-                    **_waiting(planned, events),
-                },
-                context.parent,
-                after,
-            )
+            _resource(key, owner, access, events, replace(context, ready=after), **_waiting(planned, events))
             for key, owner, access, events in _events(planned)
         ]
+
+
+def event_resource(planned: PlannedNews, context: OutputContext) -> Resource:
+    """Return the resource that sends the events of an object of which the stack publishes nothing else."""
+    return _resource(planned.key, planned.owner, planned.access, ingress_events(planned), context)
+
+
+def _resource(
+    key: ObjectKey,
+    owner: Owner | None,
+    access: Access,
+    events: Sequence[Event],
+    context: OutputContext,
+    **more: object,
+) -> Resource:
+    inputs = {
+        "access": encode(access),
+        "owner": owner_fields(owner) if owner else {},
+        "events": value(events),
+        **more,
+    }
+    return Resource(ResourceKey(SERVICE_EVENTS, str(key)), inputs, context.parent, context.ready)
 
 
 def _events(planned: Planned) -> Iterator[tuple[ObjectKey, Owner | None, Access, Sequence[Event]]]:

@@ -38,6 +38,7 @@ from locallb.planning.proxy_placing import Placed, PlacementInputs, PlanContext,
 from locallb.planning.refused import left_out, unused_pins
 from locallb.planning.selection import is_internal, is_ours, with_internal
 from locallb.planning.statuses import with_statuses
+from locallb.planning.unserved import with_unserved
 
 
 def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = None) -> Plan:
@@ -72,6 +73,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     plan = with_statuses(plan, gateways, snapshot, settings, memo.of("statuses", Memo))
     gain = routes_to_gain(plan, snapshot, settings, partial(_routes, memo=memo))
     plan = replace(plan, left_out=(*left_out(snapshot, plan, settings), *gateways.left_out, *snapshot.hints, *gain))
+    plan = with_unserved(plan, gateways.clusters, snapshot, settings, memo)
     memo.evict_unused()
     return plan
 

@@ -274,7 +274,7 @@ class PlannedStatus(Struct, frozen=True):
 
 
 class PlannedNews(Struct, frozen=True):
-    """The events of an Ingress in a running cluster."""
+    """The events of an Ingress, or of an object that nobody serves, in a running cluster."""
 
     owner: Owner
     access: Access
@@ -394,6 +394,8 @@ class Plan(Struct, frozen=True):
     """Zones for the CoreDNS of running clusters."""
     classes: tuple[PlannedClass, ...] = ()
     """Classes in running clusters."""
+    unserved: tuple[PlannedNews, ...] = ()
+    """Events of objects of running clusters of a class that nobody made."""
     notices: tuple[str, ...] = ()
     refused: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     """The notices about each Gateway, or Ingresses with one address, where there are any."""
