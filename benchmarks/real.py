@@ -41,7 +41,7 @@ PORT, ADDED = (8080, 0), (8081, 0)
 WAYS: Mapping[str, Mapping[str, object]] = {"node-ports": {}, "pods": {}}
 """Fields of Services by how they are served: those that go to pods have NodePorts as well, as by default."""
 ROUTES: Mapping[str, Mapping[str, object]] = {
-    "node-ports": {"accessLogs": True},
+    "node-ports": {"accessLogs": True, "podRoutes": "off"},
     "pods": {"accessLogs": True, "podRoutes": "host"},
 }
 """Settings of the stack, likewise; logs tell of failed requests whether a pod had accepted them."""

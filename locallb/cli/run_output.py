@@ -292,7 +292,7 @@ def report_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
         else:
             print_counts(out, result, planned=False)
         out.line("")
-        print_services(out, table, printed, plan.left_out)
+        print_services(out, table, printed, (*plan.straight, *plan.left_out))
         complain(out, result, printed.union(*map(as_reported, table)))
     if not result.ok:
         return ending(result)

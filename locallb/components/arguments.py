@@ -188,7 +188,7 @@ class Arguments(TypedDict, total=False):
     namespaces: Texts
     selector: Labels
     services: Input[Services]
-    pod_routes: Input[Literal["off", "host", "container"]]
+    pod_routes: Input[Literal["auto", "off", "host", "container"]]
     pod_cidrs: Input[Mapping[str, Texts]]
     backends: Input[Literal["auto", "pods", "nodePorts"]]
     proxies: Input[Literal["per-service", "shared"] | Proxies]

@@ -171,11 +171,11 @@ _WIDEST = {4: 8, 6: 16}
 
 def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object], sources: Iterable[Source]) -> PodRouting:
     """Read `podRoutes`, and refuse what can't go with the runtime, or lets others choose this host's own routes."""
-    value = config.get("podRoutes", PodRouting.OFF)
+    value = config.get("podRoutes", PodRouting.AUTO)
     if value is False:  # YAML 1.1 takes `off` for it
         return PodRouting.OFF
     if value not in list(PodRouting):
-        mistakes.add("podRoutes", f"{shown(value)} is no place for routes; use off, host or container")
+        mistakes.add("podRoutes", f"{shown(value)} is no place for routes; use auto, off, host or container")
         return PodRouting.OFF
     routing, foreign = (
         PodRouting(str(value)),

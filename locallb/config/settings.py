@@ -132,6 +132,8 @@ class ProxySettings(Struct, frozen=True):
 class PodRouting(StrEnum):
     """Where local-lb makes routes to the pods of clusters, if anywhere."""
 
+    AUTO = "auto"
+    """In this host's table, to pods of running clusters whose Nodes are containers or virtual machines of this host."""
     OFF = "off"
     """No routes are made here."""
     HOST = "host"
@@ -265,7 +267,7 @@ class Settings(Struct, frozen=True):
     """Entries of other controllers go from the status of Services that are ours."""
     outputs: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
     """Inputs of the enabled outputs, by output key."""
-    pod_routes: PodRouting = PodRouting.OFF
+    pod_routes: PodRouting = PodRouting.AUTO
     pod_cidrs: Mapping[ClusterName, tuple[IPNetwork, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Pod ranges of clusters, unless their source or their Nodes name them."""
     finders: tuple[Finder, ...] = ()

@@ -91,6 +91,8 @@ class HostInspection(Struct, frozen=True):
     configuration_problems: tuple[str, ...] = ()
     source_problems: tuple[str, ...] = ()
     source_notices: tuple[str, ...] = ()
+    straight: tuple[str, ...] = ()
+    """Sentences about clusters of which connections go straight to pods."""
     left_out: tuple[str, ...] = ()
     """What was read and isn't served, and why."""
     sources: int = 0
@@ -400,6 +402,8 @@ def _configuration(observed: HostInspection) -> Iterator[Finding]:
         yield Finding(FindingLevel.WARNING, "sources", text)
     for text in observed.left_out:
         yield Finding(FindingLevel.NOTE, "sources", text)
+    for text in observed.straight:
+        yield Finding(FindingLevel.OK, "sources", text)
     if observed.sources and not observed.source_problems:
         sources, services = counted(observed.sources, "source"), counted(observed.services, "Service")
         yield Finding(FindingLevel.OK, "sources", f"{sources} read: {services} that this stack serves or rejects")

@@ -21,13 +21,13 @@ from locallb.dns.zones import Zone
 from locallb.host.capabilities import NO_MACOS, is_macos
 from locallb.host.doctor import ObservedName
 from locallb.host.limits import SocketOwners, socket_owners
-from locallb.host.netlink import RouteError, routes, rules
+from locallb.host.netlink import RouteError, interfaces, routes, rules
 from locallb.host.sockets import LISTEN, SocketRow, bind, rows
 from locallb.model.errors import ClientError, refuse_scarcity
 from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import IPAddress, Protocol
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import POD_PROTOCOL, HostRoute, HostRule, diversions
+from locallb.model.routes import POD_PROTOCOL, HostRoute, HostRule, diversions, is_host_only, networks_of_host
 from locallb.model.snapshot import HostFacts, Socket
 from locallb.storage.paths import is_another_directory, proxies_root
 from locallb.threads import addresses_of
@@ -97,8 +97,16 @@ def host_facts(pools: Iterable[Pool], our_pids: Collection[int], *, strict: bool
 def with_routes(facts: HostFacts, pools: Iterable[Pool], *, strict: bool) -> HostFacts:
     """Find out which addresses are this host's and what it has a route to. Raises RouteError."""
     existing, ruled = _routes()
+    connected, own = [route for route in existing if route.is_connected], frozenset[str]()
+    if connected:
+        own = networks_of_host(interfaces())
     return replace(
         facts,
+        inside=tuple(
+            sorted(
+                {route.destination for route in existing if route.is_connected and is_host_only(route, own)}, key=str
+            )
+        ),
         addresses=_addresses(pools, existing, strict=strict),
         routed=tuple(sorted({route.destination for route in existing if _serves_all_clients(route)}, key=str))
         if existing

@@ -191,6 +191,8 @@ class HostFacts(Struct, frozen=True):
     """This user may change routes, or Docker does it for them."""
     subnets: tuple[Subnet, ...] = ()
     """Subnets of the Docker network on which ports are published."""
+    inside: tuple[IPNetwork, ...] = ()
+    """Networks between this host and its own containers and virtual machines."""
 
 
 class Contents(Struct, frozen=True):

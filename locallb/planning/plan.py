@@ -26,13 +26,14 @@ from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot, Socket
 from locallb.planning.admission import Admitted, admit, occupied_ports
 from locallb.planning.allocation import Answer
+from locallb.planning.backend_paths import routes_to_gain, straight
 from locallb.planning.gateways import Gateways, gateways_of, with_gateways, with_overrides
 from locallb.planning.names import with_names
 from locallb.planning.nodes import BackendIndex, by_service, eligible
 from locallb.planning.notices import STACK_NOTICES, notices_of, of_faults
 from locallb.planning.own_classes import with_classes
 from locallb.planning.planned import Plan, PlannedProxy, PlannedRoutes, Rejection
-from locallb.planning.pod_routes import RoutePlan, routes_of, routes_to_gain
+from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.proxy_assignment import ProxyAssignments
 from locallb.planning.proxy_placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
 from locallb.planning.refused import left_out, unused_pins
@@ -73,6 +74,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     plan = with_statuses(plan, gateways, snapshot, settings, memo.of("statuses", Memo))
     gain = routes_to_gain(plan, snapshot, settings, partial(_routes, memo=memo))
     plan = replace(plan, left_out=(*left_out(snapshot, plan, settings), *gateways.left_out, *snapshot.hints, *gain))
+    plan = replace(plan, straight=tuple(straight(plan, snapshot)))
     plan = with_unserved(plan, gateways.clusters, snapshot, settings, memo)
     memo.evict_unused()
     return plan
@@ -94,8 +96,11 @@ def _routes(snapshot: Snapshot, settings: Settings, memo: AnyMemo) -> RoutePlan:
         diversions=host.diversions,
         subnets=host.subnets,
         may_route=host.may_route,
+        inside=host.inside,
     )
-    observed = Snapshot(snapshot.home, nodes=snapshot.nodes, node_routes=snapshot.node_routes, host=facts)
+    observed = Snapshot(
+        snapshot.home, nodes=snapshot.nodes, node_routes=snapshot.node_routes, host=facts, access=snapshot.access
+    )
     routing: RoutePlan = memo.of(("routes", settings.pod_routes), routes_of, observed, settings)
     return routing
 
@@ -278,7 +283,7 @@ def _count_watched_files(gateway: Bound) -> int:
 
 def _routes_of_host(home: Home, settings: Settings, routing: RoutePlan) -> tuple[PlannedRoutes, ...]:
     """Return the routes in this host's table; those of containers belong to their proxies."""
-    if settings.pod_routes is not PodRouting.HOST:
+    if settings.pod_routes not in {PodRouting.AUTO, PodRouting.HOST}:
         return ()
     return tuple(PlannedRoutes(cluster, home, routes) for cluster, routes in routing.routes.items())
 

@@ -399,6 +399,8 @@ class Plan(Struct, frozen=True):
     notices: tuple[str, ...] = ()
     refused: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     """The notices about each Gateway, or Ingresses with one address, where there are any."""
+    straight: tuple[str, ...] = ()
+    """Sentences about running clusters of which connections go straight to pods."""
     left_out: tuple[str, ...] = ()
     """Sentences about Services of other stacks, and about objects read from sources with nothing to serve."""
 

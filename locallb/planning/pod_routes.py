@@ -18,12 +18,12 @@ from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey
-from locallb.model.objects import BackendChoice, Node
+from locallb.model.objects import Node
 from locallb.model.ranges import span_of
 from locallb.model.routes import LOOPBACK, POD_PROTOCOL, Diversion, HostRoute, PodRoute
 from locallb.model.snapshot import Snapshot
 from locallb.model.texts import counted, metric_of
-from locallb.planning.planned import Plan, Via
+from locallb.planning.planned import Plan
 
 _WIDEST = {Family.IPV4: 8, Family.IPV6: 16}
 _SPECIAL = (
@@ -124,7 +124,7 @@ def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     host = snapshot.host.addresses
     existing = host.routes if host else ()
     metric = metric_of(snapshot.home)
-    mine = {_way(route) for route in existing if _is_of(route, metric)}
+    mine = {way(route) for route in existing if _is_of(route, metric)}
     claimed = (*existing, *(route for route in snapshot.host.routes if route.is_dead_end))
     diverted = [diversion for diversion in snapshot.host.diversions if not diversion.yields]
     others = Claimed([route for route in claimed if not _is_of(route, metric) and not route.is_default], diverted)
@@ -135,7 +135,7 @@ def host_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     notices: list[str] = []
     if wanted and not snapshot.host.may_route:
         return RoutePlan(notices=(_NO_RIGHT,))
-    for cluster in sorted(wanted, key=lambda name: (not mine.intersection(map(_parts, wanted[name])), name)):
+    for cluster in sorted(wanted, key=lambda name: (not mine.intersection(map(parts, wanted[name])), name)):
         refused = {route: why for route in wanted[cluster] if (why := refuse.why(cluster, route))}
         made[cluster] = tuple(route for route in wanted[cluster] if route not in refused)
         refuse.others.add(cluster, made[cluster])
@@ -155,46 +155,41 @@ def lost_routes(plan: Plan, snapshot: Snapshot) -> set[ObjectKey]:
     if not plan.routes or snapshot.host.addresses is None:
         return set()
     metric = metric_of(snapshot.home)
-    present = {_way(route) for route in snapshot.host.addresses.routes if _is_of(route, metric)}
-    return {planned.key for planned in plan.routes if not present.issuperset(map(_parts, planned.routes))}
+    present = {way(route) for route in snapshot.host.addresses.routes if _is_of(route, metric)}
+    return {planned.key for planned in plan.routes if not present.issuperset(map(parts, planned.routes))}
 
 
-def routes_to_gain(
-    plan: Plan, snapshot: Snapshot, settings: Settings, find: Callable[[Snapshot, Settings], RoutePlan]
-) -> Iterator[str]:
-    """Return a sentence for each cluster that would gain from routes which aren't made, where they could be.
+_USUAL = {Family.IPV4: 16, Family.IPV6: 48}
+"""The widest range that is routed without a key for it: Nodes of kind, k3d and minikube have narrower ones."""
 
-    `find` is `routes_of`, or knows its answers.
+
+def auto_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
+    """Return the routes to make in this host's table where no key asks for any: what can harm nothing.
+
+    To pods of running clusters by Nodes that are containers or virtual machines of this host, as far as nothing is in
+    the way, which is no warning then. Where nobody may change routes now, those that are there stay.
     """
-    if settings.pod_routes is not PodRouting.OFF or snapshot.host.addresses is None:
-        return
-    by_nodes = set[ClusterName]()
-    for placement in plan.placements:  # of a cluster that one is enough of the others aren't asked
-        cluster = placement.key.cluster
-        if cluster not in by_nodes and any(port.via not in {None, Via.PODS} for port in placement.ports):
-            by_nodes.add(cluster)
-    far = by_nodes & snapshot.node_routes.keys()
-    if settings.backends is BackendChoice.NODE_PORTS:
-        by_nodes = far
-    if not by_nodes:
-        return
-    word = PodRouting.CONTAINER if settings.publishes else PodRouting.HOST
-    could = find(snapshot, replace(settings, pod_routes=word)).routes
-    present = set() if settings.publishes else {_way(route) for route in snapshot.host.routes}
-    foreign = {source.cluster for source in settings.sources if source.nodes and source.nodes.is_foreign}
-    for cluster in sorted(by_nodes):
-        if not present.issuperset(map(_parts, could.get(cluster, ()))):
-            why = _FAR if cluster in far else _SLOW
-            key = _OWN if cluster in foreign and not settings.publishes else f"local-lb:podRoutes {word}"
-            yield f"{cluster}: {why.format(key=key)} (as root, or through Docker)"
-
-
-_OWN = "local-lb:podRoutes container, with local-lb:network publish,"
-_FAR = "its Nodes are pods of another cluster, to which this host has no routes; {key} makes them"
-_SLOW = (
-    "connections go by NodePorts, which kube-proxy opens about a second later than pods answer; {key} makes routes"
-    " straight to the pods"
-)
+    host = snapshot.host
+    if settings.publishes or not host.inside:
+        return RoutePlan()
+    near = tuple(
+        replace(
+            node,
+            addresses=tuple(address for address in node.addresses if any(address in net for net in host.inside)),
+            pod_cidrs=tuple(net for net in node.pod_cidrs if net.prefixlen >= _USUAL[Family.of(net)]),
+        )
+        for node in snapshot.nodes
+        if node.cluster in snapshot.access and node.cluster not in snapshot.node_routes
+    )
+    planned = host_routes(replace(snapshot, nodes=near, node_routes={}, host=replace(host, may_route=True)), settings)
+    if host.may_route or host.addresses is None:
+        return RoutePlan(planned.routes)
+    metric = metric_of(snapshot.home)
+    mine = {way(route) for route in host.addresses.routes if _is_of(route, metric)}
+    present = {
+        name: tuple(route for route in routes if parts(route) in mine) for name, routes in planned.routes.items()
+    }
+    return RoutePlan({name: routes for name, routes in present.items() if routes})
 
 
 def container_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
@@ -215,6 +210,7 @@ def container_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
 def routes_of(snapshot: Snapshot, settings: Settings) -> RoutePlan:
     """Return the routes that the configuration asks for."""
     plans: Mapping[PodRouting, Callable[[Snapshot, Settings], RoutePlan]] = {
+        PodRouting.AUTO: auto_routes,
         PodRouting.HOST: host_routes,
         PodRouting.CONTAINER: container_routes,
     }
@@ -278,9 +274,11 @@ def _is_of(route: HostRoute, metric: int) -> bool:
     return (route.protocol, route.metric) == (POD_PROTOCOL, metric)
 
 
-def _way(route: HostRoute) -> tuple[IPNetwork, IPAddress | None]:
+def way(route: HostRoute) -> tuple[IPNetwork, IPAddress | None]:
+    """Return what a route of this host has in common with one to pods."""
     return route.destination, route.gateway
 
 
-def _parts(route: PodRoute) -> tuple[IPNetwork, IPAddress | None]:
+def parts(route: PodRoute) -> tuple[IPNetwork, IPAddress | None]:
+    """Return the same of a route to pods."""
     return route.destination, route.gateway

@@ -7,6 +7,8 @@ in each route distinguish it from all others. Not here: which routes are wanted.
 from __future__ import annotations
 
 from collections.abc import Collection
+from contextlib import suppress
+from functools import cache
 from typing import Protocol, cast
 
 from locallb.config.registry import RUNTIMES
@@ -94,6 +96,25 @@ def remove_route(owner: Owner, route: PodRoute) -> None:
 def helper_may_route() -> bool:
     """Return whether routes of this host can be changed by a container."""
     return _helper_of("")[0].may_route()
+
+
+def helper_could_route() -> bool:
+    """Return whether that was so once in this process, without asking an engine each time."""
+    with suppress(_NoHelperError):
+        return _proven()
+    return False
+
+
+@cache
+def _proven() -> bool:
+    """Return True, from then on without asking. Raises _NoHelperError, which is not remembered."""
+    if not helper_may_route():
+        raise _NoHelperError
+    return True
+
+
+class _NoHelperError(Exception):
+    """No engine changes routes now."""
 
 
 def _helper_of(container: str) -> tuple[RouteHelper, ContainerId]:

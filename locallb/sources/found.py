@@ -6,7 +6,7 @@ that two of them find is one cluster. Not here: finding (`source.FinderType`), a
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,9 @@ from locallb.sources.source import Found, SourceRead, SourceResult, finder_type
 from locallb.storage import files
 from locallb.storage.paths import stack_directory
 
+KIND = "kind"
+"""The finder of this host's own clusters, whose administrator local-lb is."""
+_OFF = PodRouting.OFF
 _AT_ONCE = 16
 """Finders that are asked side by side."""
 _FIRST = "called"
@@ -44,9 +47,17 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
     listed = tuple(_routed(source, elsewhere) for source in sources)
     routes = routes_to_nodes(listed)
     reads = [_reported(finding, routes, repeated) for (_, finding), repeated in zip(findings, twice, strict=True)]
-    if settings.pod_routes is not PodRouting.OFF:
-        listed = tuple(source.with_pod_ranges() for source in listed)
-    return listed, tuple(reads)
+    return tuple(_with_pod_ranges(listed, settings, findings)), tuple(reads)
+
+
+def _with_pod_ranges(
+    sources: Iterable[Source], settings: Settings, findings: Iterable[tuple[Finder, Found[Source]]]
+) -> Iterator[Source]:
+    """Have the CNI's ranges read where routes are made; without a key for these, where the rights are there anyway."""
+    own = {each.cluster for finder, finding in findings if finder.type == KIND for each in finding.sources}
+    for source in sources:
+        is_read = source.cluster in own if settings.pod_routes is PodRouting.AUTO else settings.pod_routes is not _OFF
+        yield source.with_pod_ranges() if is_read else source
 
 
 def routes_to_nodes(sources: Iterable[Source]) -> Mapping[ClusterName, tuple[PodRoute, ...]]:

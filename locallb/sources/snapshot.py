@@ -32,10 +32,10 @@ from locallb.planning.planned import Plan
 from locallb.planning.pool_routes import pool_notices, unchecked
 from locallb.planning.port_mapping import LOOPBACK
 from locallb.planning.proxy_assignment import is_shared
-from locallb.runtimes.pod_routes import helper_may_route
+from locallb.runtimes.pod_routes import helper_could_route, helper_may_route
 from locallb.runtimes.runtime import UnfitRuntimeError, runtime
 from locallb.sources import SourceError
-from locallb.sources.found import find_sources
+from locallb.sources.found import KIND, find_sources
 from locallb.sources.held import HeldByState, read_held
 from locallb.sources.overrides import Overrides, next_end, read_overrides
 from locallb.sources.source import SourceRead, SourceResult, source_type
@@ -261,8 +261,16 @@ def glance_at_host(home: Home, settings: Settings, held: HeldByState) -> tuple[H
 
 
 def _may_route(settings: Settings) -> bool:
-    """Find out whether routes of this host can be changed, where that matters: by this user, or by a container."""
-    return settings.pod_routes is not PodRouting.HOST or may_change_routes() or helper_may_route()
+    """Find out whether routes of this host can be changed, where that matters: by this user, or by a container.
+
+    Without a key for it an engine is asked only where the clusters are its own.
+    """
+    if settings.pod_routes not in {PodRouting.AUTO, PodRouting.HOST} or may_change_routes():
+        return True
+    if settings.pod_routes is PodRouting.HOST:
+        return helper_may_route()
+    is_local = any(finder.type == KIND for finder in settings.finders)
+    return is_local and not settings.publishes and helper_could_route()
 
 
 def read_routes(settings: Settings, existing: HostFacts) -> HostFacts:

@@ -22,6 +22,13 @@ CONTAINER = {
     "args": ["netexec", f"--http-port={SERVED}", f"--udp-port={SERVED}"],
     "readinessProbe": {"httpGet": {"path": "/healthz", "port": SERVED}, "periodSeconds": 1},
 }
+HOSTNAMES = {
+    "name": "server",
+    "image": AGNHOST,
+    "args": ["serve-hostname", f"--port={SERVED}"],
+    "readinessProbe": {"httpGet": {"path": "/", "port": SERVED}, "periodSeconds": 1},
+}
+"""It answers every path with the name of its pod."""
 
 
 class Deployments:

@@ -12,7 +12,7 @@ from lightkube.types import PatchType
 
 from locallb.ingress.parsing import CLASS_ANNOTATION
 from locallb.model.own_classes import DEFAULT_ANNOTATION
-from tests.kubelets.deployments import SERVED
+from tests.kubelets.deployments import HOSTNAMES
 from tests.kubelets.workloads import Workloads, service_port
 from tests.support.certificates import Authority, Pair
 from tests.support.client_kinds import SECRET
@@ -20,7 +20,6 @@ from tests.support.control_plane import Document
 from tests.support.http_traffic import Client
 from tests.support.ingress_objects import JsonObject, backend, ingress, path, rule
 from tests.support.ingress_rights import CLASS, INGRESS, ingress_rights
-from tests.support.kubelet_images import AGNHOST
 from tests.support.manifests import service
 from tests.support.stages import Stage
 from tests.support.waiting import becomes
@@ -37,13 +36,6 @@ APPS = {"web": 2, "api": 1, "wild": 1, "rest": 1}
 """Deployments, and how many pods each has."""
 HTTP, HTTPS = 8080, 8443
 OURS = "local-lb"
-CONTAINER = {
-    "name": "server",
-    "image": AGNHOST,
-    "args": ["serve-hostname", f"--port={SERVED}"],
-    "readinessProbe": {"httpGet": {"path": "/", "port": SERVED}, "periodSeconds": 1},
-}
-"""It answers every path with the name of its pod."""
 
 
 def port_of(name: str) -> JsonObject:
@@ -130,7 +122,7 @@ def play(world: Workloads, play: Stage, authority: Authority) -> Iterator[Stage]
         sources=[world.plane.source], ingress={"class": OURS, "http": HTTP, "https": HTTPS}, **world.settings
     )
     for name, number in APPS.items():
-        world.deploy(name, number, containers=[CONTAINER])
+        world.deploy(name, number, containers=[HOSTNAMES])
         made = service(name, service_port(80), selector={"app": name})
         world.service({**made, "spec": {**made["spec"], "type": "NodePort"}})
     for name, subject in (("wild", "DNS:*.hosts.test"), ("one", "DNS:one.hosts.test")):

@@ -28,7 +28,7 @@ class Workloads(Objects, Deployments):
     @property
     def settings(self) -> Document:
         """What the stack is told of that."""
-        return {"podRoutes": "host"} if self.straight else {}
+        return {"podRoutes": "host" if self.straight else "off"}
 
     def on(self, role: str) -> Mapping[str, str]:
         """Return the selector of the Node of a role."""

@@ -128,7 +128,7 @@ def test_one_changed_object_costs_what_it_alone_decides(mode: Sharing) -> None:
     mine = {("considered", one.key), ("problems", one.key), ("placed", one.key)}
     elsewhere = Node(ClusterName("other"), NodeName("n"), (ip_address("172.18.0.9"),))
     sockets = (Socket(ip_address("10.9.9.9"), 8080, Protocol.TCP), Socket(ip_address("::"), 5353, Protocol.UDP))
-    of_nodes = {"eligible", ("routes", PodRouting.OFF), "backends", ("world", C), "addresses of Nodes", "addresses"}
+    of_nodes = {"eligible", ("routes", PodRouting.AUTO), "backends", ("world", C), "addresses of Nodes", "addresses"}
     for after, costs in (
         (replace(before, services=port), mine),
         (replace(before, slices=pods), {"slices", "listed", ("placed", one.key)}),

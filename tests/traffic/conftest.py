@@ -80,4 +80,5 @@ def play(world: World) -> Iterator[Stage]:
 
 def configured(*worlds: World) -> dict[str, object]:
     """Make the settings for these clusters and the addresses that the machine answers for."""
-    return {"sources": [world.plane.source for world in worlds], "pools": [{"name": "lab", "addresses": list(POOLS)}]}
+    sources, pools = [world.plane.source for world in worlds], [{"name": "lab", "addresses": list(POOLS)}]
+    return {"sources": sources, "pools": pools, "podRoutes": "off"}

@@ -21,7 +21,7 @@ def test_a_hundred_services_come_and_go_at_once(world: World, play: Stage) -> No
     """Created in parallel, served after one run, each at an address of its own; deleted in parallel, gone after one."""
     if inotify_limit() < 3 * len(HUNDRED):
         pytest.skip("needs `sysctl -w fs.inotify.max_user_instances=8192`: inotify's limit is not per namespace")
-    play.configure(sources=[world.plane.source], pools=WIDE)
+    play.configure(sources=[world.plane.source], pools=WIDE, podRoutes="off")
     world.pod("a", world.nodes["kind-worker"])
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(lambda name: make(world, name), HUNDRED))

@@ -198,6 +198,7 @@ def _with_stack(
         observed,
         source_problems=complaints,
         source_notices=(*plan[0].notices, *plan[1].notices) if plan else (),
+        straight=plan[1].straight if plan else (),
         left_out=plan[1].left_out if plan else (),
         sources=len(session.settings.sources) if plan else 0,
         services=len(plan[1].placements) + len(plan[1].rejections) if plan else 0,

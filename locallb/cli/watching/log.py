@@ -129,6 +129,7 @@ class Narrator(Struct):
     _complaints: tuple[str, ...] = ()
     _notices: tuple[str, ...] = ()
     _left_out: tuple[str, ...] = ()
+    _straight: tuple[str, ...] = ()
     _reported: dict[ObjectKey, tuple[State, str]] = field(default_factory=dict)
     """Reported state and reason of Services with problems."""
     _failure: str = ""
@@ -200,10 +201,14 @@ class Narrator(Struct):
         notices = (*planned.notices, *planned.plan.notices)
         yield from _differences(at, self._notices, notices, "notice", LogLevel.WARNING)
         self._complaints, self._notices = planned.complaints, notices
-        for text in planned.plan.left_out:
-            if text not in self._left_out:
-                yield LogRecord(at, LogLevel.INFO, "left-out", text, {"message": text})
-        self._left_out = planned.plan.left_out
+        for event, texts, reported in (
+            ("way", planned.plan.straight, self._straight),
+            ("left-out", planned.plan.left_out, self._left_out),
+        ):
+            for text in texts:
+                if text not in reported:
+                    yield LogRecord(at, LogLevel.INFO, event, text, {"message": text})
+        self._straight, self._left_out = planned.plan.straight, planned.plan.left_out
 
     def _only_retries(self, planned: Planned) -> bool:
         """Return whether a plan is there to try again what was reported to have failed, and nothing else."""

@@ -85,4 +85,4 @@ class Relay:
 
 def _sentences(plan: Plan) -> Plan:
     """Return the sentences of a plan, without the objects that it is made of."""
-    return Plan(notices=plan.notices, left_out=plan.left_out)
+    return Plan(notices=plan.notices, straight=plan.straight, left_out=plan.left_out)
