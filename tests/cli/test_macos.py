@@ -60,6 +60,9 @@ def test_commands_that_need_linux_are_refused_on_macos(tmp_path: Path) -> None:
         "drain": "drain web",
         "state": "state check",
         "plugin": "plugin install",
+        "wait": "wait web",
+        "curl": "curl web",
+        "service": "service status",
     }
     refused = [further.get(command, command) for command in sorted({*COMMANDS, *WITHOUT_STACK} - ON_MACOS)]
     done = run(tmp_path, EACH, *refused)
