@@ -50,6 +50,7 @@ from locallb.model.texts import address_name, owner_fields
 from locallb.outputs.events import event_resource
 from locallb.outputs.output import OutputContext, published
 from locallb.outputs.status import status_resource
+from locallb.planning.entrances import clients_allowed, hostnames_claimed, ports_without_tls
 from locallb.planning.planned import (
     DesiredRun,
     Placement,
@@ -130,12 +131,14 @@ def proxy_group(planned: PlannedProxy, claimed: OwnProxyUser | None = None) -> t
 
 
 def _shown(planned: PlannedProxy) -> dict[str, object]:
-    """Return what a reader of a preview sees of a proxy."""
-    shown: dict[str, object] = {"listeners": [listener.name for listener in planned.proxy.every_listener]}
-    if planned.proxy.names:
-        table = (served for listener in planned.proxy.names for served in listener.table)
-        shown["names"] = [f"{each.name} {' '.join(map(str, each.addresses))}" for each in table]
-    return shown
+    """Return what a reader of a preview sees of a proxy: nothing that its load balancers show."""
+    if not planned.proxy.names:
+        return {}
+    table = (served for listener in planned.proxy.names for served in listener.table)
+    return {
+        "listeners": [listener.name for listener in planned.proxy.names],
+        "names": [f"{each.name} {' '.join(map(str, each.addresses))}" for each in table],
+    }
 
 
 def _configuration(planned: PlannedProxy) -> dict[str, object]:
@@ -236,15 +239,28 @@ def balancer_group(placement: Placement, proxy: ServingProxy, routes: ObjectKey 
         proof,
         *published(placement, OutputContext(root, claims if placement.withdrawn else (proof.key,))),
     ]
-    addresses = [str(address) for address in placement.addresses]
-    shown = {
-        "addresses": addresses,
-        "ports": [str(port) for port in placement.ports],
-        "uid": placement.owner.uid,
-        **({"names": [str(name) for name in placement.names]} if placement.names else {}),
+    outputs = {"addresses": [str(address) for address in placement.addresses]}
+    return group_of(Resource(root, _shown_balancer(placement), outputs=outputs), members, (proxy.digest,))
+
+
+def _shown_balancer(placement: Placement) -> Mapping[str, object]:
+    """Return what readers of a preview and policies see of a load balancer.
+
+    Each is a text, as engines show of one only what changes in it, of a long one its changed lines; of a list all.
+    """
+    optional = {
+        "routes": "\n".join(placement.routes),
+        "hostnames": ", ".join(hostnames_claimed(placement)),
+        "withoutTls": ", ".join(ports_without_tls(placement)),
+        "sourceRanges": ", ".join(map(str, clients_allowed(placement))),
+        "names": "\n".join(map(str, placement.names)),
     }
-    shown_root = Resource(root, shown, outputs={"addresses": addresses})
-    return group_of(shown_root, members, (proxy.digest,))
+    return {
+        "addresses": ", ".join(map(str, placement.addresses)),
+        "ports": ", ".join(map(str, placement.ports)),
+        "uid": placement.owner.uid,
+        **{name: text for name, text in optional.items() if text},
+    }
 
 
 def rejection_group(rejection: Rejection) -> Group:
@@ -255,7 +271,7 @@ def rejection_group(rejection: Rejection) -> Group:
     """
     root = ResourceKey(BALANCER, str(rejection.key))
     uid = rejection.owner.uid if rejection.owner else ""
-    shown = Resource(root, {"addresses": [], "ports": [], "uid": uid}, outputs={})
+    shown = Resource(root, {"addresses": "", "ports": "", "uid": uid}, outputs={})
     return group_of(shown, tuple(published(rejection, OutputContext(root))))
 
 

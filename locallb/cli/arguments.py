@@ -28,6 +28,8 @@ class Arguments(Struct, frozen=True):
     expect_no_changes: bool
     named: bool = False
     """Whether `directory` was given, as is done on purpose."""
+    diff: bool = False
+    """Show resources, and what changes of each."""
     targets: tuple[str, ...] = ()
     """Load balancers to restrict an update to; empty means all."""
     action: str = ""
@@ -138,6 +140,7 @@ def parse(terms: Sequence[str] | None = None) -> Arguments:
         json=given.json,
         yes=getattr(given, "yes", False),
         expect_no_changes=getattr(given, "expect_no_changes", False),
+        diff=getattr(given, "diff", False),
         targets=tuple(getattr(given, "targets", ())),
         action=getattr(given, "action", "") or "",
         apply=getattr(given, "apply", False),

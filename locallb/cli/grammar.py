@@ -193,6 +193,10 @@ def _add_expectation(command: argparse.ArgumentParser, _common: argparse.Argumen
     command.add_argument("--expect-no-changes", action="store_true", help="exit with 7 if anything changes")
 
 
+def _add_diff(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("--diff", action="store_true", help="show resources and files that change, in full")
+
+
 def _add_engine(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     engines = ("docker", "podman")
     command.add_argument("--runtime", choices=engines, default=engines[0], help="where to make it (default: docker)")
@@ -432,6 +436,7 @@ def _add_plugin(command: argparse.ArgumentParser, common: argparse.ArgumentParse
 OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse.ArgumentParser], None]], ...] = (
     (frozenset({"up", "destroy", "gc", "refresh", "watch"}), _add_yes),
     (frozenset({"up", "preview", "refresh"}), _add_expectation),
+    (frozenset({"up", "preview"}), _add_diff),
     (frozenset({"up", "preview"}), _add_targets),
     (frozenset({"up"}), _add_demands),
     (frozenset({"preview"}), _add_report),

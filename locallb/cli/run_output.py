@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
@@ -66,16 +66,21 @@ KNOWN_LATER = "(known after the update)"
 
 
 def print_steps(out: Out, result: Result, *, planned: bool) -> None:
-    """Print the resources that change, each below its parent, and the count of all."""
+    """Print the resources that change, with what changes of them, each below its parent, and the count of all."""
     loud = {step.subject.urn: step for step in result.steps if step.op not in QUIET}
     everything = {step.subject.urn: step for step in result.steps}
-    shown = _with_ancestors(loud, everything)
+    print_tree(out, _with_ancestors(loud, everything).values(), details=True)
+    print_counts(out, result, planned=planned)
+
+
+def print_tree(out: Out, steps: Iterable[StepRecord], *, details: bool = False) -> None:
+    """Print resources, each below its parent if that is among them; `details` are the properties that change."""
+    shown = {step.subject.urn: step for step in steps}
     children: dict[str, list[StepRecord]] = defaultdict(list)
     for step in shown.values():
         children[step.subject.parent if step.subject.parent in shown else ""].append(step)
     for root in children[""]:
-        _print_branch(out, root, children, "", "")
-    print_counts(out, result, planned=planned)
+        _print_branch(out, root, children, ("", ""), details=details)
 
 
 def print_counts(out: Out, result: Result, *, planned: bool) -> None:
@@ -108,19 +113,27 @@ def _with_ancestors(loud: Mapping[str, StepRecord], steps: Mapping[str, StepReco
 
 
 def _print_branch(
-    out: Out, step: StepRecord, children: Mapping[str, Sequence[StepRecord]], lead: str, below: str
+    out: Out,
+    step: StepRecord,
+    children: Mapping[str, Sequence[StepRecord]],
+    margins: tuple[str, str],
+    *,
+    details: bool,
 ) -> None:
+    """Print a resource and what is below it; margins are before its own line and before the ones below."""
+    lead, below = margins
     sign, style = SIGNS[step.op]
     what = f"  {step.op.value}" if step.op not in QUIET else ""
     failed = ("  failed", "bold red") if step.failed else ""
     kind = step.subject.type.rpartition(":")[2]
     out.line((f" {sign:<2} ", style), (lead, "dim"), kind, " ", (step.subject.name, "bold"), (what, style), failed)
-    if step.op in {Op.UPDATE, Op.REPLACE}:
+    if details and step.op in {Op.UPDATE, Op.REPLACE}:
         _print_changes(out, step.changes, below)
     below_here = sorted(children.get(step.subject.urn, ()), key=lambda s: (s.subject.name, s.subject.type))
     for number, child in enumerate(below_here, 1):
         last = number == len(below_here)
-        _print_branch(out, child, children, below + ("└─ " if last else "├─ "), below + ("   " if last else "│  "))
+        inner = below + ("└─ " if last else "├─ "), below + ("   " if last else "│  ")
+        _print_branch(out, child, children, inner, details=details)
 
 
 def _print_changes(out: Out, changes: Sequence[PropertyChange], below: str) -> None:
@@ -280,14 +293,22 @@ def report_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
     plan: Plan,
     *,
     printed: frozenset[str] = frozenset(),
+    changes: Callable[[], None] | None = None,
 ) -> int:
-    """Print how a run ended, without sentences that were `printed` before or twice; return the exit code."""
+    """Print how a run ended, without sentences that were `printed` before or twice; return the exit code.
+
+    A preview shows `changes` instead of resources, if given.
+    """
     table = inspect(plan)
     if args.json:
         print_json(out, session, command, result, table)
     else:
         if command == "preview":
-            print_steps(out, result, planned=True)
+            if changes:
+                changes()
+                print_counts(out, result, planned=True)
+            else:
+                print_steps(out, result, planned=True)
             printed |= _to_come(table, result)
         else:
             print_counts(out, result, planned=False)

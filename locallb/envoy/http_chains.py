@@ -279,7 +279,7 @@ def _manager(spec: HttpListener, source: Message, *, by_source: bool) -> Message
     )
 
 
-_NO_CLIENT: Message = {"address_prefix": "255.255.255.255", "prefix_len": 32}
+NO_CLIENT: Message = {"address_prefix": "255.255.255.255", "prefix_len": 32}
 """A range from which no connection comes."""
 _STREAMS: Message = {
     "max_concurrent_streams": overload.MAX_STREAMS,
@@ -289,7 +289,7 @@ _STREAMS: Message = {
 _TRANSPARENT: Message = {
     "use_remote_address": True,
     # No client may command Envoy by its `x-envoy-` headers. Without a range, loopback and private addresses might.
-    "internal_address_config": {"unix_sockets": False, "cidr_ranges": [_NO_CLIENT]},
+    "internal_address_config": {"unix_sockets": False, "cidr_ranges": [NO_CLIENT]},
     # Of a loopback client Envoy would name an address of this host instead: the routes name it (`http_routes`).
     "skip_xff_append": True,
     "generate_request_id": False,

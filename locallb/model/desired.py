@@ -146,7 +146,7 @@ class Group(Struct, frozen=True):
     members: tuple[DesiredResource, ...]
     """The root first."""
     digest: Digest
-    """Equal digests: there is nothing to do. The root shows it among its inputs."""
+    """Equal digests: there is nothing to do. The root has it among its outputs, which a preview doesn't show."""
 
     @property
     def root(self) -> ResourceKey:
@@ -164,5 +164,5 @@ def group_of(
     """
     described = [(each.key, each.inputs, each.parent, each.needs, each.outputs) for each in (root, *members)]
     digest = Digest(hashlib.sha256(_CANONICAL.encode([described, within])).hexdigest())
-    shown = replace(root, inputs={**root.inputs, "digest": digest})
-    return Group((shown, *members), digest)
+    marked = replace(root, outputs={**(root.outputs or {}), "digest": digest})
+    return Group((marked, *members), digest)

@@ -59,7 +59,8 @@ class Dispatcher(protocol.Provider):
         """Return which properties change, and which of them need another resource."""
         difference = self.direct.diff(request.type, plain(request.old_state), plain(request.new_inputs))
         changed, replacing, first = difference.changed, difference.replacing, difference.delete_first
-        return reported_difference(request, changed, replacing, delete_first=first, by_inputs=True)
+        hidden = self.direct.hidden(request.type, changed)
+        return reported_difference(request, changed, replacing, delete_first=first, by_inputs=True, hidden=hidden)
 
     async def create(self, request: protocol.CreateRequest) -> protocol.CreateResponse:
         """Create, or tell what creating would give."""

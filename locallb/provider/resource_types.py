@@ -69,6 +69,10 @@ class ResourceTypes:
         observed = codec.encode(state)
         return observed, {input_: observed[input_] for input_ in sorted(observed.keys() & _names(kind.inputs))}
 
+    def hidden(self, token: str, changed: frozenset[str]) -> frozenset[str]:
+        """Return which changed inputs a preview doesn't show."""
+        return changed - self._kind(token).shown(changed)
+
     @contextmanager
     def one_pass(self) -> Iterator[None]:
         """Have all kinds answer what is read as of one moment of this time, if that takes less."""

@@ -109,6 +109,8 @@ class What(StrEnum):
     PROBLEM = "problem"
     ROUTES = "routes"
     """Routes of a Gateway or of Ingresses that come or go."""
+    NAMES = "names"
+    """Names in the stack's zones, each with its addresses."""
     LISTENS = "listens"
     """The addresses where a port answers; empty where it is closed."""
     UID = "uid"
@@ -241,6 +243,8 @@ def _differences(before: Balancer, after: Balancer) -> Iterator[PortDifference]:
 def _of_whole(before: Balancer, after: Balancer) -> Iterator[PortDifference]:
     if before.addresses != after.addresses:
         yield PortDifference(What.ADDRESSES, "", _texts(before.addresses), _texts(after.addresses))
+    if before.names != after.names:
+        yield PortDifference(What.NAMES, "", before.names, after.names)
     if before.uid != after.uid:
         yield PortDifference(What.UID, "", (before.uid,), (after.uid,))
     if before.envoy != after.envoy:

@@ -20,6 +20,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.envoy.fragments import as_files
+from locallb.envoy.http_chains import NO_CLIENT
 from locallb.model import desired
 from locallb.model.fields import at, object_of, objects_of, text_of, texts_of
 from locallb.model.identities import IPAddress, IPNetwork, ObjectKey, Protocol
@@ -50,7 +51,7 @@ def listed_listeners(files: Mapping[str, str]) -> Iterator[DeployedListener]:
             continue
         everything = list(_walk(raw))
         upstreams = [*_upstreams([*everything, *_routes(files, everything)])]
-        ranges = [part for part in everything if "address_prefix" in part]
+        ranges = [part for part in everything if "address_prefix" in part and part != NO_CLIENT]
         yield DeployedListener(
             address=address,
             port=int(place["port"]),
@@ -198,6 +199,7 @@ class _Parts(Struct):
     addresses: list[IPAddress] = field(default_factory=list)
     order: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
+    names: list[str] = field(default_factory=list)
     owner: Mapping[str, str] = field(default_factory=dict)
     proxy: str = ""
     proxy_name: str = ""
@@ -206,6 +208,7 @@ class _Parts(Struct):
     files: Mapping[str, str] = field(default_factory=dict)
     envoy: str = ""
     container: tuple[str, ...] = ()
+    routes: tuple[str, ...] | None = None
 
 
 def deployed_side(label: str, resources: Iterable[DeployedResource]) -> Side:
@@ -227,9 +230,18 @@ def deployed_side(label: str, resources: Iterable[DeployedResource]) -> Side:
         if host := by_id.get(balancer.proxy):
             balancer.proxy_name, balancer.envoy, balancer.container = host.proxy_name, host.envoy, host.container
         if str(key) in by_name:
-            balancer.order = texts_of(by_name[str(key)].inputs.get("addresses"))
-            balancer.labels = texts_of(by_name[str(key)].inputs.get("ports"))
+            inputs = by_name[str(key)].inputs
+            balancer.order, balancer.labels = _listed(inputs.get("addresses")), _listed(inputs.get("ports"))
+            names = inputs.get("names")
+            balancer.names = names.splitlines() if isinstance(names, str) else texts_of(names)
+            # Absent where it is a Service, and where an earlier version deployed it.
+            balancer.routes = tuple(text_of(inputs["routes"]).splitlines()) if "routes" in inputs else None
     return Side(label, MappingProxyType({key: _balancer(key, parts[key]) for key in sorted(parts)}))
+
+
+def _listed(value: object) -> list[str]:
+    """Read a list, which is a text but for earlier versions."""
+    return value.split(", ") if isinstance(value, str) and value else texts_of(value)
 
 
 def _key(resource: DeployedResource) -> ObjectKey | None:
@@ -269,13 +281,15 @@ def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
         key=key,
         addresses=addresses,
         ports=_ports(parts, addresses),
+        names=tuple(parts.names),
         proxy=parts.proxy_name,
         uid=parts.owner.get("uid", ""),
         envoy=parts.envoy,
         container=parts.container,
+        routes=parts.routes,
         files=parts.files,
         fingerprint=fingerprint(
-            (parts.order, parts.labels),
+            (parts.order, parts.labels, parts.names),
             parts.proxy,
             parts.owner,
             parts.files,

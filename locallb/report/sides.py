@@ -54,6 +54,8 @@ class Balancer(Struct, frozen=True):
     key: ObjectKey
     addresses: tuple[IPAddress, ...]
     ports: tuple[Port, ...]
+    names: tuple[str, ...] = ()
+    """In the stack's zones, each with its addresses."""
     proxy: str = ""
     """The name of its proxy."""
     uid: str = ""
@@ -81,11 +83,15 @@ class Side(Struct, frozen=True):
 
 
 def fingerprint(
-    shown: tuple[list[str], list[str]], proxy: str, owner: Mapping[str, str], files: Mapping[str, str], runs: str
+    shown: tuple[list[str], list[str], list[str]],
+    proxy: str,
+    owner: Mapping[str, str],
+    files: Mapping[str, str],
+    runs: str,
 ) -> str:
     """Digest what the resources of one load balancer are declared with.
 
-    `shown` are its addresses and its ports, `runs` is how its Envoy runs.
+    `shown` are its addresses, ports and names, `runs` is how its Envoy runs.
     """
     return digest([list(shown), proxy, dict(owner), dict(files), runs])
 
@@ -144,6 +150,7 @@ def _balancer(
         key=placement.key,
         addresses=placement.addresses,
         ports=ports,
+        names=tuple(map(str, placement.names)),
         proxy=placement.proxy,
         uid=placement.owner.uid,
         envoy=run.envoy,
@@ -152,7 +159,11 @@ def _balancer(
         files=files,
         every_name=any(chain.takes_every_name for listener in http for chain in listener.chains),
         fingerprint=fingerprint(
-            ([str(address) for address in placement.addresses], [str(port) for port in placement.ports]),
+            (
+                [str(address) for address in placement.addresses],
+                [str(port) for port in placement.ports],
+                [str(name) for name in placement.names],
+            ),
             planned.proxy.id,
             owner_fields(placement.owner),
             files,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Collection
 
 from msgspec.structs import replace
 
@@ -79,6 +80,7 @@ _NAMES = {
     What.SOURCES: "allowed clients",
     What.BACKENDS: "backends",
     What.AFFINITY: "session affinity",
+    What.NAMES: "names",
     What.PROBLEM: "problem",
     What.LISTENS: "listens at",
     What.ENVOY: "Envoy",
@@ -142,11 +144,11 @@ def reasons(service: ServiceChange) -> list[str]:
     return [*(str(problem.reason) for problem in service.problems), *differences(service), *closed(service)]
 
 
-def differences(service: ServiceChange) -> list[str]:
-    """Return in what a Service differs; what differs alike for several ports once."""
+def differences(service: ServiceChange, apart: Collection[PortDifference] = ()) -> list[str]:
+    """Return in what a Service differs, `apart` from some; what differs alike for several ports once."""
     ports: dict[PortDifference, list[str]] = {}
     for change in service.differences:
-        if change.what is not What.PROBLEM:
+        if change.what is not What.PROBLEM and change not in apart:
             alike = change if change.what is What.PORT else replace(change, port="")
             ports.setdefault(alike, []).append(change.port)
     return [difference(replace(alike, port=", ".join(labels))) for alike, labels in ports.items()]

@@ -69,6 +69,10 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
         """Compare the current state with the desired inputs. Fields may be UNKNOWN, which counts as a change."""
         return InputChanges(changed(old, new), self.replaced_for, self.delete_first)
 
+    def shown(self, changed: frozenset[str]) -> frozenset[str]:
+        """Return which of the changed inputs a preview shows: not what its load balancer shows in a user's words."""
+        return changed
+
     def preview_outputs(self, new: InputsT, old: StateT | None) -> Mapping[str, object]:
         """Return the outputs that a create (`old` is None) or update is certain to give; the rest is UNKNOWN."""
         del new, old

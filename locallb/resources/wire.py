@@ -34,28 +34,36 @@ def parts(value: PropertyValue) -> Iterator[PropertyValue]:
             yield from parts(item)
 
 
-def reported_difference(
+def reported_difference(  # noqa: PLR0913 - what a difference has
     request: protocol.DiffRequest,
     changed: Collection[str],
     replacing: Collection[str],
     *,
     delete_first: bool,
     by_inputs: bool = False,
+    hidden: Collection[str] = (),
 ) -> protocol.DiffResponse:
-    """Tell which properties change, but for those that the program ignores, and which of them need another resource."""
+    """Tell which properties change, but for those that the program ignores, and which of them need another resource.
+
+    Nothing shows of the `hidden` ones, unless another resource is needed for them.
+    """
     names = sorted({*changed} - {*request.ignore_changes})
     replaces = [name for name in names if name in replacing]
+    shown = [name for name in names if name not in hidden or name in replaces]
+    details = {path: kind for name in shown for path, kind in _paths(request, name, replaces=name in replaces)}
+    if names and not details:
+        details = {_NOTHING: PropertyDiffKind.UPDATE}
     return protocol.DiffResponse(
         changes=bool(names),
         replaces=replaces,
         delete_before_replace=bool(replaces) and delete_first,
         diffs=names,
-        detailed_diff={
-            path: PropertyDiff(kind, input_diff=by_inputs)
-            for name in names
-            for path, kind in _paths(request, name, replaces=name in replaces)
-        },
+        detailed_diff={path: PropertyDiff(kind, input_diff=by_inputs) for path, kind in details.items()},
     )
+
+
+_NOTHING = "__shownElsewhere"
+"""A path with nothing, of which nothing shows; without any path the CLI shows all that differs."""
 
 
 def _paths(request: protocol.DiffRequest, name: str, *, replaces: bool) -> Iterator[tuple[str, PropertyDiffKind]]:

@@ -211,7 +211,9 @@ class Converger(Struct):
             if resource.type in ROOTS:
                 key = ObjectKey.parse(resource.name)
                 applies_to = resource.type in {BALANCER, GATEWAY_OBJECT} or not key.cluster
-                digest = str(resource.inputs.get("digest", "")) if applies_to else ""
+                # Earlier versions have it among the inputs.
+                stated = resource.outputs.get("digest") or resource.inputs.get("digest") or ""
+                digest = str(stated) if applies_to else ""
                 self.applied[key] = digest or self.applied.get(key, "")
         self._claimed.learn(resources, self.applied)
         # What a run left half done may still have what others are to get.

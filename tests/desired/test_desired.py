@@ -61,7 +61,7 @@ def check(plan: Plan) -> None:
     for group in wanted.groups:
         assert [member.parent for member in group.members] == [None, *[group.root] * (len(group.members) - 1)]
         assert group.root.type in ROOTS
-        assert existing[group.root].inputs["digest"] == group.digest
+        assert (existing[group.root].outputs or {})["digest"] == group.digest
         for member in group.members:
             assert {*member.requirements, *(ref.key for ref in member.references), *member.follows} <= existing.keys()
     done: set[ResourceKey] = set()

@@ -65,3 +65,14 @@ def test_a_mistake_is_one_sentence_in_the_official_cli_as_well(both: Stage) -> N
     assert "127.77.0" in done.out + done.err
     assert "Traceback" not in done.out + done.err
     assert list(Path(both.state_home).glob("proxies/*")) == []
+
+
+def test_a_changed_port_is_a_line_of_the_official_diff(both: Stage) -> None:
+    """In the load balancer's words; what only repeats it is named and not shown."""
+    make_stack(both)
+    update(both, "up")
+    both.write("web.yaml", node(), service("web", port(8081, 30000)))
+    shown = pulumi(both, "preview", "--diff").out
+    changed = shown.partition("    ~ locallb:index:")[2].partition("Resources:")[0].splitlines()
+    assert '~ ports    : "8080/TCP" => "8081/TCP"' in shown
+    assert len(changed) <= 12, shown

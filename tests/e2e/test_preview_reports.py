@@ -42,7 +42,7 @@ def deployed(play: Stage) -> dict[str, list[str]]:
     """Return the addresses that the state has, by Service, as its load balancers show them."""
     state = json.loads((play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
     balancers = [r for r in state["checkpoint"]["latest"]["resources"] if r["type"] == "locallb:index:LoadBalancer"]
-    return {r["urn"].rpartition("::")[2]: r["inputs"]["addresses"] for r in balancers}
+    return {r["urn"].rpartition("::")[2]: r["inputs"]["addresses"].split(", ") for r in balancers}
 
 
 def edited(play: Stage, dice: random.Random, backend: Backend) -> list[dict[str, Any]]:
@@ -132,7 +132,23 @@ def test_preview_lists_what_clients_lose_above_the_tree(pair: Stage) -> None:
     shown = pair.run("preview").out
     assert "! c/n/b: removed, and with it 127." in shown
     assert "! c/n/a: port 8080/TCP no longer lets in all of 127.0.0.0/8, only 127.0.0.0/16" in shown
-    assert shown.index("! c/n/a") < shown.index("LoadBalancer c/n/a")
+    assert shown.index("! c/n/a") < shown.index(" ~  c/n/a  port 8080/TCP, allowed clients: ")
+
+
+def test_a_changed_port_is_a_line_and_its_resources_are_shown_on_request(pair: Stage) -> None:
+    """Before and after; the alerts above say what clients lose and get."""
+    pair.write("a.yaml", node(), service("a", port(8081, 30080)))
+    lines = pair.run("preview").out.splitlines()
+    assert [line for line in lines if "c/n/a" in line and line[:1] in {" ", "!"}] == [
+        "! c/n/a: port 8080/TCP is removed",
+        "! c/n/a: port 8081/TCP is new, for everybody",
+        " ~  c/n/a  port 8080/TCP → 8081/TCP",
+    ]
+    assert "ProxyConfig" not in "".join(lines)
+    assert (
+        "files.lds.json.resources[0].address.socket_address.port_value: 8080 => 8081"
+        in pair.run("preview", "--diff").out
+    )
 
 
 def test_a_report_starts_nothing_and_every_format_has_the_services(

@@ -354,7 +354,10 @@ def test_a_resource_that_needs_another_one_is_deleted(driver: Driver, root: Path
 
 
 def test_a_difference_of_a_map_names_its_entries(driver: Driver, wanted: Wanted) -> None:
-    """So that the CLI shows one file, and not all of them; of another property it is the property."""
+    """So that the CLI shows one file, and not all of them; of another property it is the property.
+
+    Where its load balancer shows the change, nothing is: the path has no value on either side.
+    """
     more = {**wanted.config, "files": {**wanted.config["files"], "eds-new.json": "{}"}}
     fewer = {**wanted.config, "files": {**wanted.config["files"], "lds.json": "{}"}, "shared": True}
     for old, new, expected in (
@@ -364,6 +367,9 @@ def test_a_difference_of_a_map_names_its_entries(driver: Driver, wanted: Wanted)
     ):
         found = driver.diff("ProxyConfig", {**old, "directory": "/d", "bootstrap": "b"}, new).detailed_diff or {}
         assert {path: each.kind.name for path, each in found.items()} == expected
+    changed = {**more, "versions": {"lds": "new", "cds": "new"}}
+    hidden = driver.diff("ProxyConfig", {**wanted.config, "directory": "/d", "bootstrap": "b"}, changed)
+    assert (hidden.changes, list(hidden.detailed_diff or {})) == (True, ["__shownElsewhere"])
     other = {**wanted.config, "proxy": "0" * 12}
     found = (
         driver.diff("ProxyConfig", {**wanted.config, "directory": "/d", "bootstrap": "b"}, other).detailed_diff or {}

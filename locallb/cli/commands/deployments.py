@@ -109,7 +109,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
         refused = Exit.OK if args.targets else refuse(program.violations(), out)
         if (planned.ok and planned.unchanged) or (args.json and not planned.ok):
             return report_outcome(session, args, out, "up", planned, what_was_planned(session, program)[1]) or refused
-        printed = _ask_about(out, args, planned)
+        printed = _ask_about(out, args, planned, None if args.diff or args.targets else _changes(session, program))
         if not planned.ok:
             return ending(planned)
         if refused:
@@ -214,10 +214,27 @@ def _destroy(session: Session, args: Arguments, out: Out) -> int:
     return Exit.FAILED if remaining else ending(result)
 
 
-def _ask_about(out: Out, args: Arguments, planned: Result) -> frozenset[str]:
+def _changes(session: Session, program: Program) -> Callable[[Out, Result], None]:
+    """Return what prints the changes of load balancers."""
+    from locallb.cli.changes import print_changes  # noqa: PLC0415 - where something is asked
+    from locallb.cli.commands.preview import report_live  # noqa: PLC0415 - likewise
+
+    def show(out: Out, planned: Result) -> None:
+        print_changes(out, report_live(session, planned, *what_was_planned(session, program)), planned)
+        print_counts(out, planned, planned=True)
+
+    return show
+
+
+def _ask_about(
+    out: Out, args: Arguments, planned: Result, show: Callable[[Out, Result], None] | None = None
+) -> frozenset[str]:
     """Show what the next question is about; return the messages that were printed."""
     if args.json:
         raise Refused("--json prints one document and asks nothing; say --yes as well")
-    print_steps(out, planned, planned=True)
+    if show and planned.ok:
+        show(out, planned)
+    else:
+        print_steps(out, planned, planned=True)
     complain(out, planned)
     return frozenset(diagnostic.message for diagnostic in planned.diagnostics)

@@ -1,7 +1,8 @@
 """The command `preview`: the changes that `up` would make, by the stack's state, another revision, or Pulumi's preview.
 
-They are shown as a tree or as a report. On a terminal a report has the most important changes first, then one line for
-each Service that changes. The exit code is the result of the gates, whatever the format.
+They are shown as a line for each load balancer, as a tree of resources, or as a report. On a terminal a report has the
+most important changes first, then one line for each Service that changes. The exit code is the result of the gates,
+whatever the format.
 
 Not here: the content of a report (`report.assemble`), and other formats (`report.markdown`, `report.html`).
 """
@@ -13,6 +14,7 @@ import os
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import quote
@@ -21,6 +23,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.cli.arguments import Arguments
+from locallb.cli.changes import STYLES, print_changes, root_name
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
 from locallb.cli.gates import refuse
@@ -31,7 +34,6 @@ from locallb.config.settings import Settings, SettingsError
 from locallb.engine.core.events import Result, Severity
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import BACKEND_VARIABLE, Project, load_config, load_project
-from locallb.model.desired import BALANCER, PROXY
 from locallb.model.errors import refusal
 from locallb.model.fields import object_of
 from locallb.model.identities import ClusterName, Home, ObjectKey
@@ -53,15 +55,6 @@ from locallb.sources.snapshot import SnapshotResult, holding, read_hostless
 from locallb.sources.source import source_type
 from locallb.storage.files import scratch
 
-STYLES = {
-    Change.ADDED: "green",
-    Change.CHANGED: "yellow",
-    Change.REPAIRED: "yellow",
-    Change.LOST: "bold red",
-    Change.REMOVED: "red",
-    Change.REJECTED: "red",
-    Change.UNCHANGED: "dim",
-}
 MAX_ALERTS = 20
 
 
@@ -188,10 +181,9 @@ def _touched(result: Result, old: Side, new: Side) -> Mapping[ObjectKey, set[str
     keys = {str(key): key for key in (*old.balancers, *new.balancers)}
     operations: dict[ObjectKey, set[str]] = defaultdict(set)
     for step in result.steps:
-        subject = step.subject
-        root = subject.name if subject.type in {BALANCER, PROXY} else subject.parent.rpartition("::")[2]
+        root = root_name(step)
         if step.op not in QUIET and root in keys:
-            operations[keys[root]].add(f"{subject.type.rpartition(':')[2]} {step.op.value}")
+            operations[keys[root]].add(f"{step.subject.type.rpartition(':')[2]} {step.op.value}")
     return operations
 
 
@@ -424,6 +416,7 @@ def preview(session: Session, args: Arguments, out: Out) -> int:
         return Exit.INTERRUPTED if result.interrupted else report_to(report, args, out)
     if not args.json:
         print_alerts(out, outside_the_table(report))
-    code = report_outcome(session, args, out, "preview", result, plan)
+    changes = None if args.diff else partial(print_changes, out, report, result)
+    code = report_outcome(session, args, out, "preview", result, plan, changes=changes)
     refused = refuse(report.violations, out)
     return refused or code if code in {Exit.OK, Exit.CHANGES} else code

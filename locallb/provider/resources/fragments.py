@@ -364,6 +364,10 @@ class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
     """Move to another proxy old before new: two can't listen at one address."""
     delete_first = True
 
+    def shown(self, changed: frozenset[str]) -> frozenset[str]:
+        """Show no files with other listeners, which ports and routes are; of backends nothing else tells."""
+        return changed - {"listeners", "clusters"} if "listeners" in changed else changed
+
     def check(self, new: ServiceConfigInputs) -> Iterator[tuple[str, str]]:
         """Check ids only; the texts are Envoy's to judge."""
         yield from id_faults("proxy", new.proxy)

@@ -49,6 +49,10 @@ class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
         needed = () if _in_parts(new.files) else _NEEDED
         yield from (("files", f"{name} is missing") for name in needed if name not in new.files)
 
+    def shown(self, changed: frozenset[str]) -> frozenset[str]:
+        """Show no files with other listeners or routes; of backends, and of what others changed, nothing else tells."""
+        return changed - {"files", "versions", "released"} if "versions" in changed else changed
+
     def preview_outputs(self, new: ProxyConfigInputs, old: ProxyConfigState | None) -> Mapping[str, object]:
         """Return all outputs: they follow from the inputs."""
         del old

@@ -130,6 +130,10 @@ class Reachable(ResourceType[ReachableInputs, ReachableState]):
     replaced_for = frozenset({"proxy", "part"})
     """Prove again whatever changes; probes alone prove nothing new and change nothing."""
 
+    def shown(self, changed: frozenset[str]) -> frozenset[str]:
+        """Show no listeners that ports are, and no versions of what is proven."""
+        return changed - {"listeners", "probes", "versions"}
+
     def check(self, new: ReachableInputs) -> Iterator[tuple[str, str]]:
         """Accept places of probes that can be connected to."""
         yield from proxy_faults(new.proxy)

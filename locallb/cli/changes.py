@@ -1,0 +1,71 @@
+"""What would change, a line for each Service, Gateway or Ingress in its user's words; then resources of no such object.
+
+Not here: resources with their properties, which `--diff` shows (`run_output`), and the comparison (`report.changes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from locallb.cli.console import Out
+from locallb.cli.run_output import QUIET, print_tree
+from locallb.engine.core.events import Result, StepRecord
+from locallb.model.desired import BALANCER, PROXY
+from locallb.report.alerts import listed
+from locallb.report.changes import QUIET as QUIET_CHANGES
+from locallb.report.changes import Change, Report, ServiceChange, What
+from locallb.report.wording import SIGNS, by_gravity, closed, differences, visible
+
+STYLES = {
+    Change.ADDED: "green",
+    Change.CHANGED: "yellow",
+    Change.REPAIRED: "yellow",
+    Change.LOST: "bold red",
+    Change.REMOVED: "red",
+    Change.REJECTED: "red",
+    Change.UNCHANGED: "dim",
+}
+_OF_ENGINE = "pulumi:"
+"""What types begin with that no user declares."""
+
+
+def root_name(step: StepRecord) -> str:
+    """Return the name of the load balancer or proxy that a resource is or belongs to."""
+    subject = step.subject
+    return subject.name if subject.type in {BALANCER, PROXY} else subject.parent.rpartition("::")[2]
+
+
+def print_changes(out: Out, report: Report, result: Result) -> None:
+    """Print all changes."""
+    services = [service for service in by_gravity(report) if service.change not in QUIET_CHANGES]
+    for service in services:
+        style = STYLES[service.change]
+        words = "; ".join(_words(service))
+        out.line((f" {SIGNS[service.change]:<2} ", style), (visible(str(service.key)), "bold"), f"  {visible(words)}")
+    shown = {str(service.key) for service in services}
+    others = [step for step in result.steps if root_name(step) not in shown]
+    print_tree(out, [step for step in others if step.op not in QUIET and not step.subject.type.startswith(_OF_ENGINE)])
+
+
+def _words(service: ServiceChange) -> Iterator[str]:
+    """Return what becomes of a load balancer, before → after."""
+    after = service.after
+    if service.change is Change.ADDED and after:
+        places = " ".join(map(str, after.addresses)) or "no address"
+        yield f"new at {places}: {listed(port.label for port in after.ports)}"
+    elif service.change is Change.REMOVED:
+        yield "removed"
+    else:
+        yield from _differences(service)
+    yield from chain((str(problem.reason) for problem in service.problems), closed(service))
+
+
+def _differences(service: ServiceChange) -> Iterator[str]:
+    ports = [each for each in service.differences if each.what is What.PORT]
+    removed, new = [each.port for each in ports if not each.after], [each.port for each in ports if not each.before]
+    if not removed or not new:
+        yield from differences(service)
+        return
+    yield f"{'port' if len(removed) == len(new) == 1 else 'ports'} {listed(removed)} → {listed(new)}"
+    yield from differences(service, apart=ports)

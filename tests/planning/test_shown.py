@@ -1,0 +1,70 @@
+"""What a load balancer shows of itself, and that it is what Envoy is told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from locallb.desired import desired
+from locallb.model.desired import BALANCER
+from locallb.planning.plan import make_plan
+from locallb.planning.planned import Plan
+from locallb.report.deployed import DeployedResource, deployed_side, listed_entrances
+from locallb.report.sides import planned_side
+from tests.support.gateway_objects import JsonObject, gateway, gateway_class, listener, route, rule, service
+from tests.support.planned_gateways import SETTINGS, snapshot
+
+PASSED = listener("tls", 443, "TLS", tls={"mode": "Passthrough"})
+TO_HTTPS = {"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}
+TLS_ROUTE = route({"backendRefs": [{"name": "api", "port": 8080}]}, kind="TLSRoute", hostnames=["b.test"])
+
+
+def shown(plan: Plan) -> Mapping[str, object]:
+    """Return the inputs of the only load balancer."""
+    (root,) = (group.members[0] for group in desired(plan).groups if group.root.type == BALANCER)
+    return root.inputs
+
+
+@pytest.mark.parametrize(
+    ("objects", "expected"),
+    [
+        ([gateway(listener("http", 80)), route(hostnames=["a.test"])], ("a.test", "80/TCP")),
+        ([gateway(listener("http", 80)), route()], ("*", "80/TCP")),
+        ([gateway(listener("http", 80)), route(rule("/", filters=[TO_HTTPS], backends=[]))], ("*", None)),
+        ([gateway(PASSED), TLS_ROUTE], ("b.test", None)),
+    ],
+)
+def test_hostnames_and_ports_without_tls_are_those_of_its_files(
+    objects: list[JsonObject], expected: tuple[str, str | None]
+) -> None:
+    """Texts, absent where there are none."""
+    read = snapshot([gateway_class(), service(), *objects])
+    plan = make_plan(read, SETTINGS)
+    found = shown(plan)
+    assert (found.get("hostnames"), found.get("withoutTls")) == expected
+    (balancer,) = planned_side("", read, plan).balancers.values()
+    entrances = list(listed_entrances(balancer.files))
+    assert ", ".join(dict.fromkeys(name for each in entrances for name in each.hostnames)) == expected[0]
+    assert (", ".join(dict.fromkeys(each.port for each in entrances if each.clear)) or None) == expected[1]
+
+
+def test_what_it_shows_is_read_back_as_lists_of_earlier_versions_are() -> None:
+    """Addresses, ports and, where that is known, routes."""
+    read = snapshot([gateway_class(), service(), gateway(listener("http", 80)), route(hostnames=["a.test"])])
+    plan = make_plan(read, SETTINGS)
+    (placement,) = plan.placements
+    for inputs, routes in (
+        (shown(plan), placement.routes),
+        ({"addresses": [str(placement.addresses[0])], "ports": ["80/TCP"]}, None),
+    ):
+        claims = [
+            DeployedResource(each.key.type, each.key.name, each.inputs)
+            for group in desired(plan).groups
+            for each in group.members
+            if each.key.type != BALANCER
+        ]
+        side = deployed_side("", [DeployedResource(BALANCER, str(placement.key), inputs), *claims])
+        (balancer,) = (each for each in side.balancers.values() if each.addresses)
+        assert (balancer.addresses, balancer.routes) == (placement.addresses, routes)
+        assert [port.label for port in balancer.ports] == ["80/TCP"]
