@@ -10,7 +10,9 @@ Not here: making routes (`runtimes.pod_routes`), and the Services that use them 
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from fractions import Fraction
 from ipaddress import ip_network
 
 from msgspec import Struct, field
@@ -160,7 +162,10 @@ def lost_routes(plan: Plan, snapshot: Snapshot) -> set[ObjectKey]:
 
 
 _USUAL = {Family.IPV4: 16, Family.IPV6: 48}
-"""The widest range that is routed without a key for it: Nodes of kind, k3d and minikube have narrower ones."""
+"""The widest range that is routed without a key for it, alone and of all ranges of a cluster together.
+
+Those of kind, k3d and minikube are this wide in all. A cluster draws no more of this host's connections to itself.
+"""
 
 
 def auto_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
@@ -176,19 +181,18 @@ def auto_routes(snapshot: Snapshot, settings: Settings) -> RoutePlan:
         replace(
             node,
             addresses=tuple(address for address in node.addresses if any(address in net for net in host.inside)),
-            pod_cidrs=tuple(net for net in node.pod_cidrs if net.prefixlen >= _USUAL[Family.of(net)]),
+            pod_cidrs=tuple(filter(_is_usual, node.pod_cidrs)),
         )
         for node in snapshot.nodes
         if node.cluster in snapshot.access and node.cluster not in snapshot.node_routes
     )
     planned = host_routes(replace(snapshot, nodes=near, node_routes={}, host=replace(host, may_route=True)), settings)
+    usual = {name: routes for name, routes in planned.routes.items() if not _is_much(routes)}
     if host.may_route or host.addresses is None:
-        return RoutePlan(planned.routes)
+        return RoutePlan(usual)
     metric = metric_of(snapshot.home)
     mine = {way(route) for route in host.addresses.routes if _is_of(route, metric)}
-    present = {
-        name: tuple(route for route in routes if parts(route) in mine) for name, routes in planned.routes.items()
-    }
+    present = {name: tuple(route for route in routes if parts(route) in mine) for name, routes in usual.items()}
     return RoutePlan({name: routes for name, routes in present.items() if routes})
 
 
@@ -244,8 +248,26 @@ def _without(
 
 
 def _named(settings: Settings) -> Mapping[ClusterName, tuple[IPNetwork, ...]]:
+    """Return the ranges that the configuration names; without a key for routes only usual ones of them."""
     by_sources = {source.cluster: source.pod_cidrs for source in settings.sources if source.pod_cidrs}
-    return {**settings.pod_cidrs, **by_sources}
+    named = {**settings.pod_cidrs, **by_sources}
+    if settings.pod_routes is not PodRouting.AUTO:
+        return named
+    usual = {cluster: tuple(filter(_is_usual, networks)) for cluster, networks in named.items()}
+    return {cluster: networks for cluster, networks in usual.items() if networks}
+
+
+def _is_usual(network: IPNetwork) -> bool:
+    return network.prefixlen >= _USUAL[Family.of(network)] and not network.is_global
+
+
+def _is_much(routes: Iterable[PodRoute]) -> bool:
+    """Return whether routes lead to more together than a usual cluster has."""
+    shares: defaultdict[Family, Fraction] = defaultdict(Fraction)
+    for route in routes:
+        family = Family.of(route.destination)
+        shares[family] += Fraction(1, 2 ** (route.destination.prefixlen - _USUAL[family]))
+    return any(share > 1 for share in shares.values())
 
 
 def _by_each(nodes: Sequence[Node]) -> Iterator[PodRoute]:

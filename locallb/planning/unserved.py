@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import islice
 from types import MappingProxyType
 
 from msgspec import Struct
@@ -145,7 +146,10 @@ def _of_cluster(
 def _news(orphans: _Orphans, snapshot: Snapshot) -> Iterator[PlannedNews]:
     """Return the events of objects of a running cluster."""
     kind = KINDS[_WORDS[orphans.kind].class_kind]
-    for item in orphans.items[:MOST]:
+    asked = (
+        item for item in orphans.items if CLASS_ANNOTATION not in item.meta.annotations
+    )  # it needs no IngressClass
+    for item in islice(asked, MOST):
         owner = Owner(snapshot.home, ObjectKey(orphans.cluster, *item.meta.key, orphans.kind), item.meta.uid)
         why = f"nobody serves it: the cluster has no {kind} {clipped(item.class_name)}"
         yield PlannedNews(

@@ -104,7 +104,7 @@ def planned_side(label: str, snapshot: Snapshot, plan: Plan, *, hostless: bool =
     """
     services = {service.key: service for service in (*snapshot.internal, *snapshot.services)}
     proxies = {planned.proxy.name: planned for planned in plan.proxies}
-    blind = _blind(snapshot) if hostless else frozenset()
+    blind = _blind(snapshot, plan) if hostless else frozenset()
     balancers = {
         placement.key: _balancer(
             placement,
@@ -122,9 +122,10 @@ def planned_side(label: str, snapshot: Snapshot, plan: Plan, *, hostless: bool =
     return Side(label, MappingProxyType(balancers), MappingProxyType(rejections), notices)
 
 
-def _blind(snapshot: Snapshot) -> frozenset[ClusterName]:
+def _blind(snapshot: Snapshot, plan: Plan) -> frozenset[ClusterName]:
     """Find the clusters of which no Node is known."""
-    return frozenset(service.key.cluster for service in snapshot.services) - {node.cluster for node in snapshot.nodes}
+    keys = (*(service.key for service in snapshot.services), *(placement.key for placement in plan.placements))
+    return frozenset(key.cluster for key in keys) - {node.cluster for node in snapshot.nodes}
 
 
 def _blind_notice(cluster: ClusterName) -> str:

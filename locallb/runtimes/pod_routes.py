@@ -14,6 +14,7 @@ from typing import Protocol, cast
 from locallb.config.registry import RUNTIMES
 from locallb.host.netlink import RouteError, put_pod_route, remove_pod_route, routes
 from locallb.host.route_events import pod_routes_of
+from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, ContainerId, Home, ObjectKey, Owner, RunIdentity
 from locallb.model.routes import POD_PROTOCOL, PodRoute
 from locallb.model.texts import metric_of
@@ -32,6 +33,9 @@ class RouteHelper(Protocol):
 
     def may_route(self) -> bool:
         """Return whether it answers, and may change routes of this host."""
+
+    def may_remove_later(self) -> bool:
+        """Return whether it has what that takes of its own, and not of a cluster that may be gone then."""
 
     def pid(self, container: ContainerId) -> int:
         """Return the process of a container; 0 where it doesn't run. Raises ClientError."""
@@ -80,7 +84,11 @@ def change_routes(
         return frozenset()
     if not container:
         if not _by_netlink(missing, surplus, metric_of(owner.home)):
-            _helper_of("")[0].change(HOST, missing, surplus, owner)
+            try:
+                _helper_of("")[0].change(HOST, missing, surplus, owner)
+            except ClientError:
+                _proven.cache_clear()
+                raise
         return frozenset(missing) - present_routes(owner.home) if missing else frozenset()
     helper, identity = _helper_of(container)
     if not helper.pid(identity):
@@ -98,8 +106,13 @@ def helper_may_route() -> bool:
     return _helper_of("")[0].may_route()
 
 
+def helper_may_remove_later() -> bool:
+    """Return whether that holds without the clusters that are there now."""
+    return _helper_of("")[0].may_remove_later()
+
+
 def helper_could_route() -> bool:
-    """Return whether that was so once in this process, without asking an engine each time."""
+    """Return whether that was so since the last failure, and will be without the clusters: an engine is asked once."""
     with suppress(_NoHelperError):
         return _proven()
     return False
@@ -108,7 +121,7 @@ def helper_could_route() -> bool:
 @cache
 def _proven() -> bool:
     """Return True, from then on without asking. Raises _NoHelperError, which is not remembered."""
-    if not helper_may_route():
+    if not (helper_may_route() and helper_may_remove_later()):
         raise _NoHelperError
     return True
 

@@ -54,6 +54,9 @@ def test_wait_waits_for_what_comes_later(web: Stage) -> None:
     with answering("late") as backend_port, subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as waiting:
         web.write("late.yaml", http_service("late", backend_port))
         assert web.run("wait", "late", "--for", "address", "--timeout", "1s").code == Exit.TIMEOUT
+        web.write("idle.yaml", service("idle", {"name": "http", "port": HTTP}))  # which no backend is known of
+        assert web.run("wait", "idle", "--for", "address", "--timeout", "1s").code == Exit.TIMEOUT
+        (web.manifests / "idle.yaml").unlink()
         web.up()
         out, _ = waiting.communicate(timeout=60)
     assert (waiting.returncode, out) == (0, f"c/n/late serving {web.addresses()['n/late']}\n")

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
+from msgspec.structs import replace
 
+from locallb.cli.commands.host import _names
+from locallb.cli.session import Session
 from locallb.desired import desired
+from locallb.host.setup_steps import read_names
 from locallb.model.desired import BALANCER
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
@@ -14,6 +20,8 @@ from locallb.report.deployed import DeployedResource, deployed_side, listed_entr
 from locallb.report.sides import planned_side
 from tests.support.gateway_objects import JsonObject, gateway, gateway_class, listener, route, rule, service
 from tests.support.planned_gateways import SETTINGS, snapshot
+from tests.support.worlds import PLAIN
+from tests.support.worlds import SETTINGS as WORLD_SETTINGS
 
 PASSED = listener("tls", 443, "TLS", tls={"mode": "Passthrough"})
 TO_HTTPS = {"type": "RequestRedirect", "requestRedirect": {"scheme": "https"}}
@@ -68,3 +76,15 @@ def test_what_it_shows_is_read_back_as_lists_of_earlier_versions_are() -> None:
         (balancer,) = (each for each in side.balancers.values() if each.addresses)
         assert (balancer.addresses, balancer.routes) == (placement.addresses, routes)
         assert [port.label for port in balancer.ports] == ["80/TCP"]
+
+
+def test_names_are_read_back_as_lists_of_earlier_versions_are() -> None:
+    """For the file of hosts, which has what the state shows."""
+    read = replace(PLAIN, services=PLAIN.services[:1])
+    (placement,) = make_plan(read, WORLD_SETTINGS["names"]).placements
+    assert placement.names
+    before = [str(name) for name in placement.names]
+    for names in (before, shown(make_plan(read, WORLD_SETTINGS["names"]))["names"]):
+        stated = SimpleNamespace(inputs={"names": names}, outputs={})
+        session = cast("Session", SimpleNamespace(resources=lambda stated=stated: [stated]))
+        assert _names(session) == read_names(before) != {}

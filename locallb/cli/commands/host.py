@@ -62,7 +62,8 @@ def _zones(session: Session) -> DnsSettings | None:
 
 def _names(session: Session) -> Table:
     """Read which names there are, as the state shows them: of load balancers, and of what answers for zones."""
-    lists = (resource.inputs.get("names") or resource.outputs.get("names") for resource in session.resources())
+    listed = (resource.inputs.get("names") or resource.outputs.get("names") for resource in session.resources())
+    lists = (names.splitlines() if isinstance(names, str) else names for names in listed)
     return read_names(str(shown) for names in lists if isinstance(names, list) for shown in names)
 
 

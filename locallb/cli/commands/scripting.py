@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ from locallb.cli.session import UNPLANNED, Session
 from locallb.cli.targets import choose, matching
 from locallb.dns.zones import is_hostname, is_wildcard, name_fault
 from locallb.model.http_serving import ANY, Chain, HttpListener, HttpRoutes, LocalCertificate
+from locallb.model.identities import IPAddress, ObjectKey
 from locallb.observe import inspect
 from locallb.planning.planned import Plan, PlannedPort
 from locallb.planning.service_rows import NOT_DEPLOYED, Row, State
@@ -105,7 +106,7 @@ def _why(row: Row, goal: Goal) -> str:
 def _progress(session: Session, names: Sequence[str], goal: Goal) -> _Progress:
     """Check once. Raises TargetError where a name may be several."""
     try:
-        _, plan = session.plan(glance=True)
+        reading, plan = session.plan(glance=True)
         table = inspect(plan)
     except UNPLANNED as error:  # a cluster may be on its way up
         return _Progress(fault=str(error))
@@ -114,14 +115,17 @@ def _progress(session: Session, names: Sequence[str], goal: Goal) -> _Progress:
     wanted = {key for matches in found.values() for key in matches}
     rows = tuple(row for row in table if str(row.key) in wanted)
     missing = tuple(name for name, matches in found.items() if not matches)
-    return _Progress(rows, frozenset(row for row in rows if _is_reached(row, goal)), missing)
+    held = {(claim.owner.service, claim.address) for claim in reading.snapshot.claims}
+    return _Progress(rows, frozenset(row for row in rows if _is_reached(row, goal, held)), missing)
 
 
-def _is_reached(row: Row, goal: Goal) -> bool:
+def _is_reached(row: Row, goal: Goal, held: Collection[tuple[ObjectKey, IPAddress]]) -> bool:
+    """`held` are addresses that somebody has claimed, by Service."""
     if goal is Goal.SERVING:
         return row.state is State.SERVING
     if goal is Goal.ADDRESS:
-        return bool(row.addresses) and all(port.reason != NOT_DEPLOYED for port in row.ports)
+        claimed = bool(row.addresses) and all((row.key, address) in held for address in row.addresses)
+        return claimed and all(port.reason != NOT_DEPLOYED for port in row.ports)
     addresses = {str(address) for address in row.addresses}
     return any(not addresses.isdisjoint(addresses_of(name, _RESOLVER_TIMEOUT)) for name in _hostnames(row.names))
 

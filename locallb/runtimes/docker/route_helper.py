@@ -47,6 +47,9 @@ class ContainerRoutes:
         except ContainersError:
             return False
 
+    def may_remove_later(self) -> bool:
+        return _own_ip() is not None
+
     def pid(self, container: ContainerId) -> int:
         """Ask the engine. Raises ContainersError."""
         observed = self._engine().inspect(container)
@@ -114,14 +117,20 @@ def _run(engine: Containers, network: str, batch: str, labels: Mapping[str, str]
 
 def _image(engine: Containers) -> ImageName:
     """Find an image that has `ip`, or make one."""
-    program = shutil.which("ip", path=_PATH.partition("=")[2])
-    if program and (path := Path(program).resolve()).name != _BUSYBOX:
+    if path := _own_ip():
         return _made(engine, path)
     if nodes := engine.labelled(_KIND_LABEL):
         return ImageName(str(nodes[0]["ImageID"]))
     raise RouteHelperError(
         "this host has no `ip` of iproute2, by which routes would be changed; install iproute2, or run as root"
     )
+
+
+def _own_ip() -> Path | None:
+    """Return this host's `ip` of iproute2."""
+    program = shutil.which("ip", path=_PATH.partition("=")[2])
+    path = Path(program).resolve() if program else None
+    return path if path and path.name != _BUSYBOX else None
 
 
 def _made(engine: Containers, path: Path) -> ImageName:

@@ -48,10 +48,11 @@ def host(*routes: HostRoute, may: bool = True, inside: str = "172.18.0.0/16") ->
     )
 
 
-def cluster(of_host: HostFacts, pods: str = "10.244.1.0/24") -> Snapshot:
+def cluster(of_host: HostFacts, *pods: str) -> Snapshot:
     """Read a running cluster of a Node and a Service with a NodePort."""
     read = parsed(service(), node("worker", "172.18.0.3"), endpoints(endpoint("10.244.1.7", "worker")))
-    nodes = tuple(replace(each, pod_cidrs=(ip_network(pods),)) for each in read.nodes)
+    ranges = tuple(map(ip_network, pods or ("10.244.1.0/24",)))
+    nodes = tuple(replace(each, pod_cidrs=ranges) for each in read.nodes)
     access = {DEMO: Access("/kubeconfig", ContextName("demo"))}
     return Snapshot(HOME, services=read.services, nodes=nodes, slices=read.slices, host=of_host, access=access)
 
@@ -84,6 +85,7 @@ def test_routes_are_made_without_a_key_by_containers_of_this_host() -> None:
         (cluster(host(inside="172.30.0.0/16")), SLOW),
         (cluster(host(may=False)), SLOW),
         (cluster(host(), "10.0.0.0/9"), SLOW),
+        (cluster(host(), "10.244.0.0/16", "10.245.1.0/32"), SLOW),
         (cluster(host(OTHERS)), "demo: the route 10.244.1.0/24 via 172.18.0.3 to its pods isn't made"),
         (replace(cluster(host()), access={}), SLOW),
         (
@@ -91,13 +93,20 @@ def test_routes_are_made_without_a_key_by_containers_of_this_host() -> None:
             "demo: its Nodes",
         ),
     ],
-    ids=["office network", "no right", "wide range", "conflict", "manifests", "Nodes that are pods"],
+    ids=["office network", "no right", "wide range", "wide ranges", "conflict", "manifests", "Nodes that are pods"],
 )
 def test_none_is_made_where_it_could_harm(snapshot: Snapshot, said: str) -> None:
     """NodePorts serve on, without a warning; a sentence says how there would be routes, or what is in the way."""
     plan = make_plan(snapshot, settings())
     assert (routes(plan), plan.straight, plan.notices) == ([], (), ())
     assert [text for text in plan.left_out if text.startswith(said)]
+
+
+def test_a_wide_range_that_the_configuration_names_takes_the_key_as_well() -> None:
+    """It was named for a key that isn't there any more, or for containers."""
+    named = {"podCIDRs": {"demo": ["10.0.0.0/8"]}}
+    assert routes(make_plan(cluster(host()), settings(**named))) == MADE
+    assert routes(make_plan(cluster(host()), settings(**named, podRoutes="host"))) == ["10.0.0.0/8 via 172.18.0.3"]
 
 
 def test_routes_stay_while_nobody_may_change_them() -> None:
@@ -113,12 +122,14 @@ def test_containers_with_published_ports_get_routes_by_the_key_alone() -> None:
 
 def test_an_engine_is_asked_only_where_clusters_are_its_own_and_until_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
     """By whom may not change routes himself; one that may is believed from then on."""
-    answers = iter([False, True])
+    answers = iter([False, True, True])
     monkeypatch.setattr(reading, "may_change_routes", lambda: False)
     monkeypatch.setattr(pod_routes, "helper_may_route", lambda: next(answers))
+    lasting = iter([False, True])
+    monkeypatch.setattr(pod_routes, "helper_may_remove_later", lambda: next(lasting))
     pod_routes._proven.cache_clear()
     own = settings(sources=[{"kind": "all"}])
     assert not reading._may_route(settings())
     assert not reading._may_route(settings(sources=[{"kind": "all"}], runtime="docker", network={"publish": "kind"}))
-    assert [reading._may_route(own) for _ in range(3)] == [False, True, True]
+    assert [reading._may_route(own) for _ in range(4)] == [False, False, True, True]
     pod_routes._proven.cache_clear()

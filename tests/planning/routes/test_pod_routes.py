@@ -248,7 +248,7 @@ def test_listeners_that_serve_stay_as_they_are(shared: str) -> None:
     held = holding(snapshot, make_plan(snapshot, settings))
     before = replace(
         held,
-        proxies=tuple(replace(each, patient=False) for each in held.proxies),
+        proxies=tuple(replace(each, traits=replace(each.traits, patient=False)) for each in held.proxies),
         assignments=tuple(each._replace(patient=False) for each in held.assignments),
     )
     assert before != held
