@@ -42,7 +42,7 @@ def test_a_second_run_writes_nothing(cluster: Objects, play: Stage, backend: Bac
 def test_a_preview_writes_nothing(cluster: Objects, play: Stage, backend: Backends) -> None:
     """Neither finalizer nor status appear before `up`."""
     before = made(cluster, backend, "web")
-    done = play.run("preview")
+    done = play.run("preview", "--diff")
     assert done.code == 0, done.err
     assert "ServiceStatus" in done.out
     assert cluster.read("web") == before
