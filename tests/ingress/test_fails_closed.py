@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 from unittest import mock
@@ -140,8 +142,9 @@ def test_a_refused_ingress_takes_no_request_of_an_older_one_of_another_namespace
     services = [service(name, namespace=name) for name in ("first", "late")]
     alone, refused = only(first, *services), only(first, *changed, *services)
     before, whole = only(first, late, *services), only(first, every, *services)
+    written = [each for text in _paths_in(changed) for each in _beginning_with(_literal(text))]
     beginnings = [
-        (host, [each for path, _ in paths for each in [(path, "Prefix"), *_beginning_with(path)]])
+        (host, [*(each for path, _ in paths for each in [(path, "Prefix"), *_beginning_with(path)]), *written])
         for host, paths in new
     ]
     widest = only(first, _of_namespace("late", beginnings, "2026-01-02T00:00:00Z"), *services)
@@ -164,6 +167,19 @@ _UNCLEAR = ["/((((", "/x((((", "Glob"]
 def _beginning_with(text: str) -> list[tuple[str, str]]:
     """Return the paths that another type than Exact and Prefix could take for a text, but for all of them."""
     return [(requested, "Exact") for requested in PATHS if requested.startswith(text) and text != "/"]
+
+
+def _literal(text: str) -> str:
+    """Return the beginning of a path that is the same whatever its type is."""
+    return re.split(r"[^\w/-]", text, maxsplit=1)[0]
+
+
+def _paths_in(value: Any) -> Iterator[str]:  # noqa: ANN401 - a document, or a part of one
+    """Return the texts of all paths, wherever they are."""
+    if isinstance(value, dict):
+        yield from (text for key, text in value.items() if key == "path" and isinstance(text, str))
+    for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        yield from _paths_in(part)
 
 
 def _of_namespace(name: str, rules: list[tuple[str, list[tuple[str, str]]]], created: str) -> JsonObject:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import starmap
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +12,7 @@ from locallb.envoy.bootstrap import heap_bounds
 from locallb.envoy.overload import MAX_HEAP
 from locallb.envoy.rollout import BOOTSTRAP
 from locallb.model.objects import Discovery
-from locallb.model.serving import HeapBounds
+from locallb.model.serving import HeapBounds, ProxyTraits
 from locallb.model.snapshot import HeldProxy
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
@@ -61,7 +59,7 @@ def test_containers_that_run_stay_as_they_are(settings: Settings, runtime: str, 
     held = snapshot(
         A,
         B,
-        proxies=tuple(replace(each, heap=heap) for each in starmap(HeldProxy, own)),
+        proxies=tuple(HeldProxy(*each, traits=ProxyTraits(heap=heap)) for each in own),
         stack_proxies=tuple(names),
         heaps=dict.fromkeys(names, heap),
     )

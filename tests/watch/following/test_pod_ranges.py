@@ -154,7 +154,10 @@ def test_failures_of_lists_are_handed_on_from_follower_to_follower(api: tuple[Ap
 def test_a_cluster_is_asked_only_where_routes_are_wanted(
     routing: PodRouting, api: tuple[Api, Access], tmp_path: Path
 ) -> None:
-    """Not where its ranges are named, nor where its Nodes are pods: whoever knows better is believed."""
+    """Not where its ranges are named, nor where its Nodes are pods: whoever knows better is believed.
+
+    Without the key only clusters that `kind` finds are.
+    """
     _, access = api
     plain = KubernetesSource(NAME, access.kubeconfig, access.context, loopback_backends=True)
     named = replace(plain, pod_cidrs=(ip_network("10.0.0.0/16"),))
@@ -162,7 +165,7 @@ def test_a_cluster_is_asked_only_where_routes_are_wanted(
     home = Home(str(tmp_path), "dev", "local-lb")
     sources, _ = find_sources(home, Settings((plain, named, shoot), (), pod_routes=routing), keep=False)
     requested = [source.reads_pod_ranges for source in sources if isinstance(source, KubernetesSource)]
-    assert requested == [routing is not PodRouting.OFF, False, False]
+    assert requested == [routing in {PodRouting.HOST, PodRouting.CONTAINER}, False, False]
 
 
 @contextmanager
