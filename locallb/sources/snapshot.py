@@ -142,9 +142,10 @@ def with_overrides(result: SnapshotResult, overrides: Overrides) -> SnapshotResu
     return replace(result, snapshot=snapshot, notices=(*result.notices, *overrides.notices), ends=next_end(snapshot))
 
 
-def notices_of_pools(settings: Settings, host: HostFacts) -> SourceRead:
-    """Return the notices of the pools on this host, in the form of a source's result."""
-    return SourceRead(SourceResult(Parsed(notices=pool_notices(settings.pools, host))))
+def notices_of_pools(settings: Settings, host: HostFacts, unknown: str = "") -> SourceRead:
+    """Return the notices of the pools, and why the host is known from before only, in the form of a source's result."""
+    stale = (unknown,) if unknown else ()
+    return SourceRead(SourceResult(Parsed(notices=pool_notices(settings.pools, host)), stale))
 
 
 def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read

@@ -6,6 +6,7 @@ Clusters are followed, so they cost no requests. Not here: detecting changes (`s
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from itertools import groupby
@@ -29,6 +30,7 @@ from locallb.sources.snapshot import (
     SnapshotResult,
     assemble,
     existing_services,
+    glance_at_host,
     mode_notices,
     notices_of_pools,
     read_authority,
@@ -142,7 +144,8 @@ class SnapshotCache(Struct):
 
     def invalidate_host_facts(self) -> None:
         """Note that something failed that should not have: the host may be different."""
-        self._host = None
+        if self._host:
+            self._host = -math.inf, *self._host[1:]
 
     def stop(self) -> None:
         """Follow nothing any more; keep what was read last."""
@@ -197,12 +200,19 @@ class SnapshotCache(Struct):
     def _facts(self, changes: Changes) -> tuple[HostFacts, SourceRead]:
         now = time.monotonic()
         if changes.everything or self._host is None or now > self._host[0] + HOST_FRESH:
-            host = read_host(self.home, self.settings, self._held or HeldByState())
-            self._host = now, host, notices_of_pools(self.settings, host)
+            host, unknown = self._read_host(self._held or HeldByState())
+            self._host = time.monotonic(), host, notices_of_pools(self.settings, host, unknown)
         elif changes.routes:
             host = read_routes(self.settings, self._host[1])
             self._host = self._host[0], host, notices_of_pools(self.settings, host)
         return self._host[1:]
+
+    def _read_host(self, held: HeldByState) -> tuple[HostFacts, str]:
+        """Read the host, and why its engine can't be asked: what was known last counts then; most changes need none."""
+        if self._host is None:
+            return read_host(self.home, self.settings, held), ""
+        host, unknown = glance_at_host(self.home, self.settings, held)
+        return (self._host[1] if unknown else host), unknown
 
 
 def _about(source: Source, changes: Changes) -> bool:

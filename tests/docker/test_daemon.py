@@ -6,7 +6,8 @@ import os
 import shlex
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -91,26 +92,56 @@ def test_what_serves_is_shown_while_the_daemon_does_not_answer(
         host.daemon.start()
 
 
-def test_the_loop_reports_a_daemon_that_hangs_and_when_it_answers_again(host: Hosted) -> None:
-    """Its socket takes every connection meanwhile, and no connection ends."""
-    project, daemon = host.project, host.daemon.process
-    assert daemon
+@contextmanager
+def followed(host: Hosted) -> Iterator[Callable[[], str]]:
+    """Let a loop follow the stack; gives what returns all that it printed."""
+    project = host.project
     home = {"XDG_STATE_HOME": str(project.root / "s"), "HOME": str(project.root)}
     command = project.space.enter(*LOCALLB, "-C", str(project.root), "watch", "--plain")
     reported = project.root / "told"
     with reported.open("wb") as file:
         watch = subprocess.Popen(command, stdout=file, stderr=file, env={**os.environ, **home})
     try:
-        becomes(lambda: "converged: 1 Service" in reported.read_text())
-        daemon.send_signal(signal.SIGSTOP)
-        becomes(lambda: "takes connections and answers nothing" in reported.read_text())
-        daemon.send_signal(signal.SIGCONT)
-        becomes(lambda: "no longer: Docker at" in reported.read_text(), reported.read_text)
-        assert requested(project.space, place(host)) == [HERE]
+        becomes(lambda: "converged: 1 Service" in reported.read_text(), reported.read_text)
+        yield reported.read_text
     finally:
-        daemon.send_signal(signal.SIGCONT)
         watch.terminate()
         watch.wait(60)
+
+
+def change_backends(host: Hosted, at: str) -> None:
+    """Move the backends to another address, and back; wait until clients get there."""
+    with served(host.project.space, "TCP@127.0.0.2@30080"):
+        for address in ("127.0.0.2", "127.0.0.1"):
+            host.project.write("node.yaml", node("node-a", address))
+            becomes(lambda address=address: requested(host.project.space, at) == [f"TCP at {address}"])  # type: ignore[misc]
+
+
+def test_the_loop_reports_a_daemon_that_hangs_and_when_it_answers_again(host: Hosted) -> None:
+    """Its socket takes every connection meanwhile, and no connection ends; changes of backends need no daemon."""
+    daemon, at = host.daemon.process, place(host)
+    assert daemon
+    with followed(host) as reported:
+        try:
+            daemon.send_signal(signal.SIGSTOP)
+            change_backends(host, at)
+            becomes(lambda: "takes connections and answers nothing" in reported(), reported)
+            change_backends(host, at)
+        finally:
+            daemon.send_signal(signal.SIGCONT)
+        becomes(lambda: "no longer: Docker at" in reported(), reported)
+        assert requested(host.project.space, at) == [HERE]
+
+
+def test_changes_of_backends_reach_containers_after_the_daemon_was_killed(host: Hosted) -> None:
+    """They go on without it, and so does the loop."""
+    at = place(host)
+    with followed(host):
+        host.daemon.end(signal.SIGKILL)
+        try:
+            change_backends(host, at)
+        finally:
+            host.daemon.start()
 
 
 def test_a_member_of_the_group_docker_needs_no_other_right(image: str) -> None:

@@ -17,6 +17,7 @@ from locallb.config.settings import Settings
 from locallb.ledger.ledger import Ledger
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
+from locallb.model.snapshot import HostFacts
 from locallb.runtimes.docker.daemon import DockerAbsentError
 from locallb.sources import SourceError
 from locallb.sources import snapshot_cache as worlds
@@ -211,6 +212,21 @@ def test_a_docker_that_goes_away_takes_nothing_away(docker: Docker, world: Snaps
     assert names(world.read(Changes(sources=frozenset({"c"})))) == {"first"}
     docker.absent = False
     assert world.read(INSPECT).complaints == ()
+
+
+def test_what_was_known_of_the_host_counts_while_its_engine_cannot_be_asked(
+    world: SnapshotCache, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Manifests are read meanwhile; what the engine answers then counts."""
+    before, less = world.read(EVERYTHING).snapshot.host, HostFacts(envoy="less")
+    for unknown, host in (("Docker doesn't answer", before), ("", less)):
+        monkeypatch.setattr(worlds, "glance_at_host", lambda *_, unknown=unknown: (less, unknown))
+        world.invalidate_host_facts()
+        wrote(tmp_path)(f"web-{len(unknown)}")
+        reading = world.read(Changes(sources=frozenset({"c"})))
+        assert f"web-{len(unknown)}" in names(reading)
+        assert reading.snapshot.host == host
+        assert reading.complaints == ((unknown,) if unknown else ())
 
 
 def test_shoots_that_come_and_sleep_are_looked_at_where_a_mark_says_so(tmp_path: Path) -> None:
