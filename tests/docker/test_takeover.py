@@ -37,11 +37,11 @@ from tests.support.official_cli import (
     find_docker_plugin,
     make_runnable,
     make_stack,
+    needs_cli,
     pulumi,
     start,
     update,
 )
-from tests.support.pulumi_build import needs_cli
 from tests.support.shared_proxies import SHARED, SPARE
 from tests.support.stages import Stage, stage
 from tests.support.waiting import becomes

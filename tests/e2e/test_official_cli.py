@@ -11,8 +11,7 @@ import pytest
 
 from tests.support.backends import Backend, ask
 from tests.support.manifests import node, port, service
-from tests.support.official_cli import bring, content, make_runnable, make_stack, pulumi, update
-from tests.support.pulumi_build import needs_cli
+from tests.support.official_cli import bring, content, make_runnable, make_stack, needs_cli, pulumi, update
 from tests.support.stages import Stage, envoys
 
 pytestmark = [

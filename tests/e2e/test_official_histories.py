@@ -12,8 +12,7 @@ from collections.abc import Sequence
 import pytest
 
 from tests.support.histories import Moment, facts, history
-from tests.support.official_cli import bring, content, make_runnable, make_stack, update
-from tests.support.pulumi_build import needs_cli
+from tests.support.official_cli import bring, content, make_runnable, make_stack, needs_cli, update
 from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.envoy, pytest.mark.pulumi, needs_cli]

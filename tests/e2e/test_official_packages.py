@@ -21,8 +21,7 @@ from pulumi import automation
 from locallb import __version__
 from tests.support.backends import Backend, ask
 from tests.support.manifests import node, port, service
-from tests.support.official_cli import install_plugin
-from tests.support.pulumi_build import cli_environment, needs_cli
+from tests.support.official_cli import cli_environment, install_plugin, needs_cli
 from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.envoy, pytest.mark.pulumi, needs_cli]

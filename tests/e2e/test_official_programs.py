@@ -11,8 +11,16 @@ import pytest
 
 from tests.support.backends import Backend, ask
 from tests.support.manifests import node, port, service
-from tests.support.official_cli import content, install_plugin, make_runnable, make_stack, pulumi, update
-from tests.support.pulumi_build import cli_environment, needs_cli
+from tests.support.official_cli import (
+    cli_environment,
+    content,
+    install_plugin,
+    make_runnable,
+    make_stack,
+    needs_cli,
+    pulumi,
+    update,
+)
 from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.envoy, pytest.mark.pulumi, needs_cli]

@@ -16,8 +16,7 @@ from tests.support.http_traffic import Client
 from tests.support.ingress_objects import ingress, path
 from tests.support.ingress_objects import rule as ingress_rule
 from tests.support.manifests import node
-from tests.support.official_cli import bring, content, make_runnable, make_stack, update
-from tests.support.pulumi_build import needs_cli
+from tests.support.official_cli import bring, content, make_runnable, make_stack, needs_cli, update
 from tests.support.stages import Stage, envoys
 
 pytestmark = [

@@ -8,8 +8,7 @@ import pytest
 
 from tests.support.backends import Backend, ask
 from tests.support.manifests import node, port, service
-from tests.support.official_cli import make_runnable, make_stack, pulumi
-from tests.support.pulumi_build import needs_cli
+from tests.support.official_cli import make_runnable, make_stack, needs_cli, pulumi
 from tests.support.stages import Stage, envoys
 
 pytestmark = pytest.mark.envoy

@@ -19,7 +19,7 @@ from pulumi.provider.experimental import server
 
 from tests.support.balancers import declare
 from tests.support.engine import Inputs, World, WorldProvider
-from tests.support.pulumi_build import cli_environment
+from tests.support.official_cli import cli_environment
 
 ROOT = Path(__file__).parents[2]
 SALT = "v1:aZco2d2rP/M=:v1:ER6jWNm/9UK0C3QL:9Wa/HyAsepEJ8k8QZCPW9fkxs98GHA=="  # for the empty passphrase

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.engine.record import by_key, derive_step, effects, plain, read_golden, record_scenario
-from tests.support.pulumi_build import needs_cli
+from tests.support.official_cli import needs_cli
 
 pytestmark = [pytest.mark.pulumi, needs_cli]
 REPEATABLE = ("update", "replace", "replace-interrupted", "refresh")

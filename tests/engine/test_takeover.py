@@ -12,7 +12,7 @@ from locallb.engine.state.project import load_project
 from tests.engine.live import Names, make_live_project, run_cli
 from tests.support.balancers import declare, roots
 from tests.support.engine import Inputs, World, WorldProvider
-from tests.support.pulumi_build import needs_cli
+from tests.support.official_cli import needs_cli
 
 pytestmark = [pytest.mark.pulumi, needs_cli]
 SPEC: Inputs = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.pulumi_build import cli_environment, needs_cli
+from tests.support.official_cli import cli_environment, needs_cli
 
 pytestmark = [pytest.mark.pulumi, needs_cli]
 PROJECT = "name: hosted\nbackend: {url: 'file://./.state'}\n"

@@ -13,9 +13,33 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 import locallb
-from tests.support.pulumi_build import cli_environment
+from tests.support.pulumi_build import built, place
 from tests.support.stages import Done, Stage
+
+
+def find_cli() -> Path | None:
+    if path := built():
+        return path
+    ambient = shutil.which("pulumi")
+    return Path(ambient) if ambient else None
+
+
+needs_cli = pytest.mark.skipif(find_cli() is None, reason="Pulumi's CLI isn't built; `make test-pulumi` builds it")
+
+
+def cli_environment() -> dict[str, str]:
+    """Return what the CLI is told whatever it runs: no question, no look for updates, nobody's login and plugins."""
+    found = find_cli()
+    paths = [str(found.parent)] if found else []
+    return {
+        "PATH": os.pathsep.join([*paths, os.environ["PATH"]]),
+        "PULUMI_HOME": str(place() / "home"),
+        "PULUMI_CONFIG_PASSPHRASE": "",
+        "PULUMI_SKIP_UPDATE_CHECK": "true",
+    }
 
 
 def find_docker_plugin() -> Path | None:

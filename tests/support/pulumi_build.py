@@ -9,13 +9,10 @@ from __future__ import annotations
 
 import fcntl
 import hashlib
-import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 from tests.support.cluster_build import CHECKOUT, compile_to, environment, go, pinned
 
@@ -104,25 +101,3 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
-
-
-def find_cli() -> Path | None:
-    if path := built():
-        return path
-    ambient = shutil.which("pulumi")
-    return Path(ambient) if ambient else None
-
-
-def cli_environment() -> dict[str, str]:
-    """Return what the CLI is told whatever it runs: no question, no look for updates, nobody's login and plugins."""
-    found = find_cli()
-    paths = [str(found.parent)] if found else []
-    return {
-        "PATH": os.pathsep.join([*paths, os.environ["PATH"]]),
-        "PULUMI_HOME": str(place() / "home"),
-        "PULUMI_CONFIG_PASSPHRASE": "",
-        "PULUMI_SKIP_UPDATE_CHECK": "true",
-    }
-
-
-needs_cli = pytest.mark.skipif(find_cli() is None, reason="Pulumi's CLI isn't built; `make test-pulumi` builds it")
