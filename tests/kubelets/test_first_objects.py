@@ -9,12 +9,13 @@ from __future__ import annotations
 import base64
 import shlex
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+from lightkube import ApiError
 from lightkube.types import PatchType
 
 from locallb.gateway.kinds import KINDS
@@ -29,7 +30,7 @@ from tests.support.gateway_objects import rule as route_rule
 from tests.support.http_traffic import Client
 from tests.support.ingress_objects import backend as ingress_backend
 from tests.support.ingress_objects import ingress, path, rule
-from tests.support.ingress_rights import INGRESS
+from tests.support.ingress_rights import CLASS, INGRESS
 from tests.support.kubelet_cluster import Cluster
 from tests.support.manifests import service
 from tests.support.stages import stage
@@ -61,6 +62,8 @@ def kind_cluster(world: Workloads) -> Iterator[Cluster]:
     admin.unlink()
     for item in client.list(INGRESS, namespace="*"):
         client.delete(INGRESS, item["metadata"]["name"], namespace=item["metadata"]["namespace"])
+    with suppress(ApiError):  # it stays as long as an Ingress names it
+        client.delete(CLASS, NAME)
     for kind in KINDS.values():
         client.delete(CRD, f"{kind.plural}.{kind.group}")
     for kind in KINDS.values():
