@@ -146,10 +146,9 @@ def _of_cluster(
 def _news(orphans: _Orphans, snapshot: Snapshot) -> Iterator[PlannedNews]:
     """Return the events of objects of a running cluster."""
     kind = KINDS[_WORDS[orphans.kind].class_kind]
-    asked = (
-        item for item in orphans.items if CLASS_ANNOTATION not in item.meta.annotations
-    )  # it needs no IngressClass
-    for item in islice(asked, MOST):
+    # What is annotated may have a controller that needs no IngressClass.
+    unannotated = (item for item in orphans.items if CLASS_ANNOTATION not in item.meta.annotations)
+    for item in islice(unannotated, MOST):
         owner = Owner(snapshot.home, ObjectKey(orphans.cluster, *item.meta.key, orphans.kind), item.meta.uid)
         why = f"nobody serves it: the cluster has no {kind} {clipped(item.class_name)}"
         yield PlannedNews(
