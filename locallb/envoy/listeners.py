@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from ipaddress import get_mixed_type_key
 
 from locallb.envoy import overload
 from locallb.envoy.document import KEEPALIVE, Message, socket_address, subscription, text, typed
@@ -20,6 +19,7 @@ from locallb.model.faults import WHOLE, Fault
 from locallb.model.fields import JsonObject
 from locallb.model.http_serving import HttpListener
 from locallb.model.identities import Family, IPNetwork, Protocol
+from locallb.model.ranges import sorted_networks
 from locallb.model.serving import Listener, NameListener, ServedName
 from locallb.model.texts import upstream_name
 
@@ -314,8 +314,7 @@ def _matcher(spec: Listener) -> Message:
 
 def ranges(networks: Iterable[IPNetwork]) -> list[Message]:
     """Return the allowed sources, sorted and unique. Ranges of the other family match no client, as intended."""
-    ordered = sorted(set(networks), key=get_mixed_type_key)
-    return [{"address_prefix": str(n.network_address), "prefix_len": n.prefixlen} for n in ordered]
+    return [{"address_prefix": str(n.network_address), "prefix_len": n.prefixlen} for n in sorted_networks(networks)]
 
 
 def name_listener(spec: NameListener) -> Message:

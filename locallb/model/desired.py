@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from locallb.model.fields import texts_of
 from locallb.model.identities import Digest
 
 ADDRESS = "locallb:index:LoopbackAddress"
@@ -46,6 +47,11 @@ ROOTS = (BALANCER, PROXY, CLUSTER_ROUTES, GATEWAY_OBJECT, CLUSTER_ZONES, CLUSTER
 """Resources directly below the stack: each is updated by itself, with its children."""
 CONTAINER = "docker:index/container:Container"
 PODMAN_CONTAINER = "locallb:index:PodmanContainer"
+
+
+def shown_items(value: object, separator: str = ", ") -> list[str]:
+    """Read what a load balancer shows as one text; a list, if an earlier version wrote it."""
+    return value.split(separator) if isinstance(value, str) and value else texts_of(value)
 
 
 class Resource(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable
-from ipaddress import IPv4Address, IPv6Address
+from ipaddress import IPv4Address, IPv6Address, get_mixed_type_key
 from operator import itemgetter
 
 from msgspec import Struct
@@ -98,3 +98,8 @@ def range_of(family: Family, span: Span) -> AddressRange:
     """Write numbers as addresses again."""
     make: type[IPAddress] = IPv4Address if family is Family.IPV4 else IPv6Address
     return AddressRange(make(span[0]), make(span[1]))
+
+
+def sorted_networks(networks: Iterable[IPNetwork]) -> tuple[IPNetwork, ...]:
+    """Return each network once, by family, number and length."""
+    return tuple(sorted(set(networks), key=get_mixed_type_key))

@@ -6,11 +6,11 @@ Not here: reading the same back from Envoy's files (`report.deployed`).
 from __future__ import annotations
 
 from collections.abc import Iterator
-from ipaddress import get_mixed_type_key
 
 from locallb.model.http_routes import DirectResponse, Redirect
 from locallb.model.http_serving import ANY, Chain, HttpListener, HttpRoutes, VirtualHost
 from locallb.model.identities import IPNetwork
+from locallb.model.ranges import sorted_networks
 from locallb.planning.planned import Placement
 
 
@@ -32,16 +32,16 @@ def ports_without_tls(placement: Placement) -> tuple[str, ...]:
 
 
 def clients_allowed(placement: Placement) -> tuple[IPNetwork, ...]:
-    """Return the networks of clients that are let in; none: everybody."""
+    """Return the networks of clients that are let in; none: all."""
     listeners = (listener for port in placement.ports for listener in port.listeners)
-    return tuple(sorted({span for each in listeners for span in each.source_ranges}, key=get_mixed_type_key))
+    return sorted_networks(span for each in listeners for span in each.source_ranges)
 
 
 def _chains(placement: Placement) -> Iterator[tuple[str, Chain]]:
     for port in placement.ports:
         for listener in port.listeners:
             if isinstance(listener, HttpListener):
-                yield from ((f"{port.port.port}/{port.port.protocol}", chain) for chain in listener.chains)
+                yield from ((str(port.port), chain) for chain in listener.chains)
 
 
 def _hostnames(chain: Chain) -> Iterator[str]:

@@ -24,9 +24,10 @@ from locallb.envoy.http_chains import NO_CLIENT
 from locallb.model import desired
 from locallb.model.fields import at, object_of, objects_of, text_of, texts_of
 from locallb.model.identities import IPAddress, IPNetwork, ObjectKey, Protocol
+from locallb.model.ranges import sorted_networks
 from locallb.model.texts import owner_from
 from locallb.planning.planned import run_planner, run_types
-from locallb.report.sides import Balancer, Port, Side, fingerprint, sorted_networks
+from locallb.report.sides import Balancer, Port, Side, fingerprint
 
 _PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
 """A listener's name, as `serving.Listener.name` makes it."""
@@ -57,7 +58,7 @@ def listed_listeners(files: Mapping[str, str]) -> Iterator[DeployedListener]:
             port=int(place["port"]),
             protocol=Protocol(place["protocol"]),
             upstreams=tuple(dict.fromkeys(upstreams)),
-            sources=sorted_networks(tuple(network for span in ranges if (network := _network(span)) is not None)),
+            sources=sorted_networks(network for span in ranges if (network := _network(span)) is not None),
             affinity=any("hash_policy" in part or "hash_policies" in part for part in everything),
         )
 
@@ -231,17 +232,12 @@ def deployed_side(label: str, resources: Iterable[DeployedResource]) -> Side:
             balancer.proxy_name, balancer.envoy, balancer.container = host.proxy_name, host.envoy, host.container
         if str(key) in by_name:
             inputs = by_name[str(key)].inputs
-            balancer.order, balancer.labels = _listed(inputs.get("addresses")), _listed(inputs.get("ports"))
-            names = inputs.get("names")
-            balancer.names = names.splitlines() if isinstance(names, str) else texts_of(names)
+            balancer.order = desired.shown_items(inputs.get("addresses"))
+            balancer.labels = desired.shown_items(inputs.get("ports"))
+            balancer.names = desired.shown_items(inputs.get("names"), "\n")
             # Absent where it is a Service, and where an earlier version deployed it.
             balancer.routes = tuple(text_of(inputs["routes"]).splitlines()) if "routes" in inputs else None
     return Side(label, MappingProxyType({key: _balancer(key, parts[key]) for key in sorted(parts)}))
-
-
-def _listed(value: object) -> list[str]:
-    """Read a list, which is a text but for earlier versions."""
-    return value.split(", ") if isinstance(value, str) and value else texts_of(value)
 
 
 def _key(resource: DeployedResource) -> ObjectKey | None:

@@ -7,7 +7,6 @@ Where something isn't known on a side it is None, and never compared.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from ipaddress import get_mixed_type_key
 from types import MappingProxyType
 
 from msgspec import Struct, field
@@ -16,6 +15,7 @@ from msgspec.structs import replace
 from locallb.envoy.fragments import as_files
 from locallb.model.identities import ClusterName, IPAddress, IPNetwork, ObjectKey, Protocol, UpstreamName
 from locallb.model.objects import Service
+from locallb.model.ranges import sorted_networks
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
 from locallb.model.texts import digest, owner_fields
@@ -194,8 +194,3 @@ def _unjudged(port: Port) -> Port:
     if port.problem != Reason.NO_BACKENDS:
         return port
     return replace(port, problem="", message="")
-
-
-def sorted_networks(networks: tuple[IPNetwork, ...]) -> tuple[IPNetwork, ...]:
-    """Return each network once, by family, number and length."""
-    return tuple(sorted(set(networks), key=get_mixed_type_key))

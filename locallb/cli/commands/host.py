@@ -18,6 +18,7 @@ from locallb.host import setup_changes as setup
 from locallb.host.setup_plan import LEDGER, SetupConsent, on_behalf, plan_setup, plan_teardown, unnamed
 from locallb.host.setup_steps import ObservedHost, Setup, SetupStep, Table, read_names
 from locallb.ledger.ledger import Ledger
+from locallb.model.desired import shown_items
 from locallb.safe_files import reader
 from locallb.sources.held import read_held
 
@@ -63,8 +64,7 @@ def _zones(session: Session) -> DnsSettings | None:
 def _names(session: Session) -> Table:
     """Read which names there are, as the state shows them: of load balancers, and of what answers for zones."""
     listed = (resource.inputs.get("names") or resource.outputs.get("names") for resource in session.resources())
-    lists = (names.splitlines() if isinstance(names, str) else names for names in listed)
-    return read_names(str(shown) for names in lists if isinstance(names, list) for shown in names)
+    return read_names(shown for names in listed for shown in shown_items(names, "\n"))
 
 
 def _teardown_plan() -> Setup:

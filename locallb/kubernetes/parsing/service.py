@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from ipaddress import get_mixed_type_key, ip_network
+from ipaddress import ip_network
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -42,6 +42,7 @@ from locallb.model.objects import (
     ServiceType,
     TrafficPolicy,
 )
+from locallb.model.ranges import sorted_networks
 from locallb.model.reasons import WITHOUT_ADDRESS, Problem, Reason
 from locallb.model.texts import clipped, fault_of, shown
 
@@ -267,8 +268,7 @@ def _source_ranges(spec: Fields, annotations: Mapping[str, str]) -> tuple[IPNetw
     if not listed:
         path = annotation_path(SOURCE_RANGES_ANNOTATION)
         listed = [(path, part) for part in _parts(annotations.get(SOURCE_RANGES_ANNOTATION, ""))]
-    networks = {_network(path, text.strip()) for path, text in listed}
-    return tuple(sorted(networks, key=get_mixed_type_key))
+    return sorted_networks(_network(path, text.strip()) for path, text in listed)
 
 
 def _network(path: str, text: str) -> IPNetwork:
