@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from locallb.package.construct import make_package
 from locallb.provider import plugin
 
 
-def main(arguments: list[str] | None = None, _found_in: Path | None = None) -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Serve it to the Pulumi CLI until that ends us."""
     plugin.main(arguments, make=make_package)

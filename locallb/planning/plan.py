@@ -73,8 +73,11 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     plan = with_classes(plan, snapshot, settings)
     plan = with_statuses(plan, gateways, snapshot, settings, memo.of("statuses", Memo))
     gain = routes_to_gain(plan, snapshot, settings, partial(_routes, memo=memo))
-    plan = replace(plan, left_out=(*left_out(snapshot, plan, settings), *gateways.left_out, *snapshot.hints, *gain))
-    plan = replace(plan, straight=tuple(straight(plan, snapshot)))
+    plan = replace(
+        plan,
+        left_out=(*left_out(snapshot, plan, settings), *gateways.left_out, *snapshot.hints, *gain),
+        straight=tuple(straight(plan, snapshot)),
+    )
     plan = with_unserved(plan, gateways.clusters, snapshot, settings, memo)
     memo.evict_unused()
     return plan

@@ -18,7 +18,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.envoy import rollout
-from locallb.envoy.bootstrap import takes_http
+from locallb.envoy.bootstrap import heap_bounds, takes_http
 from locallb.envoy.listeners import holds_clients
 from locallb.envoy.traits import traits_of
 from locallb.model.desired import ADDRESS, CERTIFICATE, CONFIG, OWN_CLASS, PORTS, PROCESS, SERVICE_CONFIG, Resource
@@ -147,7 +147,7 @@ def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:
         ProxyId(str(inputs["proxy"])),
         ProxyName(str(inputs["name"])),
         bootstrap is None or takes_http(str(bootstrap)),
-        traits_of(_texts(files)).heap,
+        None if bootstrap is None else heap_bounds(str(bootstrap)),
         _serving(ObjectKey.parse(serves), inputs) if serves else None,
         _answers_at(files) if inputs["name"] == NAME_SERVER else (),
     )
@@ -162,12 +162,12 @@ def _answers_at(files: Mapping[str, object]) -> tuple[tuple[IPAddress, int], ...
 
 def _serving(service: ObjectKey, inputs: Mapping[str, object]) -> HeldProxy:
     """Return how a proxy learns its endpoints; one without endpoints has no method to keep."""
-    names = as_object(inputs["files"])
-    endpoint_files = sum(name.startswith(rollout.ENDPOINTS) for name in names)
-    traits = traits_of(_texts(names), str(inputs.get("released", "")).split())
-    if watched := endpoint_files + rollout.new_references({}, _texts(names)):
+    files = _texts(inputs["files"])
+    endpoint_files = sum(name.startswith(rollout.ENDPOINTS) for name in files)
+    traits = traits_of(files, str(inputs.get("released", "")).split())
+    if watched := endpoint_files + rollout.new_references({}, files):
         return HeldProxy(service, Discovery.EDS, watched, traits)
-    clusters = as_object(json.loads(str(names.get(rollout.CLUSTERS, "{}")))).get("resources")
+    clusters = as_object(json.loads(files.get(rollout.CLUSTERS, "{}"))).get("resources")
     return HeldProxy(service, Discovery.STATIC if clusters else None, traits=traits)
 
 
