@@ -375,7 +375,7 @@ def object_group(planned: PlannedStatus) -> Group:
 
 
 def news_group(planned: PlannedNews) -> Group:
-    """Return the events of an object that nobody serves."""
+    """Return the events of an unserved object."""
     root = Resource(ResourceKey(GATEWAY_OBJECT, str(planned.key)), {"uid": planned.owner.uid}, outputs={})
     return group_of(root, [event_resource(planned, OutputContext(root.key))])
 

@@ -222,7 +222,7 @@ class Policies(Struct, frozen=True):
     tls_required: bool = False
     """No request is taken without TLS."""
     advisory: frozenset[str] = frozenset()
-    """Names of those that refuse nothing and are only told."""
+    """Names of the policies that refuse nothing and only warn."""
 
 
 class LeaderElection(Struct, frozen=True):

@@ -44,7 +44,7 @@ class Package(Dispatcher):
         """The stack of each program that was run, by its URN and whether that was a preview."""
 
     async def configure(self, request: protocol.ConfigureRequest) -> protocol.ConfigureResponse:
-        """Ask for secrets as such, as engines demand of whoever constructs; `check` and the component refuse them."""
+        """Ask for secrets as such, which engines demand for components; `check` and the component refuse them."""
         del request
         return protocol.ConfigureResponse(supports_preview=True, accept_secrets=True)
 

@@ -395,7 +395,7 @@ class Plan(Struct, frozen=True):
     classes: tuple[PlannedClass, ...] = ()
     """Classes in running clusters."""
     unserved: tuple[PlannedNews, ...] = ()
-    """Events of objects of running clusters of a class that nobody made."""
+    """Events of objects of running clusters whose class is missing."""
     notices: tuple[str, ...] = ()
     refused: Mapping[ObjectKey, tuple[str, ...]] = field(default_factory=dict)
     """The notices about each Gateway, or Ingresses with one address, where there are any."""

@@ -1,4 +1,4 @@
-"""Gateways and Ingresses of a class that their cluster doesn't have, so that nobody serves them: what is said of them.
+"""Sentences and events of Gateways and Ingresses that stay unserved, as their cluster has no such class.
 
 A sentence of the plan for each kind, and in clusters that get classes of ours an event of each object. Objects of a
 class of another controller are that one's. Not here: the classes (`own_classes`), and unserved parts of objects that
@@ -38,7 +38,7 @@ MOST = 100
 def with_unserved(
     plan: Plan, clusters: Mapping[ClusterName, GatewayObjects], snapshot: Snapshot, settings: Settings, memo: AnyMemo
 ) -> Plan:
-    """Return the plan with what is said of objects of a class that nobody made; `memo` has those found before."""
+    """Return the plan with sentences and events of objects of a missing class; `memo` has the former result."""
     made = frozenset((planned.cluster, planned.wanted.kind) for planned in plan.classes)
     found: tuple[_Orphans, ...] = memo.of("orphans", _orphans, clusters, settings, made)
     if not found:

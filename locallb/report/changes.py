@@ -170,7 +170,7 @@ class Violation(Struct, frozen=True):
     gate: Gate
     message: str
     advisory: bool = False
-    """Whether it is only told."""
+    """Whether it only warns."""
 
 
 class Report(Struct, frozen=True):

@@ -120,7 +120,7 @@ def _progress(session: Session, names: Sequence[str], goal: Goal) -> _Progress:
 
 
 def _is_reached(row: Row, goal: Goal, held: Collection[tuple[ObjectKey, IPAddress]]) -> bool:
-    """`held` are addresses that somebody has claimed, by Service."""
+    """Return whether a Service is there; `held` are claimed addresses, by Service."""
     if goal is Goal.SERVING:
         return row.state is State.SERVING
     if goal is Goal.ADDRESS:
@@ -241,7 +241,7 @@ def _domains(chain: Chain) -> Iterator[str]:
 
 
 def _hostnames(names: Iterable[str]) -> list[str]:
-    """Return those that are names of one host."""
+    """Return the names of single hosts, without wildcards."""
     return [name for name in names if not is_wildcard(name) and is_hostname(name) and not name_fault(name)]
 
 
