@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from locallb.config.parsing import parse_settings
-from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
+from locallb.kubernetes.object_parsing import ParseMemory, parse_objects
 from locallb.model.gateway_objects import CONTROLLER, GROUP
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.memory import AnyMemo

@@ -18,8 +18,8 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.types import PatchType
 
 from benchmarks.requests import LONGEST
-from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api.feed import ExpiredError, Feed
+from locallb.kubernetes.api.servers import KubeError
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.support.client_kinds import NODE, SERVICE

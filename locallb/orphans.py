@@ -17,9 +17,9 @@ from locallb.config.settings import Settings
 from locallb.dns.owner_ids import owner_id
 from locallb.dns.provider import DnsProvider, open_zone
 from locallb.dns.updates import Marker, removing
-from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api import live_object
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.api.servers import KubeError
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.kubernetes.status import (
     NOTHING,
     SERVING,

@@ -17,7 +17,7 @@ from locallb.model.identities import ClusterName, ContextName
 from locallb.model.texts import clipped, counted
 
 if TYPE_CHECKING:
-    from locallb.kubernetes.access.kubeconfig import Meaning
+    from locallb.kubernetes.api.kubeconfig import Meaning
     from locallb.sources.consents import ClusterEntry
 
 
@@ -47,7 +47,7 @@ def confirmed(question: str, out: Out) -> bool:
 
 def confirm_new(entry: ClusterEntry, root: Path, command: str, out: Out, *, requires: bool) -> None:
     """Confirm that a new stack serves a cluster, unless that is of this host. Raises Refused, KubeError."""
-    from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - loads what reads YAML
+    from locallb.kubernetes.api.kubeconfig import meaning  # noqa: PLC0415 - loads what reads YAML
 
     if is_of_host(entry, root):
         return
@@ -64,7 +64,7 @@ def confirm_new(entry: ClusterEntry, root: Path, command: str, out: Out, *, requ
 
 def require_named_or_local(entry: ClusterEntry, root: Path) -> None:
     """Refuse a cluster that isn't of this host and that only a current context names. Raises Refused, KubeError."""
-    from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - as above
+    from locallb.kubernetes.api.kubeconfig import meaning  # noqa: PLC0415 - as above
     from locallb.sources.consents import is_named  # noqa: PLC0415 - likewise
 
     intended = meaning(entry.kubeconfig, entry.context, root)
@@ -77,7 +77,7 @@ def require_named_or_local(entry: ClusterEntry, root: Path) -> None:
 
 def is_of_host(entry: ClusterEntry, root: Path) -> bool:
     """Return whether a cluster is of this host, or this pod's own. Raises KubeError."""
-    from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - as above
+    from locallb.kubernetes.api.kubeconfig import meaning  # noqa: PLC0415 - as above
     from locallb.sources.consents import is_local, is_of_pod  # noqa: PLC0415 - likewise
 
     intended = meaning(entry.kubeconfig, entry.context, root)
@@ -90,7 +90,7 @@ def confirm_current(entries: Sequence[ClusterEntry], root: Path, out: Out, *, re
     Without a terminal it is refused if these are the stack's only sources (`alone`); with other sources, reading it
     reports it. Raises Refused.
     """
-    from locallb.kubernetes.access.servers import KubeError, UnconfirmedError  # noqa: PLC0415 - as above
+    from locallb.kubernetes.api.servers import KubeError, UnconfirmedError  # noqa: PLC0415 - as above
     from locallb.sources.consents import allowed, remember  # noqa: PLC0415 - as above
 
     refused = []
@@ -110,7 +110,7 @@ def confirm_current(entries: Sequence[ClusterEntry], root: Path, out: Out, *, re
 
 def _ask(entry: ClusterEntry, root: Path, out: Out) -> Meaning:
     """Ask about one cluster, with all that is known of it; return which it is. Raises Refused if the answer is no."""
-    from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - as above
+    from locallb.kubernetes.api.kubeconfig import meaning  # noqa: PLC0415 - as above
 
     intended = meaning(entry.kubeconfig, entry.context, root)
     out.line(f"{_described(intended)}.")
@@ -126,7 +126,7 @@ def _ask(entry: ClusterEntry, root: Path, out: Out) -> Meaning:
 def _touched(intended: Meaning) -> Iterator[str]:
     """Return how many Services a yes is about."""
     from locallb.kubernetes.api.client import Cluster as Api  # noqa: PLC0415 - as above
-    from locallb.kubernetes.parsing.objects import parse_objects  # noqa: PLC0415 - as above
+    from locallb.kubernetes.object_parsing import parse_objects  # noqa: PLC0415 - as above
 
     try:
         found = parse_objects(ClusterName("c"), Api(intended.access).objects()).services

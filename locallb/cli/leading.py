@@ -15,12 +15,12 @@ from msgspec import Struct
 
 from locallb.config.registry import Source
 from locallb.config.settings import LeaderElection, Settings, Timing
-from locallb.kubernetes.access import in_cluster
-from locallb.kubernetes.access.kubeconfig import Stamp, stamp
-from locallb.kubernetes.access.servers import KubeconfigError
 from locallb.kubernetes.answers import Object
+from locallb.kubernetes.api import in_cluster
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.election import Election
+from locallb.kubernetes.api.kubeconfig import Stamp, stamp
+from locallb.kubernetes.api.servers import KubeconfigError
 from locallb.kubernetes.api.writes import FENCE, NotLeaderError
 from locallb.kubernetes.lease import Candidate, LeaseRecord, lease_record, validity
 from locallb.ledger.ledger import Ledger

@@ -140,8 +140,8 @@ def default_sources() -> Sources:
     docker = _why_no_kind()
     if not docker:
         return [{"kind": "all"}]
-    from locallb.kubernetes.access.kubeconfig import meaning, resolve  # noqa: PLC0415 - likewise
-    from locallb.kubernetes.access.servers import KubeError  # noqa: PLC0415 - loads what reads YAML
+    from locallb.kubernetes.api.kubeconfig import meaning, resolve  # noqa: PLC0415 - likewise
+    from locallb.kubernetes.api.servers import KubeError  # noqa: PLC0415 - loads what reads YAML
 
     try:
         access = resolve("", ContextName(""), Path.home())
@@ -168,8 +168,8 @@ def require_existing(sources: Sources, root: Path) -> None:
 
 
 def _require_context(kubeconfig: str, context: ContextName, root: Path) -> None:
-    from locallb.kubernetes.access.kubeconfig import resolve  # noqa: PLC0415 - likewise
-    from locallb.kubernetes.access.servers import KubeconfigError  # noqa: PLC0415 - loads what reads YAML
+    from locallb.kubernetes.api.kubeconfig import resolve  # noqa: PLC0415 - likewise
+    from locallb.kubernetes.api.servers import KubeconfigError  # noqa: PLC0415 - loads what reads YAML
 
     try:
         resolve(kubeconfig, context, root)

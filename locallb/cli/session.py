@@ -226,7 +226,7 @@ class Session(Struct, frozen=True, dict=True):
         settings = self._readable_settings()
         live = [source for source in settings.sources if source.live] if settings else []
         if live:
-            from locallb.kubernetes.access.kubeconfig import sign_in  # noqa: PLC0415 - loads what reads YAML
+            from locallb.kubernetes.api.kubeconfig import sign_in  # noqa: PLC0415 - loads what reads YAML
 
             sign_in(reached(live, self.project.root).values())
 

@@ -7,7 +7,7 @@ function, `differences`, decides whether a patch would change anything, for the 
 the watch, which has its relevant part (`ObservedStatus`).
 
 Not here: the effect of annotations (`planning`), when a status is true (`outputs.status`), requests
-(`kubernetes.api.live_object`), and annotations of the API's own (`kubernetes.parsing.service`).
+(`kubernetes.api.live_object`), and annotations of the API's own (`kubernetes.service_parsing`).
 """
 
 from __future__ import annotations

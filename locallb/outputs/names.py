@@ -38,8 +38,8 @@ from locallb.dns.stubs import (
 )
 from locallb.dns.updates import UNMARKED, Former, Marker, Records, early_owner_id, holder, putting, removing
 from locallb.dns.zones import RFC2136, UpdatedServer
-from locallb.kubernetes.access.servers import KubeError, NoContextError
 from locallb.kubernetes.api import live_object
+from locallb.kubernetes.api.servers import KubeError, NoContextError
 from locallb.model.desired import DNS_NAME, STUB_ZONES, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.errors import ClientError

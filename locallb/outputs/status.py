@@ -12,8 +12,8 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from msgspec.structs import replace
 
 from locallb.gateway.status_patch import bad_news, contains, is_stated, status_patch, withdrawn
-from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api import live_object
+from locallb.kubernetes.api.servers import KubeError
 from locallb.kubernetes.api.writes import UNWRITABLE, lacks_right
 from locallb.kubernetes.events import WARNING, shortened
 from locallb.kubernetes.status import (

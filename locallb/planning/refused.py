@@ -5,7 +5,7 @@ reason, with counts and a few examples. An object with a configuration that Envo
 that the rest is served; the refusal is of its content, so another content is planned as any other. Pure.
 
 Not here: Services of this stack that get nothing (`plan`), files or objects that can't be parsed
-(`kubernetes.parsing`), and how the refused object is found (`sources.refusals`).
+(`kubernetes.object_parsing`), and how the refused object is found (`sources.refusals`).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads files that other users may control: checks of trust, bounded regular files, and bounded YAML.
 
-Not here: manifests and kubeconfigs, which are built from the parser's events (`kubernetes.parsing.documents`).
+Not here: manifests and kubeconfigs, which are built from the parser's events (`kubernetes.documents`).
 """
 
 from __future__ import annotations

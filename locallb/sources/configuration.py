@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from locallb.config.parsing import parse_settings
 from locallb.config.registry import Entry
 from locallb.config.settings import Settings, SettingsError
-from locallb.kubernetes.parsing.certificates import TlsSecretError, tls_pair
-from locallb.kubernetes.parsing.relevant import Document
+from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.tls_parsing import TlsSecretError, tls_pair
 from locallb.model.identities import Home
 from locallb.model.texts import clipped
 from locallb.storage.key_pairs import is_for_tcp_alone, key_pair_fault

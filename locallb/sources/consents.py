@@ -18,9 +18,9 @@ from msgspec import Struct
 from msgspec.structs import asdict
 
 from locallb.host.route_events import is_of_host
-from locallb.kubernetes.access import in_cluster
-from locallb.kubernetes.access.kubeconfig import Meaning, is_for_one_cluster, meaning, resolve
-from locallb.kubernetes.access.servers import Server, UnconfirmedError
+from locallb.kubernetes.api import in_cluster
+from locallb.kubernetes.api.kubeconfig import Meaning, is_for_one_cluster, meaning, resolve
+from locallb.kubernetes.api.servers import Server, UnconfirmedError
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, ContextName, IPAddress
 from locallb.model.snapshot import Access

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from locallb.config.registry import Finder, Source
 from locallb.config.settings import PodRouting, Settings
-from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.object_parsing import Parsed
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Home
 from locallb.model.routes import PodRoute

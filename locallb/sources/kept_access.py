@@ -14,8 +14,8 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
-from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
-from locallb.kubernetes.parsing.documents import DocumentError, read_documents
+from locallb.kubernetes.api.kubeconfig import UNWRITTEN
+from locallb.kubernetes.documents import DocumentError, read_documents
 from locallb.model.errors import UNTOLD, ClientError, refusal
 from locallb.model.fields import JsonObject
 from locallb.model.identities import ContextName

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from locallb.kubernetes.parsing.relevant import Document
+from locallb.kubernetes.relevant import Document
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName
 from locallb.model.memory import Memo

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from locallb.certificates.local import DOMAINS
 from locallb.config.settings import PodRouting, Settings, Sharing
 from locallb.host.facts import may_change_routes, with_routes
-from locallb.kubernetes.parsing.objects import AnyStatus, Parsed
+from locallb.kubernetes.object_parsing import AnyStatus, Parsed
 from locallb.kubernetes.pod_ranges import with_ranges
 from locallb.kubernetes.status import ObservedStatus
 from locallb.ledger.claims import ClaimFile

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 
 from locallb.config.registry import Source
 from locallb.config.settings import Settings
-from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.object_parsing import Parsed
 from locallb.ledger.claims import ClaimFile
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.memory import Memo

@@ -19,8 +19,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.config.registry import SOURCES, Finder, Source
-from locallb.kubernetes.access.servers import KubeError
-from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.api.servers import KubeError
+from locallb.kubernetes.object_parsing import Parsed
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Family, Home, ObjectKey, ObjectKind
 from locallb.model.own_classes import ClassFacts

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.config.settings import Settings
-from locallb.kubernetes.parsing.objects import AnyStatus
+from locallb.kubernetes.object_parsing import AnyStatus
 from locallb.kubernetes.status import ObservedStatus
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.memory import AnyMemo, Memo

@@ -33,7 +33,7 @@ from locallb.engine.core.lanes import DEADLINE, LateLane
 from locallb.engine.core.updates import Updates
 from locallb.engine.engine import Engine
 from locallb.engine.state.urns import name_of, root_urn
-from locallb.kubernetes.parsing.objects import AnyStatus
+from locallb.kubernetes.object_parsing import AnyStatus
 from locallb.model.desired import ADDRESS_CLAIMS, BALANCER, CONFIG, GATEWAY_OBJECT, ROOTS, SERVICE_CONFIG
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.texts import named_after

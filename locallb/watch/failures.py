@@ -16,7 +16,7 @@ from types import MappingProxyType
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.kubernetes.parsing.objects import AnyStatus
+from locallb.kubernetes.object_parsing import AnyStatus
 from locallb.kubernetes.status import WAITING, ObservedStatus
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Protocol
 from locallb.model.pacing import Backoff, Pace

@@ -23,7 +23,7 @@ from locallb.desired import Desired, desired
 from locallb.engine.core.events import Op, Result
 from locallb.engine.state.resource import ResourceState
 from locallb.gateway.status_patch import ObservedRouteStatus
-from locallb.kubernetes.parsing.objects import AnyStatus
+from locallb.kubernetes.object_parsing import AnyStatus
 from locallb.kubernetes.status import WAITING, ObservedStatus, awaiting, differences, publication
 from locallb.model.desired import CONFIG
 from locallb.model.identities import ObjectKey, ObjectKind, ProxyName

@@ -9,9 +9,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from locallb.kubernetes.access.servers import ForbiddenError, KubeError, RefusedError, UnreachableError
 from locallb.kubernetes.api import client, connected, live_object
 from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.servers import ForbiddenError, KubeError, RefusedError, UnreachableError
 from locallb.kubernetes.status import FINALIZER
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, Owner, Uid
 from locallb.model.snapshot import Access

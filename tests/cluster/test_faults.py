@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from lightkube.types import PatchType
 
-from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.discovery import REVIEWS, ROOT
 from locallb.kubernetes.api.feed import PATHS, Feed
+from locallb.kubernetes.api.servers import KubeError
 from locallb.kubernetes.rights import RULES
 from locallb.model.identities import ContextName, ObjectKind
 from locallb.model.snapshot import Access

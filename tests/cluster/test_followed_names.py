@@ -9,7 +9,7 @@ import pytest
 from lightkube import Client
 
 from locallb.gateway.needs import CONFIG_MAP, SECRET
-from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.object_parsing import Parsed
 from locallb.kubernetes.rights import CERTIFICATE_RULES
 from locallb.model.gateway_objects import Named, Reference
 from locallb.model.identities import ClusterName, ContextName

@@ -19,9 +19,9 @@ from msgspec.structs import replace
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.status_patch import contains
 from locallb.gateway.statuses import Status
-from locallb.kubernetes.access.servers import KubeError, RefusedError
 from locallb.kubernetes.api import live_object
-from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.live_object import RECENT
+from locallb.kubernetes.api.servers import KubeError, RefusedError
 from locallb.kubernetes.api.writes import PAUSE, Unwritable
 from locallb.model.gateway_objects import CONTROLLER, GROUP
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, Uid

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from locallb.gateway.crds import carried, structural_faults
 from locallb.gateway.kinds import KINDS
-from locallb.kubernetes.parsing.objects import Parsed, parse_objects
+from locallb.kubernetes.object_parsing import Parsed, parse_objects
 from locallb.model.gateway_objects import GROUP, Gateway, GatewayRoute, ListenerSet
 from locallb.model.gateway_of_cluster import ApiObject
 from tests.support.backend_tls import policy

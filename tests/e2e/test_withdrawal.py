@@ -21,8 +21,8 @@ import pytest
 from locallb.cli.session import Session
 from locallb.engine.state.project import load_config
 from locallb.kubernetes.api import live_object
-from locallb.kubernetes.api.recent import RECENT
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.api.live_object import RECENT
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.kubernetes.status import FINALIZER
 from locallb.model.identities import ClusterName, ContextName, ObjectKey
 from locallb.model.snapshot import Access, Snapshot

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from locallb.envoy import ARGUMENTS
-from locallb.kubernetes.parsing.certificates import BundleError, authorities_in
+from locallb.kubernetes.tls_parsing import BundleError, authorities_in
 from tests.support.certificates import Authority, Pair, changed
 
 pytestmark = pytest.mark.envoy

@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from locallb.envoy import http_chains as names
 from locallb.envoy.http_chains import SYSTEM_AUTHORITIES
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.gateway_objects import Named
 from locallb.model.gateway_of_cluster import ObjectOfCluster, TlsSecret
 from locallb.model.http_serving import Certificate

@@ -14,7 +14,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from locallb.kubernetes.answers import list_page, watch_line
-from locallb.kubernetes.parsing.objects import Parsed, parse_objects
+from locallb.kubernetes.object_parsing import Parsed, parse_objects
 from locallb.model.identities import ClusterName
 from locallb.model.reasons import Reason
 from locallb.model.texts import TEXT_FAULT, cleaned

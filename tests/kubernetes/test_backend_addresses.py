@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.config.parsing import parse_settings
-from locallb.kubernetes.parsing.objects import Parsed, parse_objects, refusal, with_backends_of_cluster
+from locallb.kubernetes.object_parsing import Parsed, parse_objects, refusal, with_backends_of_cluster
 from locallb.model.identities import ClusterName
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from locallb.kubernetes.access.servers import KubeconfigError, KubeError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.servers import KubeconfigError, KubeError
 from locallb.model.snapshot import Access
 from tests.support.certificates import Authority, Pair
 from tests.support.kubeconfigs import written

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api import limits as deadline
 from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.servers import KubeError
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.support.servers import ANSWER_HEAD, dripping

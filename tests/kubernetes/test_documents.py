@@ -10,7 +10,7 @@ import yaml
 from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.parsing.documents import DocumentError, Repeated, read_documents
+from locallb.kubernetes.documents import DocumentError, Repeated, read_documents
 
 
 def values(text: str | bytes, *, is_json: bool = False) -> list[object]:

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.servers import KubeError
 from locallb.model.snapshot import Access
 from tests.support.certificates import Authority
 from tests.support.kubeconfigs import written

@@ -9,7 +9,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from locallb.kubernetes.access.servers import (
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.connected import FailedAnswerError, refused
+from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.servers import (
     ConflictError,
     ForbiddenError,
     KubeError,
@@ -18,9 +21,6 @@ from locallb.kubernetes.access.servers import (
     TransientKubeError,
     UnreachableError,
 )
-from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.connected import FailedAnswerError, refused
-from locallb.kubernetes.api.feed import Feed
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.support.servers import QuietHandler, QuietServer, in_thread

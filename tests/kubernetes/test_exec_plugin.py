@@ -14,12 +14,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from locallb.kubernetes.access import exec_plugin
-from locallb.kubernetes.access.exec_plugin import Plugin, token
-from locallb.kubernetes.access.kubeconfig import EXEC_VERSIONS, connection, sign_in
-from locallb.kubernetes.access.servers import KubeconfigError, KubeError, RefusedError
+from locallb.kubernetes.api import exec_plugin
 from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.exec_plugin import Plugin, token
 from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.kubeconfig import EXEC_VERSIONS, connection, sign_in
+from locallb.kubernetes.api.servers import KubeconfigError, KubeError, RefusedError
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.support.kubeconfigs import written

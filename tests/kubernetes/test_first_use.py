@@ -11,7 +11,7 @@ SCRIPT = """
 import sys
 import httpx2
 from msgspec import convert
-from locallb.kubernetes.access.kubeconfig import Credentials, Trust
+from locallb.kubernetes.api.kubeconfig import Credentials, Trust
 from locallb.kubernetes.api import client
 from locallb.kubernetes.api.connected import FailedAnswerError
 

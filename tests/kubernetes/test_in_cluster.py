@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.kubernetes.access import in_cluster
-from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, resolve, stamp
-from locallb.kubernetes.access.servers import KubeError
+from locallb.kubernetes.api import in_cluster
+from locallb.kubernetes.api.kubeconfig import connection, kubeconfig_path, resolve, stamp
+from locallb.kubernetes.api.servers import KubeError
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 

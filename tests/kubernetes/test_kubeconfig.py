@@ -13,12 +13,11 @@ from typing import Any
 import pytest
 import yaml
 
-from locallb.kubernetes.access.credentials import auth_of
-from locallb.kubernetes.access.kubeconfig import connection, kubeconfig_path, meaning, resolve
-from locallb.kubernetes.access.kubeconfig_file import LARGEST
-from locallb.kubernetes.access.servers import KubeconfigError, KubeError, NoContextError
 from locallb.kubernetes.api.client import Cluster, Clusters
+from locallb.kubernetes.api.connected import auth_of
 from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.kubeconfig import LARGEST, connection, kubeconfig_path, meaning, resolve
+from locallb.kubernetes.api.servers import KubeconfigError, KubeError, NoContextError
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.support.kubeconfigs import SERVER, written

@@ -14,9 +14,9 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.kubernetes.access import kubeconfig_file
-from locallb.kubernetes.access.kubeconfig import connection
-from locallb.kubernetes.access.servers import KubeconfigError, KubeError, NoContextError
+from locallb.kubernetes.api import kubeconfig
+from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.servers import KubeconfigError, KubeError, NoContextError
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 
@@ -109,7 +109,7 @@ def test_context_of_an_emptied_kubeconfig_is_gone_once_writing_has_ended(
     os.utime(path, (0, 0))
     with pytest.raises(KubeError, match="may be half-written"):
         connection(access)  # a time that anybody can set proves nothing
-    monkeypatch.setattr(kubeconfig_file, "EMPTIED", -1.0)
+    monkeypatch.setattr(kubeconfig, "EMPTIED", -1.0)
     with pytest.raises(KubeError) as caught:
         connection(access)
     assert isinstance(caught.value, NoContextError)
@@ -129,5 +129,5 @@ def test_context_of_an_emptied_kubeconfig_is_gone_once_writing_has_ended(
 )
 def test_incomplete_kubeconfig_never_proves_that_a_cluster_is_gone(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """However long ago it was written."""
-    monkeypatch.setattr(kubeconfig_file, "EMPTIED", -1.0)
+    monkeypatch.setattr(kubeconfig, "EMPTIED", -1.0)
     assert stated(text.encode(), "here") is KubeconfigError

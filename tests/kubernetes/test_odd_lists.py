@@ -8,8 +8,8 @@ from urllib.parse import parse_qs
 
 import pytest
 
-from locallb.kubernetes.access.servers import KubeError, UnreachableError
 from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.servers import KubeError, UnreachableError
 from locallb.model.snapshot import Access
 from tests.support.fake_api import Api, api
 from tests.support.kubeconfigs import written

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.kubernetes.parsing.service import malformed, read_service
+from locallb.kubernetes.object_parsing import parse_objects
+from locallb.kubernetes.service_parsing import malformed, read_service
 from locallb.model.identities import Family, ObjectKey, Protocol
 from locallb.model.objects import (
     BackendChoice,

@@ -11,7 +11,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.kubernetes.parsing.objects import Parsed, ParseMemory, parse_objects
+from locallb.kubernetes.object_parsing import Parsed, ParseMemory, parse_objects
 from locallb.model.identities import Family, ObjectKey, Protocol
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, Node
 from tests.support.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service

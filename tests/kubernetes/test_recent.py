@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.api.recent import Recent
+from locallb.kubernetes.api.live_object import Recent
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 

@@ -11,10 +11,10 @@ import yaml
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.access.kubeconfig import connection
-from locallb.kubernetes.access.servers import KubeError, UnreachableError, redacted, redacted_urls
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.servers import KubeError, UnreachableError, redacted, redacted_urls
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.kubernetes.access.servers import UnreachableError
 from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.servers import UnreachableError
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.support.servers import QuietHandler, QuietServer, in_thread

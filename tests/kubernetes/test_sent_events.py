@@ -11,9 +11,9 @@ import httpx2
 import pytest
 import yaml
 
-from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api import client, connected
 from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.servers import KubeError
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.support.servers import QuietHandler, in_thread

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api import limits as size
 from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.servers import KubeError
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from tests.support.seed_api import kubeconfig

@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from locallb.kubernetes.access import credentials
-from locallb.kubernetes.access.credentials import TlsContexts
-from locallb.kubernetes.access.kubeconfig import connection
-from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api import connected
 from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.connected import TlsContexts
 from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.servers import KubeError
 from locallb.model.snapshot import Access
 from tests.support.certificates import Authority
 from tests.support.kubeconfigs import written
@@ -47,7 +46,7 @@ class Made:
 @pytest.fixture
 def made(monkeypatch: pytest.MonkeyPatch) -> Made:
     counting = Made()
-    monkeypatch.setattr(credentials, "load", counting.make)
+    monkeypatch.setattr(connected, "load", counting.make)
     return counting
 
 

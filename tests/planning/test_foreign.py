@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.desired import BALANCER, ResourceKey
 from locallb.model.fields import JsonObject
 from locallb.model.identities import ClusterName, ContextName, Home, Owner, Uid

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from locallb.config.addresses import DEFAULT_POOL
 from locallb.config.settings import Classes, Settings
-from locallb.kubernetes.parsing.objects import parse_objects
-from locallb.kubernetes.parsing.relevant import kinds_of
+from locallb.kubernetes.object_parsing import parse_objects
+from locallb.kubernetes.relevant import kinds_of
 from locallb.model.identities import ClusterName, Home
 from locallb.model.objects import MalformedService, Service
 from locallb.model.snapshot import Contents, Snapshot

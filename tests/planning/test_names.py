@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.kubernetes.status import NAME_IN_STATUS_ANNOTATION, publication
 from locallb.model.identities import ClusterName, Home, Protocol
 from locallb.model.snapshot import HostFacts, Snapshot, Socket

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from locallb.config.parsing import parse_settings
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.identities import ClusterName
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan

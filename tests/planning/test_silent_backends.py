@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.reasons import Reason
 from locallb.model.routes import HostRoute
 from locallb.model.snapshot import HostFacts

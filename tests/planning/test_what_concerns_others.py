@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Pool, Settings
 from locallb.envoy import watches
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.faults import Fault
 from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import Family, ObjectKey, Owner, Protocol, SharingKey

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from locallb.kubernetes.access.servers import ConflictError, KubeError
 from locallb.kubernetes.api import live_object
-from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.live_object import RECENT
+from locallb.kubernetes.api.servers import ConflictError, KubeError
 from locallb.kubernetes.api.writes import QUOTAS, UNREACHABLE
 from locallb.kubernetes.events import ENSURED, NORMAL
 from locallb.kubernetes.status import FINALIZER, SERVING, Published, claiming, publishing

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
 from locallb.kubernetes.api import live_object
+from locallb.kubernetes.api.kubeconfig import UNWRITTEN
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, ObjectKind, Owner, OwnerId

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.plan import make_plan
 from locallb.report.deployed import deployed_side

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from locallb.cli import completion
 from locallb.cli.new_project import require_ours
 from locallb.engine.state.project import load_config, load_project
-from locallb.kubernetes.access.kubeconfig_file import read_content
-from locallb.kubernetes.parsing.documents import read_documents
+from locallb.kubernetes.api.kubeconfig import read_content
+from locallb.kubernetes.documents import read_documents
 from locallb.model.texts import DEEPEST
 from locallb.safe_files.reader import load_yaml
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
+from locallb.kubernetes.api.kubeconfig import UNWRITTEN
 from tests.sources.support import Place
 
 

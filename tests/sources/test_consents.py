@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 import yaml
 
-from locallb.kubernetes.access.kubeconfig import meaning
-from locallb.kubernetes.access.servers import UnconfirmedError
+from locallb.kubernetes.api.kubeconfig import meaning
+from locallb.kubernetes.api.servers import UnconfirmedError
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.sources import consents
 from locallb.sources.configuration import is_confirmable, stack_settings

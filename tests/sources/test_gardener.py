@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings, SettingsError
-from locallb.kubernetes.access.kubeconfig import connection
-from locallb.kubernetes.access.servers import KubeError, NoContextError
+from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.servers import KubeError, NoContextError
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.pacing import Pace
 from locallb.model.routes import PodRoute

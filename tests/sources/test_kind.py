@@ -13,9 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from locallb.config.settings import Settings
-from locallb.kubernetes.access.kubeconfig import connection, stamp
-from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
-from locallb.kubernetes.access.servers import KubeError, NoContextError
+from locallb.kubernetes.api.kubeconfig import UNWRITTEN, connection, stamp
+from locallb.kubernetes.api.servers import KubeError, NoContextError
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.snapshot import Access
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError

@@ -9,8 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.settings import Settings
-from locallb.kubernetes.api.recent import RECENT
-from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.api.live_object import RECENT
+from locallb.kubernetes.object_parsing import Parsed
 from locallb.kubernetes.status import MAPPED, PORT_MAPPING, ObservedStatus
 from locallb.model.identities import ContextName, Home, ObjectKey, Owner, Uid
 from locallb.model.reasons import Condition, Ingress, IngressPort

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.errors import ClientError
 from locallb.model.faults import NO_ORDER, WHOLE, Fault, Order, RequestDelay, RequestFailure, parse_fault
 from locallb.model.gateway_objects import Gateway, GatewayRoute

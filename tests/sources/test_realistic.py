@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.kubernetes.parsing.documents import read_documents
+from locallb.kubernetes.documents import read_documents
 from locallb.model.objects import Service
 from locallb.planning.backends import upstreams
 from locallb.planning.nodes import BackendIndex, eligible

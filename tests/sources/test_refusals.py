@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from locallb.envoy.validation import NoVerdictError
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan

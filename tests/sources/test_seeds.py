@@ -12,8 +12,7 @@ import pytest
 from locallb.config.parsing import parse_settings
 from locallb.config.registry import Source
 from locallb.config.settings import Settings, SettingsError
-from locallb.kubernetes.access.kubeconfig import connection
-from locallb.kubernetes.access.kubeconfig_file import UNWRITTEN
+from locallb.kubernetes.api.kubeconfig import UNWRITTEN, connection
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access

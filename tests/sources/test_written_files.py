@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.kubernetes.parsing.documents import DocumentError, read_documents
+from locallb.kubernetes.documents import DocumentError, read_documents
 from locallb.model.fields import at
 from locallb.model.identities import ClusterName, Home
 from locallb.sources.manifests import source

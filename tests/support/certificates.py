@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
 from locallb.envoy import http_chains
-from locallb.kubernetes.parsing.certificates import TlsPair
+from locallb.kubernetes.tls_parsing import TlsPair
 from locallb.model.http_serving import Certificate
 from locallb.model.identities import ClusterName
 from locallb.storage.key_pairs import is_for_tcp_alone

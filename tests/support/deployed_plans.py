@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from locallb.components.stack import declare
 from locallb.engine.engine import Engine
-from locallb.kubernetes.access.servers import ConflictError
 from locallb.kubernetes.api import live_object
-from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.live_object import RECENT
+from locallb.kubernetes.api.servers import ConflictError
 from locallb.model.identities import ContextName, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.planning.planned import Plan

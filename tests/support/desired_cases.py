@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.gateway_objects import Gateway, Meta, Named
 from locallb.model.gateway_of_cluster import ObjectOfCluster, TlsSecret
 from locallb.model.identities import ClusterName, Digest, Fingerprint, ObjectKey, ProxyName

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from locallb.kubernetes.parsing.objects import Parsed, parse_objects
+from locallb.kubernetes.object_parsing import Parsed, parse_objects
 from locallb.model.identities import ClusterName
 
 DEMO = ClusterName("demo")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import yaml
 
 from locallb.config.parsing import parse_settings
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.identities import ClusterName, Home
 from locallb.model.snapshot import Snapshot
 from locallb.planning.plan import make_plan

@@ -14,8 +14,8 @@ from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.gateway.kinds import KINDS
-from locallb.kubernetes.access.servers import ConflictError
-from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
+from locallb.kubernetes.api.servers import ConflictError
+from locallb.kubernetes.object_parsing import ParseMemory, parse_objects
 from locallb.model.identities import Home, ObjectKind
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.object_parsing import Parsed
 from locallb.kubernetes.pod_ranges import with_ranges
 
 CORE = ("Service", "Node", "EndpointSlice")

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from locallb.config.addresses import DEFAULT_POOL
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import OtherServices, PodRouting, ProxySettings, Settings, Sharing
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.faults import Fault, Order
 from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import (

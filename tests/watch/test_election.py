@@ -15,8 +15,8 @@ import pytest
 from locallb.cli import leading
 from locallb.cli.leading import taking_part
 from locallb.config.settings import LeaderElection, Settings, Timing
-from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api.election import Election
+from locallb.kubernetes.api.servers import KubeError
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.entry import KubernetesSource

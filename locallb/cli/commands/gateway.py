@@ -15,8 +15,8 @@ from locallb.cli.confirmation import Cluster, require_named_or_local
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused
 from locallb.gateway.crds import DEFINITION, CrdPlan, InstallStep, carried, names, plan
-from locallb.kubernetes.access.kubeconfig import resolve
 from locallb.kubernetes.api.discovery import Definitions
+from locallb.kubernetes.api.kubeconfig import resolve
 from locallb.model.fields import at, objects_of
 from locallb.model.identities import ContextName
 

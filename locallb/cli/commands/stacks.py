@@ -120,7 +120,7 @@ def _project(directory: Path, args: Arguments, sources: Sources, *, begins: bool
 def _of_other_hosts(sources: Sources, root: Path) -> Iterator[str]:
     """Return the API servers that the stack names and that aren't of this host, as far as that is known."""
     for entry in clusters_of(sources):
-        from locallb.kubernetes.access.kubeconfig import meaning  # noqa: PLC0415 - loads what reads YAML
+        from locallb.kubernetes.api.kubeconfig import meaning  # noqa: PLC0415 - loads what reads YAML
 
         with suppress(ClientError):  # `up` reports it
             if not is_of_host(entry, root):

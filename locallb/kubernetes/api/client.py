@@ -1,7 +1,7 @@
 """The client of Kubernetes APIs, by kubeconfig and context: lists and reads of objects, patches, events, leases.
 
-Objects are plain JSON, as the parsers of `kubernetes.parsing` take them. A kind with a status that we write is written
-in every version: a cluster serves an object in all versions of its kind, so the first known version is enough.
+Objects are plain JSON, as `kubernetes.object_parsing` takes them. A kind with a status that we write is written in
+every version: a cluster serves an object in all versions of its kind, so the first known version is enough.
 
 Not here: the connection (`connected`), watches (`feed`), and the content of patches (`kubernetes.status`).
 """
@@ -19,8 +19,6 @@ from msgspec import Struct, field, json
 
 from locallb.gateway.kinds import ApiKind
 from locallb.ingress.parsing import ROUTED_KINDS
-from locallb.kubernetes.access.kubeconfig import stamp
-from locallb.kubernetes.access.servers import KubeconfigError, KubeError
 from locallb.kubernetes.answers import AnswerError, Object, listed
 from locallb.kubernetes.api.connected import (
     MERGE,
@@ -33,7 +31,9 @@ from locallb.kubernetes.api.connected import (
     refused,
     unreachable,
 )
+from locallb.kubernetes.api.kubeconfig import stamp
 from locallb.kubernetes.api.limits import PAGES, Allowance
+from locallb.kubernetes.api.servers import KubeconfigError, KubeError
 from locallb.model.identities import ObjectKind
 from locallb.model.snapshot import Access
 from locallb.model.texts import cleaned

@@ -18,11 +18,11 @@ import httpx2
 
 from locallb.gateway.kinds import KINDS
 from locallb.ingress.parsing import INGRESS_KINDS, ROUTED_KINDS
-from locallb.kubernetes.access.servers import ConflictError, ForbiddenError, KubeError, RefusedError, UnreachableError
 from locallb.kubernetes.answers import Object
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.connected import APPLY, Connected, ServedKind
 from locallb.kubernetes.api.feed import ApiPath, Feed
+from locallb.kubernetes.api.servers import ConflictError, ForbiddenError, KubeError, RefusedError, UnreachableError
 from locallb.kubernetes.pod_ranges import CALICO, CILIUM, VERSIONS
 from locallb.model.fields import JsonObject
 from locallb.model.gateway_objects import GROUP

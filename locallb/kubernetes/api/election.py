@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from typing import Any, Protocol
 
 from locallb.config.settings import Timing
-from locallb.kubernetes.access.servers import ConflictError, KubeError
+from locallb.kubernetes.api.servers import ConflictError, KubeError
 from locallb.kubernetes.lease import Candidate, Term, lease_record, lease_spec, observed, wanted_term, won
 from locallb.threads import SupervisedThread, Task
 

@@ -18,11 +18,11 @@ from typing import Any, TypeAlias
 import httpx2
 from msgspec import Struct
 
-from locallb.kubernetes.access.kubeconfig import connection
-from locallb.kubernetes.access.servers import ForbiddenError, KubeconfigError, RefusedError, UnreachableError
 from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, lines, list_page, watch_line, whole
 from locallb.kubernetes.api.connected import excerpt, nonsense, open_client, unreachable
+from locallb.kubernetes.api.kubeconfig import connection
 from locallb.kubernetes.api.limits import LARGEST
+from locallb.kubernetes.api.servers import ForbiddenError, KubeconfigError, RefusedError, UnreachableError
 from locallb.model.fields import JsonObject
 from locallb.model.snapshot import Access
 

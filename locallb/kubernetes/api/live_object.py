@@ -1,7 +1,8 @@
 """An object in a live cluster, mostly a Service: read, decide, patch, and repeat on conflict.
 
 The version from a watch or the last patch counts as read, once: if it is old, the patch is refused, and the object is
-read. An object that an open watch shows as desired isn't read either.
+read. An object that an open watch shows as desired isn't read either. This saves a request each time, and proves
+nothing else.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from functools import cache, partial
-from typing import TYPE_CHECKING, TypeVar
+from threading import Lock
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
-from locallb.kubernetes.access.servers import (
+from locallb.kubernetes.api.servers import (
     ConflictError,
     ForbiddenError,
     KubeError,
@@ -21,7 +23,6 @@ from locallb.kubernetes.access.servers import (
     TransientKubeError,
     UnreachableError,
 )
-from locallb.kubernetes.api.recent import RECENT
 from locallb.kubernetes.api.writes import FENCE, HELD_WARNINGS, QUOTAS, UNREACHABLE
 from locallb.kubernetes.events import WARNING, event_body, may_pass, namespace_of
 from locallb.kubernetes.status import Live, is_it
@@ -35,6 +36,74 @@ from locallb.threads import Task, do_once, jitter
 
 if TYPE_CHECKING:
     from locallb.kubernetes.api.client import Cluster, Clusters
+
+_MAX_DIGITS = 40
+Object: TypeAlias = Mapping[Any, Any]
+"""As the API gives it."""
+
+
+class Recent:
+    """Objects by cluster, kind, namespace and name. Safe to use from several threads."""
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._observed: dict[tuple[Access, ObjectKind], dict[tuple[str, str], Object]] = {}
+        self._open: set[tuple[Access, ObjectKind]] = set()
+
+    def note(
+        self, access: Access, namespace: str, name: str, live: Object, kind: ObjectKind = ObjectKind.SERVICE
+    ) -> None:
+        """Store an object unless it is older: the answer to a patch may come after the watch's next event."""
+        with self._lock:
+            existing = self._observed.setdefault((access, kind), {})
+            if not _is_older(live, existing.get((namespace, name))):
+                existing[namespace, name] = live
+
+    def drop(self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> None:
+        with self._lock:
+            self._observed.get((access, kind), {}).pop((namespace, name), None)
+
+    def forget(self, access: Access, *kinds: ObjectKind) -> None:
+        """Forget all that a cluster has, or has of these kinds."""
+        with self._lock:
+            for kind in kinds or ObjectKind:
+                self._observed.pop((access, kind), None)
+                self._open.discard((access, kind))
+
+    def opened(self, access: Access, kind: ObjectKind = ObjectKind.SERVICE, *, is_open: bool) -> None:
+        """Note whether a watch reports every change of a kind from now on."""
+        with self._lock:
+            (self._open.add if is_open else self._open.discard)((access, kind))
+
+    def find(self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE) -> Object | None:
+        """Return the last known version of an object; None if it is unknown."""
+        with self._lock:
+            return self._observed.get((access, kind), {}).get((namespace, name))
+
+    def watched(
+        self, access: Access, namespace: str, name: str, kind: ObjectKind = ObjectKind.SERVICE
+    ) -> Object | None:
+        """Return the same while a watch is open; None while changes wouldn't be reported."""
+        return self.find(access, namespace, name, kind) if (access, kind) in self._open else None
+
+
+def _is_older(live: Object, existing: Object | None) -> bool:
+    """Return whether `live` has a smaller resourceVersion; they grow (KEP-5504), and non-numeric ones never compare."""
+    (uid, new), (last_uid, old) = _version(live), _version(existing or {})
+    return uid == last_uid and new is not None and old is not None and new < old
+
+
+def _version(item: Object) -> tuple[object, int | None]:
+    metadata = item.get("metadata")
+    if not isinstance(metadata, Mapping):
+        return None, None
+    text = str(metadata.get("resourceVersion"))
+    return metadata.get("uid"), int(text) if text.isdecimal() and len(text) < _MAX_DIGITS else None
+
+
+RECENT = Recent()
+"""Of this process."""
+
 
 _ATTEMPTS = 10
 """Conflicts with other writers, one after the other, before giving up."""

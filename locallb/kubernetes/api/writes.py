@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct, field
 
-from locallb.kubernetes.access.servers import ForbiddenError, KubeError
+from locallb.kubernetes.api.servers import ForbiddenError, KubeError
 from locallb.kubernetes.lease import Term
 from locallb.model.errors import ClientError
 from locallb.model.identities import OF_INGRESSES, ObjectKind, Owner

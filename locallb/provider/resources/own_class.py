@@ -12,12 +12,12 @@ from contextlib import suppress
 
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.servers import (
+from locallb.kubernetes.api import live_object
+from locallb.kubernetes.api.servers import (
     KubeError,
     NoContextError,
     TransientKubeError,
 )
-from locallb.kubernetes.api import live_object
 from locallb.kubernetes.status import Live
 from locallb.model.fields import at, text_of
 from locallb.model.identities import ClusterName, ObjectKind

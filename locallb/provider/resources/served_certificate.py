@@ -11,8 +11,8 @@ from pathlib import Path
 
 from locallb.envoy import http_chains
 from locallb.kubernetes.api import live_object
-from locallb.kubernetes.parsing.certificates import TlsPair, TlsSecretError, secret_among, tls_pair
-from locallb.kubernetes.parsing.documents import DocumentError, read_documents
+from locallb.kubernetes.documents import DocumentError, read_documents
+from locallb.kubernetes.tls_parsing import TlsPair, TlsSecretError, secret_among, tls_pair
 from locallb.model.errors import reason
 from locallb.model.http_serving import Certificate
 from locallb.model.identities import ClusterName, ObjectKey

@@ -17,10 +17,10 @@ from urllib.parse import urlsplit
 
 from msgspec import Struct
 
-from locallb.kubernetes.access.servers import KubeError, RefusedError
 from locallb.kubernetes.answers import Object, listed
 from locallb.kubernetes.api.client import NAMESPACE
 from locallb.kubernetes.api.connected import Connected, ServedKind
+from locallb.kubernetes.api.servers import KubeError, RefusedError
 from locallb.model import http_checks
 from locallb.model.fields import LABEL, JsonObject, at, text_of
 from locallb.model.identities import ClusterName, ContextName, IPAddress, in_place

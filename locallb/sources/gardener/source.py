@@ -12,7 +12,7 @@ from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
-from locallb.kubernetes.access.servers import KubeError
+from locallb.kubernetes.api.servers import KubeError
 from locallb.model.fields import LABEL
 from locallb.model.identities import ClusterName, ContextName
 from locallb.model.memory import Memo

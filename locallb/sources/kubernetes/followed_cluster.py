@@ -17,14 +17,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from locallb.gateway.needs import NAMESPACE, SERVICE, by_kind, kind_of
-from locallb.kubernetes.access.servers import ForbiddenError
 from locallb.kubernetes.answers import Object, WatchPace
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.discovery import lacking_rights
 from locallb.kubernetes.api.feed import PATHS, ApiPath, Feed
-from locallb.kubernetes.parsing.gateway_api import parse_gateway_api
-from locallb.kubernetes.parsing.objects import AnyStatus, Parsed, parse_objects, with_backends_of_cluster
-from locallb.kubernetes.parsing.relevant import Document
+from locallb.kubernetes.api.servers import ForbiddenError
+from locallb.kubernetes.object_parsing import AnyStatus, Parsed, parse_objects, with_backends_of_cluster
+from locallb.kubernetes.relevant import Document, parse_gateway_api
 from locallb.model.gateway_objects import Reference
 from locallb.model.gateway_of_cluster import ApiObject, AuthorityBundle, ObjectOfCluster, TlsSecret
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind

@@ -21,7 +21,7 @@ from locallb.gateway.parsing.policies import is_bundle, parse_referred
 from locallb.gateway.status_patch import observed_statuses
 from locallb.ingress import classes as of_ingresses
 from locallb.ingress.parsing import INGRESS_KINDS, ROUTED_KINDS
-from locallb.kubernetes.access.servers import ForbiddenError, KubeError, UnreachableError
+from locallb.kubernetes import relevant as parse_gateway_api
 from locallb.kubernetes.api.discovery import (
     NAMESPACES,
     gateway_discovery,
@@ -31,10 +31,10 @@ from locallb.kubernetes.api.discovery import (
     lacking_rights,
 )
 from locallb.kubernetes.api.feed import ApiPath, Feed
+from locallb.kubernetes.api.servers import ForbiddenError, KubeError, UnreachableError
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
-from locallb.kubernetes.parsing.objects import Parsed, parse_objects
-from locallb.kubernetes.parsing.relevant import Document
+from locallb.kubernetes.object_parsing import Parsed, parse_objects
+from locallb.kubernetes.relevant import Document
 from locallb.model.gateway_objects import Named, Reference
 from locallb.model.gateway_of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, ObjectKind
@@ -168,7 +168,7 @@ class GatewayListing(Struct, frozen=True):
 
 def of_gateways(objects: Iterable[Document]) -> tuple[Document, ...]:
     """Return those of a last reading that only Gateways and Ingresses need."""
-    return tuple(document for document in objects if parse_gateway_api.is_read(document))
+    return tuple(document for document in objects if parse_gateway_api.needed_by_gateways(document))
 
 
 def understood(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:

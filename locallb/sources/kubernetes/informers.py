@@ -20,12 +20,12 @@ from types import MappingProxyType
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.servers import ForbiddenError, KubeError, PermanentKubeError, TransientKubeError
 from locallb.kubernetes.answers import BOOKMARK, DELETED, Object, WatchPace
 from locallb.kubernetes.api.feed import OPENED, ApiPath, Event, ExpiredError, Feed
+from locallb.kubernetes.api.servers import ForbiddenError, KubeError, PermanentKubeError, TransientKubeError
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.parsing.objects import Parsed
-from locallb.kubernetes.parsing.relevant import Document
+from locallb.kubernetes.object_parsing import Parsed
+from locallb.kubernetes.relevant import Document
 from locallb.model.identities import ClusterName
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access

@@ -16,10 +16,10 @@ from msgspec import Struct, field
 
 from locallb.gateway.needs import CONFIG_MAP, SECRET
 from locallb.gateway.parsing.policies import BUNDLE_REFERENCE, SECRET_REFERENCE, parse_referred
-from locallb.kubernetes.access.servers import KubeError, RefusedError
 from locallb.kubernetes.api import live_object
-from locallb.kubernetes.parsing.certificates import listed_authorities
-from locallb.kubernetes.parsing.relevant import Document
+from locallb.kubernetes.api.servers import KubeError, RefusedError
+from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.tls_parsing import listed_authorities
 from locallb.model.gateway_objects import Named, Reference
 from locallb.model.gateway_of_cluster import ApiObject
 from locallb.model.pacing import Backoff, Pace

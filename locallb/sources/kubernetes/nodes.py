@@ -16,18 +16,18 @@ from threading import Condition
 
 from msgspec import Struct
 
-from locallb.kubernetes.access.kubeconfig import kubeconfig_path
-from locallb.kubernetes.access.servers import (
+from locallb.kubernetes.answers import Object
+from locallb.kubernetes.api.client import NAMESPACE, POD, Cluster
+from locallb.kubernetes.api.connected import Connected
+from locallb.kubernetes.api.kubeconfig import kubeconfig_path
+from locallb.kubernetes.api.limits import Allowance
+from locallb.kubernetes.api.servers import (
     ForbiddenError,
     KubeconfigError,
     KubeError,
     NoContextError,
     UnreachableError,
 )
-from locallb.kubernetes.answers import Object
-from locallb.kubernetes.api.client import NAMESPACE, POD, Cluster
-from locallb.kubernetes.api.connected import Connected
-from locallb.kubernetes.api.limits import Allowance
 from locallb.model.memory import Memo
 from locallb.model.pacing import Pace
 from locallb.model.routes import PodRoute

@@ -12,11 +12,11 @@ from contextlib import closing
 
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.servers import KubeError
 from locallb.kubernetes.api.discovery import range_discovery, range_kinds
 from locallb.kubernetes.api.feed import Feed
-from locallb.kubernetes.parsing.relevant import Document
+from locallb.kubernetes.api.servers import KubeError
 from locallb.kubernetes.pod_ranges import VERSIONS
+from locallb.kubernetes.relevant import Document
 from locallb.model.identities import ClusterName
 from locallb.model.objects import PodRanges
 from locallb.model.snapshot import Access

@@ -1,7 +1,7 @@
 """The source `kubernetes`: a running cluster, read by its API.
 
 One that doesn't answer isn't an empty one: its last good reading counts, which is kept with the name of its context.
-Not here: what objects mean (`kubernetes.parsing`), how requests are made (`api.client`).
+Not here: what objects mean (`kubernetes.object_parsing`), how requests are made (`api.client`).
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.kubeconfig import kubeconfig_path
-from locallb.kubernetes.access.servers import (
+from locallb.kubernetes.api.client import Cluster
+from locallb.kubernetes.api.health_ports import answering
+from locallb.kubernetes.api.kubeconfig import kubeconfig_path
+from locallb.kubernetes.api.servers import (
     KubeconfigError,
     KubeError,
     NoContextError,
     UnconfirmedError,
     UnreachableError,
 )
-from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.health_ports import answering
-from locallb.kubernetes.parsing.objects import Parsed, parse_objects, with_backends_of_cluster
-from locallb.kubernetes.parsing.relevant import kinds_of, relevant
+from locallb.kubernetes.object_parsing import Parsed, parse_objects, with_backends_of_cluster
+from locallb.kubernetes.relevant import kinds_of, relevant
 from locallb.model.identities import ClusterName, ContextName, Family, Home, ObjectKey, ObjectKind
 from locallb.model.own_classes import ClassFacts
 from locallb.model.snapshot import Access, Contents

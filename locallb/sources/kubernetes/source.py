@@ -17,9 +17,9 @@ from pathlib import Path
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.kubernetes.access.kubeconfig import Meaning, kubeconfig_path
-from locallb.kubernetes.access.servers import KubeError, UnconfirmedError, UnreachableError
 from locallb.kubernetes.answers import WatchPace
+from locallb.kubernetes.api.kubeconfig import Meaning, kubeconfig_path
+from locallb.kubernetes.api.servers import KubeError, UnconfirmedError, UnreachableError
 from locallb.kubernetes.events import Identity
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access

@@ -16,9 +16,9 @@ from functools import partial
 from msgspec import Struct, field
 
 from locallb.gateway.needs import SECRET
-from locallb.kubernetes.access.servers import ForbiddenError, KubeError
 from locallb.kubernetes.answers import BOOKMARK
 from locallb.kubernetes.api.feed import OPENED, ExpiredError, Feed
+from locallb.kubernetes.api.servers import ForbiddenError, KubeError
 from locallb.model.gateway_objects import Reference
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access

@@ -1,7 +1,7 @@
 """Hints from informers to writers: the latest version of each object, and the rate limit of the cluster.
 
 Changes of other kinds (Nodes, EndpointSlices) give no hint: local-lb never writes them. Not here: following
-(`followed_cluster`), and what writers do with the hints (`kubernetes.api.recent`, `kubernetes.api.writes`).
+(`followed_cluster`), and what writers do with the hints (`kubernetes.api.live_object`, `kubernetes.api.writes`).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from locallb.gateway.needs import kind_of
 from locallb.gateway.status_patch import reported_kind
-from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.live_object import RECENT
 from locallb.kubernetes.api.writes import QUOTAS
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.parsing.objects import Parsed
-from locallb.kubernetes.parsing.relevant import Document
+from locallb.kubernetes.object_parsing import Parsed
+from locallb.kubernetes.relevant import Document
 from locallb.model.gateway_objects import Gateway, GatewayRoute, ListenerSet
 from locallb.model.gateway_of_cluster import Ingress
 from locallb.model.identities import ObjectKind

@@ -17,10 +17,10 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from locallb.gateway.parsing.policies import BUNDLE_REFERENCE, SECRET_REFERENCE
+from locallb.kubernetes.documents import AliasAllowance, DocumentError, ReadDocument, read_documents
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.parsing.certificates import has_authorities, listed_authorities
-from locallb.kubernetes.parsing.documents import AliasAllowance, DocumentError, ReadDocument, read_documents
-from locallb.kubernetes.parsing.relevant import Document, kinds_of, opened, relevant
+from locallb.kubernetes.relevant import Document, kinds_of, opened, relevant
+from locallb.kubernetes.tls_parsing import has_authorities, listed_authorities
 from locallb.model.texts import MAX_ALIASED, cleaned, clipped, shown
 from locallb.planning.refused import added, few_kinds
 from locallb.sources.configuration import TYPE, certificate_summary

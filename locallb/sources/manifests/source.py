@@ -2,7 +2,7 @@
 
 Output of `kubectl get -o yaml`, `helm template` and `kustomize build` is read as it is. A file that can't be read
 counts as at the last good reading, and so does every object that has vanished since, because it may have moved into
-that file. Not here: what the objects mean (`kubernetes.parsing`), how files are read (`storage.folders`).
+that file. Not here: what the objects mean (`kubernetes.object_parsing`), how files are read (`storage.folders`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from msgspec.structs import replace
 
 from locallb.gateway.crds import structural_faults
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.parsing.objects import ParseMemory, parse_objects
+from locallb.kubernetes.object_parsing import ParseMemory, parse_objects
 from locallb.model.errors import has_remedy
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Contents

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from locallb.gateway import texts, translation
 from locallb.gateway.status_patch import Status
 from locallb.gateway.statuses import ApiStatus
-from locallb.kubernetes.parsing.objects import ParseMemory
+from locallb.kubernetes.object_parsing import ParseMemory
 from locallb.model.faults import ALL, Fault, Order, RequestDelay, RequestFailure
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.model.memory import AnyMemo

@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.kubernetes.events import ENSURED, ingress_events, placement_events
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.reasons import Reason
 from locallb.model.routes import HostRoute
 from locallb.model.snapshot import HostFacts

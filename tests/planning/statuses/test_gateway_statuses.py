@@ -15,9 +15,9 @@ from msgspec.structs import replace
 from locallb.components.stack import declare
 from locallb.config.parsing import parse_settings
 from locallb.gateway.status_patch import contains
-from locallb.kubernetes.access.servers import NoContextError, UnreachableError
 from locallb.kubernetes.api import live_object
-from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.live_object import RECENT
+from locallb.kubernetes.api.servers import NoContextError, UnreachableError
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import ObjectKind, Protocol
 from locallb.model.reasons import Problem, Reason

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import pytest
 
 from locallb.gateway.status_patch import observed_statuses
-from locallb.kubernetes.parsing.objects import AnyStatus
+from locallb.kubernetes.object_parsing import AnyStatus
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.planning.planned import Plan
 from locallb.watch.converge import Converger

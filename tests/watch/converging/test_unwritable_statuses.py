@@ -12,7 +12,7 @@ from locallb.cli.watching.log import Narrator
 from locallb.cli.watching.relay import EventBatch, RelayedEvent
 from locallb.components.stack import declare
 from locallb.engine.core.events import Result, Severity
-from locallb.kubernetes.access.servers import ForbiddenError, KubeError
+from locallb.kubernetes.api.servers import ForbiddenError, KubeError
 from locallb.kubernetes.api.writes import PAUSE, Unwritable, lacks_right
 from locallb.model.identities import ObjectKey, ObjectKind
 from locallb.outputs import status

@@ -6,7 +6,7 @@ import base64
 from typing import Any
 
 from locallb.gateway.kinds import KINDS
-from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.object_parsing import Parsed
 from locallb.model.gateway_of_cluster import AuthorityBundle, TlsSecret
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.support.certificates import Pair

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from locallb.config.settings import Settings
-from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.object_parsing import Parsed
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.sources import SourceError
 from locallb.sources.kubernetes import source as module

@@ -12,9 +12,9 @@ from locallb.gateway.kinds import KINDS
 from locallb.gateway.needs import kind_of
 from locallb.gateway.status_patch import ObservedRouteStatus
 from locallb.kubernetes.api import live_object
-from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.live_object import RECENT
 from locallb.kubernetes.api.writes import QUOTAS
-from locallb.kubernetes.parsing.objects import Parsed
+from locallb.kubernetes.object_parsing import Parsed
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.pacing import Pace

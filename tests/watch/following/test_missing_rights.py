@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from locallb.kubernetes import answers as watch_pace
-from locallb.kubernetes.access.servers import ForbiddenError, KubeError, RefusedError
 from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.servers import ForbiddenError, KubeError, RefusedError
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from locallb.gateway.needs import SECRET
-from locallb.kubernetes.access.servers import KubeError, RefusedError, UnreachableError
+from locallb.kubernetes.api.servers import KubeError, RefusedError, UnreachableError
 from locallb.model.gateway_objects import Named, Reference
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access

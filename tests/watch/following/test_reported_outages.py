@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.kubernetes import answers as watch_pace
-from locallb.kubernetes.access.servers import ForbiddenError, KubeError, RefusedError, UnreachableError
+from locallb.kubernetes.api.servers import ForbiddenError, KubeError, RefusedError, UnreachableError
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import informers as discovered_kinds

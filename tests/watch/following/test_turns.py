@@ -9,9 +9,9 @@ import pytest
 
 from locallb.kubernetes.api import connected
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.live_object import RECENT
 from locallb.kubernetes.api.writes import EACH, LIFE, MAX, OWED, SPAN, Quotas
-from locallb.kubernetes.parsing.objects import Parsed, parse_objects
+from locallb.kubernetes.object_parsing import Parsed, parse_objects
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import write_hints

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from locallb.kubernetes.api import live_object
-from locallb.kubernetes.api.recent import RECENT
+from locallb.kubernetes.api.live_object import RECENT
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.parsing.relevant import Document
+from locallb.kubernetes.relevant import Document
 from locallb.model.identities import ContextName, Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.write_hints import WriteHints

@@ -11,7 +11,7 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
-from locallb.kubernetes.access.servers import KubeconfigError
+from locallb.kubernetes.api.servers import KubeconfigError
 from locallb.safe_files import reader
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")

@@ -17,7 +17,7 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from locallb.kubernetes.access.servers import KubeconfigError, KubeError
+from locallb.kubernetes.api.servers import KubeconfigError, KubeError
 from locallb.model.fields import JsonObject
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.snapshot import Access

@@ -1,22 +1,28 @@
 """Selects the objects that are read at all, from YAML or an API, and names each. Total: nothing raises.
 
 Lists of any depth are opened; other kinds are ignored, but an object with an apparently misspelt kind is reported. Not
-here: what objects mean (`objects`).
+here: what objects mean (`object_parsing`, `gateway.kinds`, `ingress.parsing`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias
 
+from locallb.gateway.kinds import KINDS, kind_of_object, parse_api_object, with_faults
+from locallb.gateway.parsing.policies import is_reference, parse_referred
+from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.parsing import gateway_api as parse_gateway_api
-from locallb.kubernetes.parsing.service import LOAD_BALANCER
-from locallb.model.fields import at, text_of
+from locallb.kubernetes.service_parsing import LOAD_BALANCER
+from locallb.model.fields import StructuralFault, at, text_of
+from locallb.model.gateway_objects import GROUP, Gateway, GatewayClass, GatewayRoute, ListenerSet
+from locallb.model.gateway_of_cluster import Ingress, IngressClass, ObjectOfCluster
+from locallb.model.identities import ClusterName
+from locallb.model.memory import AnyMemo
 from locallb.model.texts import clipped, shown
 
-Document: TypeAlias = Mapping[object, object]
+Document: TypeAlias = Mapping[Any, Any]
 
 VERSIONS = {
     "Service": "v1",
@@ -50,7 +56,7 @@ def is_read(document: Document) -> bool:
     """Return whether an object is of a kind that is read."""
     if document.get("apiVersion") == VERSIONS.get(text_of(document.get("kind")), ""):
         return True
-    return parse_gateway_api.is_read(document)
+    return needed_by_gateways(document)
 
 
 def opened(document: object) -> Iterator[Document]:
@@ -65,7 +71,7 @@ def _opened(document: object, notices: list[str], depth: int) -> Iterator[Docume
     kind = text_of(document.get("kind"))
     of, version = kind.removesuffix("List"), document.get("apiVersion")
     ours = kind.endswith("List") and of in {"", *VERSIONS} and version == VERSIONS.get(of, "v1")
-    if not ours and not parse_gateway_api.is_list(kind, version):
+    if not ours and not is_gateway_list(kind, version):
         yield document
         return
     items = document.get("items")
@@ -83,7 +89,7 @@ def _wrong_version(document: Document) -> str | None:
 
     The same kind in another group (Knative's Service, say) is another thing.
     """
-    if wrong := parse_gateway_api.wrong_version(document):
+    if wrong := wrong_gateway_version(document):
         return f"{Identity.of(document)} is left out: {wrong}"
     right, version = VERSIONS.get(text_of(document.get("kind"))), document.get("apiVersion")
     if right is None or version == right or (isinstance(version, str) and _group(version) != _group(right)):
@@ -130,3 +136,57 @@ def _type(service: Document) -> str:
 
 def _group(version: str) -> str:
     return version.rpartition("/")[0]
+
+
+Definitions: TypeAlias = Callable[[Document], Sequence[StructuralFault]]
+"""Returns the faults by which an API server would refuse an object that never passed one."""
+_READ = (Gateway, GatewayClass, ListenerSet, GatewayRoute, IngressClass, Ingress)
+
+
+def needed_by_gateways(document: Document) -> bool:
+    """Return whether an object is of a kind that only Gateway API or Ingresses need."""
+    is_namespace = document.get("kind") == "Namespace" and document.get("apiVersion") == "v1"
+    return is_namespace or is_reference(document) or kind_of_object(document, ROUTED_KINDS) is not None
+
+
+def is_gateway_list(kind: str, version: object) -> bool:
+    item = {"kind": kind.removesuffix("List"), "apiVersion": version}
+    return kind.endswith("List") and kind_of_object(item, ROUTED_KINDS) is not None
+
+
+def wrong_gateway_version(document: Document) -> str:
+    """Return the field and remedy for an API version of Gateway API that isn't read; empty otherwise."""
+    kind, version = document.get("kind"), document.get("apiVersion")
+    existing = KINDS.get(kind) if isinstance(kind, str) else None
+    ours = existing and isinstance(version, str) and version.startswith(f"{GROUP}/")
+    if not existing or not ours or kind_of_object(document):
+        return ""
+    return f"apiVersion is {shown(version)}; use {GROUP}/{existing.versions[0]}"
+
+
+def parse_gateway_api(cluster: ClusterName, document: Document, existing: AnyMemo) -> tuple[ObjectOfCluster, ...]:
+    """Read what of an object concerns Gateway API. Never raises."""
+    return existing.of(("gateway", id(document)), _parsed, cluster, document)  # type: ignore[no-any-return]
+
+
+def _parsed(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:
+    read = parse_api_object(document, ROUTED_KINDS) or parse_referred(document)
+    return (ObjectOfCluster(cluster, read),) if read else ()
+
+
+def held_against(
+    definitions: Definitions, cluster: ClusterName, document: Document, read: tuple[ObjectOfCluster, ...]
+) -> tuple[tuple[ObjectOfCluster, ...], str]:
+    """Refuse the parts of an object that violate its definition; return the reason if no part is left to report it."""
+    faults = definitions(document) if read and kind_of_object(document) else ()
+    if not faults:
+        return read, ""
+    checked = [with_faults(each.object, document, faults) for each in read]
+    used = tuple(ObjectOfCluster(cluster, each) for each in checked if each)
+    return used, "" if used else faults[0].sentence
+
+
+def of_use(objects: Iterable[ObjectOfCluster]) -> tuple[ObjectOfCluster, ...]:
+    """Return them all where any is of Gateway API or an Ingress; Services and Namespaces alone mean nothing."""
+    listed = tuple(objects)
+    return listed if any(isinstance(cluster_object.object, _READ) for cluster_object in listed) else ()

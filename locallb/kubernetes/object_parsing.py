@@ -7,8 +7,8 @@ malformed Node or EndpointSlice has no such status and becomes a notice.
 A user with the right to write Nodes or EndpointSlices may name any address as a backend, and the proxies run on this
 host: 127.0.0.1 would be a service that listens for this host alone, 169.254.169.254 the credentials of a cloud's
 machine. A running cluster may therefore have no such address, unless its source states that its Nodes are on this
-host's loopback. Manifests may: their authors can write to this host. Not here: fields of Services (`service`) and of
-Gateway API (`gateway_api`).
+host's loopback. Manifests may: their authors can write to this host. Not here: fields of Services (`service_parsing`)
+and of Gateway API (`gateway.kinds`).
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from locallb.config.registry import LOOPBACK_BACKENDS
 from locallb.gateway.status_patch import ObservedRouteStatus
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.events import Identity
-from locallb.kubernetes.parsing.gateway_api import Definitions, held_against, of_use, parse_gateway_api
-from locallb.kubernetes.parsing.relevant import Document, relevant
-from locallb.kubernetes.parsing.service import ServiceRead, malformed, read_service
 from locallb.kubernetes.pod_ranges import read_cidrs
+from locallb.kubernetes.relevant import Definitions, Document, held_against, of_use, parse_gateway_api, relevant
+from locallb.kubernetes.service_parsing import ServiceRead, malformed, read_service
 from locallb.kubernetes.status import ObservedStatus
 from locallb.model.fields import FieldError, Fields, as_address, as_text, text_of
 from locallb.model.gateway_of_cluster import ObjectOfCluster

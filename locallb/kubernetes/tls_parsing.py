@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from locallb.kubernetes.parsing.relevant import opened
+from locallb.kubernetes.relevant import opened
 from locallb.model.fields import at
 from locallb.model.http_checks import MAX_AUTHORITIES
 from locallb.model.identities import Digest

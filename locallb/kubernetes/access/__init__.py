@@ -1,1 +1,0 @@
-"""Access to an API server: kubeconfigs, credentials, certificates. Not here: requests."""
