@@ -14,6 +14,7 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cached_property
 from pathlib import Path
 from threading import Lock
 from time import time_ns
@@ -37,46 +38,46 @@ from locallb.engine.state.stack_state import Begin, Mutation, StackState
 from locallb.safe_files.reader import unfit
 
 
-class Layout(Struct, frozen=True):
-    """The places of one stack's files in `backend`, the folder that holds `.pulumi`."""
+class Layout(Struct, frozen=True, dict=True):
+    """The places of one stack's files in `backend`, the folder that holds `.pulumi`; each is made once."""
 
     backend: Path
     project: str
     stack: str
 
-    @property
+    @cached_property
     def name(self) -> str:
         return f"organization/{self.project}/{self.stack}"
 
-    @property
+    @cached_property
     def state(self) -> Path:
         return self._base / "stacks" / self.project / f"{self.stack}.json"
 
-    @property
+    @cached_property
     def meta(self) -> Path:
         return self._base / "meta.yaml"
 
-    @property
+    @cached_property
     def journal(self) -> Path:
         """The journal of the update under way."""
         return self._base / "journals" / self.project / f"{self.stack}.jsonl"
 
-    @property
+    @cached_property
     def guard(self) -> Path:
         """The file of the operating system's lock."""
         return self._base / "journals" / self.project / f"{self.stack}.lock"
 
-    @property
+    @cached_property
     def backups(self) -> Path:
         """The folder of the backups."""
         return self._base / "backups" / self.project / self.stack
 
-    @property
+    @cached_property
     def locks(self) -> Path:
         """The folder of the official command line's locks."""
         return self._base / "locks" / self.name
 
-    @property
+    @cached_property
     def _base(self) -> Path:
         return self.backend / ".pulumi"
 

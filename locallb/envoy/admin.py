@@ -8,7 +8,6 @@ configuration.
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import re
@@ -21,6 +20,7 @@ from enum import Enum
 from ipaddress import ip_address
 from itertools import chain, repeat
 from pathlib import Path
+from typing import BinaryIO
 from urllib.parse import quote
 
 from msgspec import Struct
@@ -33,6 +33,8 @@ from locallb.storage.paths import by_descriptor
 
 _REQUEST = b"GET /ready HTTP/1.1\r\nHost: envoy\r\nConnection: close\r\n\r\n"
 _BYTES = 4096
+_LINE = 65_536
+"""Bytes of the longest line that is read of an answer: a version of a file, or a listener's name, is far shorter."""
 _PEER = struct.Struct("3i")
 
 
@@ -113,8 +115,8 @@ _STATISTIC = re.compile(r"\w+\.(?P<kind>lds|cds)\.(?P<name>\w+): \"?(?P<value>[^
 
 def size_of_files(directory: Path) -> int:
     """Return how many bytes of files the Envoy in `directory` reads."""
-    with suppress(OSError):
-        return sum(path.stat().st_size for path in directory.glob("*.json"))
+    with suppress(OSError), os.scandir(directory) as entries:
+        return sum(entry.stat().st_size for entry in entries if entry.name.endswith(".json"))
     return 0
 
 
@@ -169,14 +171,13 @@ class EnvoyAdmin:
 
     def is_held(self) -> bool:
         """Return whether a process has the socket, one that hangs as well."""
-        with closing(_Connection(self.directory)) as connection:
-            try:
-                connection.connect()
-            except (TimeoutError, BlockingIOError):  # so many wait already
-                return True
-            except OSError:
-                return False
+        try:
+            _connected(self.directory).close()
+        except (TimeoutError, BlockingIOError):  # so many wait already
             return True
+        except OSError:
+            return False
+        return True
 
     def versions(self) -> Subscriptions:
         """Read which versions are active, and what became of each attempt.
@@ -295,34 +296,60 @@ class EnvoyAdmin:
         return document
 
     def _ask(self, method: str, path: str, accept: tuple[int, ...] = (200,)) -> str:
-        connection, short = _Connection(self.directory), path.partition("?")[0]
+        short = path.partition("?")[0]
         try:
-            connection.request(method, path)
-            response = connection.getresponse()
-            answer = response.read().decode(errors="replace")
-        except (OSError, http.client.HTTPException) as error:
+            with closing(_connected(self.directory)) as connection:
+                connection.sendall(f"{method} {path} HTTP/1.1\r\nHost: envoy\r\n\r\n".encode())
+                with connection.makefile("rb") as stream:
+                    status, body = _read_answer(stream)
+        except (OSError, ValueError) as error:
             raise EnvoyAdminError(f"the Envoy in {self.directory} doesn't answer {short}: {error}") from error
-        finally:
-            connection.close()
-        if response.status not in accept:
-            raise EnvoyAdminError(
-                f"the Envoy in {self.directory} answers {short} with {response.status}: {answer[:200]}"
-            )
+        answer = body.decode(errors="replace")
+        if status not in accept:
+            raise EnvoyAdminError(f"the Envoy in {self.directory} answers {short} with {status}: {answer[:200]}")
         return answer
 
 
-class _Connection(http.client.HTTPConnection):
-    """HTTP over the socket in a directory."""
+def _connected(directory: Path) -> socket.socket:
+    """Connect to the socket in a directory. Raises OSError."""
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        connection.settimeout(TIMEOUT)
+        with by_descriptor(directory) as short:
+            connection.connect(str(short / ADMIN_SOCKET))
+    except OSError:
+        connection.close()
+        raise
+    return connection
 
-    def __init__(self, directory: Path) -> None:
-        super().__init__("envoy", timeout=TIMEOUT)
-        self._directory = directory
 
-    def connect(self) -> None:
-        with by_descriptor(self._directory) as directory:
-            self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            self.sock.settimeout(TIMEOUT)
-            self.sock.connect(str(directory / ADMIN_SOCKET))
+def _read_answer(stream: BinaryIO) -> tuple[int, bytes]:
+    """Read the status and body of Envoy's answer. Raises OSError, and ValueError for one that is cut short.
+
+    Python's client reads the headers as those of a mail, which costs more than all the rest of a question.
+    """
+    first = stream.readline(_LINE)
+    if not first.startswith(b"HTTP/1."):
+        raise ValueError("no answer of HTTP" if first else "it closed the connection")
+    headers: dict[bytes, bytes] = {}
+    while (line := stream.readline(_LINE)) not in {b"\r\n", b""}:
+        name, _, value = line.partition(b":")
+        headers[name.lower()] = value.strip()
+    status = int(first[9:12])
+    if headers.get(b"transfer-encoding") != b"chunked":
+        return status, _read_exactly(stream, int(headers.get(b"content-length", b"0")))
+    chunks = []
+    while size := int(stream.readline(_LINE), 16):
+        chunks.append(_read_exactly(stream, size))
+        stream.readline(_LINE)
+    return status, b"".join(chunks)
+
+
+def _read_exactly(stream: BinaryIO, size: int) -> bytes:
+    data = stream.read(size)
+    if len(data) < size:
+        raise ValueError(f"its answer ends after {len(data)} of {size} bytes")
+    return data
 
 
 def _bound(status: JsonObject) -> tuple[IPAddress, int, Protocol]:

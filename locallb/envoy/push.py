@@ -50,6 +50,8 @@ _DROPPING: Message = {
     ),
 }
 _AND = "+dropping"
+_UDP = '"UDP"'
+"""In every file with such a listener: others, of a thousand ports, aren't parsed to find none."""
 
 
 def udp_sockets(listeners: str, *, http3: bool = False) -> frozenset[UdpSocket]:
@@ -85,11 +87,6 @@ DOUBTFUL, _DOUBTFUL = 0.1, 5
 it looks at files between two answers."""
 _SELDOM = 3
 """Questions for the version of which one is followed by that for refusals: those are rare."""
-
-
-def put(directory: Path, step: rollout.Write, mode: int) -> None:
-    """Write a file; where it has a version and an Envoy runs, give that the time to follow."""
-    Series(directory, mode).put(step)
 
 
 def roll_out(directory: Path, steps: Iterable[rollout.RolloutStep], mode: int) -> None:
@@ -137,6 +134,8 @@ class Series(Struct):
 
     def _drop_stale_datagrams(self, step: rollout.Write) -> None:
         """Have Envoy read away what came to UDP ports of these listeners while it didn't serve them."""
+        if _UDP not in step.text:
+            return
         before = files.read_shared(self.directory / step.name) or ""
         added = udp_sockets(step.text) - udp_sockets(before)
         stale = added & _given_up(self.directory) if added else frozenset()

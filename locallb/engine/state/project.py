@@ -8,6 +8,7 @@ import os
 import re
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import unquote, urlsplit
@@ -213,7 +214,7 @@ def _has_secret(value: Value) -> bool:
 def _read_yaml(path: Path) -> dict[str, Value]:
     try:
         data = reader.read_if_present(path, _LARGEST)
-        raw = None if data is None else load_yaml(data.decode(), _Loader)
+        raw = None if data is None else _parsed(data)
     except PermissionError:
         raise ProjectError(f"{path} can't be read: Permission denied; give this user the right to read it") from None
     except OSError as error:
@@ -227,6 +228,12 @@ def _read_yaml(path: Path) -> dict[str, Value]:
     if not isinstance(raw or {}, dict):
         raise ProjectError(f"{path} must hold keys and values, not a {type(raw).__name__}")
     return cast("dict[str, Value]", raw or {})
+
+
+@lru_cache(maxsize=4)
+def _parsed(data: bytes) -> object:
+    """Parse a file of a project: each update asks for the same ones. Raises YAMLError, ValueError."""
+    return load_yaml(data.decode(), _Loader)
 
 
 def _yaml_problem(error: Exception) -> str:

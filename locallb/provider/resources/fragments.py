@@ -297,20 +297,22 @@ def _roll_out(directory: Path, changes: Sequence[FragmentChange]) -> None:
     new_clusters = {name: Tagged(c.part, text) for c in latest.values() for name, text in c.clusters.items()}
     wanted = {**_without(listeners, latest), **new_listeners}
     bridge = {**clusters, **new_clusters}
-    _put(directory, rollout.CLUSTERS, clusters, bridge)
-    _put(directory, rollout.LISTENERS, listeners, wanted)
+    series = push.Series(directory, files.PRIVATE)
+    _put(series, rollout.CLUSTERS, clusters, bridge)
+    _put(series, rollout.LISTENERS, listeners, wanted)
     removed = listeners.keys() | {name for change in changes for name in change.removed}
     _await_removal(directory, removed - wanted.keys())
-    _put(directory, rollout.CLUSTERS, bridge, {**_without(clusters, latest), **new_clusters})
+    _put(series, rollout.CLUSTERS, bridge, {**_without(clusters, latest), **new_clusters})
 
 
-def _put(directory: Path, name: str, before: _Document, after: _Document) -> None:
+def _put(series: push.Series, name: str, before: _Document, after: _Document) -> None:
     """Write a file where it changes, and wait for the Envoy that runs there."""
-    path = directory / name
+    path = series.directory / name
     if before == after and path.exists():
         return
     text, version = joined(after)
-    push.put(directory, rollout.Write(name, text, version), files.mode(path))
+    series.mode = files.mode(path)
+    series.put(rollout.Write(name, text, version))
     _OBSERVED[path] = _File(_signature(path), after)
 
 
