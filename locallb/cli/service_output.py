@@ -10,7 +10,7 @@ Not here: opening links (`commands.status`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from locallb.cli.console import Out
 from locallb.dns.zones import is_hostname, is_wildcard, name_fault
 from locallb.host.setup_plan import routing_files
 from locallb.host.setup_steps import HOSTS, applies_to
-from locallb.model.identities import ROUTED, ObjectKey, Protocol
+from locallb.model.identities import LOCALHOST, ROUTED, ObjectKey, Protocol
 from locallb.model.objects import ServicePort
 from locallb.model.serving import Proxy
 from locallb.model.texts import few
@@ -39,18 +39,30 @@ class PortLink(Struct, frozen=True):
     """`http` or `https`; empty where it isn't known to speak HTTP."""
     url: str
     """Without a scheme an address, or a name, and a port."""
+    is_local: bool = False
+    """Whether its name is one below `localhost`."""
 
 
 def links(row: Row, planned: tuple[PlannedPort, ...] = ()) -> tuple[PortLink, ...]:
-    """Return a link for each serving TCP port, HTTP ports first."""
-    if not row.addresses:
-        return ()
+    """Return a link for each serving TCP port, HTTP ports first; by a name below `localhost` where there is one."""
+    local = {each.port: each.url for each in reversed(row.local_urls)}
     by_port = {(port.port.port, port.port.protocol): port for port in planned}
-    host = _name(row) or url_host(row.addresses[0])
-    serving = [port.port for port in row.ports if port.state is State.SERVING and port.port.protocol is Protocol.TCP]
-    found = [(port, scheme_of(port, by_port.get((port.port, port.protocol)))) for port in serving]
-    made = [PortLink(row.key, port, scheme, url(scheme, host, port.number)) for port, scheme in found]
+    host = (_name(row) or url_host(row.addresses[0])) if row.addresses else ""
+    serving = [port.port for port in row.ports if _is_found(port, local) and port.port.protocol is Protocol.TCP]
+    serving = serving or [ServicePort(number) for number in local if not row.addresses]
+    made = []
+    for port in serving:
+        if at := local.get(port.port, ""):
+            made.append(PortLink(row.key, port, at.partition(":")[0], at, is_local=True))
+        else:
+            scheme = scheme_of(port, by_port.get((port.port, port.protocol)))
+            made.append(PortLink(row.key, port, scheme, url(scheme, host, port.number)))
     return tuple(sorted(made, key=lambda link: not link.scheme))
+
+
+def _is_found(port: PortRow, local: Collection[int]) -> bool:
+    """Return whether a port serves, or only by its name: it may not be bound at its address."""
+    return port.state is State.SERVING or (port.state is State.REJECTED and port.port.port in local)
 
 
 def next_step(rows: Sequence[Row]) -> str:
@@ -58,11 +70,11 @@ def next_step(rows: Sequence[Row]) -> str:
 
     What routes answer at an address, they say themselves.
     """
-    candidates = [(row, found[0]) for row in rows if (found := links(row))]
+    candidates = [(row, found[0]) for row in rows if row.key != LOCALHOST and (found := links(row))]
     if not candidates:
         return ""
     row, link = min(candidates, key=lambda candidate: _distance(*candidate))
-    name = _name(row)
+    name = link.is_local or _name(row)
     if row.key.kind in ROUTED and not (name and link.scheme):
         return f"`locallb status {row.key}`"
     if name or not link.scheme:
@@ -73,7 +85,7 @@ def next_step(rows: Sequence[Row]) -> str:
 def _distance(row: Row, link: PortLink) -> tuple[bool, bool, bool]:
     """Return how far something is from a Service that is worth a try: the smallest is the best."""
     is_routed_kind = row.key.kind in ROUTED
-    return row.state is not State.SERVING, not (is_routed_kind or link.scheme), is_routed_kind
+    return row.state is not State.SERVING, not (is_routed_kind or link.scheme), is_routed_kind and not link.is_local
 
 
 def is_routed(name: str) -> bool:
@@ -117,7 +129,7 @@ def print_services(
 
 
 def _print_table(out: Out, rows: Sequence[Row], printed: frozenset[str]) -> None:
-    named = any(row.names for row in rows)
+    named = any(row.names or row.local_hosts for row in rows)
     head = ("SERVICE", "ADDRESS", *(["NAMES"] if named else []), "PORTS", "STATE", "REASON")
     out.table(head, [_cells(row, named=named) for row in rows])
     sentences = list(dict.fromkeys(row.message for row in rows if row.message and printed.isdisjoint(as_reported(row))))
@@ -156,6 +168,7 @@ def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
             "reason": row.reason,
             "message": row.message,
             **({"names": list(row.names)} if row.names else {}),
+            **({"localhost": [each.url for each in row.local_urls]} if row.local_urls else {}),
             **({"ordered": [{"reason": n.reason, "message": n.message} for n in row.ordered]} if row.ordered else {}),
             **({"refused": list(row.refused)} if row.refused else {}),
         }
@@ -167,7 +180,7 @@ def _cells(row: Row, *, named: bool) -> Sequence[str | tuple[str, str]]:
     return (
         str(row.key),
         " ".join(str(address) for address in row.addresses) or "-",
-        *([few(row.names, MAX_NAMES) or "-"] if named else []),
+        *([few((*row.local_hosts[:1], *row.names), MAX_NAMES) or "-"] if named else []),
         _ports(row.ports),
         (str(row.state), STYLES[row.state]),
         " ".join(row.codes),
@@ -248,6 +261,8 @@ def print_detail(out: Out, detail: Detail) -> None:
     row, proxy = detail.row, detail.proxy
     out.line((str(row.key), "bold"), "  ", (str(row.state), STYLES[row.state]), f"  {row.reason}".rstrip())
     _field(out, "addresses", " ".join(map(str, row.addresses)) or "-")
+    for number, each in enumerate(row.local_urls):
+        _field(out, "" if number else "localhost", each.url)
     if row.names:
         _field(out, "names", " ".join(row.names))
     for port in row.ports:

@@ -210,6 +210,7 @@ class Arguments(TypedDict, total=False):
     certificates: Input[Literal["secrets", "local"]]
     http3: Input[bool]
     page: Input[str]
+    localhost: Input[bool]
 
 
 _SPELLED = {"pod_cidrs": "podCIDRs", "class_": "class"}

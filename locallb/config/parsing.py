@@ -149,7 +149,7 @@ KEYS = (
     *("sources", "runtime", "network", "portMapping", "pools", "pins", "classes", "namespaces", "selector", "services"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
-    *("trafficDetails", "trafficMetrics", "accessLogs", "certificates", "http3", "page"),
+    *("trafficDetails", "trafficMetrics", "accessLogs", "certificates", "http3", "page", "localhost"),
 )
 _PORTS, _MAX_PORTS = 100, 1000
 """Default and limit of the number of ports with metrics."""
@@ -197,6 +197,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
         traffic_details=mistakes.flag("trafficDetails", config.get("trafficDetails", False)),
         traffic_metrics=_bound(mistakes, config.get("trafficMetrics", False)),
         http3=mistakes.flag("http3", config.get("http3", False)),
+        localhost=mistakes.flag("localhost", config.get("localhost", False)),
         access_logs=mistakes.flag("accessLogs", config.get("accessLogs", False)),
         local_certificates=certificates == _LOCAL,
         policies=parse_policies(mistakes, config.get("policies", {})),

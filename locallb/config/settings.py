@@ -286,6 +286,8 @@ class Settings(Struct, frozen=True):
     """Gateways and Ingresses serve HTTPS by HTTP/3 as well."""
     local_certificates: bool = False
     """Hosts without a Secret get certificates of this user's own authority."""
+    localhost: bool = False
+    """HTTP ports and routes are served at 127.0.0.1 as well, by names below `localhost`."""
     port_mapping: bool = False
     """Services are found at ports of the loopback addresses, and the stack has no pool."""
 

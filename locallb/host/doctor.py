@@ -131,6 +131,10 @@ class HostInspection(Struct, frozen=True):
     """Bytes free where proxies' directories are."""
     names: tuple[ObservedName, ...] = ()
     """One of each zone."""
+    local_name: str = ""
+    """A name of the stack below `localhost`; empty where it has none."""
+    knows_local_names: bool = False
+    """This host's resolver finds it on this host."""
     authority: str = ""
     """This user's own authority for certificates; empty where there is none."""
     doubting: tuple[str, ...] = ()
@@ -324,6 +328,14 @@ def headroom_findings(observed: HostInspection) -> Iterator[Finding]:
 
 def _names(observed: HostInspection) -> Iterator[Finding]:
     """Say where a question for a name ends."""
+    if observed.local_name and observed.knows_local_names:
+        yield Finding(FindingLevel.OK, "names", f"every program of this host finds {observed.local_name}")
+    elif observed.local_name:
+        text = (
+            f"browsers and curl find {observed.local_name}, other programs don't: this host's resolver doesn't know it"
+        )
+        remedy = "install nss-myhostname (Debian: libnss-myhostname), or let systemd-resolved resolve names"
+        yield Finding(FindingLevel.NOTE, "names", text, remedy)
     for name in observed.names:
         if name.by_server is None:
             text = f"{name.server} doesn't answer for {name.name}"

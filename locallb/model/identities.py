@@ -124,11 +124,13 @@ class ObjectKind(StrEnum):
     TCP_ROUTE = "tcproutes"
     UDP_ROUTE = "udproutes"
     BACKEND_TLS_POLICY = "backendtlspolicies"
+    LOCALHOST = "localhost"
+    """No object of a cluster: all names below `localhost` (`LOCALHOST`)."""
 
 
 OF_INGRESSES = frozenset({ObjectKind.INGRESS, ObjectKind.INGRESS_CLASS})
 """An Ingress, and a class of which the Ingresses, all or those of a namespace, have an address together."""
-ROUTED = OF_INGRESSES | {ObjectKind.GATEWAY}
+ROUTED = OF_INGRESSES | {ObjectKind.GATEWAY, ObjectKind.LOCALHOST}
 """Kinds that are served by routes, each object from a proxy of its own."""
 
 
@@ -145,7 +147,7 @@ class ObjectKey(NamedTuple):
     kind: ObjectKind = ObjectKind.SERVICE
 
     def __str__(self) -> str:
-        if not self.cluster:
+        if not self.cluster or (self.kind is ObjectKind.LOCALHOST and self == LOCALHOST):
             return self.name
         kind = "" if self.kind is ObjectKind.SERVICE else f"{self.kind}/"
         return f"{self.cluster}/{kind}{self.namespace}/{self.name}"
@@ -154,6 +156,8 @@ class ObjectKey(NamedTuple):
     def parse(cls, text: str) -> ObjectKey:
         """Return the key that prints as `text`. Names have no slash themselves."""
         parts = text.split("/")
+        if text == LOCALHOST.name:
+            return LOCALHOST
         if len(parts) < _SERVICE_PARTS:
             return cls(ClusterName(""), "", text)
         cluster, *rest = parts
@@ -161,6 +165,10 @@ class ObjectKey(NamedTuple):
         if len(rest) >= _SERVICE_PARTS and rest[0] in kinds:
             return cls(ClusterName(cluster), rest[1], rest[2], kinds[rest[0]])
         return cls(ClusterName(cluster), rest[0], rest[1])
+
+
+LOCALHOST = ObjectKey(ClusterName("localhost"), "", "localhost", ObjectKind.LOCALHOST)
+"""What serves the names below `localhost`: one in a stack, of no cluster."""
 
 
 class RunIdentity(NamedTuple):

@@ -20,7 +20,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.config.settings import Pool, ProxySettings, Settings
-from locallb.model.identities import Family, IPAddress, ObjectKey, ObjectKind, Protocol
+from locallb.model.identities import LOCALHOST, Family, IPAddress, ObjectKey, ObjectKind, Protocol
 from locallb.model.memory import AnyMemo
 from locallb.model.objects import Node, Service, ServicePort, TrafficPolicy
 from locallb.model.reasons import Problem, Reason
@@ -161,21 +161,20 @@ def admit(snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int]
     others = served_by_others(theirs, snapshot) if theirs else {}
     ours = [each for each in ours if each.service.key not in others] if others else ours
     all_services, wanted = tuple(each.wish for each in considered), tuple(each.wish for each in ours)
-    services, mapped = [each.service for each in ours], None
-    if settings.port_mapping:
-        mapped = _mapped(snapshot, wanted, memo)
+    services, mapped = [each.service for each in ours], MappedServices()
+    if loopback := tuple(wish for wish in wanted if _is_mapped(wish, settings)):
+        mapped = _mapped(snapshot, loopback, memo)
+        ports = {each.key: each.ports for each in mapped.services}
         services = [
-            memo.of(("mapped", service.key), _with_ports, service, each.ports)
-            for service, each in zip(services, mapped.services, strict=True)
+            memo.of(("mapped", key), _with_ports, service, ports[key]) if (key := service.key) in ports else service
+            for service in services
         ]
     problems = _problems(services, snapshot.host, memo)
     hopeless = _hopeless(services, problems)
-    if mapped:
-        answers = mapped.answers
-    else:
-        answers = _allocated(
-            snapshot, all_services, tuple(wish for wish in wanted if wish.key not in hopeless), settings, memo
-        )
+    answers = mapped.answers
+    if not settings.port_mapping:
+        pooled = tuple(wish for wish in wanted if wish.key not in hopeless and wish.key not in answers)
+        answers = {**_allocated(snapshot, all_services, pooled, settings, memo), **answers}
     given = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
     demands = (each.demand for each in ours if each.wish.key in given and each.wish.key not in hopeless)
     assigned = _assigned(tuple(demands), snapshot, settings.proxies, files, memo)
@@ -227,7 +226,7 @@ def _has_rivals(sockets: Iterable[Socket], pools: Iterable[Pool]) -> bool:
 def _consider(service: Service, settings: Settings, live: bool, rivals: bool) -> _Considered:  # noqa: FBT001 - as `Memo` gives it
     """Extract the fields that affect other Services; ports do if addresses may be shared, mapped, or in foreign use."""
     ours = is_ours(service, settings) and not service.deleting
-    by_ports = rivals or settings.port_mapping or bool(service.sharing_key)
+    by_ports = rivals or _is_mapped(service, settings) or bool(service.sharing_key)
     wish = Service(
         service.key,
         service.ports if by_ports else (),
@@ -242,6 +241,11 @@ def _consider(service: Service, settings: Settings, live: bool, rivals: bool) ->
     )
     foreign = ours and live and has_only_foreign_addresses(service, settings)
     return _Considered(service, ours, foreign, wish, ProxyDemand.of(service))
+
+
+def _is_mapped(service: Service, settings: Settings) -> bool:
+    """Return whether a Service gets ports of loopback addresses that others may have, too."""
+    return settings.port_mapping or service.key == LOCALHOST
 
 
 def _key(admitted: Admitted) -> ObjectKey:

@@ -39,7 +39,7 @@ from locallb.model.http_serving import (
     LocalCertificate,
     VirtualHost,
 )
-from locallb.model.identities import ClusterName, Family, IPAddress, ObjectKey, Protocol, UpstreamName
+from locallb.model.identities import LOCALHOST, ClusterName, Family, IPAddress, ObjectKey, Protocol, UpstreamName
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import MalformedService, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
@@ -143,7 +143,9 @@ def serve(gateway: Bound, where: Where, index: BackendIndex) -> Serving:
     entries = {name: _behind(target, index, gateway.want.ordered.drained) for name, target in gateway.targets.items()}
     merged = tuple(_merged(gateway, entries))
     answering = frozenset(upstream.name for upstream in merged if upstream.backends)
-    via, unreached = _via(entries.values()), _unreached(entries)
+    # Names below localhost are served whatever is behind one: each object has a row that says so.
+    by_name = gateway.key == LOCALHOST
+    via, unreached = _via(entries.values()), {} if by_name else _unreached(entries)
     ports = tuple(
         _with_unreached(_port(gateway, port, where, via, answering), gateway, unreached) for port in gateway.want.ports
     )
@@ -260,6 +262,8 @@ def _port(
         listeners = tuple(HttpListener(address, port.number, chains, http3=http3) for address in free if chains)
     if not listeners:
         return PlannedPort(port, listeners, problem)
+    if gateway.key == LOCALHOST:
+        return PlannedPort(port, listeners, problem, via)
     why = "none of the backends behind it takes a connection; start what listens there, or correct the routes"
     planned = PlannedPort(port, listeners, problem, via)
     silence = Problem(Reason.BACKENDS_DOWN, f"{gateway.key} port {port}: {why}")

@@ -18,7 +18,8 @@ from msgspec.structs import replace
 from locallb.config.settings import PodRouting, Settings
 from locallb.envoy.http_chains import watched_by_chains
 from locallb.gateway.routes import Bound
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyName
+from locallb.model.faults import NO_ORDER
+from locallb.model.identities import LOCALHOST, ClusterName, Home, IPAddress, ObjectKey, Owner, ProxyName
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import EndpointSlice, Node, ServicePort
 from locallb.model.reasons import Problem, Reason
@@ -28,11 +29,12 @@ from locallb.planning.admission import Admitted, admit, occupied_ports
 from locallb.planning.allocation import Answer
 from locallb.planning.backend_paths import routes_to_gain, straight
 from locallb.planning.gateways import Gateways, gateways_of, with_gateways, with_overrides
+from locallb.planning.localhost import LocalNames, local_names, local_urls
 from locallb.planning.names import with_names
 from locallb.planning.nodes import BackendIndex, by_service, eligible
 from locallb.planning.notices import STACK_NOTICES, notices_of, of_faults
 from locallb.planning.own_classes import with_classes
-from locallb.planning.planned import Plan, PlannedProxy, PlannedRoutes, Rejection
+from locallb.planning.planned import LocalUrl, Placement, Plan, PlannedProxy, PlannedRoutes, Rejection
 from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.proxy_assignment import ProxyAssignments
 from locallb.planning.proxy_placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
@@ -49,12 +51,15 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     """
     memo = memo or Memo()
     gateways = with_overrides(_gateways(snapshot, settings, memo), snapshot.overrides)
-    snapshot = with_gateways(with_internal(snapshot, settings), gateways.bound)
+    snapshot = with_internal(snapshot, settings)
+    names = _local_names(snapshot, settings, gateways, memo)
+    bound = {**gateways.bound, LOCALHOST: names.bound} if names else gateways.bound
+    snapshot = with_gateways(snapshot, bound)
     frame = PlanContext.of(snapshot.home, settings, snapshot.host)
     routing = _routes(snapshot, settings, memo)
     nodes, lone = memo.of("eligible", eligible, snapshot.nodes)
-    admission = admit(snapshot, settings, _watched_files(gateways.bound, memo), memo)
-    placed = _place(admission.admitted, _Around(snapshot, settings, nodes, lone, routing), gateways.bound, frame, memo)
+    admission = admit(snapshot, settings, _watched_files(bound, memo), memo)
+    placed = _place(admission.admitted, _Around(snapshot, settings, nodes, lone, routing), bound, frame, memo)
     plan = Plan(
         placements=tuple(each.placement for each in placed),
         proxies=(*(each.own for each in placed if each.own), *_proxies_of_stack(admission.assigned, frame, memo)),
@@ -66,10 +71,11 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
             *routing.notices,
             *unused_pins(snapshot, settings),
             *gateways.notices,
+            *(names.notices if names else ()),
         ),
         refused=gateways.refused,
     )
-    plan = with_names(plan, snapshot, gateways.bound, frame)
+    plan = with_names(_with_local_urls(plan, names, memo), snapshot, bound, frame)
     plan = with_classes(plan, snapshot, settings)
     plan = with_statuses(plan, gateways, snapshot, settings, memo.of("statuses", Memo))
     gain = routes_to_gain(plan, snapshot, settings, partial(_routes, memo=memo))
@@ -88,6 +94,38 @@ def _gateways(snapshot: Snapshot, settings: Settings, memo: AnyMemo) -> Gateways
     bind = partial(gateways_of, memory=memo.of("bound", Memo))
     gateways: Gateways = memo.of("gateways", bind, snapshot.gateway_api, settings, snapshot.authority)
     return gateways
+
+
+def _local_names(snapshot: Snapshot, settings: Settings, gateways: Gateways, memo: AnyMemo) -> LocalNames | None:
+    """Return the names below `localhost`; None without any, as long as none was served."""
+    if not settings.localhost:
+        return None
+    live, order = frozenset(snapshot.access), snapshot.overrides.get(LOCALHOST, NO_ORDER)
+    arguments = snapshot.services, gateways.bound, settings, live, snapshot.authority, order
+    names: LocalNames = memo.of("localhost", local_names, *arguments)
+    held = any(each.owner.service == LOCALHOST for each in snapshot.claims if each.owner.home == snapshot.home)
+    return names if names.plain or names.secured or held else None
+
+
+def _with_local_urls(plan: Plan, names: LocalNames | None, memo: AnyMemo) -> Plan:
+    """Return the plan with URLs below `localhost`, as far as these are served."""
+    serving = next((placement.ports for placement in plan.placements if placement.key == LOCALHOST), ())
+    ports = {planned.port.port: planned.port.number for planned in serving if planned.listeners}
+    if names is None or not ports:
+        return plan
+    urls = memo.of("local urls", local_urls, names, ports)
+    return replace(
+        plan,
+        placements=tuple(
+            memo.of(("found", key), _with_urls, each, urls[key]) if (key := each.key) in urls else each
+            for each in plan.placements
+        ),
+        rejections=tuple(replace(each, local_urls=urls.get(each.key, ())) for each in plan.rejections),
+    )
+
+
+def _with_urls(placement: Placement, urls: tuple[LocalUrl, ...]) -> Placement:
+    return replace(placement, local_urls=urls)
 
 
 def _routes(snapshot: Snapshot, settings: Settings, memo: AnyMemo) -> RoutePlan:
@@ -222,13 +260,18 @@ def _worlds(around: _Around, clusters: Iterable[ClusterName], memo: AnyMemo) -> 
     return {
         cluster: memo.of(
             ("world", cluster),
-            lambda index, *others, cluster=cluster: _World(index.of_cluster(cluster), *others),
+            lambda index, *others, cluster=cluster: _World(_index_of(index, cluster), *others),
             index,
             around.lone.get(cluster, ""),
             snapshot.access.get(cluster),
         )
         for cluster in clusters
     }
+
+
+def _index_of(index: BackendIndex, cluster: ClusterName) -> BackendIndex:
+    """Return the possible backends in a cluster, for `localhost` in every one."""
+    return replace(index, slices={}, drained={}) if cluster == LOCALHOST.cluster else index.of_cluster(cluster)
 
 
 def _clusters_of(slices: Iterable[EndpointSlice]) -> frozenset[ClusterName]:

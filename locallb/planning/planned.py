@@ -290,6 +290,13 @@ class PlannedNews(Struct, frozen=True):
         return self.owner.service
 
 
+class LocalUrl(Struct, frozen=True):
+    """A URL by a name below `localhost`, and the port of the load balancer that answers there as well."""
+
+    port: int
+    url: str
+
+
 class Placement(Struct, frozen=True):
     """A Service that gets addresses. A port without backends stays closed; the addresses stay."""
 
@@ -331,6 +338,8 @@ class Placement(Struct, frozen=True):
     """Events of Ingresses, including ones without any served rule."""
     unreached: Mapping[Named, Problem] = field(default_factory=dict)
     """Services behind the rules of a Gateway or Ingresses with endpoints to which this host has no route."""
+    local_urls: tuple[LocalUrl, ...] = ()
+    """Where the stack serves names below `localhost`, the shortest first and those of HTTP before those of HTTPS."""
 
     @property
     def key(self) -> ObjectKey:
@@ -355,6 +364,8 @@ class Rejection(Struct, frozen=True):
     """As of a Placement."""
     news: tuple[PlannedNews, ...] = ()
     """As of a Placement."""
+    local_urls: tuple[LocalUrl, ...] = ()
+    """As of a Placement: a port that may not be bound at an address has a name all the same."""
 
 
 class PlannedProxy(Struct, frozen=True):

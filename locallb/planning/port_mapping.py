@@ -1,4 +1,4 @@
-"""Port mapping (`portMapping`): Services without an address of their own get ports of the loopback addresses.
+"""Port mapping: Services without an address of their own (`portMapping`), and `localhost`, get loopback ports.
 
 Each port keeps its assigned number. A new one gets its own number if that is free and may be bound here,
 and otherwise the next free one after a hash of the Service and the port: so the result depends neither on an order nor
@@ -8,14 +8,14 @@ on the machine, as far as those numbers are free. Not here: claims, and listenin
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from ipaddress import IPv4Address, IPv6Address
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.model.host_addresses import usable
-from locallb.model.identities import Family, Home, IPAddress, ObjectKey, Owner, Protocol
+from locallb.model.identities import LOCALHOST, Family, Home, IPAddress, ObjectKey, Owner, Protocol
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
@@ -26,6 +26,8 @@ from locallb.planning.allocation import Answer
 LOOPBACK: Mapping[Family, IPAddress] = {Family.IPV4: IPv4Address("127.0.0.1"), Family.IPV6: IPv6Address("::1")}
 FIRST, COUNT = 10_000, 20_000
 """Numbers for ports with an occupied number: below NodePorts and the kernel's ports for clients."""
+LOCAL_FIRST, LOCAL_COUNT = 8000, 100
+"""The same for `localhost`: from 8080 and from 8443 on."""
 _NO_STACK = Home("", "", "")
 
 
@@ -88,11 +90,13 @@ class _Numbers:
     def take_held(self, key: ObjectKey, port: ServicePort) -> bool:
         """Keep the number of a port; return whether it has one that can still be bound.
 
-        It can't be bound if another user's process has it at each of its addresses.
+        It can't be bound if another user's process has it at each of its addresses. The one of `localhost` is kept all
+        the same, as it is in bookmarks.
         """
         number = self._held.get(key, {}).get((port.port, port.protocol), 0)
         places = {(address, number, port.protocol) for address in self._asking[key]}
-        return number >= self._first and not places <= self._in_foreign_use and self._take(key, port, number)
+        is_lost = key != LOCALHOST and places <= self._in_foreign_use
+        return number >= self._first and not is_lost and self._take(key, port, number)
 
     def take_own(self, key: ObjectKey, port: ServicePort) -> bool:
         """Map a port to its own number; return whether that was free."""
@@ -121,7 +125,9 @@ def _given(answer: Answer) -> tuple[IPAddress, ...]:
     return () if isinstance(answer, Problem) else answer
 
 
-def _sequence(key: ObjectKey, port: ServicePort) -> Iterator[int]:
+def _sequence(key: ObjectKey, port: ServicePort) -> Iterable[int]:
+    if key == LOCALHOST:
+        return range(LOCAL_FIRST + port.port, LOCAL_FIRST + port.port + LOCAL_COUNT)
     start = int.from_bytes(hashlib.sha256(f"{key} {port}".encode()).digest(), "big")
     return (FIRST + (start + step) % COUNT for step in range(COUNT))
 
@@ -171,5 +177,9 @@ def _is_here(address: IPAddress, host: HostFacts) -> bool:
 
 
 def _exhausted(key: ObjectKey, port: ServicePort) -> Problem:
+    if key == LOCALHOST:
+        first = LOCAL_FIRST + port.port
+        why = f"{port.port} and every port from {first} to {first + LOCAL_COUNT - 1} of 127.0.0.1 is taken; free one"
+        return Problem(Reason.POOL_EXHAUSTED, f"{key} port {port}: {why}")
     why = f"every port from {FIRST} to {FIRST + COUNT - 1} of 127.0.0.1 is taken; delete a Service that has one"
     return Problem(Reason.POOL_EXHAUSTED, f"{key} port {port}: {why}")

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -20,7 +21,17 @@ from locallb.gateway.routes import Bound
 from locallb.gateway.texts import route_lines
 from locallb.model.faults import Detour
 from locallb.model.http_serving import HttpListener
-from locallb.model.identities import Family, Home, IPAddress, ObjectKey, Owner, Protocol, ProxyName, UpstreamName
+from locallb.model.identities import (
+    LOCALHOST,
+    Family,
+    Home,
+    IPAddress,
+    ObjectKey,
+    Owner,
+    Protocol,
+    ProxyName,
+    UpstreamName,
+)
 from locallb.model.identities import place as place_of
 from locallb.model.objects import Discovery, Service, ServicePort
 from locallb.model.reasons import Problem, Reason
@@ -241,7 +252,7 @@ def _refused_listener(gateway: Bound | None) -> Problem | None:
 def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
     """Return the ports of a Service or a Gateway, and what its proxy serves."""
     if given.gateway:
-        http3 = frame.settings.http3 and not given.assignment.in_part
+        http3 = frame.settings.http3 and not given.assignment.in_part and given.service.key != LOCALHOST
         where = Where(given.addresses, given.problems, given.occupied, http3)
         made, fault = serve(given.gateway, where, given.backend_index), given.service.failing
         may_fail = given.assignment.traits.may_fail is not False or fault is not None or bool(given.gateway.faults)
@@ -298,7 +309,8 @@ def _own(placement: Placement, proxy: Proxy, given: PlacementInputs, frame: Plan
     inputs = RunInputs(placement.owner, frame.settings, frame.host, placement.addresses, places)
     proxy, run = run_planner(frame.settings.runtime).plan(proxy, inputs)
     routed = frame.settings.pod_routes is PodRouting.CONTAINER
-    routes = tuple(given.backend_index.routes_to_pods.get(given.service.key.cluster, ())) if routed else ()
+    index = given.backend_index  # has the clusters in which its backends are
+    routes = tuple(chain.from_iterable(index.routes_to_pods.values())) if routed else ()
     return PlannedProxy(proxy, placement.owner, render(proxy), run, routes)
 
 

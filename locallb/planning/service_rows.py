@@ -17,7 +17,7 @@ from locallb.model.identities import IPAddress, ObjectKey, UpstreamName
 from locallb.model.objects import ServicePort
 from locallb.model.reasons import Problem, Reason
 from locallb.planning.notices import Notice, ordered_of
-from locallb.planning.planned import Placement, Plan, PlannedPort, Via
+from locallb.planning.planned import LocalUrl, Placement, Plan, PlannedPort, Via
 
 
 class State(StrEnum):
@@ -75,6 +75,14 @@ class Row(Struct, frozen=True):
     """The fault that was ordered for it."""
     refused: tuple[str, ...] = ()
     """Sentences about listeners, routes or rules that aren't served as written."""
+    local_urls: tuple[LocalUrl, ...] = ()
+    """Where it is found below `localhost`."""
+
+    @property
+    def local_hosts(self) -> tuple[str, ...]:
+        """Return its names below `localhost`, with the port unless it goes without saying, the shortest first."""
+        hosts = (each.url.removeprefix("http://").rstrip("/") for each in self.local_urls)
+        return tuple(host for host in hosts if "/" not in host)
 
     @property
     def notices(self) -> tuple[Notice, ...]:
@@ -102,6 +110,7 @@ def rows(plan: Plan, observed: Mapping[str, Observation]) -> tuple[Row, ...]:
             reason=rejection.problem.reason,
             message=rejection.problem.message,
             refused=plan.refused.get(rejection.key, ()),
+            local_urls=rejection.local_urls,
         )
         for rejection in plan.rejections
     ]
@@ -117,7 +126,18 @@ def _placed(placement: Placement, observed: Observation | None, refused: tuple[s
         state, reason, message = State.DEGRADED, placement.problem.reason, placement.problem.message
     names = tuple(sorted((name.name for name in placement.names), key=lambda name: (is_wildcard(name), name)))
     ordered = ordered_of(placement.notices)
-    return Row(placement.key, state, placement.addresses, ports, reason, message, names, ordered, refused)
+    return Row(
+        placement.key,
+        state,
+        placement.addresses,
+        ports,
+        reason,
+        message,
+        names,
+        ordered,
+        refused,
+        placement.local_urls,
+    )
 
 
 def _overall(ports: tuple[PortRow, ...]) -> State:

@@ -62,7 +62,8 @@ def scheme_of(port: ServicePort, planned: PlannedPort | None) -> str:
 
 
 def urls_of(placement: Placement) -> Iterator[str]:
-    """Return the URLs of the ports that speak HTTP: by each hostname, else by each address."""
+    """Return the URLs below `localhost`, and those of ports of HTTP by each hostname, else by each address."""
+    yield from (each.url for each in placement.local_urls)
     names = [name for name in hostnames_of(placement) if is_hostname(name)]
     hosts = names or [url_host(address) for address in placement.addresses]
     for planned in placement.ports:

@@ -40,6 +40,8 @@ def listener(port: int, process: str = "", address: str = "0.0.0.0") -> HostFact
     [
         ({"python": (3, 10)}, Level.PROBLEM, "Python", "3.10", "3.11"),
         ({"envoy": "", "envoy_problem": "no Envoy: install it"}, Level.PROBLEM, "Envoy", "no Envoy", "install it"),
+        ({"local_name": "a.b.localhost"}, Level.NOTE, "names", "other programs don't", "nss-myhostname"),
+        ({"local_name": "a.b.localhost", "knows_local_names": True}, Level.OK, "names", "every program", ""),
         ({"wsl": True}, Level.NOTE, "WSL2", "reaches ports of its 127.0.0.1 and no other", "portMapping: loopback"),
         ({"wsl": True, "mapped": True}, Level.NOTE, "WSL2", "runs in Windows", ""),
         ({"docker": "usable"}, Level.NOTE, "Docker", "answers", ""),

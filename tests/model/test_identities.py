@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.model.identities import ClusterName, IPAddress, ObjectKey, ObjectKind, RunIdentity
+from locallb.model.identities import LOCALHOST, ClusterName, IPAddress, ObjectKey, ObjectKind, RunIdentity
 from locallb.model.texts import address_name, named_after
 
 names = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,10}[a-z0-9])?", fullmatch=True) | st.sampled_from([*ObjectKind])
@@ -50,6 +50,7 @@ def test_two_objects_never_print_alike(one: tuple[str, str, str, ObjectKind], ot
         (ObjectKey(ClusterName("c"), "n", "web"), "c/n/web"),
         (ObjectKey(ClusterName("c"), "n", "web", ObjectKind.GATEWAY), "c/gateways/n/web"),
         (ObjectKey(ClusterName(""), "", "shared-1"), "shared-1"),
+        (LOCALHOST, "localhost"),
     ],
 )
 def test_keys_print_as_they_always_did(key: ObjectKey, text: str) -> None:

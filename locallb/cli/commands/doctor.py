@@ -14,8 +14,10 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TypeVar
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -61,6 +63,7 @@ from locallb.sources import SourceError
 from locallb.sources.workspace import ReadingAndPlan
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import PROXY_MARK
+from locallb.threads import addresses_of
 
 AT_ONCE = 16
 FAILURES = (ClientError, EngineError, SettingsError, SourceError, OSError)
@@ -68,6 +71,8 @@ _FEW = 100
 """inotify instances below which it matters who has the others."""
 _PROBED = 512
 """inotify instances that are tried; of more it is enough to know that there are more."""
+_RESOLVER_TIMEOUT = 1.0
+"""Seconds that this host's resolver has for one name."""
 Found = TypeVar("Found")
 Otherwise = TypeVar("Otherwise")
 
@@ -126,7 +131,9 @@ def inspect(directory: Path, stack: str) -> HostInspection:
             image, exists = runtime(session.settings.runtime).image(session.settings, envoy)
             observed = replace(observed, image=image, lacks_image=not exists)
     if plan:
-        observed = replace(observed, names=tuple(_names(plan)))
+        local = _local_name(plan)
+        known = bool(local) and any(ip_address(each).is_loopback for each in addresses_of(local, _RESOLVER_TIMEOUT))
+        observed = replace(observed, names=tuple(_names(plan)), local_name=local, knows_local_names=known)
     observed = failures.guard("authority", lambda: _with_authority(observed), observed)
     if here:
         observed = _with_stack(observed, here, plan, claims, failures)
@@ -150,6 +157,12 @@ def _names(plan: ReadingAndPlan) -> Iterator[ObservedName]:
         from locallb.host import facts as resolving  # noqa: PLC0415 - loads a client of name servers
 
         yield from (resolving.inspect(name, zone) for zone, name in first.items())
+
+
+def _local_name(plan: ReadingAndPlan) -> str:
+    """Return the first name below `localhost` that is planned; empty without any."""
+    urls = (each.url for placement in plan[1].placements for each in placement.local_urls)
+    return next((urlsplit(url).hostname or "" for url in urls), "")
 
 
 def _with_authority(observed: HostInspection) -> HostInspection:

@@ -12,6 +12,7 @@ import json
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -201,11 +202,23 @@ def curl_terms(
             f"nothing says that port {link.port} of {row.key} speaks HTTP; name it http or https in the Service, give"
             " it that appProtocol, or choose another one with --port"
         )
+    if link.is_local and not host:
+        return _local_terms(link, path)
     chains = tuple(_chains(planned.get((link.port.port, link.port.protocol))))
     address = url_host(row.addresses[0])
     chosen = host or _host(row, link, chains) or address
     resolved = () if chosen == address else ("--resolve", f"{chosen}:{link.port.number}:{address}")
     return ("curl", "--globoff", "--noproxy", "*", *resolved, *_authority(chains), _with_path(link, chosen, path))
+
+
+def _local_terms(link: PortLink, path: str) -> tuple[str, ...]:
+    """Return the command for a name below `localhost`; a curl before 7.78 asks the resolver, which may not know it."""
+    parts = urlsplit(link.url)
+    number = parts.port or (443 if link.scheme == "https" else 80)
+    authority = store.find() if link.scheme == "https" else None
+    trusted = ("--cacert", str(authority.file)) if authority else ()
+    resolved = ("--resolve", f"{parts.hostname}:{number}:127.0.0.1")
+    return ("curl", "--globoff", "--noproxy", "*", *resolved, *trusted, f"{link.url}{path}")
 
 
 def _with_path(link: PortLink, host: str, path: str) -> str:

@@ -112,7 +112,7 @@ def lane(subject: LaneSubject) -> Document:
         "reason": visible(row.reason),
         "message": visible(row.message),
         "addresses": [str(address) for address in row.addresses],
-        "hosts": [visible(host, LONGEST_NAME) for host in _hosts(row.names, placement)],
+        "hosts": [visible(host, LONGEST_NAME) for host in _hosts(row, placement)],
         "ports": _ports(row.ports, placement, subject.upstreams),
         "proxy": visible(placement.proxy, LONGEST_NAME) if placement else "",
         "routes": [visible(route) for route in placement.routes[:ROUTES]] if placement else [],
@@ -127,10 +127,10 @@ def _notices(row: Row, placement: Placement | None) -> list[Notice]:
     return list(dict.fromkeys((*(placement.notices if placement else ()), *row.notices)))[:NOTICES]
 
 
-def _hosts(names: Sequence[str], placement: Placement | None) -> list[str]:
-    """Return the Service's host names: those of the stack's zones first, then those of its listeners."""
+def _hosts(row: Row, placement: Placement | None) -> list[str]:
+    """Return its host names: those below `localhost` first, with a port, then the stack's, then its listeners'."""
     served = (name for port in placement.ports for name in _hostnames(port)) if placement else ()
-    return list(dict.fromkeys((*names, *served)))[:HOSTS]
+    return list(dict.fromkeys((*row.local_hosts, *row.names, *served)))[:HOSTS]
 
 
 def _hostnames(port: PlannedPort) -> Iterator[str]:

@@ -16,7 +16,7 @@ from locallb.cli.service_output import STYLES, next_step
 from locallb.cli.watching.board import Board, View, by_urgency, count_states
 from locallb.cli.watching.log import LogLevel, LogRecord, clock
 from locallb.model.texts import counted
-from locallb.planning.service_rows import PortRow, State
+from locallb.planning.service_rows import PortRow, Row, State
 from locallb.report.changes import rooms_for
 from locallb.report.wording import LONGEST_NAME, visible
 
@@ -150,10 +150,15 @@ class _Column(Struct, frozen=True):
     maximum: int
 
 
+def _places(row: Row) -> str:
+    """Return its name below `localhost`, if it has one, and its addresses."""
+    return " ".join((*row.local_hosts[:1], *map(str, row.addresses))) or "-"
+
+
 _COLUMNS = (
     _Column("SERVICE", lambda view: (visible(str(view.row.key), LONGEST_NAME), ""), 0, 48),
     _Column("STATE", lambda view: (str(view.row.state), STYLES[view.row.state]), 0, 10),
-    _Column("ADDRESS", lambda view: (" ".join(map(str, view.row.addresses)) or "-", ""), 70, 40),
+    _Column("ADDRESS", lambda view: (_places(view.row), ""), 70, 48),
     _Column("PORTS", lambda view: (" ".join(map(_port, view.row.ports)) or "-", ""), 78, 30),
     _Column("CHANGED", lambda view: (clock(view.change.at)[:-4] if view.change else "-", ""), 110, 8),
     _Column("TOOK", lambda view: (_took(view.change.seconds) if view.change else "-", ""), 110, 8),
