@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from msgspec.structs import replace
 
 from locallb.config.settings import Headroom, Policies, PortRange, Settings
-from locallb.model.identities import IPAddress, ObjectKey
+from locallb.model.identities import LOCALHOST, IPAddress, ObjectKey
 from locallb.model.snapshot import Snapshot
 from locallb.model.texts import few
 from locallb.planning.planned import Plan
@@ -55,8 +55,11 @@ def _held(snapshot: Snapshot, plan: Plan) -> Side:
 def violations(
     services: Iterable[ServiceChange], rooms: Iterable[PoolRoom], policies: Policies
 ) -> tuple[Violation, ...]:
-    """Find every violation, in the order of the gates, then of Services and pools."""
-    listed = tuple(services)
+    """Find every violation, in the order of the gates, then of Services and pools.
+
+    Names below `localhost` are for this host alone: no policy is about them.
+    """
+    listed = tuple(service for service in services if service.key != LOCALHOST)
     violated: list[Violation] = []
     if policies.address_changes_forbidden:
         violated += _address_changes(listed)

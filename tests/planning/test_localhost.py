@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
-from locallb.kubernetes.parsing.objects import parse_objects
+from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.http_serving import HttpListener, HttpRoutes, Speaks
 from locallb.model.identities import LOCALHOST, ClusterName, Fingerprint, Home, ObjectKey, Owner, Protocol
 from locallb.model.objects import ServicePort
