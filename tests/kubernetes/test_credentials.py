@@ -16,6 +16,7 @@ import pytest
 
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.feed import Feed
+from locallb.kubernetes.api.kubeconfig import EXEC_VERSIONS
 from locallb.kubernetes.api.servers import KubeconfigError, KubeError
 from locallb.model.snapshot import Access
 from tests.support.certificates import Authority, Pair
@@ -142,6 +143,15 @@ def test_unknown_server_is_asked_where_the_kubeconfig_has_it_unverified(tmp_path
         ask(written(tmp_path / "config", cluster=cluster))
 
 
+def test_authorities_of_the_environment_are_trusted_where_the_kubeconfig_names_none(
+    tmp_path: Path, authority: Authority, pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether the server is of this host or not, as for kubectl."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(authority.own.chain))
+    with serving(pair) as api:
+        ask(written(tmp_path / "config", cluster={"server": f"https://127.0.0.1:{api.port}"}))
+
+
 def test_data_of_an_authority_goes_before_its_file(tmp_path: Path, authority: Authority, pair: Pair) -> None:
     """As kubectl has it."""
     other = Authority(tmp_path / "other")
@@ -157,6 +167,7 @@ def test_data_of_an_authority_goes_before_its_file(tmp_path: Path, authority: Au
         ({"token": "t"}, "Bearer t"),
         ({"tokenFile": "token"}, "Bearer from-file"),
         ({"token": "t", "tokenFile": "token"}, "Bearer from-file"),
+        ({"tokenFile": "token", "exec": {"apiVersion": EXEC_VERSIONS[0], "command": "false"}}, "Bearer from-file"),
         ({"username": "me", "password": "hush"}, f"Basic {base64.b64encode(b'me:hush').decode()}"),
         ({"username": "me"}, ""),
     ],

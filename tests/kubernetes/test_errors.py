@@ -109,6 +109,13 @@ def test_what_something_else_than_an_api_writes_is_one_line(ask: Callable[[Acces
     assert "\n" not in str(caught.value)
 
 
+def test_a_refusal_with_a_word_in_the_place_of_its_code_is_understood() -> None:
+    """As Rancher's gateway writes it: the answer's own code counts."""
+    refusal = {"type": "error", "status": "401", "code": "Unauthorized", "message": "must authenticate"}
+    error = FailedAnswerError(httpx2.Response(401, json=refusal))
+    assert (error.code, error.message) == (401, "must authenticate")
+
+
 @pytest.mark.parametrize(
     ("headers", "body", "why"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import threading
@@ -171,6 +172,25 @@ def test_a_plugin_learns_the_version_that_its_kubeconfig_names(tmp_path: Path, v
     plugin_of_file = connection(written(tmp_path / "config", user=user)).plugin
     assert plugin_of_file
     assert token(plugin_of_file) == "t"
+
+
+@pytest.mark.parametrize("asks", [True, False])
+def test_a_plugin_learns_of_its_cluster_what_it_asks_for(asks: bool, tmp_path: Path) -> None:  # noqa: FBT001 - a parameter
+    """Server, authority (the content of a file) and what the cluster has for plugins; nothing where it doesn't ask."""
+    (tmp_path / "ca").write_text("mine")
+    extension = {"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}
+    cluster = {"server": "https://127.0.0.1:1", "certificate-authority": "ca", "extensions": [extension]}
+    script = f"echo \"$KUBERNETES_EXEC_INFO\" > {tmp_path}/info; echo '{answer('t')}'"
+    section = {"apiVersion": BETA, "command": "sh", "args": ["-c", script], "provideClusterInfo": asks}
+    plugin_of_file = connection(written(tmp_path / "config", cluster=cluster, user={"exec": section})).plugin
+    assert plugin_of_file
+    assert token(plugin_of_file) == "t"
+    known = {
+        "server": "https://127.0.0.1:1",
+        "certificate-authority-data": base64.b64encode(b"mine").decode(),
+        "config": {"audience": "a"},
+    }
+    assert json.loads((tmp_path / "info").read_text())["spec"].get("cluster") == (known if asks else None)
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ class TlsContexts:
         # files are stamped before they are read: what changes now is seen next time; using an absent one tells why
         stamps = tuple((file, stamp_of(Path(file))) for file in reached.files)
         user = replace(reached.user, token=None, token_file=None, username=None, password=None)
-        key = (reached.trust, user, reached.trust_env, *map(os.environ.get, _ENVIRONMENT), *stamps)
+        key = (reached.trust, user, *map(os.environ.get, _ENVIRONMENT), *stamps)
         with self._lock:
             made, now = self._made.pop(key, None), self._clock()
             if made is None or now >= made[0] + _FRESH:
@@ -88,7 +88,7 @@ def load(reached: Connection) -> ssl.SSLContext:
         if authority := file(trust.certificate_authority_data, trust.certificate_authority):
             context = ssl.create_default_context(cafile=authority)
         else:
-            context = httpx2.create_ssl_context(verify=not trust.insecure_skip_tls_verify, trust_env=reached.trust_env)
+            context = httpx2.create_ssl_context(verify=not trust.insecure_skip_tls_verify)
         if certificate := file(user.client_certificate_data, user.client_certificate):
             if not (key := file(user.client_key_data, user.client_key)):
                 raise ValueError(
@@ -154,9 +154,9 @@ _EXCERPT = 200
 
 
 class _Status(Struct):
-    """What an API says of its refusal (`Status` of `v1`)."""
+    """What an API says of its refusal (`Status` of `v1`); Rancher's gateway has a word in the place of the number."""
 
-    code: int | None = None
+    code: int | str | None = None
     message: str | None = None
 
 
@@ -172,7 +172,7 @@ class FailedAnswerError(Exception):
     def __init__(self, answer: httpx2.Response) -> None:
         if answer.headers.get("Content-Type") == "application/json":
             status = _STATUS.decode(answer.content)
-            self.code = status.code or answer.status_code
+            self.code = status.code if isinstance(status.code, int) and status.code else answer.status_code
             self.message = printable((status.message or "")[:_LONGEST])
         else:
             self.code, self.message = answer.status_code, excerpt(answer.content[:_LONGEST])

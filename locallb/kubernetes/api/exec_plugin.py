@@ -44,6 +44,8 @@ class Plugin(Struct, frozen=True):
     command: str
     arguments: tuple[str, ...] = ()
     variables: tuple[tuple[str, str], ...] = ()
+    cluster: str = ""
+    """What it gets to know of its cluster, as JSON; empty where it doesn't ask for it."""
 
     @classmethod
     def of(cls, section: JsonObject, access: Access) -> Plugin:
@@ -158,7 +160,8 @@ def _parsed(output: bytes) -> tuple[str, float]:
 
 def _run(plugin: Plugin) -> bytes:
     """Run it to its end; on a timeout or too much output its process group is ended."""
-    info = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": {"interactive": False}}
+    spec = {"interactive": False, **({"cluster": json.loads(plugin.cluster)} if plugin.cluster else {})}
+    info = {"apiVersion": plugin.version, "kind": "ExecCredential", "spec": spec}
     environment = {**os.environ, "KUBERNETES_EXEC_INFO": json.dumps(info), **dict(plugin.variables)}
     terms = (plugin.command, *plugin.arguments)
     try:

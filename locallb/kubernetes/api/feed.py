@@ -21,7 +21,7 @@ from msgspec import Struct
 from locallb.kubernetes.answers import ERROR, AnswerError, Object, WatchLine, lines, list_page, watch_line, whole
 from locallb.kubernetes.api.connected import excerpt, nonsense, open_client, unreachable
 from locallb.kubernetes.api.kubeconfig import connection
-from locallb.kubernetes.api.limits import LARGEST
+from locallb.kubernetes.api.limits import LARGEST, limit
 from locallb.kubernetes.api.servers import ForbiddenError, KubeconfigError, RefusedError, UnreachableError
 from locallb.model.fields import JsonObject
 from locallb.model.snapshot import Access
@@ -78,6 +78,7 @@ class Feed:
         reached = connection(access)
         self._server = reached.server
         self._client = open_client(reached)
+        limit(self._client, lambda: self._due)
 
     def close(self) -> None:
         """Close the connections; only for the thread that reads."""

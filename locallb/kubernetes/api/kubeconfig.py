@@ -8,6 +8,7 @@ Not here: tokens of plugins (`exec_plugin`), the pod's own access (`in_cluster`)
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import json
 import os
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from msgspec import Struct, convert, field
+from msgspec.structs import replace
 
 from locallb.kubernetes.api import in_cluster
 from locallb.kubernetes.api.exec_plugin import Plugin, token
@@ -38,7 +40,7 @@ from locallb.kubernetes.api.servers import (
 from locallb.kubernetes.documents import DocumentError, ReadDocument, read_documents
 from locallb.model import http_checks
 from locallb.model.errors import refusal
-from locallb.model.fields import JsonObject
+from locallb.model.fields import JsonObject, objects_of
 from locallb.model.identities import ContextName, Digest
 from locallb.model.snapshot import Access
 from locallb.model.texts import clipped, few
@@ -184,6 +186,10 @@ def _without_token(why: str, access: Access) -> KubeError:
 EXEC_VERSIONS = tuple(f"client.authentication.k8s.io/{version}" for version in ("v1", "v1beta1", "v1alpha1"))
 """Versions of exec credentials that are understood."""
 _FILES = ("certificate-authority", "client-certificate", "client-key", "tokenFile")
+_BEFORE_EXEC = ("token", "tokenFile", "username")
+"""Credentials of a user that count in the place of its plugin, as for kubectl."""
+_OF_PLUGINS = "client.authentication.k8s.io/exec"
+"""The extension of a cluster with what it says to plugins."""
 _WAY = (
     "server",
     "certificate-authority",
@@ -392,10 +398,12 @@ def connection(access: Access) -> Connection:
     proxy = cluster.get("proxy-url") or None
     cluster, user = (_with_whole_paths(part, path.parent) for part in (cluster, user))
     files = tuple(str(part[key]) for part in (cluster, user) for key in _FILES if part.get(key))
-    plugin = Plugin.of(user["exec"], access) if user.get("exec") and not user.get("token") else None
+    plugin = Plugin.of(user["exec"], access) if user.get("exec") and not any(map(user.get, _BEFORE_EXEC)) else None
     if plugin or files or proxy:
         _require_trusted(path, plugin, [key for key in (*_FILES, "proxy-url") if cluster.get(key) or user.get(key)])
     _require_regular(files, access)
+    if plugin and user["exec"].get("provideClusterInfo"):
+        plugin = replace(plugin, cluster=_cluster_for_plugin(cluster, access))
     require_token(user, access)
     try:
         trust, credentials = convert(cluster, Trust), convert(user, Credentials)
@@ -406,6 +414,21 @@ def connection(access: Access) -> Connection:
     return Connection(
         access, server, redacted(server), trust, credentials, not direct, proxy, files, plugin, server_name
     )
+
+
+def _cluster_for_plugin(cluster: Section, access: Access) -> str:
+    """Return what a plugin gets to know of its cluster if its section asks for it, as JSON. Raises KubeconfigError."""
+    names = ("server", "tls-server-name", "insecure-skip-tls-verify", "certificate-authority-data", "proxy-url")
+    info = {name: cluster[name] for name in names if cluster.get(name)}
+    if (path := cluster.get("certificate-authority")) and "certificate-authority-data" not in info:
+        try:
+            authority = reader.read(Path(str(path)), LARGEST)
+        except OSError as error:
+            raise unreadable(str(path), error, access.kubeconfig) from None
+        info["certificate-authority-data"] = base64.b64encode(authority).decode()
+    extensions = objects_of(cluster.get("extensions"))
+    config = next((each.get("extension") for each in extensions if each.get("name") == _OF_PLUGINS), None)
+    return json.dumps({**info, "config": config} if config is not None else info)
 
 
 def _with_whole_paths(part: Section, directory: Path) -> Section:

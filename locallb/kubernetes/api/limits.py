@@ -60,15 +60,17 @@ TIMEOUT = 60.0
 
 
 class _Timed(WrappedStream):
-    """A connection on which each answer ends in time, counted from the last word of the question."""
+    """A connection on which each answer ends in time, counted from the last word of the question, or when it is due."""
 
-    def __init__(self, stream: httpcore2.NetworkStream) -> None:
+    def __init__(self, stream: httpcore2.NetworkStream, due: Callable[[], float] | None = None) -> None:
         super().__init__(stream)
         self._requested = time.monotonic()
+        self._due = due
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        if time.monotonic() > self._requested + TIMEOUT:
-            raise httpcore2.ReadTimeout(f"its answer takes longer than {TIMEOUT:g} s")
+        if time.monotonic() > (self._due() if self._due else self._requested + TIMEOUT):
+            limit = "it may" if self._due else f"{TIMEOUT:g} s"
+            raise httpcore2.ReadTimeout(f"its answer takes longer than {limit}")
         return self._stream.read(max_bytes, timeout)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
@@ -78,11 +80,14 @@ class _Timed(WrappedStream):
     def start_tls(
         self, ssl_context: ssl.SSLContext, server_hostname: str | None = None, timeout: float | None = None
     ) -> httpcore2.NetworkStream:
-        return _Timed(self._stream.start_tls(ssl_context, server_hostname, timeout))
+        return _Timed(self._stream.start_tls(ssl_context, server_hostname, timeout), self._due)
 
 
 class _Connecting(httpcore2.SyncBackend):
     """Makes such connections."""
+
+    def __init__(self, due: Callable[[], float] | None = None) -> None:
+        self._due = due
 
     def connect_tcp(
         self,
@@ -92,16 +97,16 @@ class _Connecting(httpcore2.SyncBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.NetworkStream:
-        return _Timed(super().connect_tcp(host, port, timeout, local_address, socket_options))
+        return _Timed(super().connect_tcp(host, port, timeout, local_address, socket_options), self._due)
 
 
-def limit(client: httpx2.Client) -> None:
-    """Give each answer to a client `TIMEOUT` seconds, also on its way through a proxy.
+def limit(client: httpx2.Client, due: Callable[[], float] | None = None) -> None:
+    """Give each answer to a client `TIMEOUT` seconds, or until `due`, also on its way through a proxy.
 
     The deadline is for a whole answer: a server that sends a byte now and then never exceeds the timeout of a single
     read.
     """
-    connect_with(client, _Connecting())
+    connect_with(client, _Connecting(due))
 
 
 SECONDS = 5.0
