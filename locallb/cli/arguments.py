@@ -49,6 +49,8 @@ class Arguments(Struct, frozen=True):
     """What `pulumi preview --json` printed, for `preview` to tell."""
     plain: bool = False
     """`watch` prints lines even on a terminal."""
+    all_services: bool = False
+    """`watch` serves Services of every type, whatever the configuration says."""
     stop_watch: bool = False
     """`destroy` ends a `watch` of the stack first."""
     metrics: str = ""
@@ -153,6 +155,7 @@ def parse(terms: Sequence[str] | None = None) -> Arguments:
         against=getattr(given, "against", None),
         from_pulumi=getattr(given, "from_pulumi", None),
         plain=getattr(given, "plain", False),
+        all_services=getattr(given, "all_services", False),
         stop_watch=getattr(given, "stop_watch", False),
         metrics=getattr(given, "metrics", None) or "",
         page=getattr(given, "page", None) or "",

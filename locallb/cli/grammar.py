@@ -335,6 +335,9 @@ def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
 
 def _add_watch(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("--plain", action="store_true", help="print lines, also on a terminal (--json: JSON lines)")
+    command.add_argument(
+        "--all-services", action="store_true", help="serve Services of every type meanwhile, as local-lb:services would"
+    )
     for option, usual, what in (
         ("--metrics", "127.0.0.1:9477", "serve Prometheus metrics and health at a loopback address"),
         ("--page", "127.0.0.1:9478", "serve a live page at a loopback address, for browsers of this host"),

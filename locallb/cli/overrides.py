@@ -34,7 +34,6 @@ from locallb.model.texts import clipped, few
 from locallb.planning.endpoints import names_of, names_of_endpoints
 from locallb.planning.gateways import gateways_of, with_gateways, with_overrides
 from locallb.planning.planned import Placement, Via
-from locallb.planning.selection import with_internal
 from locallb.sources.overrides import change_overrides, read_overrides, seconds_until, written
 
 
@@ -55,7 +54,7 @@ def served(session: Session) -> Served:
     bound = gateways_of(snapshot.gateway_api, session.settings, snapshot.authority)
     gateways = with_overrides(bound, snapshot.overrides).bound
     placed = {placement.key: placement for placement in plan.placements}
-    every = with_gateways(with_internal(snapshot, session.settings), gateways).services
+    every = with_gateways(snapshot, gateways).services
     return Served({service.key: service for service in every if service.key in placed}, gateways, placed, snapshot)
 
 

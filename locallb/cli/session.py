@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, TypeVar, cast
 from msgspec import Struct
 from msgspec.structs import replace
 
+from locallb.cli.failures import Refused
 from locallb.cli.project_layout import is_standard
 from locallb.config.addresses import DEFAULT_POOL
-from locallb.config.settings import LeaderElection, Policies, Settings, SettingsError, Sharing
+from locallb.config.settings import EVERY_SERVICE, LeaderElection, Policies, Settings, SettingsError, Sharing
 from locallb.engine.sdk_parts import defer
 from locallb.engine.state.errors import EngineError, LockHeld
 from locallb.engine.state.project import Project, load_config, load_project, require_stack
@@ -30,6 +31,7 @@ from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan, run_types
 from locallb.planning.service_rows import Observation
 from locallb.runtimes.runtime import runtime
+from locallb.runtimes.single_instance import holder, only_one
 from locallb.sources import SourceError, program_arguments
 from locallb.sources.configuration import configuration_of, is_confirmable, settings_of, stack_settings
 from locallb.sources.readings import ReadCache
@@ -95,7 +97,12 @@ class Session(Struct, frozen=True, dict=True):
         return self._configured if self._is_configured_by_file else self.load_settings()
 
     def load_settings(self) -> Settings:
-        """Read the configuration as it is now. Raises as `settings`."""
+        """Read the configuration as it is now, with what a running `watch` serves meanwhile. Raises as `settings`."""
+        settings = self.written_settings()
+        return replace(settings, services=EVERY_SERVICE) if holder(self._all_services_lock) else settings
+
+    def written_settings(self) -> Settings:
+        """Read the configuration alone, as it is now. Raises as `settings`."""
         config = load_config(self.project, self.stack)
         if self._is_standard():
             return stack_settings(config, self.home)
@@ -103,6 +110,24 @@ class Session(Struct, frozen=True, dict=True):
         if stated is None and not configuration_of(config):
             return Settings(sources=(), pools=(DEFAULT_POOL,))
         return stack_settings(config, self.home) if stated is None else settings_of(stated, self.home)
+
+    @contextmanager
+    def serving_all(self, *, requested: bool) -> Iterator[None]:
+        """Let Services of every type be served while this lasts, if `requested`; all commands know. Raises Refused."""
+        if not requested:
+            yield
+            return
+        if not self._is_configured_by_file:
+            raise Refused(
+                "--all-services is of projects with the standard program, and this one has arguments of its own:"
+                " give it services={} (local-lb:services)"
+            )
+        with only_one(self._all_services_lock, f"watch --all-services of stack {self.stack}"):
+            yield
+
+    @property
+    def _all_services_lock(self) -> Path:
+        return stack_directory(self.home).with_name(f"{self.stack}.all-services")
 
     @cached_property
     def _configured(self) -> Settings:

@@ -119,6 +119,7 @@ class Dns(TypedDict, total=False):
     ttl: Input[int]
     records: Input[Mapping[str, Texts]]
     in_status: Input[bool]
+    short_names: Input[str]
     clusters: Input[Literal["stub"]]
 
 

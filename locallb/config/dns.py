@@ -16,11 +16,13 @@ from locallb.config.values import Mistakes, parse_address, private_place
 from locallb.dns.provider import PROVIDERS
 from locallb.dns.records import MAX_TTL
 from locallb.dns.zones import (
+    CLUSTER_DOMAIN,
     TTL,
     DnsSettings,
     Embedded,
     UpdatedServer,
     Zone,
+    is_of_clusters,
     is_wildcard,
     is_within,
     name_fault,
@@ -30,7 +32,7 @@ from locallb.dns.zones import (
 from locallb.model.identities import IPAddress, OwnerId, ZoneName
 from locallb.model.texts import clipped, shown
 
-_KEYS = ("zones", "template", "ttl", "records", "inStatus", "clusters")
+_KEYS = ("zones", "template", "ttl", "records", "inStatus", "shortNames", "clusters")
 _EMBEDDED = "embedded"
 _PLACE = "127.0.0.77:5300"
 _ZONE = f"{{zone: test, embedded: {_PLACE}}}"
@@ -65,8 +67,17 @@ def parse_dns(mistakes: Mistakes, value: object, pools: Sequence[Pool]) -> DnsSe
         _ttl(mistakes, entry["ttl"]) if "ttl" in entry else TTL,
         _records(mistakes, entry.get("records", {}), zones),
         mistakes.flag("dns.inStatus", entry.get("inStatus", False)),
+        _short_names(mistakes, entry["shortNames"], zones) if "shortNames" in entry else "",
         "clusters" in entry and _in_clusters(mistakes, entry["clusters"], zones),
     )
+
+
+def _short_names(mistakes: Mistakes, value: object, zones: Sequence[Zone]) -> str:
+    """Read the namespace whose Services are called by their name alone."""
+    namespace = mistakes.label("dns.shortNames", value, "default")
+    if namespace and not any(is_of_clusters(zone) and not zone.updated for zone in zones):
+        mistakes.add("dns.shortNames", f"no embedded server has the names of a cluster; add the zone {CLUSTER_DOMAIN}")
+    return namespace
 
 
 def _in_clusters(mistakes: Mistakes, value: object, zones: Sequence[Zone]) -> bool:

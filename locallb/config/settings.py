@@ -187,6 +187,9 @@ class OtherServices(Struct, frozen=True):
     selector: Mapping[str, str] = field(default_factory=lambda: EMPTY)
 
 
+EVERY_SERVICE = OtherServices(frozenset({ServiceType.CLUSTER_IP, ServiceType.NODE_PORT}))
+
+
 class PortRange(Struct, frozen=True):
     """Ports from `first` to `last`, both included, of one protocol or, with none, of any."""
 

@@ -61,6 +61,8 @@ class NameRequest(Struct, frozen=True):
     ttl: int
     strict: bool = True
     """Explain that a name is in no zone; some have names that others answer for."""
+    zone: Zone | None = None
+    """The zone with the server that answers for them; None for the one in which each lies."""
 
     @property
     def owned_by(self) -> str:
@@ -137,7 +139,7 @@ def _name(name: str, wish: NameRequest, zones: Sequence[Zone]) -> Name | str:
     """Return the name with its records, or the reason of its refusal; empty for one that isn't reported."""
     if fault := name_fault(name):
         return f"{shown(name)} can't be a name: {fault}"
-    zone = zone_of(name, zones)
+    zone = wish.zone or zone_of(name, zones)
     if zone is None:
         listed = ", ".join(configured.name for configured in zones)
         return f"the name {name} is in no zone of this stack ({listed}); choose one below it" if wish.strict else ""

@@ -86,6 +86,8 @@ def parse_key(text: str) -> TsigKey | None:
     return TsigKey(match[1], algorithm, fields["secret"])
 
 
+CLUSTER_DOMAIN = "cluster.local"
+"""Where a cluster has its own names of Services; a stack has them as well if this or a part of it is a zone of it."""
 TTL = 60
 """Seconds for which an answer may be kept, unless configured otherwise."""
 
@@ -151,6 +153,9 @@ class DnsSettings(Struct, frozen=True):
     """Names of the stack itself: addresses, or one other name."""
     in_status: bool = False
     """Statuses of Services, Gateways and Ingresses have a name in addition to their addresses."""
+    short_names: str = ""
+    """The namespace of which Services are called by their name alone, and those of others by `name.namespace`, by the
+    server that has the names of a cluster; empty where no name is shorter than there."""
     in_clusters: bool = False
     """The CoreDNS of running clusters is configured with the zones."""
 
@@ -194,3 +199,8 @@ def zone_of(name: str, zones: Sequence[Zone]) -> Zone | None:
     """Return the zone in which a name lies, of several the innermost; None if there is none."""
     having = [zone for zone in zones if is_within(name, zone.name)]
     return max(having, key=lambda zone: len(zone.name), default=None)
+
+
+def is_of_clusters(zone: Zone) -> bool:
+    """Return whether a zone has the names that Services have in their cluster."""
+    return is_within(zone.name, CLUSTER_DOMAIN)

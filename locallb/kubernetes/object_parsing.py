@@ -181,6 +181,7 @@ def _endpoint(fields: Fields, family: Family) -> Endpoint:
         node=NodeName(node) if node else None,
         draining=bool(serving and terminating),
         pod=target.text("name") if target.text("kind") == "Pod" else "",
+        hostname=fields.label("hostname"),
     )
 
 

@@ -52,6 +52,8 @@ LOAD_BALANCER = ServiceType.LOAD_BALANCER.value
 DEFAULT_NAMESPACE = "default"
 NAMELESS = "(no name)"
 _LARGEST_PORT = 65535
+_NO_ADDRESS = "None"
+"""spec.clusterIP of a headless Service."""
 _TYPES = frozenset({*map(str, ServiceType), "ExternalName"})
 
 
@@ -103,7 +105,8 @@ def _internal(cluster: ClusterName, data: Mapping[object, object]) -> Service | 
     read = parse_service(cluster, data)
     if isinstance(read, MalformedService):
         return None
-    return replace(read, type=ServiceType(kind), ingress=(), hostnames=(), load_balancer_class=None)
+    headless = at(data, "spec", "clusterIP") == _NO_ADDRESS
+    return replace(read, type=ServiceType(kind), ingress=(), hostnames=(), load_balancer_class=None, headless=headless)
 
 
 def parse_service(cluster: ClusterName, data: Mapping[object, object]) -> Service | MalformedService:

@@ -151,6 +151,8 @@ class Service(Struct, frozen=True):
     """By our condition in its status it once got an address of local-lb, whatever its current state."""
     type: ServiceType = ServiceType.LOAD_BALANCER
     """Of other types than this, nothing is written to the cluster."""
+    headless: bool = False
+    """It has no cluster IP: in its cluster its name stands for its pods, each of which may have one of its own."""
 
     @property
     def failing(self) -> Fault | None:
@@ -167,7 +169,7 @@ class Service(Struct, frozen=True):
 
 
 class MalformedService(Struct, frozen=True):
-    """A Service of type LoadBalancer that can't be understood: it becomes a rejection, never an exception."""
+    """A Service that can't be understood, or that Envoy refuses: it becomes a rejection, never an exception."""
 
     key: ObjectKey
     problem: Problem
@@ -175,6 +177,8 @@ class MalformedService(Struct, frozen=True):
     load_balancer_class: str | None = None
     deleting: bool = False
     labels: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    type: ServiceType = ServiceType.LOAD_BALANCER
+    """As a `Service` has it."""
 
 
 class Node(Struct, frozen=True):
@@ -219,6 +223,8 @@ class Endpoint(Struct, frozen=True):
     """Terminating and still serving: of use as long as nothing is ready (KEP-1669)."""
     pod: str = ""
     """The name of the Pod that it is; empty for anything else."""
+    hostname: str = ""
+    """Its own name below that of a headless Service, as pods of a StatefulSet have it."""
 
 
 class EndpointSlice(Struct, frozen=True):

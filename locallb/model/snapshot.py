@@ -261,5 +261,3 @@ class Snapshot(Struct, frozen=True):
     """The classes in the state."""
     hints: tuple[str, ...] = ()
     """Proposed improvements from sources, for information."""
-    internal: tuple[Service, ...] = ()
-    """Services of other types than LoadBalancer, of which the stack serves those that it selects."""

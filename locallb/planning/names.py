@@ -14,7 +14,17 @@ from locallb.config.candidates import listed
 from locallb.config.settings import Settings
 from locallb.dns.records import Name, NameRequest, Names, Refusal, assign, ttl_of
 from locallb.dns.stubs import stub_zone
-from locallb.dns.zones import DnsSettings, Embedded, is_hostname, normal, with_servers, zone_of
+from locallb.dns.zones import (
+    CLUSTER_DOMAIN,
+    DnsSettings,
+    Embedded,
+    Zone,
+    is_hostname,
+    is_of_clusters,
+    normal,
+    with_servers,
+    zone_of,
+)
 from locallb.envoy import render
 from locallb.gateway.routes import Bound
 from locallb.model.gateway_objects import Named
@@ -34,8 +44,6 @@ MAX_LISTED_IN_STATUS = 50
 """Limit of refusals reported to the owner of names."""
 REFUSED = "NameRefused"
 """A Service wishes a name that it doesn't get."""
-CLUSTER_DOMAIN = "cluster.local"
-"""Where a cluster has its own names of Services; a stack has them as well if this or a part of it is a zone of it."""
 _ANNOTATION = "external-dns.alpha.kubernetes.io/"
 HOSTNAME, TTL, TARGET = (f"{_ANNOTATION}{word}" for word in ("hostname", "ttl", "target"))
 
@@ -100,8 +108,9 @@ def _requests(service: Service, placement: Placement, gateway: Bound | None, dns
         yield NameRequest(service.key, gateway.hostnames, targets, ttl, strict=False)
     if made := _made_by_template(service.key, dns):
         yield NameRequest(service.key, made, targets, ttl)
-    if own := _made_by_cluster(service.key, dns):
-        yield NameRequest(service.key, own, targets, ttl)
+    if zone := _zone_of_cluster(service.key, dns):
+        names = (_name_in_cluster(service.key), *_short_names(service.key, zone, dns))
+        yield NameRequest(service.key, names, targets, ttl, zone=zone)
 
 
 def _faults(service: Service) -> Iterator[Refusal]:
@@ -164,13 +173,24 @@ def _made_by_template(key: ObjectKey, dns: DnsSettings) -> tuple[str, ...]:
     return (normal(dns.template.format(name=key.name, namespace=key.namespace, cluster=key.cluster)),)
 
 
-def _made_by_cluster(key: ObjectKey, dns: DnsSettings) -> tuple[str, ...]:
-    """Return the name that a Service has in its cluster, if the stack answers for such names."""
+def _name_in_cluster(key: ObjectKey) -> str:
+    return normal(f"{key.name}.{key.namespace}.svc.{CLUSTER_DOMAIN}")
+
+
+def _zone_of_cluster(key: ObjectKey, dns: DnsSettings) -> Zone | None:
+    """Return the zone with the name that a Service has in its cluster, if the stack answers for such names."""
     if key.kind is not ObjectKind.SERVICE:
-        return ()
-    name = normal(f"{key.name}.{key.namespace}.svc.{CLUSTER_DOMAIN}")
-    zone = zone_of(name, dns.zones)
-    return (name,) if zone and f".{zone.name}".endswith(f".{CLUSTER_DOMAIN}") else ()
+        return None
+    zone = zone_of(_name_in_cluster(key), dns.zones)
+    return zone if zone and is_of_clusters(zone) else None
+
+
+def _short_names(key: ObjectKey, zone: Zone, dns: DnsSettings) -> Iterator[str]:
+    """Return what pods of its cluster call a Service as well; only embedded servers have names out of their zones."""
+    if dns.short_names and not zone.updated:
+        yield f"{key.name}.{key.namespace}"
+        if key.namespace == dns.short_names:
+            yield key.name
 
 
 def _servers(names: Names, dns: DnsSettings, frame: PlanContext) -> Iterator[PlannedProxy]:

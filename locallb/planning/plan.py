@@ -39,7 +39,7 @@ from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.proxy_assignment import ProxyAssignments
 from locallb.planning.proxy_placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
 from locallb.planning.refused import left_out, unused_pins
-from locallb.planning.selection import is_internal, is_ours, with_internal
+from locallb.planning.selection import is_internal, is_ours
 from locallb.planning.statuses import with_statuses
 from locallb.planning.unserved import with_unserved
 
@@ -51,7 +51,6 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     """
     memo = memo or Memo()
     gateways = with_overrides(_gateways(snapshot, settings, memo), snapshot.overrides)
-    snapshot = with_internal(snapshot, settings)
     names = _local_names(snapshot, settings, gateways, memo)
     bound = {**gateways.bound, LOCALHOST: names.bound} if names else gateways.bound
     snapshot = with_gateways(snapshot, bound)
@@ -344,6 +343,7 @@ def _rejections(
     concerned = {service.key: service for service in snapshot.services if service.key in refused} if refused else {}
     uids = {key: service.uid for key, service in concerned.items()}
     internal = {key for key, service in concerned.items() if is_internal(service)}
+    internal |= {service.key for service in snapshot.malformed if is_internal(service)}
     problems = [
         (key, answer if isinstance(answer, Problem) else _host_limit(key, snapshot, running), uids[key])
         for key, answer in refused.items()

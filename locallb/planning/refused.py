@@ -270,6 +270,7 @@ class RefusedObjects(Struct):
                 service.uid,
                 service.load_balancer_class,
                 labels=service.labels,
+                type=service.type,
             )
             for service in snapshot.services
             if service.key in refused

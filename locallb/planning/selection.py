@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
 
 from msgspec.structs import replace
 
 from locallb.config.settings import Classes, OtherServices, Settings
-from locallb.model.identities import OF_INGRESSES, ObjectKind
-from locallb.model.objects import MalformedService, Service, ServiceType
-from locallb.model.snapshot import Snapshot
+from locallb.model.identities import OF_INGRESSES, ObjectKey, ObjectKind, SharingKey
+from locallb.model.objects import EMPTY, EndpointSlice, MalformedService, Service, ServiceType
 
 
 def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
@@ -21,17 +21,40 @@ def is_ours(service: Service | MalformedService, settings: Settings) -> bool:
 
 def is_internal(service: Service | MalformedService) -> bool:
     """Return whether `service` is of another type than LoadBalancer: nothing is written to its cluster."""
-    return isinstance(service, Service) and service.type is not ServiceType.LOAD_BALANCER
+    return service.type is not ServiceType.LOAD_BALANCER
 
 
-def with_internal(snapshot: Snapshot, settings: Settings) -> Snapshot:
-    """Return the snapshot with those Services of other types among its Services that the stack selects."""
-    selected = tuple(service for service in snapshot.internal if _selects_internal(service, settings.services))
-    return replace(snapshot, services=(*snapshot.services, *selected)) if selected else snapshot
+def selected(services: Iterable[Service], wanted: OtherServices) -> tuple[Service, ...]:
+    """Return those Services of other types than LoadBalancer that a stack serves on request."""
+    return tuple(
+        service
+        for service in services
+        if service.type in wanted.types and selects(service, wanted.namespaces, wanted.selector)
+    )
 
 
-def _selects_internal(service: Service, wanted: OtherServices) -> bool:
-    return service.type in wanted.types and selects(service, wanted.namespaces, wanted.selector)
+_OF_THE_WHOLE: Mapping[str, Any] = {"requested": (), "sharing_key": SharingKey(""), "annotations": EMPTY}
+"""What a headless Service asks for and none of its pods by itself."""
+
+
+def pods_of(
+    services: Iterable[Service], slices: Iterable[EndpointSlice]
+) -> Iterator[tuple[Service, tuple[EndpointSlice, ...]]]:
+    """Return, for each pod with a hostname of a headless Service, a Service of its own, and its endpoints.
+
+    Its name is `<hostname>.<service>`, as in the DNS of its cluster; no Service of a cluster has a dot in its name.
+    """
+    headless = {service.key: service for service in services if service.headless}
+    pods: dict[ObjectKey, tuple[Service, list[EndpointSlice]]] = {}
+    for each in slices if headless else ():
+        service = headless.get(each.service)
+        for endpoint in each.endpoints if service else ():
+            if service and endpoint.hostname:
+                key = service.key._replace(name=f"{endpoint.hostname}.{service.key.name}")
+                pod = replace(service, key=key, headless=False, **_OF_THE_WHOLE)
+                of_pod = replace(each, service=key, endpoints=(endpoint,))
+                pods.setdefault(key, (pod, []))[1].append(of_pod)
+    return ((pod, tuple(of_pod)) for _, (pod, of_pod) in sorted(pods.items()))
 
 
 def implements(service: Service | MalformedService, classes: Classes) -> bool:

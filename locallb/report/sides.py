@@ -102,7 +102,7 @@ def planned_side(label: str, snapshot: Snapshot, plan: Plan, *, hostless: bool =
     `hostless` is for manifests that never met a cluster: where they have no Nodes, or no nodePorts yet, a port without
     backends says nothing about the port, so it is not reported as a problem.
     """
-    services = {service.key: service for service in (*snapshot.internal, *snapshot.services)}
+    services = {service.key: service for service in snapshot.services}
     proxies = {planned.proxy.name: planned for planned in plan.proxies}
     blind = _blind(snapshot, plan) if hostless else frozenset()
     balancers = {

@@ -135,7 +135,7 @@ def annotated(thing: ApiObject) -> Fault | None:
 
 def next_end(snapshot: Snapshot) -> str:
     """Return when the first order is over that is in force and has an end; empty where there is none."""
-    ends = [fault.until for fault in filter(None, map(_FAULT, (*snapshot.services, *snapshot.internal)))]
+    ends = [fault.until for fault in filter(None, map(_FAULT, snapshot.services))]
     ends += [fault.until for cluster_object in snapshot.gateway_api if (fault := annotated(cluster_object.object))]
     ends += [timed.until for order in snapshot.overrides.values() for timed in (order.fault, order.down) if timed]
     return min(ends, default="")

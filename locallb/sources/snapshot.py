@@ -16,7 +16,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.certificates.local import DOMAINS
-from locallb.config.settings import PodRouting, Settings, Sharing
+from locallb.config.settings import OtherServices, PodRouting, Settings, Sharing
 from locallb.host.facts import may_change_routes, with_routes
 from locallb.kubernetes.object_parsing import AnyStatus, Parsed
 from locallb.kubernetes.pod_ranges import with_ranges
@@ -32,6 +32,7 @@ from locallb.planning.planned import Plan
 from locallb.planning.pool_routes import pool_notices, unchecked
 from locallb.planning.port_mapping import LOOPBACK
 from locallb.planning.proxy_assignment import is_shared
+from locallb.planning.selection import pods_of, selected
 from locallb.runtimes.pod_routes import helper_could_route, helper_may_route
 from locallb.runtimes.runtime import UnfitRuntimeError, runtime
 from locallb.sources import SourceError
@@ -128,7 +129,7 @@ def read_snapshot(
     host, unknown = glance_at_host(home, settings, held) if glance else (read_host(home, settings, held), "")
     authority = read_authority(settings, held.authority, keep=keep)
     reported = notices_of_pools(settings, host), mode_notices(settings, read)
-    result = assemble(home, held, claims, [*read, *reported], host, authority)
+    result = assemble(home, settings, held, claims, [*read, *reported], host, authority)
     result = replace(result, complaints=(*result.complaints, *filter(None, (unknown,))))
     return with_overrides(result, read_overrides(home))
 
@@ -137,8 +138,7 @@ def with_overrides(result: SnapshotResult, overrides: Overrides) -> SnapshotResu
     """Return what was read with the orders of commands."""
     read = result.snapshot
     services, routed = overrides.of(read.services), overrides.in_force(read.gateway_api)
-    internal = overrides.of(read.internal)
-    snapshot = replace(read, services=services, internal=internal, gateway_api=routed, overrides=overrides.by_service)
+    snapshot = replace(read, services=services, gateway_api=routed, overrides=overrides.by_service)
     return replace(result, snapshot=snapshot, notices=(*result.notices, *overrides.notices), ends=next_end(snapshot))
 
 
@@ -150,6 +150,7 @@ def notices_of_pools(settings: Settings, host: HostFacts, unknown: str = "") -> 
 
 def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
     home: Home,
+    settings: Settings,
     held: HeldByState,
     claims: tuple[Claim, ...],
     read: Sequence[SourceRead],
@@ -159,7 +160,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
     """Put what was read piece by piece together."""
     parsed = [source.reading.parsed for source in read]
     snapshot = replace(
-        with_objects(home, parsed),
+        with_objects(home, parsed, settings.services),
         claims=claims,
         remembered=held.remembered,
         proxies=held.proxies,
@@ -184,15 +185,17 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
     return SnapshotResult(snapshot, reported, flat(notices), observed_statuses)
 
 
-def with_objects(home: Home, parsed: Sequence[Parsed]) -> Snapshot:
-    """Return a snapshot that has only the objects of all sources."""
+def with_objects(home: Home, parsed: Sequence[Parsed], others: OtherServices) -> Snapshot:
+    """Return a snapshot that has only the objects of all sources, `others` than LoadBalancers as far as selected."""
+    internal = selected(flat(part.internal for part in parsed), others)
+    slices = flat(part.slices for part in parsed)
+    pods = tuple(pods_of(internal, slices))
     return Snapshot(
         home,
-        services=flat(part.services for part in parsed),
-        internal=flat(part.internal for part in parsed),
+        services=flat((*(part.services for part in parsed), internal, tuple(pod for pod, _ in pods))),
         malformed=flat(part.malformed for part in parsed),
         nodes=flat(with_ranges(part.nodes, part.ranges) for part in parsed),
-        slices=flat(part.slices for part in parsed),
+        slices=flat((slices, *(of_pod for _, of_pod in pods))),
         external_ips=frozenset(address for part in parsed for address in part.external_ips),
         gateway_api=flat(part.gateway_api for part in parsed),
         hints=flat(part.hints for part in parsed),
@@ -298,7 +301,8 @@ def read_hostless(home: Home, settings: Settings, root: Path, nowhere: Path) -> 
     """
     read = [source_type(source.type).compared(source, root, nowhere) for source in settings.sources]
     notices = [*(reading.parsed.notices for reading in read), unchecked(settings.pools)]
-    snapshot = replace(with_objects(home, [reading.parsed for reading in read]), authority=unknown_authority(settings))
+    objects = with_objects(home, [reading.parsed for reading in read], settings.services)
+    snapshot = replace(objects, authority=unknown_authority(settings))
     return SnapshotResult(snapshot, flat(reading.stale for reading in read), flat(notices))
 
 

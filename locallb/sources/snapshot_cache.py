@@ -123,7 +123,7 @@ class SnapshotCache(Struct):
         host, reported = self._facts(changes)
         authority = read_authority(self.settings, self._held.authority, keep=True)
         all_notices = reported, mode_notices(self.settings, read)
-        result = assemble(self.home, self._held, claims, [*read, *all_notices], host, authority)
+        result = assemble(self.home, self.settings, self._held, claims, [*read, *all_notices], host, authority)
         return with_overrides(result, read_overrides(self.home))
 
     def stale(self) -> Mapping[ClusterName, str]:

@@ -11,7 +11,7 @@ from tests.support.backends import ask, backends
 from tests.support.dns_questions import addresses
 from tests.support.fake_api import Api, served, source, versioned
 from tests.support.stages import Stage, stage
-from tests.support.watching import eventually
+from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 PORT = 8080
@@ -76,3 +76,24 @@ def test_any_service_is_served_without_a_word_to_its_cluster(cluster: tuple[Stag
 def source_of(play: Stage) -> dict[str, Any]:
     """Name the cluster again."""
     return {"kubernetes": {"name": "c", "kubeconfig": str(play.root / "kubeconfig"), "loopbackBackends": True}}
+
+
+def test_every_service_is_served_for_a_while(cluster: tuple[Stage, Api]) -> None:
+    """By an option of `watch`, which says at its end what remains; the next `up` takes it away."""
+    play, api = cluster
+    play.configure(sources=[source_of(play)], backends="pods")
+    with backends() as make:
+        api.services = [cluster_ip("web")]
+        api.others["endpointslices"] = [pod("web", make("web").port)]
+        play.up()
+        assert play.status() == {}
+        with watching(play, "--all-services") as watch:
+            eventually(lambda: ask(play.addresses()["n/web"], PORT).startswith("web"), watch)
+            address = play.addresses()["n/web"]
+        assert "1 Service of --all-services goes on being served; the next `" in watch.reported()
+        assert ask(address, PORT).startswith("web")
+        play.up()
+        assert play.status() == {}
+        with pytest.raises(OSError, match="refused"):
+            ask(address, PORT)
+        assert (api.patched, api.reported, api.written) == ([], [], [])

@@ -7,14 +7,18 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
+from locallb.config.settings import SettingsError
 from locallb.model.identities import ContextName, Home
 from locallb.model.objects import ServiceType
-from locallb.model.snapshot import Access, Snapshot
+from locallb.model.snapshot import Access
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
+from locallb.planning.refused import EnvoyRefusal, RefusedObjects, content_of
 from locallb.planning.service_rows import rows
+from locallb.sources.snapshot import with_objects
 from tests.support.objects import DEMO, endpoint, endpoints, node, parsed, service
 
 HOME = Home("p", "s", "/p")
@@ -32,11 +36,7 @@ def plan_of(*objects: object, **config: object) -> Plan:
     """Plan these objects of a running cluster."""
     pools = [{"name": "p", "addresses": ["127.77.0.0/27"]}]
     settings = parse_settings({"sources": [{"kubernetes": {"name": "demo"}}], "pools": pools, **config})
-    read = parsed(*objects)
-    return make_plan(
-        Snapshot(HOME, read.services, read.malformed, read.nodes, read.slices, access=ACCESS, internal=read.internal),
-        settings,
-    )
+    return make_plan(replace(with_objects(HOME, [parsed(*objects)], settings.services), access=ACCESS), settings)
 
 
 def served(plan: Plan) -> list[str]:
@@ -98,6 +98,54 @@ def test_names_of_the_cluster_are_given_in_its_zone() -> None:
     elsewhere = {"zones": [{"zone": "local", "embedded": "127.0.0.77:5300"}], "template": False}
     plan = plan_of(*OBJECTS, services={}, dns=elsewhere)
     assert [placement.names for placement in plan.placements] == [(), (), ()]
+
+
+def test_each_pod_with_a_hostname_of_a_headless_service_has_an_address() -> None:
+    """With the Service's ports, its own endpoint alone, and its name in the cluster; a pod without one has none."""
+    pods = [{**endpoint(f"10.1.0.{number}"), "hostname": f"web-{number}"} for number in (1, 2)]
+    slice_ = endpoints(*pods, endpoint("10.1.0.3"), service="web")
+    ports = [{"port": 80, "targetPort": 8080, "name": "http"}, {"port": 81, "targetPort": 8081, "name": "more"}]
+    slice_["ports"] = [{"name": "http", "port": 8080}, {"name": "more", "port": 8081}]
+    web = internal("web", clusterIP="None", ports=ports)
+    plan = plan_of(web, slice_, node(), services={}, backends="pods", dns=LOCAL)
+    upstreams = {
+        each.proxy.name: {upstream.name: upstream for upstream in each.proxy.upstreams} for each in plan.proxies
+    }
+    backends = {
+        placement.key.name: [list(port.backends(upstreams[placement.proxy])) for port in placement.ports]
+        for placement in plan.placements
+    }
+    assert backends["web-1.web"] == [["10.1.0.1:8080"], ["10.1.0.1:8081"]]
+    assert backends["web-2.web"] == [["10.1.0.2:8080"], ["10.1.0.2:8081"]]
+    assert backends.keys() == {"web", "web-1.web", "web-2.web"}
+    names = [name.name for placement in plan.placements for name in placement.names]
+    assert names == [f"{name}.shop.svc.cluster.local" for name in ("web", "web-1.web", "web-2.web")]
+    assert {placement.access for placement in plan.placements} == {None}
+    assert served(plan_of(internal("web"), slice_, node(), services={}, backends="pods")) == ["web"]
+
+
+def test_one_that_envoy_refuses_is_singled_out() -> None:
+    """The others are served, and nothing is written about it either."""
+    settings = parse_settings({"sources": [{"kubernetes": {"name": "demo"}}], "services": {}})
+    objects = parsed(internal("a"), internal("b"), SLICE, node())
+    snapshot = replace(with_objects(HOME, [objects], settings.services), access=ACCESS)
+    (refused,) = (each for each in snapshot.services if each.key.name == "a")
+    refusal = EnvoyRefusal(str(refused.key), content_of(refused), "no")
+    plan = make_plan(RefusedObjects().of(snapshot, (refusal,)), settings)
+    assert served(plan) == ["b"]
+    assert [(each.key.name, each.access) for each in plan.rejections] == [("a", None)]
+
+
+def test_short_names_are_those_that_pods_use() -> None:
+    """`name.namespace` for all, and `name` for the chosen namespace, once the stack answers for names of a cluster."""
+    plan = plan_of(*OBJECTS, SLICE, services={}, dns={**LOCAL, "shortNames": "shop"})
+    names = {placement.key.name: [name.name for name in placement.names] for placement in plan.placements}
+    assert names["a"] == ["a", "a.shop", "a.shop.svc.cluster.local"]
+    plan = plan_of(*OBJECTS, SLICE, services={}, dns={**LOCAL, "shortNames": "other"})
+    assert [name.name for name in plan.placements[0].names] == ["a.shop", "a.shop.svc.cluster.local"]
+    zones = [{"zone": "test", "embedded": "127.0.0.77:5300"}]
+    with pytest.raises(SettingsError, match="no embedded server has the names of a cluster"):
+        plan_of(dns={"zones": zones, "shortNames": "shop"})
 
 
 @given(

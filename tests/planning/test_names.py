@@ -9,6 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
+from locallb.config.settings import OtherServices
 from locallb.kubernetes.object_parsing import parse_objects
 from locallb.kubernetes.status import NAME_IN_STATUS_ANNOTATION, publication
 from locallb.model.identities import ClusterName, Home, Protocol
@@ -27,7 +28,7 @@ HOSTNAME, TTL, TARGET = (f"external-dns.alpha.kubernetes.io/{word}" for word in 
 
 
 def snapshot(*objects: object) -> Snapshot:
-    return with_objects(HOME, [parse_objects(ClusterName("c"), objects)])
+    return with_objects(HOME, [parse_objects(ClusterName("c"), objects)], OtherServices())
 
 
 def plan(*objects: object, dns: object = DNS, **config: object) -> Plan:

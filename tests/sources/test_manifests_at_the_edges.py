@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from locallb.config.settings import Settings
 from locallb.model.identities import Home
 from locallb.model.snapshot import Contents, HostFacts
 from locallb.sources import SourceError
@@ -145,7 +146,7 @@ def test_many_mistakes_are_reported_as_examples_and_a_count(place: Place) -> Non
         (place.manifests / f"link{number}").symlink_to(place.root)
         (place.manifests / f"{number}.yaml").write_text("[")
     read = SourceRead(place.read())
-    reading = assemble(Home("p", "dev", "/p"), HeldByState(), (), [read, read], HostFacts())
+    reading = assemble(Home("p", "dev", "/p"), Settings((), ()), HeldByState(), (), [read, read], HostFacts())
     for sentences in (reading.complaints, reading.notices):
         assert len(sentences) == 2 * (MAX_SENTENCES + 1)
         assert sentences[MAX_SENTENCES] == "and 7 more like these"

@@ -166,7 +166,6 @@ FULL = Snapshot(
     name_servers=((FIRST, 53),),
     authority=LocalAuthority(),
     hints=("told",),
-    internal=(replace(B, key=ObjectKey(C, "shop", "i"), type=ServiceType.CLUSTER_IP),),
     classes={C: {ObjectKind.INGRESS_CLASS: ClassFacts()}},
     held_classes=(HeldClass(C, ObjectKind.GATEWAY_CLASS, is_default=False, is_used=True),),
 )

@@ -25,11 +25,16 @@ from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, EventSink, Lines, OnScreen
 from locallb.cli.watching.screen import Screen
 from locallb.cli.watching.supervision import Signals, Supervised, pages, refusal
+from locallb.config.settings import Settings, SettingsError
 from locallb.config.values import loopback_place
+from locallb.engine.state.errors import EngineError
+from locallb.model.texts import counted
 from locallb.observe import ask, observe
+from locallb.planning.selection import is_internal, selected
 from locallb.runtimes.single_instance import only_one
+from locallb.sources import SourceError
 from locallb.threads import THREADS, SupervisedThread, Task
-from locallb.watch.events import Broken, Cause, Leading, LoopEvent, Mark
+from locallb.watch.events import Broken, Cause, Leading, LoopEvent, Mark, Planned
 from locallb.watch.loop import Loop
 
 if TYPE_CHECKING:
@@ -44,10 +49,11 @@ LAST_OUTPUT = 1.0
 def watch(session: Session, args: Arguments, out: Out) -> int:
     """Watch until a signal ends it; SIGHUP reads everything again."""
     session.settle()
-    if session.settings.leader_election:
-        return _watch_when_leading(session, args, out)
-    with only_one(session.watch_lock, f"watch of stack {session.stack}"):
-        return _Watch(session, args, out).run()
+    with session.serving_all(requested=args.all_services):
+        if session.settings.leader_election:
+            return _watch_when_leading(session, args, out)
+        with only_one(session.watch_lock, f"watch of stack {session.stack}"):
+            return _Watch(session, args, out).run()
 
 
 def _watch_when_leading(session: Session, args: Arguments, out: Out) -> int:
@@ -87,6 +93,7 @@ class _Watch:
         self._program = ProgramRuns(terms, session.project.main, self._listen, self._leads)
         self._face = _face(out, session.stack, args)
         self._teller = EventReporter(self._relay, self._face, self._health.observed, self._is_unattended)
+        self._served_meanwhile = ServedMeanwhile(session.written_settings) if args.all_services else None
         self._fault = ""
         self._over = False
         self._thread = SupervisedThread(Task.LOOP, "loop", self._follow)
@@ -132,6 +139,8 @@ class _Watch:
             self._out.error(self._fault)
         elif isinstance(self._face, OnScreen):
             self._out.line(self._face.farewell)
+        if self._served_meanwhile and (remaining := self._served_meanwhile.remaining()):
+            self._out.warning(self._out.render(remaining))
         return Exit.FAILED if self._fault else Exit.OK
 
     def lead(self, leads: bool) -> None:  # noqa: FBT001 - as an election tells it
@@ -145,6 +154,8 @@ class _Watch:
         self._supervised.listen(event)
         self._delays.listen(event)
         self._relay.listen(event)
+        if self._served_meanwhile:
+            self._served_meanwhile.listen(event)
         if self._page:
             self._page.listen(event)
 
@@ -187,6 +198,35 @@ class _Watch:
     def _is_unattended(self, error: OSError) -> None:
         self._fault = f"standard output was closed ({error.strerror}); what serves goes on serving"
         self._end()
+
+
+class ServedMeanwhile:
+    """What is served by `--all-services` only, and so goes with the next update by the configuration."""
+
+    def __init__(self, configuration: Callable[[], Settings]) -> None:
+        self._configuration = configuration
+        self._last: Planned | None = None
+
+    def listen(self, event: LoopEvent) -> None:
+        if isinstance(event, Planned):
+            self._last = event
+
+    def remaining(self) -> str:
+        """Return a sentence about what goes on being served; empty where that is nothing."""
+        if self._last is None or self._last.snapshot is None:
+            return ""
+        placed = {placement.key for placement in self._last.plan.placements}
+        others = [each for each in self._last.snapshot.services if is_internal(each) and each.key in placed]
+        try:
+            retained = selected(others, self._configuration().services)
+        except (EngineError, SettingsError, SourceError):
+            retained = ()
+        if not (count := len(others) - len(retained)):
+            return ""
+        return (
+            f"{counted(count, 'Service')} of --all-services {'goes' if count == 1 else 'go'} on being served;"
+            " the next `locallb up` or `watch` without it takes the addresses away"
+        )
 
 
 def _alone() -> bool:
