@@ -7,35 +7,36 @@ with arguments of its own; resources that depend on what is served may follow. N
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Self, TypeAlias, Unpack
 from weakref import WeakKeyDictionary
 
 import pulumi
-from msgspec import Struct
+from msgspec import Struct, field
+from msgspec.structs import replace
 from pulumi.output import UNKNOWN
 
 from locallb.components.arguments import Arguments, configuration
 from locallb.components.stack import declare, warn
 from locallb.config.settings import Settings, SettingsError
-from locallb.desired import Shown, short_names, shown
+from locallb.desired import Desired, Shown, desired, short_names, shown
 from locallb.engine.monitor import Monitor, refuse_unfinished
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import state_file
-from locallb.model.desired import BALANCER, REACHABLE, ResourceKey
+from locallb.model.desired import BALANCER, COMPONENT, REACHABLE, ResourceKey
 from locallb.model.errors import ClientError, of_host
-from locallb.model.identities import Home
+from locallb.model.identities import Home, ObjectKey
 from locallb.model.texts import few
 from locallb.observe import ask_each
 from locallb.planning.planned import Plan
 from locallb.report.policies import planned_violations
 from locallb.sources import SourceError, program_arguments
-from locallb.sources.configuration import program_settings, settings_of
-from locallb.sources.snapshot import SnapshotResult
+from locallb.sources.configuration import program_settings
+from locallb.sources.snapshot import ReadingAndPlan, SnapshotResult
 from locallb.sources.stack_home import refuse_renamed, require_here, write
-from locallb.sources.workspace import ReadingAndPlan, Workspace, updates_whole_stack
+from locallb.sources.workspace import Workspace, updates_whole_stack
 from locallb.storage.paths import project_root
 
 Texts = Mapping[str, Sequence[str]]
@@ -92,7 +93,9 @@ class Services:
 
 
 class LoadBalancers(pulumi.ComponentResource):
-    """Serves the Services, Gateways and Ingresses of some clusters on this host. A program has one.
+    """Serves the Services, Gateways and Ingresses of some clusters on this host.
+
+    A program may have several, each with sources of its own: they don't take addresses from each other.
 
     Arguments are the keys of a stack's configuration, for programs in Python in its spelling. What serves are children
     of the stack, as `serve` has them: their URNs don't depend on who declares them, nor on this component's name.
@@ -112,9 +115,9 @@ class LoadBalancers(pulumi.ComponentResource):
     def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None, **arguments: Unpack[Arguments]) -> None:
         """Declare it. It is planned once the resources are there on which arguments and `opts` depend."""
         _require_engine()
-        _claim_stack(f"LoadBalancers {name!r}")
+        self._program = _program_of(f"LoadBalancers {name!r}")
         given: pulumi.Output[Any] = pulumi.Output.from_input(dict(arguments)).apply(configuration)
-        super().__init__("locallb:index:LoadBalancers", name, {"arguments": given}, opts)
+        super().__init__(COMPONENT, name, {"arguments": given}, opts)
         self._given = given
         self._opts = opts or pulumi.ResourceOptions()
         current: pulumi.Output[Any] = pulumi.Output.from_input(self._current())
@@ -140,7 +143,8 @@ class LoadBalancers(pulumi.ComponentResource):
         if await self._given.is_known():
             return await self._given.future(), True
         with _errors_in_one_sentence():
-            last = program_arguments.read(_home())
+            stated = program_arguments.read(_home())
+        last = stated and stated.of(self._name)
         if last is None:
             pulumi.log.warn("an argument isn't known before the update: what it will serve can't be shown", self)
             return UNKNOWN
@@ -151,22 +155,62 @@ class LoadBalancers(pulumi.ComponentResource):
         if await self._given.is_secret():
             raise pulumi.RunError("an argument is a secret, and what is served is in the state: give it as plain text")
         after = {*await self._given.resources(), *await _resources_of(self._opts.depends_on)}
-        home = _home()
-        keep = not pulumi.runtime.is_dry_run()
+        async with self._program.lock:
+            settings, planned = await asyncio.to_thread(self._program.plan, self._name, given, _home())
+            forbidden = _forbidden(settings, planned, self._program.served())
+            wanted = desired(planned[1])
+            if not forbidden:
+                self._program.enter(self._name, given, planned, wanted)
+            made = _declare(planned[1], forbidden, [*after - {self}], wanted)
+        _report(*planned, certain=certain)
+        return _Declared(planned[1], made, certain)
 
-        def read() -> tuple[Settings, ReadingAndPlan]:
-            with _errors_in_one_sentence():
-                workspace = _open_workspace(home, settings_of(given, home))
-                return workspace.settings, workspace.read_anew(keep=keep)
 
-        settings, (reading, plan) = await asyncio.to_thread(read)
-        forbidden = _forbidden(settings, (reading, plan))
-        if keep and not forbidden:
-            with _errors_in_one_sentence():
-                program_arguments.write(home, given)
-        made = _declare(plan, forbidden, [*after - {self}])
-        _report(reading, plan, certain=certain)
-        return _Declared(plan, made, certain)
+class _Components(Struct):
+    """The components of a program, in the order in which they planned: one after the other, beside what others have."""
+
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    stated: dict[str, program_arguments.Configuration] = field(default_factory=dict)
+    planned: dict[str, ReadingAndPlan] = field(default_factory=dict)
+    _roots: dict[ResourceKey, str] = field(default_factory=dict)
+    """What they declare, each with its component."""
+
+    def plan(self, name: str, given: program_arguments.Configuration, home: Home) -> tuple[Settings, ReadingAndPlan]:
+        """Plan one, to which the others leave what they don't have. Raises RunError."""
+        with _errors_in_one_sentence():
+            settings, others = program_arguments.settings({name: given}, home), [*self.planned.values()]
+            whole = program_arguments.settings({**self.stated, name: given}, home)
+            keep = not pulumi.runtime.is_dry_run()
+            planned = replace(_open_workspace(home, settings), others=others).read_anew(keep=keep)
+            if others and _is_embedded():  # commands report of all of them
+                replace(_open_workspace(home, whole), others=[*others, planned]).read_anew(keep=False)
+        return settings, planned
+
+    def served(self) -> set[ObjectKey]:
+        """Return the load balancers that are planned."""
+        return {placement.key for _, plan in self.planned.values() for placement in plan.placements}
+
+    def enter(
+        self, name: str, given: program_arguments.Configuration, planned: ReadingAndPlan, wanted: Desired
+    ) -> None:
+        """Note what one declares, and in an update write down what it was given. Raises RunError."""
+        for group in wanted.groups:
+            root = group.members[0].key
+            if (earlier := self._roots.setdefault(root, name)) != name:
+                raise pulumi.RunError(
+                    f"LoadBalancers {name!r} and {earlier!r} both serve {root.name}: leave it to one of them"
+                )
+        with _errors_in_one_sentence():
+            if not pulumi.runtime.is_dry_run():
+                self._write({**self.stated, name: given}, planned[0].snapshot.home)
+        self.stated[name], self.planned[name] = given, planned
+
+    @staticmethod
+    def _write(stated: Mapping[str, program_arguments.Configuration], home: Home) -> None:
+        before = program_arguments.read(home) or program_arguments.Stated()
+        earlier = {**before.former, **before.components}
+        former = {name: given for name, given in earlier.items() if name and name not in stated}
+        program_arguments.write(home, program_arguments.Stated(stated, former))
 
 
 class Serving(tuple[SnapshotResult, Plan]):  # noqa: SLOT001 - it has more than its items
@@ -198,7 +242,7 @@ def serve() -> Serving:
 
     """
     _require_engine()
-    _claim_stack("serve()")
+    _program_of(_SERVE)
     with _errors_in_one_sentence():
         home = _home()
         workspace = _open_workspace(home, program_settings(home))
@@ -211,20 +255,23 @@ def serve() -> Serving:
     return Serving((reading, plan), made)
 
 
-_DECLARED_BY: WeakKeyDictionary[pulumi.Resource, str] = WeakKeyDictionary()
-"""Who declares what serves, by the stack of each program of this process."""
+_SERVE = "serve()"
+_PROGRAMS: WeakKeyDictionary[pulumi.Resource, tuple[str, _Components]] = WeakKeyDictionary()
+"""Who declared first what serves, and the components, by the stack of each program of this process."""
 
 
-def _claim_stack(party: str) -> None:
-    """Refuse a second declaration: both would choose the same addresses and proxies. Raises RunError."""
+def _program_of(party: str) -> _Components:
+    """Return the components of this program; `serve` is alone, as it has the whole configuration. Raises RunError."""
     stack = pulumi.runtime.get_root_resource()
     if stack is None:
-        return
-    if earlier := _DECLARED_BY.get(stack):
+        return _Components()
+    first, components = _PROGRAMS.get(stack, ("", _Components()))
+    if first and _SERVE in {first, party}:
         raise pulumi.RunError(
-            f"{earlier} declares what is served already; give it the sources of {party} too, so that one plan has them"
+            f"{first} declares what is served already, so {party} can't: declare LoadBalancers, with sources each"
         )
-    _DECLARED_BY[stack] = party
+    _PROGRAMS[stack] = first or party, components
+    return components
 
 
 async def _resources_of(depends_on: Any) -> Iterable[pulumi.Resource]:  # noqa: ANN401 - as ResourceOptions has it
@@ -237,6 +284,11 @@ def _require_engine() -> None:
     """Exit where nobody would carry out what is declared."""
     if pulumi.runtime.settings.SETTINGS.monitor is None:
         raise SystemExit("error: this program needs an engine: run `locallb up` or `pulumi up`")
+
+
+def _is_embedded() -> bool:
+    """Return whether our own engine runs the program."""
+    return isinstance(pulumi.runtime.settings.SETTINGS.monitor, Monitor)
 
 
 @contextmanager
@@ -275,27 +327,29 @@ def _open_workspace(home: Home, settings: Settings) -> Workspace:
     return Workspace(home, settings, state, observe=ask_each)
 
 
-def _forbidden(settings: Settings, planned: ReadingAndPlan) -> str:
+def _forbidden(settings: Settings, planned: ReadingAndPlan, others: Collection[ObjectKey] = ()) -> str:
     """Return what the stack's policies forbid, one sentence a line, and log what they advise against.
 
-    Previews of `locallb` say all of this in their report.
+    `others` are planned apart. Previews of `locallb` say all of this in their report.
     """
-    shown_by_report = pulumi.runtime.is_dry_run() and isinstance(pulumi.runtime.settings.SETTINGS.monitor, Monitor)
+    shown_by_report = pulumi.runtime.is_dry_run() and _is_embedded()
     if shown_by_report or not updates_whole_stack():
         return ""
     reading, plan = planned
-    violated = planned_violations(reading.snapshot, plan, settings)
+    violated = planned_violations(reading.snapshot, plan, settings, others)
     for violation in violated:
         if violation.advisory:
             pulumi.log.warn(violation.message)
     return "\n".join(violation.message for violation in violated if not violation.advisory)
 
 
-def _declare(plan: Plan, forbidden: str, after: Sequence[pulumi.Resource] | None = None) -> Made:
+def _declare(
+    plan: Plan, forbidden: str, after: Sequence[pulumi.Resource] | None = None, wanted: Desired | None = None
+) -> Made:
     """Declare a plan, nothing if something of it is forbidden; a preview fails once it is shown. Raises RunError."""
     if forbidden and not pulumi.runtime.is_dry_run():
         raise pulumi.RunError(forbidden)
-    made = declare(plan, after=after or (), exported=after is None)
+    made = declare(plan, wanted, after=after or (), exported=after is None)
     if forbidden:
         raise pulumi.RunError(forbidden)
     return made
@@ -311,7 +365,7 @@ def _report(reading: SnapshotResult, plan: Plan, *, certain: bool = True) -> Non
         pulumi.log.warn(notice)
     for complaint in reading.complaints:
         (pulumi.log.error if certain else pulumi.log.warn)(complaint)
-    if not isinstance(pulumi.runtime.settings.SETTINGS.monitor, Monitor):  # which reports them in a table
+    if not _is_embedded():  # which reports them in a table
         for problem in _problems(plan):
             pulumi.log.warn(problem)
 

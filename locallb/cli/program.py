@@ -28,7 +28,8 @@ from locallb.engine.state.urns import package_of
 from locallb.model.errors import ClientError, of_host
 from locallb.safe_files.reader import distrust
 from locallb.sources import SourceError
-from locallb.sources.workspace import Handed, ReadingAndPlan, handing
+from locallb.sources.snapshot import ReadingAndPlan
+from locallb.sources.workspace import Handed, handing
 
 if TYPE_CHECKING:
     from locallb.engine.core.declared import Scope

@@ -24,6 +24,7 @@ from locallb.engine.state.errors import EngineError, LockHeld
 from locallb.engine.state.project import Project, load_config, load_project, require_stack
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.store import Store
+from locallb.model.desired import COMPONENT
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, ObjectKey
 from locallb.model.parties import UNKNOWN, party_of, room_of
@@ -33,12 +34,13 @@ from locallb.planning.service_rows import Observation
 from locallb.runtimes.runtime import runtime
 from locallb.runtimes.single_instance import holder, only_one
 from locallb.sources import SourceError, program_arguments
-from locallb.sources.configuration import configuration_of, is_confirmable, settings_of, stack_settings
+from locallb.sources.configuration import configuration_of, is_confirmable, stack_settings
 from locallb.sources.readings import ReadCache
+from locallb.sources.snapshot import ReadingAndPlan
 from locallb.sources.source import reached
 from locallb.sources.stack_home import has_deployed, refuse_renamed, require_here
 from locallb.sources.stack_home import write as write_home
-from locallb.sources.workspace import ReadingAndPlan, Workspace
+from locallb.sources.workspace import Workspace
 from locallb.storage.paths import stack_directory
 
 if TYPE_CHECKING:
@@ -109,7 +111,12 @@ class Session(Struct, frozen=True, dict=True):
         stated = program_arguments.read(self.home)
         if stated is None and not configuration_of(config):
             return Settings(sources=(), pools=(DEFAULT_POOL,))
-        return stack_settings(config, self.home) if stated is None else settings_of(stated, self.home)
+        if stated is None:
+            return stack_settings(config, self.home)
+        declared = (
+            [resource.name for resource in self.resources() if resource.type == COMPONENT] if stated.former else ()
+        )
+        return program_arguments.settings(stated.existing(declared), self.home)
 
     @contextmanager
     def serving_all(self, *, requested: bool) -> Iterator[None]:

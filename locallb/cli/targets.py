@@ -12,7 +12,7 @@ from locallb.engine.state.urns import name_of, root_urn
 from locallb.model.desired import BALANCER, GATEWAY_OBJECT, GATEWAY_STATUS, PROXY
 from locallb.model.texts import few
 from locallb.planning.planned import Plan
-from locallb.sources.workspace import ReadingAndPlan
+from locallb.sources.snapshot import ReadingAndPlan
 
 _SERVING = (BALANCER, PROXY)
 MAX_NAMES = 5

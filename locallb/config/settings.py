@@ -160,7 +160,7 @@ class ContainerSettings(Struct, frozen=True):
 
 
 class Pool(Struct, frozen=True):
-    """Addresses to hand out, and the Services that may get them: all if `namespaces` and `selector` are empty."""
+    """Addresses to hand out, and the Services that may get them: all if nothing but addresses is said."""
 
     name: str
     ranges: tuple[AddressRange, ...]
@@ -169,6 +169,8 @@ class Pool(Struct, frozen=True):
     """Higher is tried first; equal ones in the order of the configuration."""
     namespaces: frozenset[str] = frozenset()
     selector: Mapping[str, str] = field(default_factory=lambda: EMPTY)
+    clusters: frozenset[ClusterName] = frozenset()
+    """Only Services of these may use it; empty for all. No key: pools of several components of a program have it."""
 
 
 class Classes(Struct, frozen=True):

@@ -38,6 +38,8 @@ OWN_CLASS = "locallb:index:OwnClass"
 ELSEWHERE = frozenset({SERVICE_CLAIM, SERVICE_STATUS, SERVICE_EVENTS, GATEWAY_STATUS, DNS_NAME, STUB_ZONES, OWN_CLASS})
 """Types of what is in clusters and name servers: a failure tells nothing of this host."""
 BALANCER = "locallb:index:LoadBalancer"
+COMPONENT = "locallb:index:LoadBalancers"
+"""What programs declare: it plans."""
 PROXY = "locallb:index:Proxy"
 CLUSTER_ROUTES = "locallb:index:ClusterRoutes"
 GATEWAY_OBJECT = "locallb:index:GatewayObject"

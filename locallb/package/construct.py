@@ -16,6 +16,7 @@ from pulumi.provider.experimental import provider as protocol
 from pulumi.provider.experimental.property_value import Computed, PropertyValue
 from pulumi.resource import DependencyResource
 
+from locallb.model.desired import COMPONENT
 from locallb.program import LoadBalancers
 from locallb.provider import make_types
 from locallb.provider.dispatch import Dispatcher
@@ -25,7 +26,6 @@ from locallb.resources.resource_type import ProviderError
 from locallb.resources.wire import parts, plain, wrapped
 
 T = TypeVar("T")
-COMPONENT = "locallb:index:LoadBalancers"
 OUTPUTS = ("addresses", "urls", "hostnames", "ports")
 SCHEMA = Path(__file__).with_name("schema.json")
 

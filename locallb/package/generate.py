@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, Literal, Required, get_args, get_origin, is_typeddict
 
 from locallb.components.arguments import Arguments, alternatives, fields, key_of
+from locallb.model.desired import COMPONENT
 from locallb.package import construct
-from locallb.package.construct import COMPONENT, OUTPUTS
+from locallb.package.construct import OUTPUTS
 from locallb.program import LoadBalancers
 from locallb.provider.generate import SCHEMA as RESOURCES
 

@@ -146,5 +146,6 @@ def audience(pool: Pool) -> str:
     """Return for which Services a pool is."""
     namespaces = f"namespace {' or '.join(sorted(pool.namespaces))}" if pool.namespaces else ""
     labels = ",".join(f"{label}={value}" for label, value in sorted(pool.selector.items()))
-    parts = [namespaces, f"label {labels}" if labels else ""]
+    clusters = f"cluster {' or '.join(sorted(pool.clusters))}" if pool.clusters else ""
+    parts = [clusters, namespaces, f"label {labels}" if labels else ""]
     return " and ".join(part for part in parts if part) or "every Service"

@@ -78,8 +78,9 @@ def _start_of(user: int) -> int:
 
 
 def allows(pool: Pool, service: Service) -> bool:
-    """Return whether the pool's namespaces and selector let `service` use it."""
-    return selects(service, pool.namespaces, pool.selector)
+    """Return whether `service` may use the pool, by its namespaces, selector and clusters."""
+    is_there = not pool.clusters or service.key.cluster in pool.clusters
+    return is_there and selects(service, pool.namespaces, pool.selector)
 
 
 class AddressRequest(Struct, frozen=True):

@@ -7,13 +7,13 @@ for them (`locallb.program`, `locallb.cli`), and the comparison (`changes`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from msgspec.structs import replace
 
 from locallb.config.settings import Headroom, Policies, PortRange, Settings
-from locallb.model.identities import LOCALHOST, IPAddress, ObjectKey
-from locallb.model.snapshot import Snapshot
+from locallb.model.identities import LOCALHOST, Home, IPAddress, ObjectKey
+from locallb.model.snapshot import Claim, Snapshot
 from locallb.model.texts import few
 from locallb.planning.planned import Plan
 from locallb.report.alerts import moved
@@ -24,14 +24,26 @@ from locallb.report.sides import Balancer, Port, Side, planned_side
 
 _KEY = "local-lb:policies"
 _PERCENT = 100
+_ELSEWHERE = Home("", "", "")
 
 
-def planned_violations(snapshot: Snapshot, plan: Plan, settings: Settings) -> tuple[Violation, ...]:
-    """Find what a plan violates, before it is applied, whatever of it is deployed already."""
+def planned_violations(
+    snapshot: Snapshot, plan: Plan, settings: Settings, others: Collection[ObjectKey] = ()
+) -> tuple[Violation, ...]:
+    """Find what a plan violates, before it is applied, whatever of it is deployed already.
+
+    `others` are load balancers of the stack that have another plan, and hold what they have.
+    """
     if settings.policies == Policies():
         return ()
+    snapshot = replace(snapshot, claims=tuple(_left_to(others, claim) for claim in snapshot.claims))
     new = planned_side("", snapshot, plan)
     return violations(compare(_held(snapshot, plan), new), rooms(new, snapshot, settings), settings.policies)
+
+
+def _left_to(others: Collection[ObjectKey], claim: Claim) -> Claim:
+    """Return the claim of one of these as another stack's, which no plan of this one makes free."""
+    return replace(claim, owner=replace(claim.owner, home=_ELSEWHERE)) if claim.owner.service in others else claim
 
 
 def _held(snapshot: Snapshot, plan: Plan) -> Side:

@@ -1,23 +1,54 @@
 """The configuration that a stack's program gave by itself, so that commands and `watch` know it without running it.
 
-Written by the last update of a program that declares `LoadBalancers` with arguments of its own. Not here: the stack's
-file, which has the configuration of all other programs.
+Written by the last update of a program that declares `LoadBalancers` with arguments of its own: those of each, by its
+name. Together they are one configuration, with which one plan can be made. Not here: the stack's file, which has the
+configuration of all other programs.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from locallb.config.settings import Pool, Settings, SettingsError
+from locallb.dns.zones import Embedded
 from locallb.model.identities import Home
 from locallb.safe_files import reader
 from locallb.sources import SourceError
+from locallb.sources.configuration import settings_of
 from locallb.storage import files, paths
 
 NAME = "program-arguments"
 """Of the file; sources' readings end with `.json`."""
-FORMAT = 1
+FORMAT = 2
+_OF_ONE = 1
+"""Format of versions that had one component in a program, and not its name."""
+Configuration: TypeAlias = Mapping[str, object]
+_OWN = frozenset({"sources", "pools", "pins"})
+"""Keys that may differ between components."""
+
+
+class Stated(Struct, frozen=True):
+    """What the components of a program said, by their names."""
+
+    components: Mapping[str, Configuration] = field(default_factory=dict)
+    """Of the last run, as far as it got."""
+    former: Mapping[str, Configuration] = field(default_factory=dict)
+    """Of earlier runs alone: the program has them no more, or the last run didn't get to them."""
+
+    def of(self, name: str) -> Configuration | None:
+        """Return what a component said last; None if nothing is known of it."""
+        every = {**self.former, **self.components}
+        return every.get(name, every.get(""))
+
+    def existing(self, names: Collection[str]) -> Mapping[str, Configuration]:
+        """Return what all said that the last run had, or that are among `names`, as a state has them."""
+        return {**{name: configured for name, configured in self.former.items() if name in names}, **self.components}
 
 
 def file_of(home: Home) -> Path:
@@ -25,9 +56,10 @@ def file_of(home: Home) -> Path:
     return paths.stack_directory(home) / NAME
 
 
-def write(home: Home, configuration: Mapping[str, object]) -> None:
+def write(home: Home, stated: Stated) -> None:
     """Write down what the program said. Raises SourceError."""
-    text = json.dumps({"format": FORMAT, "configuration": configuration}, indent=1, sort_keys=True) + "\n"
+    document = {"format": FORMAT, "components": stated.components, "former": stated.former}
+    text = json.dumps(document, indent=1, sort_keys=True) + "\n"
     try:
         if files.read(file_of(home)) != text:
             paths.private_directory(file_of(home).parent)
@@ -44,7 +76,13 @@ def forget(home: Home) -> None:
         raise SourceError(f"{file_of(home)} can't be removed: {error.strerror}; remove it") from None
 
 
-def read(home: Home) -> Mapping[str, object] | None:
+def forget_former(home: Home) -> None:
+    """Forget the components that the program doesn't have any more: it ran to its end. Raises SourceError."""
+    if (stated := read(home)) and stated.former:
+        write(home, replace(stated, former={}))
+
+
+def read(home: Home) -> Stated | None:
     """Return what the program said last; None if it leaves that to the stack's file. Raises SourceError."""
     path = file_of(home)
     try:
@@ -56,9 +94,99 @@ def read(home: Home) -> Mapping[str, object] | None:
         raise SourceError(f"{path} isn't as local-lb writes it ({error}): remove it, then run `locallb up`") from None
 
 
-def _parsed(document: Mapping[str, object]) -> Mapping[str, object]:
+def _parsed(document: Mapping[str, object]) -> Stated:
     """Read what was written. Raises ValueError, KeyError or TypeError."""
-    configuration = document["configuration"]
-    if document["format"] != FORMAT or not isinstance(configuration, dict):
+    if document["format"] == _OF_ONE:
+        return Stated({"": _configuration(document["configuration"])})
+    if document["format"] != FORMAT:
         raise ValueError(f"its format is {document['format']!r}, and this version knows {FORMAT}")
-    return configuration
+    every = [document["components"], document["former"]]
+    return Stated(
+        *[{name: _configuration(configured) for name, configured in _configuration(each).items()} for each in every]
+    )
+
+
+def _configuration(value: object) -> Configuration:
+    if not isinstance(value, dict):
+        raise TypeError(f"{type(value).__name__} in the place of an object")
+    return value
+
+
+def settings(components: Mapping[str, Configuration], home: Home) -> Settings:
+    """Read the one configuration of all components: each has sources, pools and pins of its own, and all else alike.
+
+    Raises:
+        SettingsError: if there is no one configuration; one sentence a mistake.
+
+    """
+    each = {name: settings_of(configured, home) for name, configured in components.items()}
+    if len(each) == 1:
+        return next(iter(each.values()))
+    if mistakes := (*_differences(components), *_repeated(each), *_indivisible(each)):
+        raise SettingsError(mistakes)
+    one, *_ = each.values()
+    return replace(
+        one,
+        sources=tuple(source for one in each.values() for source in one.sources),
+        finders=tuple(finder for one in each.values() for finder in one.finders),
+        pools=_pools(each),
+        pins={service: addresses for one in each.values() for service, addresses in one.pins.items()},
+    )
+
+
+def _differences(components: Mapping[str, Configuration]) -> Iterator[str]:
+    """Explain in which keys components differ that are one for the whole stack."""
+    (first, configured), *others = components.items()
+    for name, other in others:
+        keys = sorted({*configured, *other} - _OWN)
+        if differing := [key for key in keys if configured.get(key) != other.get(key)]:
+            yield (
+                f"LoadBalancers {first!r} and {name!r} differ in {', '.join(differing)}, of which a stack has one:"
+                f" give both the same; {', '.join(sorted(_OWN))} may differ"
+            )
+
+
+def _repeated(each: Mapping[str, Settings]) -> Iterator[str]:
+    """Explain which clusters and pins are there twice."""
+    owners: dict[str, str] = {}
+    for name, one in each.items():
+        finders = {finder.name or finder.type for finder in one.finders}
+        named = (
+            *(f"the source {source.cluster}" for source in one.sources),
+            *(f"the source {each}" for each in finders),
+        )
+        for what in (*named, *(f"a pin for {service}" for service in one.pins)):
+            if (earlier := owners.setdefault(what, name)) != name:
+                yield f"LoadBalancers {earlier!r} and {name!r} both have {what}: leave it to one of them"
+
+
+def _indivisible(each: Mapping[str, Settings]) -> Iterator[str]:
+    """Explain what several components can't have, as it depends on all that is served."""
+    names, one = " and ".join(map(repr, each)), next(iter(each.values()))
+    remedy = "make it one component with the sources of all"
+    if one.proxies.mode is not type(one.proxies)().mode or one.proxies.spares:
+        yield f"LoadBalancers {names} can't share proxies, nor spare ones: {remedy}, or remove proxies"
+    if one.dns and any(isinstance(zone.server, Embedded) for zone in one.dns.zones):
+        yield f"LoadBalancers {names} can't share an embedded name server: {remedy}, or remove dns"
+    if one.localhost:
+        yield f"LoadBalancers {names} can't share the names below localhost: {remedy}, or remove localhost"
+    if not _have_same_pools(each):
+        finding = [name for name, one in each.items() if one.finders]
+        if finding:
+            yield f"LoadBalancers {finding[0]!r} finds its clusters, so it can't have other pools than {names} have"
+
+
+def _have_same_pools(each: Mapping[str, Settings]) -> bool:
+    first, *others = each.values()
+    return all(other.pools == first.pools for other in others)
+
+
+def _pools(each: Mapping[str, Settings]) -> tuple[Pool, ...]:
+    """Return the pools of all, where they differ each for the clusters of its component alone."""
+    if _have_same_pools(each):
+        return next(iter(each.values())).pools
+    return tuple(
+        replace(pool, name=f"{name}/{pool.name}", clusters=frozenset(source.cluster for source in one.sources))
+        for name, one in each.items()
+        for pool in one.pools
+    )

@@ -10,7 +10,7 @@ import datetime as dt
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain, takewhile
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -101,6 +101,9 @@ class SnapshotResult(Struct, frozen=True):
     """Observed statuses of Services, Gateways and routes, as far as they are ours to write."""
     ends: str = ""
     """When the first order is over that is in force, and this isn't true any more; empty where there is none."""
+
+
+ReadingAndPlan: TypeAlias = tuple[SnapshotResult, Plan]
 
 
 def read_snapshot(
@@ -347,6 +350,25 @@ def holding(snapshot: Snapshot, plan: Plan) -> Snapshot:
             ),
             *(HeldProxyAssignment(proxy.root, proxy.proxy.name, whole=True) for proxy in plan.proxies if proxy.serves),
         ),
+    )
+
+
+def next_to(snapshot: Snapshot, others: Iterable[ReadingAndPlan]) -> Snapshot:
+    """Return the snapshot as one of the same stack that leaves to others what they have, or are about to have.
+
+    They are read and planned apart, and none of their Services is in the snapshot.
+    """
+    others = tuple(others)
+    if not others:
+        return snapshot
+    given = [claim for result, plan in others for claim in holding(result.snapshot, plan).claims]
+    used = {proxy.proxy.name for _, plan in others for proxy in plan.proxies}
+    nodes = {address for other, _ in others for node in other.snapshot.nodes for address in node.addresses}
+    return replace(
+        snapshot,
+        claims=tuple(dict.fromkeys((*snapshot.claims, *given))),
+        stack_proxies=tuple(name for name in snapshot.stack_proxies if name not in used),
+        external_ips=snapshot.external_ips.union(nodes, *(other.snapshot.external_ips for other, _ in others)),
     )
 
 

@@ -6,12 +6,11 @@ same result. Not here: the configuration itself, the time of a pass, and the use
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -28,11 +27,10 @@ from locallb.planning.refused import RefusedObjects
 from locallb.planning.service_rows import Observation
 from locallb.planning.statuses import SilentPort, mark_unanswered, published_silence, withdraw
 from locallb.sources.refusals import find_refusals, read_refusals
-from locallb.sources.snapshot import SnapshotResult, read_snapshot
+from locallb.sources.snapshot import ReadingAndPlan, next_to, read_snapshot
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 
 EVERYTHING = Changes(everything=True)
-ReadingAndPlan: TypeAlias = tuple[SnapshotResult, Plan]
 
 
 class Handed(Struct):
@@ -83,6 +81,8 @@ class Workspace(Struct, frozen=True):
     """Without a cache: as `read_snapshot` has it."""
     observe: Callable[[Iterable[Proxy]], Mapping[str, Observation]] = lambda _proxies: {}
     """Returns what proxies report, by their names; those of which that isn't known are missing."""
+    others: Sequence[ReadingAndPlan] = ()
+    """Parts of the same stack that are read and planned apart, and keep what they have."""
     _memo: AnyMemo = field(default_factory=Memo)
     _planned: Memo[Plan] = field(default_factory=Memo)
     _reported: Memo[Plan] = field(default_factory=Memo)
@@ -134,7 +134,7 @@ class Workspace(Struct, frozen=True):
             result = cache.read(changes)
         else:
             result = read_snapshot(self.home, self.settings, self.state, keep=keep, glance=self.glance)
-        snapshot = self._refused.of(result.snapshot, read_refusals(self.home))
+        snapshot = self._refused.of(next_to(result.snapshot, self.others), read_refusals(self.home))
         result = result if snapshot is result.snapshot else replace(result, snapshot=snapshot)
         plan = self._planned.of(None, partial(make_plan, memo=self._memo), result.snapshot, self.settings)
         silent = frozenset(silent) | self._still_silent(plan, result.observed_statuses)

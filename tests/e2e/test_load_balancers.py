@@ -127,15 +127,70 @@ def test_urns_do_not_depend_on_who_declares(play: Stage, backend: Callable[..., 
     assert (urns(play), play.pids()) == (before, processes)
 
 
+TWO = """\
+import pulumi
+
+from locallb.program import LoadBalancers
+
+pools = [{{"name": "own", "addresses": [{pool!r}]}}]
+for name in {names!r}:
+    pulumi.export(name, LoadBalancers(name, sources=[{{"manifests": name, "name": name}}], pools=pools).addresses)
+"""
+
+
+def in_parts(play: Stage, *names: str) -> dict[str, str]:
+    """Run a program with a component for each of these directories; return the addresses that it exports."""
+    (play.root / "__main__.py").write_text(TWO.format(names=names, pool=f"{play.at(0)}/30"))
+    play.up()
+    return {name: served["n/web"][0] for name, served in state(play)[0]["outputs"].items()}
+
+
+@pytest.mark.envoy
+def test_a_program_has_several_components(play: Stage, backend: Callable[..., Backend]) -> None:
+    """Each serves its own at addresses of its own; commands show all, and one that is removed leaves the others."""
+    (play.root / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
+    names = ("a", "b", "c")
+    for name in names:
+        place = play.root / name
+        place.mkdir()
+        play.write("web.yaml", node(), service("web", port(8080, backend(name).port)))
+        (play.manifests / "web.yaml").rename(place / "web.yaml")
+    (play.root / "__main__.py").write_text(TWO.format(names=names, pool=f"{play.at(0)}/30"))
+    done = play.run("preview", "--json")
+    foreseen = {row["cluster"]: row["addresses"][0] for row in done.json["services"]}
+    at = in_parts(play, *names)
+    assert at == foreseen
+    assert len({*at.values()}) == len(names)
+    assert {name: ask(address, 8080) for name, address in at.items()} == {name: f"{name}: hello" for name in names}
+    rows = play.run("status", "--json").json
+    assert {row["cluster"]: row["addresses"][0] for row in rows} == at
+    done = play.run("up", "--yes", "--expect-no-changes")
+    assert done.code == 0, done.out + done.err
+    for name in reversed(names[1:]):
+        (play.root / name / "web.yaml").unlink()
+        (play.root / name).rmdir()
+        del at[name]
+        assert in_parts(play, *at) == at
+        assert {row["cluster"] for row in play.run("status", "--json").json} == at.keys()
+    assert ask(at["a"], 8080) == "a: hello"
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ('LoadBalancers("more", sources=[])', "LoadBalancers 'all' declares what is served already"),
+        (
+            'LoadBalancers("more", sources=[dict(manifests="manifests", name="c")], ingress=dict(class_="local-lb"))',
+            "both have the source c: leave it to one of them",
+        ),
+        (
+            "from locallb.program import serve; serve()",
+            "LoadBalancers 'all' declares what is served already, so serve() can't",
+        ),
         ('served.services["n/none"].apply(print)', "there is no load balancer 'n/none': nothing is served"),
     ],
 )
 def test_a_mistake_of_the_program_is_one_sentence(play: Stage, more: str, sentence: str) -> None:
-    """A second declaration, and a Service that isn't there."""
+    """Two components of one cluster, another declaration beside one, and a Service that isn't there."""
     declared(play, PROGRAM.replace("after = pulumi", f"{more}\n#").replace("last = pulumi", "#"))
     done = play.run("up", "--yes")
     assert done.code == 1

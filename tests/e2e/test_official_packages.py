@@ -109,16 +109,36 @@ def test_a_program_in_yaml(program: Program) -> None:
     program.lives()
 
 
-def test_a_program_has_one_component(program: Program) -> None:
-    """One plan gives out the addresses; nothing of the second one is made, and it is told where it belongs."""
+def test_a_program_has_several_components(program: Program, backend: Callable[..., Backend]) -> None:
+    """They never choose one address, and one that is removed leaves the other's alone."""
+    other = program.directory / "other"
+    other.mkdir()
+    (other / "web.yaml").write_text(json.dumps(service("web", port(8080, backend("more").port))))
+    (other / "node.yaml").write_text(json.dumps(node()))
+    properties = {**program.arguments, "pools": [{"name": "own", "addresses": [f"{program.stage.at(0)}/31"]}]}
+    served = {"type": "locallb:LoadBalancers", "properties": properties}
+    more = {**served, "properties": {**properties, "sources": [{"manifests": "other", "name": "d"}]}}
+    program.write("yaml", resources={"served": served, "more": more}, outputs={"addresses": "${more.addresses}"})
+    program.pulumi("stack", "init", "dev")
+    program.pulumi("up", "--yes", "--skip-preview")
+    at = program.addresses()["n/web"][0]
+    assert ask(at, 8080) == "more: hello"
+    both = {program.stage.at(0), program.stage.at(1)}
+    assert {path.name for path in (program.stage.state_home / "ledger").glob("127.*")} == both
+    program.pulumi("up", "--yes", "--skip-preview", "--expect-no-changes")
+    program.write("yaml", **in_yaml(served=served))
+    program.pulumi("up", "--yes", "--skip-preview")
+    assert {*program.addresses()["n/web"]} == both - {at}
+    program.serves()
+
+
+def test_components_of_one_cluster_are_refused(program: Program) -> None:
+    """One of them has it: the other one's are told, and nothing of that one is made."""
     served = {"type": "locallb:LoadBalancers", "properties": program.arguments}
     program.write("yaml", **in_yaml(served=served, more={**served, "options": {"dependsOn": ["${served}"]}}))
     program.pulumi("stack", "init", "dev")
     told = program.pulumi("up", "--yes", "--skip-preview", fails=True)
-    assert (
-        "LoadBalancers 'served' declares what is served already; give it the sources of LoadBalancers 'more' too"
-        in told
-    )
+    assert "both have the source c: leave it to one of them" in told
     program.pulumi("destroy", "--yes", "--skip-preview")
     program.left_nothing()
 

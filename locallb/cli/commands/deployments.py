@@ -41,7 +41,7 @@ from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
 from locallb.runtimes.single_instance import AlreadyRunningError, holder, only_one
 from locallb.sources import program_arguments
-from locallb.sources.workspace import ReadingAndPlan
+from locallb.sources.snapshot import ReadingAndPlan
 
 if TYPE_CHECKING:
     from locallb.cli.program import Program
@@ -132,10 +132,17 @@ def up(session: Session, args: Arguments, out: Out) -> int:
                 break
             program = session.program(moved)
             result = update(program)
+    _forget_removed(session, result, is_whole=not args.targets)
     intended = what_was_planned(session, program)
     code = report_outcome(session, args, out, "up", result, intended[1], printed=printed)
     # Policies of the whole stack keep an update from changing anything.
     return code if code != Exit.FAILED or args.targets else gate_code(program.violations()) or code
+
+
+def _forget_removed(session: Session, result: Result, *, is_whole: bool) -> None:
+    """Forget what components said that the program doesn't have any more."""
+    if result.ok and is_whole:
+        program_arguments.forget_former(session.home)
 
 
 def _finds_refusals(session: Session, program: Program, result: Result) -> bool:

@@ -60,7 +60,7 @@ from locallb.planning.pool_routes import pool_routes
 from locallb.runtimes.process import processes
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
-from locallb.sources.workspace import ReadingAndPlan
+from locallb.sources.snapshot import ReadingAndPlan
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import PROXY_MARK
 from locallb.threads import addresses_of
