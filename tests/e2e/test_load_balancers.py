@@ -127,6 +127,36 @@ def test_urns_do_not_depend_on_who_declares(play: Stage, backend: Callable[..., 
     assert (urns(play), play.pids()) == (before, processes)
 
 
+CONSTRUCTED = """\
+import asyncio
+from pathlib import Path
+
+import pulumi
+from pulumi.provider.experimental import provider as protocol
+
+from locallb.package.construct import make_package
+from locallb.resources.wire import plain, wrapped
+
+
+async def construct(package, name):
+    pools = [{{"name": "own", "addresses": [{pool!r}]}}]
+    inputs = wrapped({{"sources": [{{"manifests": name, "name": name}}], "pools": pools}})
+    request = protocol.ConstructRequest("locallb:index:LoadBalancers", name, inputs, pulumi.ResourceOptions())
+    return plain((await package.construct(request)).state)["addresses"]
+
+
+async def every():
+    package = make_package(Path.cwd())
+    return await asyncio.gather(*(construct(package, name) for name in {names!r}))
+
+
+async def main():
+    for name, addresses in zip({names!r}, await every()):
+        pulumi.export(name, addresses)
+
+
+pulumi.export("done", pulumi.Output.from_input(main()))
+"""
 TWO = """\
 import pulumi
 
@@ -138,15 +168,16 @@ for name in {names!r}:
 """
 
 
-def in_parts(play: Stage, *names: str) -> dict[str, str]:
+def in_parts(play: Stage, text: str, *names: str) -> dict[str, str]:
     """Run a program with a component for each of these directories; return the addresses that it exports."""
-    (play.root / "__main__.py").write_text(TWO.format(names=names, pool=f"{play.at(0)}/30"))
+    (play.root / "__main__.py").write_text(text.format(names=names, pool=f"{play.at(0)}/30"))
     play.up()
-    return {name: served["n/web"][0] for name, served in state(play)[0]["outputs"].items()}
+    return {name: served["n/web"][0] for name, served in state(play)[0]["outputs"].items() if served}
 
 
 @pytest.mark.envoy
-def test_a_program_has_several_components(play: Stage, backend: Callable[..., Backend]) -> None:
+@pytest.mark.parametrize("text", [TWO, CONSTRUCTED], ids=["in Python", "by the package"])
+def test_a_program_has_several_components(play: Stage, backend: Callable[..., Backend], text: str) -> None:
     """Each serves its own at addresses of its own; commands show all, and one that is removed leaves the others."""
     (play.root / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
     names = ("a", "b", "c")
@@ -155,10 +186,10 @@ def test_a_program_has_several_components(play: Stage, backend: Callable[..., Ba
         place.mkdir()
         play.write("web.yaml", node(), service("web", port(8080, backend(name).port)))
         (play.manifests / "web.yaml").rename(place / "web.yaml")
-    (play.root / "__main__.py").write_text(TWO.format(names=names, pool=f"{play.at(0)}/30"))
+    (play.root / "__main__.py").write_text(text.format(names=names, pool=f"{play.at(0)}/30"))
     done = play.run("preview", "--json")
     foreseen = {row["cluster"]: row["addresses"][0] for row in done.json["services"]}
-    at = in_parts(play, *names)
+    at = in_parts(play, text, *names)
     assert at == foreseen
     assert len({*at.values()}) == len(names)
     assert {name: ask(address, 8080) for name, address in at.items()} == {name: f"{name}: hello" for name in names}
@@ -170,7 +201,7 @@ def test_a_program_has_several_components(play: Stage, backend: Callable[..., Ba
         (play.root / name / "web.yaml").unlink()
         (play.root / name).rmdir()
         del at[name]
-        assert in_parts(play, *at) == at
+        assert in_parts(play, text, *at) == at
         assert {row["cluster"] for row in play.run("status", "--json").json} == at.keys()
     assert ask(at["a"], 8080) == "a: hello"
 
