@@ -335,7 +335,8 @@ class Loop:
         if not due.keys:
             self._schedule = self._schedule.interrupted(time.monotonic(), ())
             if not self._converger.going_on:
-                self._listen(Converged(len(self._schedule.retries)))
+                waiting = self._schedule.retries.keys() | self._resting(work, time.monotonic())
+                self._listen(Converged(len(waiting)))
 
     def _find_damage(self, reading: SnapshotResult, plan: Plan, marks: frozenset[Mark]) -> None:
         """Find what ended or was changed by others although the plan is the same."""
@@ -355,17 +356,24 @@ class Loop:
             self._schedule = self._schedule.alarmed(at, Mark(Cause.HANG, name))
 
     def _due(self, work: Work, plan: Plan, wanted: Mapping[ObjectKey, str]) -> Work:
-        """Leave out what failed and waits to be tried again, and spares until nothing else changes."""
+        """Leave out what failed or changes all the time, as long as it waits, and spares until nothing else changes."""
         now = time.monotonic()
         self._schedule = self._schedule.planned(set(work.keys)).blocked(now, self._failures.blocked_by(plan), jitter())
         under_way = self._converger.under_way(wanted, work.broken)
-        left_out = self._schedule.waiting(now, wanted) | under_way
+        resting = self._resting(work, now)
+        self._check_by(*resting.values())
+        left_out = self._schedule.waiting(now, wanted) | under_way | resting.keys()
         due = replace(work.without(left_out), overdue=self._schedule.overdue(now))
         idle = self._schedule.idle_at(now, busy=due.urgent)
         if not due.spare or idle <= now:
             return due
         self._schedule = self._schedule.alarmed(idle, Mark(Cause.SPARE))
         return due.without(due.spare)
+
+    def _resting(self, work: Work, now: float) -> Mapping[ObjectKey, float]:
+        """Return what changes all the time and waits therefore, and until when; what is broken or gone doesn't."""
+        busy = {key: at for key, at in self._schedule.busy(now).items() if at > now}
+        return {key: busy[key] for key in work.patient if key in busy} if busy else {}
 
     def _check_by(self, *moments: float | None) -> None:
         """Look again by the first of these."""

@@ -75,6 +75,9 @@ REST = 0.2
 """Seconds after the last update until spares are made: they would take a core from what is needed now."""
 TIMEOUT = 1.0
 """Seconds that something waits for what goes before it, if there is always something: no burst of changes is longer."""
+BURST, SPAN, APART = 20, 4.0, 0.25
+"""Updates of one load balancer in so many seconds after which the next ones are so far apart: one that its owner
+changes all the time leaves the processor, the API server and its Envoy to others."""
 _MENDING = frozenset({Cause.CONFIGURATION, Cause.KUBECONFIG, Cause.FOUND_CLUSTERS})
 """Causes that may have repaired what kept the whole from being read: they don't wait for its next try."""
 
@@ -92,6 +95,7 @@ class Retry(Struct, frozen=True):
 
 _NOTHING: Mapping[ObjectKey, Retry] = MappingProxyType({})
 _NO_CRASH: Mapping[ObjectKey, Backoff] = MappingProxyType({})
+_NOT_UPDATED: Mapping[ObjectKey, tuple[float, ...]] = MappingProxyType({})
 _NOT_STARVED: Mapping[ObjectKey, float] = MappingProxyType({})
 _NO_ALARM: Mapping[Mark, float] = MappingProxyType({})
 
@@ -115,6 +119,8 @@ class Schedule(Struct, frozen=True):
     """Marks that the schedule itself sets: when each is due."""
     updated: float = -math.inf
     """When the last update ended."""
+    recent: Mapping[ObjectKey, tuple[float, ...]] = field(default_factory=lambda: _NOT_UPDATED)
+    """When each load balancer was updated a moment ago: the last `BURST` times."""
     checked: float = -math.inf
     """When the last look began."""
     remaining: Mapping[ObjectKey, float] = field(default_factory=lambda: _NOT_STARVED)
@@ -163,7 +169,8 @@ class Schedule(Struct, frozen=True):
             moments.append(self.later)
         moments = [max(at, self.checked + FLOOR) for at in moments]
         if self.marks:
-            moments.append(min(self.last + QUIET, self.first + LONGEST))
+            at = min(self.last + QUIET, self.first + LONGEST)
+            moments.append(max(at, self.checked + FLOOR) if self.busy(self.checked) else at)
         return min(moments, default=None)
 
     def waiting(self, now: float, wanted: Mapping[ObjectKey, str]) -> frozenset[ObjectKey]:
@@ -173,6 +180,14 @@ class Schedule(Struct, frozen=True):
             for key, retry in self.retries.items()
             if retry.wanted == wanted.get(key, "") and not retry.backoff.is_due(now)
         )
+
+    def busy(self, now: float) -> Mapping[ObjectKey, float]:
+        """Return the load balancers that were updated so often that they wait now and then, and until when each does.
+
+        What belongs to the stack changes with others: it waits for none.
+        """
+        often = ((key, times) for key, times in self.recent.items() if len(times) == BURST and key.cluster)
+        return {key: times[-1] + APART for key, times in often if times[0] + SPAN > now}
 
     def ended(
         self,
@@ -191,7 +206,9 @@ class Schedule(Struct, frozen=True):
             pace = OF_OTHERS if key in dependent else UPDATES
             retained[key] = _retry(self.retries.get(key), now, chance, wanted, pace)
         after = self.repaired(now, self.crashes.keys() & done)
-        return replace(after, retries=MappingProxyType(retained), updated=now)
+        recent = {key: times for key, times in self.recent.items() if times[-1] + SPAN > now}
+        recent |= {key: (*recent.get(key, ()), now)[-BURST:] for key in done}
+        return replace(after, retries=MappingProxyType(retained), recent=MappingProxyType(recent), updated=now)
 
     def interrupted(self, now: float, remaining: Collection[ObjectKey]) -> Schedule:
         """Note what is left of a look, because something new came; nothing if all was done."""

@@ -232,3 +232,30 @@ def test_what_is_new_is_served_although_something_changes_all_the_time(
         inspect(loop)
     assert done[0] == busy
     assert {fresh, status} <= {*done}
+
+
+def test_what_changes_all_the_time_lets_others_go_first_and_is_repaired_at_once(
+    loop: Loop, reported: list[LoopEvent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a burst of its updates a look leaves it out, says that it waits, and comes back to it."""
+    busy, fresh = ObjectKey(DEMO, "n", "busy"), ObjectKey(DEMO, "n", "fresh")
+    result: Any = SimpleNamespace(changes={}, failed_types=frozenset())
+    batches = list[tuple[ObjectKey, ...]]()
+
+    def update(_plan: Plan, _wanted: object, batch: Batch, _is_enough: object) -> Outcome:
+        batches.append(batch.keys)
+        return Outcome(result, ended=frozenset(batch.keys))
+
+    open_ = [Work(changed=(busy,), new=(fresh,))]
+    loop._converger = played(update, wanted=lambda _plan: {}, work=lambda *_: open_[0])
+    monkeypatch.setattr(Failures, "inspect", lambda *_: ())
+    now = time.monotonic()
+    for _ in range(schedule.BURST):
+        loop._schedule = loop._schedule.ended(now + 1000, [busy], {}, 0)
+    inspect(loop)
+    assert batches == [(fresh,)]
+    assert reported[-1] == Converged(1)
+    assert loop._schedule.later == now + 1000 + schedule.APART
+    open_[0] = Work(broken=(busy,))
+    inspect(loop)
+    assert batches[-1] == (busy,)

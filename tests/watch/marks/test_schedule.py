@@ -12,7 +12,21 @@ from hypothesis import strategies as st
 
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.watch.events import Cause, Mark
-from locallb.watch.schedule import CRASHES, FLOOR, LONGEST, OF_OTHERS, QUIET, REST, TIMEOUT, UPDATES, WHOLE, Schedule
+from locallb.watch.schedule import (
+    APART,
+    BURST,
+    CRASHES,
+    FLOOR,
+    LONGEST,
+    OF_OTHERS,
+    QUIET,
+    REST,
+    SPAN,
+    TIMEOUT,
+    UPDATES,
+    WHOLE,
+    Schedule,
+)
 
 IDLE = CRASHES.idle
 FIRST_RETRY = UPDATES.first
@@ -279,6 +293,38 @@ def test_every_due_load_balancer_is_looked_at(history: list[Pass]) -> None:
             return
         due = {key for key, retry in played.schedule.retries.items() if retry.at <= played.now}
         assert not due & played.schedule.waiting(played.now, WANTED)
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 0.3), st.sampled_from([frozenset({A}), frozenset({A, B})])), min_size=30, max_size=90
+    )
+)
+def test_no_load_balancer_is_updated_all_the_time(changes: list[tuple[float, frozenset[ObjectKey]]]) -> None:
+    """After so many updates in a short time the next ones of it are apart; it never waits for longer than that."""
+    schedule, now = Schedule(), 0.0
+    updates: dict[ObjectKey, list[float]] = {A: [], B: []}
+    for after, changed in changes:
+        now += after
+        waiting = {key: at for key, at in schedule.busy(now).items() if at > now}
+        assert all(at <= now + APART for at in waiting.values())
+        done = changed - waiting.keys()
+        schedule = schedule.ended(now, done, {}, 0)
+        for key in done:
+            last = updates[key][-BURST:]
+            assert len(last) < BURST or last[0] + SPAN <= now or last[-1] + APART <= now
+            updates[key].append(now)
+    assert schedule.ended(now + 2 * SPAN, (), {}, 0).recent == {}
+
+
+def test_a_busy_load_balancer_delays_no_other_and_looks_are_further_apart() -> None:
+    """The one that changes with it is updated at once; a look for each of its changes would cost what it waits for."""
+    schedule, of_stack = Schedule().begun(0.0), ObjectKey(ClusterName(""), "", "names")
+    for _ in range(BURST):
+        schedule = schedule.ended(0.0, {A, of_stack}, {}, 0)
+    assert schedule.ended(0.0, {B}, {}, 0).busy(1.0) == {A: APART}
+    assert schedule.marked(0.0, MARK).check_at() == FLOOR
+    assert schedule.begun(SPAN).marked(SPAN, MARK).check_at() == SPAN + QUIET
 
 
 def test_while_the_whole_fails_nothing_that_is_due_makes_it_look_without_a_pause() -> None:
