@@ -28,7 +28,13 @@ from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
 from locallb.model.texts import few
 from locallb.planning.allocation import Answer, allocate
 from locallb.planning.port_mapping import LOOPBACK, MappedServices, map_ports
-from locallb.planning.proxy_assignment import ProxyAssignment, ProxyAssignments, ProxyDemand, assign_proxies
+from locallb.planning.proxy_assignment import (
+    ProxyAssignment,
+    ProxyAssignments,
+    ProxyDemand,
+    assign_proxies,
+    sharing_services,
+)
 from locallb.planning.selection import is_ours
 
 PortProblems: TypeAlias = Mapping[ServicePort, Problem]
@@ -176,7 +182,12 @@ def admit(snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int]
         pooled = tuple(wish for wish in wanted if wish.key not in hopeless and wish.key not in answers)
         answers = {**_allocated(snapshot, all_services, pooled, settings, memo), **answers}
     given = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    demands = (each.demand for each in ours if each.wish.key in given and each.wish.key not in hopeless)
+    sharing = memo.of("sharing", sharing_services, snapshot.assignments, snapshot.proxies, files, settings.proxies.mode)
+    demands = (
+        ProxyDemand(key, each.demand.created) if key in sharing else each.demand
+        for each in ours
+        if (key := each.wish.key) in given and key not in hopeless
+    )
     assigned = _assigned(tuple(demands), snapshot, settings.proxies, files, memo)
     seats = assigned.assignments
     admitted = [

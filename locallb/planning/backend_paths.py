@@ -5,8 +5,9 @@ Not here: the routes (`pod_routes`), and the choice between pods and NodePorts (
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
@@ -15,7 +16,7 @@ from locallb.model.objects import BackendChoice
 from locallb.model.reasons import Reason
 from locallb.model.snapshot import Snapshot
 from locallb.model.texts import counted
-from locallb.planning.planned import Plan, PlannedPort, Via
+from locallb.planning.planned import PlannedPort, PlannedRoutes, Via
 from locallb.planning.pod_routes import RoutePlan, parts, way
 
 _OWN = "local-lb:podRoutes container, with local-lb:network publish,"
@@ -27,15 +28,39 @@ _SLOW = (
 _NONE = "this host has no route to pods that Gateways or Ingresses lead to; {key} makes routes straight to them"
 
 
-def straight(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
+class BackendPaths(Struct, frozen=True):
+    """By which ways the connections of a cluster go, or of those Services of it that one proxy serves."""
+
+    vias: frozenset[Via] = frozenset()
+    unreached: bool = False
+    """Whether this host has no way to what a port leads to."""
+
+    @classmethod
+    def of(cls, ports: Iterable[PlannedPort]) -> BackendPaths:
+        ports = tuple(ports)
+        unreached = any(port.problem is not None and port.problem.reason is Reason.UNREACHABLE for port in ports)
+        return cls(frozenset(port.via for port in ports if port.via), unreached)
+
+    @classmethod
+    def together(cls, several: Iterable[tuple[ClusterName, BackendPaths]]) -> Mapping[ClusterName, BackendPaths]:
+        """Return those of each cluster."""
+        found: dict[ClusterName, BackendPaths] = {}
+        for cluster, paths in several:
+            other = found.get(cluster, _NOWHERE)
+            found[cluster] = cls(paths.vias | other.vias, paths.unreached or other.unreached)
+        return found
+
+
+_NOWHERE = BackendPaths()
+
+
+def straight(
+    paths: Mapping[ClusterName, BackendPaths], routes: Iterable[PlannedRoutes], access: Container[ClusterName]
+) -> Iterator[str]:
     """Return a sentence for each running cluster of which connections go straight to pods."""
-    made = {planned.cluster: len(planned.routes) for planned in plan.routes}
-    by_cluster: dict[ClusterName, set[Via]] = {}
-    for placement in plan.placements:
-        if placement.key.cluster in snapshot.access:
-            by_cluster.setdefault(placement.key.cluster, set()).update(port.via for port in placement.ports if port.via)
-    for cluster, used in sorted(by_cluster.items()):
-        if used == {Via.PODS}:
+    made = {planned.cluster: len(planned.routes) for planned in routes}
+    for cluster in sorted(paths):
+        if cluster in access and paths[cluster].vias == {Via.PODS}:
             by = (
                 f"by {counted(made[cluster], 'route')} of local-lb's"
                 if cluster in made
@@ -45,7 +70,11 @@ def straight(plan: Plan, snapshot: Snapshot) -> Iterator[str]:
 
 
 def routes_to_gain(
-    plan: Plan, snapshot: Snapshot, settings: Settings, find: Callable[[Snapshot, Settings], RoutePlan]
+    paths: Mapping[ClusterName, BackendPaths],
+    routes: Iterable[PlannedRoutes],
+    snapshot: Snapshot,
+    settings: Settings,
+    find: Callable[[Snapshot, Settings], RoutePlan],
 ) -> Iterator[str]:
     """Return a sentence for each cluster that would gain from routes which aren't made: how, or what is in the way.
 
@@ -53,7 +82,8 @@ def routes_to_gain(
     """
     if settings.pod_routes not in {PodRouting.OFF, PodRouting.AUTO} or snapshot.host.addresses is None:
         return
-    by_nodes, unreached = _by_nodes(plan, _is_by_node), _by_nodes(plan, _is_unreached)
+    by_nodes = {cluster for cluster, each in paths.items() if each.vias - {Via.PODS}}
+    unreached = {cluster for cluster, each in paths.items() if each.unreached}
     far = by_nodes & snapshot.node_routes.keys()
     if settings.backends is BackendChoice.NODE_PORTS:
         by_nodes = far
@@ -62,7 +92,7 @@ def routes_to_gain(
     word = PodRouting.CONTAINER if settings.publishes else PodRouting.HOST
     could = find(replace(snapshot, host=replace(snapshot.host, may_route=True)), replace(settings, pod_routes=word))
     present = set() if settings.publishes else {way(route) for route in snapshot.host.routes}
-    present |= {parts(route) for planned in plan.routes for route in planned.routes}
+    present |= {parts(route) for planned in routes for route in planned.routes}
     foreign = {source.cluster for source in settings.sources if source.nodes and source.nodes.is_foreign}
     for cluster in sorted(by_nodes | unreached):
         wanted = could.routes.get(cluster, ())
@@ -72,21 +102,3 @@ def routes_to_gain(
             yield f"{cluster}: {why.format(key=key)} (as root, or through Docker)"
         elif not wanted and settings.pod_routes is PodRouting.AUTO and cluster in snapshot.access:
             yield from (notice for notice in could.notices if notice.startswith(f"{cluster}: "))
-
-
-def _by_nodes(plan: Plan, fits: Callable[[PlannedPort], bool]) -> set[ClusterName]:
-    """Return the clusters with such a port."""
-    found = set[ClusterName]()
-    for placement in plan.placements:  # of a cluster that one is enough of the others aren't asked
-        cluster = placement.key.cluster
-        if cluster not in found and any(map(fits, placement.ports)):
-            found.add(cluster)
-    return found
-
-
-def _is_by_node(port: PlannedPort) -> bool:
-    return port.via not in {None, Via.PODS}
-
-
-def _is_unreached(port: PlannedPort) -> bool:
-    return port.problem is not None and port.problem.reason is Reason.UNREACHABLE

@@ -27,7 +27,7 @@ from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot, Socket
 from locallb.planning.admission import Admitted, admit, occupied_ports
 from locallb.planning.allocation import Answer
-from locallb.planning.backend_paths import routes_to_gain, straight
+from locallb.planning.backend_paths import BackendPaths, routes_to_gain, straight
 from locallb.planning.gateways import Gateways, gateways_of, with_gateways, with_overrides
 from locallb.planning.localhost import LocalNames, local_names, local_urls
 from locallb.planning.names import with_names
@@ -58,7 +58,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     routing = _routes(snapshot, settings, memo)
     nodes, lone = memo.of("eligible", eligible, snapshot.nodes)
     admission = admit(snapshot, settings, _watched_files(bound, memo), memo)
-    placed = _place(admission.admitted, _Around(snapshot, settings, nodes, lone, routing), bound, frame, memo)
+    placed, paths = _place(admission.admitted, _Around(snapshot, settings, nodes, lone, routing), bound, frame, memo)
     plan = Plan(
         placements=tuple(each.placement for each in placed),
         proxies=(*(each.own for each in placed if each.own), *_proxies_of_stack(admission.assigned, frame, memo)),
@@ -77,11 +77,11 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     plan = with_names(_with_local_urls(plan, names, memo), snapshot, bound, frame)
     plan = with_classes(plan, snapshot, settings)
     plan = with_statuses(plan, gateways, snapshot, settings, memo.of("statuses", Memo))
-    gain = routes_to_gain(plan, snapshot, settings, partial(_routes, memo=memo))
+    gain = routes_to_gain(paths, plan.routes, snapshot, settings, partial(_routes, memo=memo))
     plan = replace(
         plan,
         left_out=(*left_out(snapshot, plan, settings), *gateways.left_out, *snapshot.hints, *gain),
-        straight=tuple(straight(plan, snapshot)),
+        straight=tuple(straight(paths, plan.routes, snapshot.access)),
     )
     plan = with_unserved(plan, gateways.clusters, snapshot, settings, memo)
     memo.evict_unused()
@@ -192,14 +192,15 @@ def _place(
     gateways: Mapping[ObjectKey, Bound],
     frame: PlanContext,
     memo: AnyMemo,
-) -> Sequence[Placed]:
-    """Place all Services that have a proxy."""
+) -> tuple[Sequence[Placed], Mapping[ClusterName, BackendPaths]]:
+    """Place all Services that have a proxy; return by which ways connections go, too."""
     snapshot, settings = around.snapshot, around.settings
     worlds = _worlds(around, {each.service.key.cluster for each in admitted}, memo)
     slices = memo.of("slices", by_service, snapshot.slices)
     claimed = memo.of("claimed", _claimed, snapshot.home, snapshot.claims, snapshot.remembered)
     sockets = memo.of("sockets", _by_address, snapshot.host.sockets)
-    placed = []
+    groups: dict[tuple[ClusterName, ProxyName], list[_Question]] = {}
+    drained = {key: override.drained for key, override in snapshot.overrides.items()}
     for each in admitted:
         service, key = each.service, each.service.key
         gateway, keys = gateways.get(key), (key,)
@@ -211,16 +212,32 @@ def _place(
             each,
             worlds[key.cluster],
             tuple([(behind, slices.get(behind, ())) for behind in keys]),
-            {behind: snapshot.overrides[behind].drained for behind in keys if behind in snapshot.overrides},
+            {behind: drained[behind] for behind in keys if behind in drained} if drained else drained,
             tuple([socket for at in each.addresses for socket in sockets.get(at, ())]) if sockets else (),
             claimed.get(key, _NONE) if lists else None,
             gateway,
         )
-        placed.append(memo.of(("placed", key), _placed, question, frame))
-    return placed
+        groups.setdefault((key.cluster, each.assignment.proxy), []).append(question)
+    placed: dict[ObjectKey, Placed] = {}
+    paths: list[tuple[ClusterName, BackendPaths]] = []
+    for name, questions in groups.items():
+        place_all = partial(_placed_together, memo=memo.of(("placing", name), Memo))
+        together, paths_of_group = memo.of(("placed", name), place_all, tuple(questions), frame)
+        placed |= together
+        paths.append((name[0], paths_of_group))
+    return [placed[each.service.key] for each in admitted], BackendPaths.together(paths)
 
 
 _NONE: frozenset[IPAddress] = frozenset()
+
+
+def _placed_together(
+    questions: Iterable[_Question], frame: PlanContext, *, memo: Memo[Placed]
+) -> tuple[Mapping[ObjectKey, Placed], BackendPaths]:
+    """Place the Services of one proxy: where nothing of them changes, none of a thousand is looked at by itself."""
+    placed = {(key := each.admitted.service.key): memo.of(key, _placed, each, frame) for each in questions}
+    memo.evict_unused()
+    return placed, BackendPaths.of(port for each in placed.values() for port in each.placement.ports)
 
 
 def _placed(question: _Question, frame: PlanContext) -> Placed:

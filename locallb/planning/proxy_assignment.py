@@ -34,7 +34,7 @@ from locallb.envoy import watches
 from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.objects import Discovery, Service
 from locallb.model.serving import HeapBounds, ProxyTraits
-from locallb.model.snapshot import HeldProxyAssignment, Snapshot
+from locallb.model.snapshot import HeldProxy, HeldProxyAssignment, Snapshot
 
 
 class Need(Struct, frozen=True):
@@ -103,6 +103,19 @@ def is_shared(name: ProxyName) -> bool:
 def serves_services(name: ProxyName) -> bool:
     """Return whether a proxy of this name is shared or a spare."""
     return _NAME.fullmatch(name) is not None
+
+
+def sharing_services(
+    assignments: Iterable[HeldProxyAssignment],
+    proxies: Iterable[HeldProxy],
+    files: Collection[ObjectKey],
+    mode: Sharing,
+) -> frozenset[ObjectKey]:
+    """Return the Services that keep a shared proxy, whatever ports they come to have; `files` has the Gateways."""
+    if mode is not Sharing.SHARED:
+        return frozenset()
+    sharing = frozenset(held.service for held in assignments if is_shared(held.proxy))
+    return sharing.difference(files, (proxy.service for proxy in proxies))
 
 
 def assign_shared(
@@ -232,7 +245,7 @@ class ProxyDemand(NamedTuple):
 
     service: ObjectKey
     created: str
-    upstreams: int
+    upstreams: int = 0
     """The number of its listeners, and of the files for endpoints that a proxy of its own would watch; a Gateway has
     others as well."""
 
@@ -312,7 +325,8 @@ def _each(settings: ProxySettings) -> int:
 def _shared_assignment(services: Sequence[ObjectKey], snapshot: Snapshot, settings: ProxySettings) -> ProxyAssignments:
     wanted = assign_shared(services, snapshot.assignments, settings, settings.count or len(services) + 1)
     room = max(0, snapshot.host.watches - _leaving(snapshot, wanted.proxies, (), settings)) // _each(settings)
-    given = assign_shared(services, snapshot.assignments, settings, room)
+    few = room < len(wanted.proxies)
+    given = assign_shared(services, snapshot.assignments, settings, room) if few else wanted
     return ProxyAssignments(_assignments(given, snapshot), given.proxies, heaps=snapshot.heaps)
 
 

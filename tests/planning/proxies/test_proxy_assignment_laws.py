@@ -23,6 +23,8 @@ from locallb.planning.proxy_assignment import (
     ProxyAssignments,
     ProxyDemand,
     assign_proxies,
+    assign_shared,
+    sharing_services,
 )
 
 NAMES = "abcdefgh"
@@ -58,11 +60,14 @@ class World:
     """Services with more listeners than a shared proxy takes."""
     snapshot: Snapshot = field(default_factory=lambda: Snapshot(HOME))
 
-    def plan(self, names: Iterable[str]) -> ProxyAssignments:
+    def plan(self, names: Iterable[str], *, narrow: bool = False) -> ProxyAssignments:
         snapshot = replace(self.snapshot, host=HostFacts(watches=self.watches))
         files = {key(name): 3 for name in names if name in GATEWAYS}
         ports = dict.fromkeys(self.many, MAX_SHARED_LISTENERS + 1)
         demands = [ProxyDemand.of(service(name, ports.get(name, 1))) for name in names]
+        if narrow:
+            sharing = sharing_services(snapshot.assignments, snapshot.proxies, files, self.settings.mode)
+            demands = [each._replace(upstreams=0) if each.service in sharing else each for each in demands]
         return assign_proxies(demands, snapshot, self.settings, files)
 
     def run(self, names: Iterable[str]) -> ProxyAssignments:
@@ -150,6 +155,30 @@ def test_a_newcomer_gets_a_waiting_spare_if_there_is_one(
     before = world.run(sorted(names - {newcomer}))
     assignment = world.run(sorted(names | {newcomer})).assignments[key(newcomer)]
     assert (assignment.proxy in before.proxies) if settings.spares else (assignment.proxy == "")
+
+
+@given(MIXED, SPARED | SHARED | GROWING, st.integers(0, 40), st.sets(st.sampled_from(NAMES)))
+def test_ports_of_what_keeps_a_shared_proxy_decide_nothing(
+    history: list[set[str]], settings: ProxySettings, watches: int, many: set[str]
+) -> None:
+    """So that a port that comes or goes assigns nothing anew."""
+    world = World(settings, watches, many)
+    for names in history:
+        assert world.plan(sorted(names), narrow=True) == world.plan(sorted(names))
+        world.run(sorted(names))
+
+
+@given(st.sets(st.sampled_from(NAMES)), st.sets(st.sampled_from(NAMES)), SHARED | GROWING, st.integers(0, 5))
+def test_room_for_more_shared_proxies_than_there_are_to_be_changes_nothing(
+    before: set[str], after: set[str], settings: ProxySettings, more: int
+) -> None:
+    """So that it is looked at only where it isn't there."""
+    world = World(settings)
+    world.run(sorted(before))
+    keys = [key(name) for name in sorted(after)]
+    given_all = assign_shared(keys, world.snapshot.assignments, settings, settings.count or len(keys) + 1)
+    room = len(given_all.proxies) + more
+    assert assign_shared(keys, world.snapshot.assignments, settings, room) == given_all
 
 
 @given(st.sets(st.sampled_from(NAMES)), SHARED)
