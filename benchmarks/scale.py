@@ -102,7 +102,9 @@ class Driven:
     def inspect(self, mark: Mark) -> Clock:
         """Have it look until all is converged."""
         self.observed.clear()
-        loop, clock = self.loop, Clock()
+        loop = self.loop
+        loop._schedule = replace(loop._schedule, recent={})  # noqa: SLF001 - one that changes all the time would wait
+        clock = Clock()
         loop._take(mark)  # noqa: SLF001 - as above
         loop._inspect()  # noqa: SLF001 - as above
         while loop._converger.going_on:  # noqa: SLF001 - as above; what takes longer is left under way
