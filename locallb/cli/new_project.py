@@ -292,7 +292,7 @@ def _wanted(former: str | None, given: Sources, stack: Path, command: str) -> tu
         {"sources": wanted, **({"runtime": runtime} if runtime else {})}
     )  # a mistake is reported before anything is written
     require_existing(wanted, paths.data_home())
-    return wanted, stack_text(wanted, runtime)
+    return wanted, stack_text(wanted, runtime, localhost=not runtime)
 
 
 def _extended(text: str, added: Sources, stack: Path, command: str) -> str:

@@ -178,10 +178,12 @@ def project_files(jobs: Mapping[str, str]) -> Mapping[str, str]:
     }
 
 
-def stack_text(sources: Sources, runtime: str = "") -> str:
-    """Return the configuration of a stack; without `runtime` that is the usual one."""
+def stack_text(sources: Sources, runtime: str = "", *, localhost: bool = False) -> str:
+    """Return the configuration of a stack; without `runtime` that is the usual one; `localhost`: with names there."""
     lines = [f"    - {line}" for line in _entries(sources)]
     chosen = f"\n  local-lb:runtime: {runtime}" if runtime else ""
+    if localhost:
+        chosen += "\n  local-lb:localhost: true            # names such as http://web.shop.localhost:8080"
     return _STACK.format(sources="\n".join(lines) + chosen)
 
 

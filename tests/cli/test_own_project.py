@@ -44,7 +44,9 @@ def write_manifests(place: Path, name: str = "shop", behind: int = 30001) -> Pat
     """Write a directory with one Service, and the port behind it."""
     directory = place / name
     directory.mkdir()
-    (directory / "all.yaml").write_text(yaml.safe_dump_all([node(), service("web", port(8080, behind))]))
+    (directory / "all.yaml").write_text(
+        yaml.safe_dump_all([node(), service("web", {**port(8080, behind), "name": "http"})])
+    )
     return directory
 
 
@@ -179,7 +181,7 @@ def test_docker_tells_whether_there_is_a_cluster_of_kind(
 
 @pytest.mark.envoy
 def test_own_project_serves_and_destroy_removes_everything(place: Path, backend: Callable[..., Backend]) -> None:
-    """`up`, `status`, `destroy`; a pool that the user wrote into the stack's file stays there."""
+    """`up`, `status`, `destroy`, with names below `localhost`; a pool that the user wrote stays in the stack's file."""
     write_manifests(place, behind=backend("web").port)
     run("preview", "--manifests", "../shop")
     with stack_of(place).open("a") as file:
@@ -187,7 +189,10 @@ def test_own_project_serves_and_destroy_removes_everything(place: Path, backend:
     text = stack_of(place).read_text()
     done = run("up", "--yes")
     assert done.code == Exit.OK, done.err
-    assert [row["state"] for row in json.loads(run("status", "--json").out)] == ["serving"]
+    rows = {row["kind"]: row for row in json.loads(run("status", "--json").out)}
+    assert {kind: row["state"] for kind, row in rows.items()} == {"services": "serving", "localhost": "serving"}
+    assert "http://web.n.localhost" in rows["services"]["localhost"][0]
+    assert run("up", "--yes").out.splitlines()[-1] == f"Try: {rows['services']['localhost'][0]}"
     assert run("up", "--yes", "--manifests", "../shop", "--expect-no-changes").code == Exit.OK
     assert stack_of(place).read_text() == text
     assert run("destroy", "--yes").code == Exit.OK
