@@ -304,7 +304,8 @@ def test_while_one_reader_polls_no_other_asks(tmp_path: Path) -> None:
             gate.set()
             becomes(lambda: len(reported) == len(["found"]))
             assert find(tmp_path) == (changed := {A: ("10.0.7.9/32 via 172.18.0.9",)}, [])
-            (tmp_path / "cloudprovider").write_text("{")
+            (tmp_path / "half").write_text("{")
+            (tmp_path / "half").rename(tmp_path / "cloudprovider")  # otherwise it may be read while it is empty
             becomes(lambda: len(reported) == len(["found", "failed"]))
             pod_paths, (sentence,) = find(tmp_path)
             assert pod_paths == changed
