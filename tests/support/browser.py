@@ -40,6 +40,7 @@ SECONDS = 300.0
 KEYS = {"Tab": 9, "Enter": 13, "Escape": 27, " ": 32, "End": 35, "Home": 36, "ArrowUp": 38, "ArrowDown": 40, "/": 191}
 COMPLAINTS = {"Log.entryAdded", "Runtime.exceptionThrown", "Runtime.consoleAPICalled"}
 REQUEST = "Network.requestWillBeSent"
+NETWORK_CHANGED = "ERR_NETWORK_CHANGED"
 
 
 def chromium() -> str:
@@ -109,7 +110,9 @@ class Browser:
         tab.call("Emulation.setEmulatedMedia", features=features)
         for domain in ("Page", "Runtime", "Log", "Network"):
             tab.call(f"{domain}.enable")
-        tab.call("Page.navigate", url=url)
+        # The browser breaks off what it loads when any interface of the host changes, as other tests' do.
+        while tab.call("Page.navigate", url=url).get("errorText") == f"net::{NETWORK_CHANGED}":
+            self.await_event("Page.loadEventFired", tab.session)
         self.await_event("Page.loadEventFired", tab.session)
         return tab
 
