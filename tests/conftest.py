@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -15,6 +16,10 @@ from tests.support.certificates import Authority, Pair
 from tests.support.environment import retained
 from tests.support.goldens import GOLDENS, Golden
 from tests.support.stages import Stage, stage
+
+# Each process of a run would compile all tests again, and each command of theirs the whole program.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 pytest_plugins = ["tests.tiers", "tests.workers", "tests.left_behind"]
 # CI judges a commit: the same examples each time. Everybody else's runs look for new ones. How long an example takes

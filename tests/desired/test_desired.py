@@ -82,7 +82,7 @@ def test_what_a_resource_refers_to_is_desired_once_and_waits_for_nothing_of_it(c
     assert wanted.digests.keys() == wanted.by_owner.keys()
 
 
-@given(strategies.snapshots(), strategies.snapshots(), strategies.settings(), st.data())
+@given(strategies.snapshots(), strategies.snapshots(), strategies.settings, st.data())
 def test_desired_state_is_whole_and_forgets_nothing(
     first: Snapshot, second: Snapshot, settings: Settings, data: st.DataObject
 ) -> None:

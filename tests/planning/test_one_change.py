@@ -83,7 +83,7 @@ def test_each_field_of_the_configuration_changes(world: str) -> None:
 @given(
     strategies.snapshots().flatmap(strategies.with_pods) | st.sampled_from(list(WORLDS.values())),
     st.sampled_from([FULL, PLAIN]) | strategies.snapshots(),
-    st.sampled_from(list(SETTINGS.values())) | strategies.settings(),
+    st.sampled_from(list(SETTINGS.values())) | strategies.settings,
     st.sampled_from(list(SETTINGS.values())),
     st.data(),
 )

@@ -27,7 +27,7 @@ from tests.support import strategies
 from tests.support.strategies import shuffled
 
 SNAPSHOTS = strategies.snapshots()
-SETTINGS = st.builds(lambda drawn, mapped: replace(drawn, port_mapping=mapped), strategies.settings(), st.booleans())
+SETTINGS = st.builds(lambda drawn, mapped: replace(drawn, port_mapping=mapped), strategies.settings, st.booleans())
 C = ClusterName("c")
 
 

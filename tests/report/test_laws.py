@@ -26,7 +26,7 @@ from tests.support.reports import declared, inputs_of
 from tests.support.strategies import shuffled
 
 FEW = settings(max_examples=40, deadline=None)
-SETTINGS = strategies.settings()
+SETTINGS = strategies.settings
 
 
 @st.composite

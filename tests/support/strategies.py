@@ -2,12 +2,17 @@
 
 Small on purpose: few names, few addresses, so that Services meet. Everything drawn is what the parsers could produce;
 an address outside every pool and one that is never handed out are among those that are asked for.
+
+Strategies are made once and not for each example, and draw whole values where those are few: making and combining
+strategies takes most of the time of a law.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from ipaddress import ip_address, ip_network
+from itertools import product
 from random import Random
 from typing import Any, TypeVar
 
@@ -59,24 +64,29 @@ LABELS: Sequence[Mapping[str, str]] = ({}, {"tier": "web"}, {"tier": "db"})
 LOCAL = ("ports", "source_ranges", "client_ip_affinity", "traffic_policy", "health_check_node_port")
 """What of a Service decides about no other one."""
 
-contested: st.SearchStrategy[IPAddress] = st.sampled_from([*IPV4[:2], *IPV6[:2]])
+Thing = TypeVar("Thing")
+
+
+def sampled_evenly(*groups: Sequence[Thing]) -> st.SearchStrategy[Thing]:
+    """Draw from each group as often as from another, whatever their sizes."""
+    size = math.lcm(*map(len, groups))
+    return st.sampled_from([thing for group in groups for thing in group for _ in range(size // len(group))])
+
+
+CONTESTED = (*IPV4[:2], *IPV6[:2])
 """Few enough that claims, requests, statuses and the host meet on them."""
-addresses: st.SearchStrategy[IPAddress] = contested | st.sampled_from([*IPV4, *IPV6])
+addresses: st.SearchStrategy[IPAddress] = sampled_evenly(CONTESTED, (*IPV4, *IPV6))
 """Addresses that some pool may have."""
-askable: st.SearchStrategy[IPAddress] = addresses | st.sampled_from(ODD)
-keys = st.builds(
-    ObjectKey,
-    st.sampled_from(CLUSTERS),
-    st.sampled_from(["shop", "team"]),
-    st.sampled_from([*"abcdefgh"]),
-    st.just(ObjectKind.SERVICE),
+askable: st.SearchStrategy[IPAddress] = sampled_evenly(CONTESTED, (*IPV4, *IPV6), ODD)
+keys = st.sampled_from(
+    [ObjectKey(*of, ObjectKind.SERVICE) for of in product(CLUSTERS, ["shop", "team"], [*"abcdefgh"])]
 )
 uids = st.sampled_from([Uid("u1"), Uid("u2"), Uid("")])
-ports = st.builds(
-    ServicePort,
-    port=st.sampled_from([80, 443, 8080]),
-    protocol=st.sampled_from([Protocol.TCP, Protocol.UDP]),
-    node_port=st.integers(30000, 30010),
+ports = st.sampled_from(
+    [
+        ServicePort(port, protocol, node_port=node_port)
+        for port, protocol, node_port in product([80, 443, 8080], [Protocol.TCP, Protocol.UDP], range(30000, 30011))
+    ]
 )
 
 
@@ -85,22 +95,31 @@ def one_a_family(of: st.SearchStrategy[IPAddress], at_least: int = 0) -> st.Sear
     return st.lists(of, min_size=at_least, max_size=2, unique_by=lambda address: address.version).map(tuple)
 
 
+_families = st.sampled_from(FAMILIES)
+_dual = st.sampled_from([FamilyPolicy.PREFER_DUAL, FamilyPolicy.REQUIRE_DUAL])
+_port_lists = st.lists(ports, min_size=1, max_size=3, unique_by=str).map(tuple)
+_created = st.sampled_from(CREATED)
+_requested = st.just(()) | one_a_family(askable)
+_ingress = _requested.map(lambda drawn: tuple(map(IngressEntry, drawn)))
+_policies = st.sampled_from(TrafficPolicy)
+_labels = st.sampled_from(LABELS)
+
+
 @st.composite
 def services(draw: st.DrawFn, key: st.SearchStrategy[ObjectKey] = keys) -> Service:
-    families = draw(st.sampled_from(FAMILIES))
-    dual = [FamilyPolicy.PREFER_DUAL, FamilyPolicy.REQUIRE_DUAL]
+    families = draw(_families)
     return Service(
         key=draw(key),
-        ports=tuple(draw(st.lists(ports, min_size=1, max_size=3, unique_by=str))),
+        ports=draw(_port_lists),
         uid=draw(uids),
-        created=draw(st.sampled_from(CREATED)),
+        created=draw(_created),
         families=families,
-        family_policy=draw(st.sampled_from(dual)) if len(families) > 1 else FamilyPolicy.SINGLE,
-        requested=draw(st.just(()) | one_a_family(askable)),
+        family_policy=draw(_dual) if len(families) > 1 else FamilyPolicy.SINGLE,
+        requested=draw(_requested),
         client_ip_affinity=draw(st.booleans()),
-        traffic_policy=draw(st.sampled_from(TrafficPolicy)),
-        labels=draw(st.sampled_from(LABELS)),
-        ingress=tuple(IngressEntry(address) for address in draw(st.just(()) | one_a_family(askable))),
+        traffic_policy=draw(_policies),
+        labels=draw(_labels),
+        ingress=draw(_ingress),
     )
 
 
@@ -112,28 +131,24 @@ def span(first: str, last: str) -> AddressRange:
     return AddressRange(ip_address(first), ip_address(last))
 
 
-@st.composite
-def ranges(draw: st.DrawFn) -> AddressRange:
-    """Draw a range of one to twelve addresses of one family."""
-    line = draw(st.sampled_from([IPV4, IPV6]))
-    first, last = sorted(draw(st.tuples(st.integers(0, 11), st.integers(0, 11))))
-    return AddressRange(line[first], line[last])
-
-
-@st.composite
-def pool_lists(draw: st.DrawFn) -> tuple[Pool, ...]:
-    """Draw up to three pools; they may overlap, which the parser refuses and the allocator must survive."""
-    return tuple(
-        Pool(
-            name=f"pool-{number}",
-            ranges=tuple(draw(st.lists(ranges(), min_size=1, max_size=2))),
-            exclude=tuple(draw(st.just([]) | st.lists(ranges(), max_size=1))),
-            priority=draw(st.integers(-1, 1)),
-            namespaces=draw(st.sampled_from([frozenset(), frozenset(), frozenset({"shop"})])),
-            selector=draw(st.sampled_from([{}, {}, {"tier": "web"}])),
-        )
-        for number in range(draw(st.integers(1, 3)))
-    )
+_places = st.integers(0, 11)
+ranges: st.SearchStrategy[AddressRange] = st.tuples(st.sampled_from([IPV4, IPV6]), _places, _places).map(
+    lambda drawn: AddressRange(drawn[0][min(drawn[1:])], drawn[0][max(drawn[1:])])
+)
+"""Ranges of one to twelve addresses of one family."""
+pools = st.builds(
+    Pool,
+    name=st.just(""),
+    ranges=st.lists(ranges, min_size=1, max_size=2).map(tuple),
+    exclude=st.just(()) | st.lists(ranges, max_size=1).map(tuple),
+    priority=st.integers(-1, 1),
+    namespaces=st.sampled_from([frozenset(), frozenset(), frozenset({"shop"})]),
+    selector=st.sampled_from([{}, {}, {"tier": "web"}]),
+)
+pool_lists = st.lists(pools, min_size=1, max_size=3).map(
+    lambda drawn: tuple(replace(pool, name=f"pool-{number}") for number, pool in enumerate(drawn))
+)
+"""Up to three pools; they may overlap, which the parser refuses and the allocator must survive."""
 
 
 pins: st.SearchStrategy[Mapping[str, tuple[IPAddress, ...]]] = st.dictionaries(
@@ -145,19 +160,22 @@ pins: st.SearchStrategy[Mapping[str, tuple[IPAddress, ...]]] = st.dictionaries(
 )
 
 
-@st.composite
-def settings(draw: st.DrawFn) -> Settings:
-    """Draw a configuration with a source for each cluster."""
-    sources = tuple(ManifestsSource(cluster, f"manifests/{cluster}") for cluster in CLUSTERS)
-    return Settings(sources, draw(pool_lists()), draw(st.just({}) | pins), Classes())
+settings = st.builds(
+    Settings,
+    st.just(tuple(ManifestsSource(cluster, f"manifests/{cluster}") for cluster in CLUSTERS)),
+    pool_lists,
+    st.just({}) | pins,
+    st.just(Classes()),
+)
+"""Configurations with a source for each cluster."""
 
 
 def claims(
     of: st.SearchStrategy[ObjectKey] = keys, homes: Sequence[Home] = (HOME, HOME, OTHER_HOME)
 ) -> st.SearchStrategy[tuple[Claim, ...]]:
     """Draw claims, in any combination: of Services that are there or not, two on one address, other stacks'."""
-    owners = st.builds(Owner, st.sampled_from(homes), of, uids)
-    return st.lists(st.builds(Claim, addresses, owners), max_size=6, unique=True).map(tuple)
+    drawn = st.tuples(addresses, st.sampled_from(homes), of, uids)
+    return st.lists(drawn.map(lambda parts: Claim(parts[0], Owner(*parts[1:]))), max_size=6, unique=True).map(tuple)
 
 
 def route(destination: str, kind: str = "local", device: str = "lo", table: int = 255) -> HostRoute:
@@ -198,6 +216,7 @@ hosts = st.builds(
 nodes = st.builds(
     Node, st.sampled_from(CLUSTERS), st.just(NodeName("node")), st.lists(addresses, max_size=1, unique=True).map(tuple)
 )
+_node_lists = st.lists(nodes, max_size=1).map(tuple)
 
 
 @st.composite
@@ -208,7 +227,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
     return Snapshot(
         home=HOME,
         services=tuple(services),
-        nodes=tuple(draw(st.lists(nodes, max_size=1))),
+        nodes=draw(_node_lists),
         claims=draw(claims(present | keys)),
         remembered=draw(claims(present | keys, homes=[HOME])),
         host=draw(hosts),
@@ -263,9 +282,6 @@ _busier: st.SearchStrategy[dict[str, Any]] = st.fixed_dictionaries(
     },
 )
 """What else listens on a host, or watches files there."""
-
-
-Thing = TypeVar("Thing")
 
 
 def shuffled(snapshot: Snapshot, seed: int) -> Snapshot:

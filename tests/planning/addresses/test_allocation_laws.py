@@ -45,7 +45,7 @@ def cases(drawn: st.DrawFn) -> Oracle:
     """Draw a snapshot, the Services of it that are ours, and a configuration."""
     snapshot = drawn(draw.snapshots())
     ours = [service for service in snapshot.services if drawn(st.integers(0, 5))]
-    return Oracle(snapshot, ours, drawn(draw.settings()))
+    return Oracle(snapshot, ours, drawn(draw.settings))
 
 
 def answers_to(case: Oracle) -> Answers:
@@ -251,7 +251,7 @@ def test_creation_order_barely_matters(keys: list[ObjectKey], data: st.DataObjec
 class Histories(RuleBasedStateMachine):
     """Any history: what was settled before an event must survive it, as far as the event left room for it."""
 
-    @initialize(configuration=draw.settings(), services=draw.service_lists(max_size=5))
+    @initialize(configuration=draw.settings, services=draw.service_lists(max_size=5))
     def begin(self, configuration: Settings, services: list[Service]) -> None:
         """Begin with some Services and nothing held."""
         self.world = World(configuration)
@@ -351,7 +351,7 @@ class Histories(RuleBasedStateMachine):
         self.world.settings = replace(self.world.settings, pools=tuple(pools))
         self.pools_changed = True
 
-    @rule(pools=draw.pool_lists(), front=st.booleans())
+    @rule(pools=draw.pool_lists, front=st.booleans())
     def add_pools(self, pools: tuple[Pool, ...], *, front: bool) -> None:
         before = self.world.settings.pools[:2]
         self.configure([*pools, *before] if front else [*before, *pools])
@@ -378,7 +378,7 @@ class Histories(RuleBasedStateMachine):
         pools = list(self.world.settings.pools)
         number = data.draw(st.integers(0, len(pools) - 1))
         if data.draw(st.booleans()):
-            pools[number] = replace(pools[number], exclude=(*pools[number].exclude, data.draw(draw.ranges())))
+            pools[number] = replace(pools[number], exclude=(*pools[number].exclude, data.draw(draw.ranges)))
         else:
             pools[number] = replace(pools[number], namespaces=frozenset({"team"}))
         self.configure(pools)

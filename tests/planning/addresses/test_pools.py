@@ -99,7 +99,7 @@ def test_candidates_are_the_ranges_less_the_excluded_and_the_forbidden() -> None
     assert ip_address("::1") not in usable
 
 
-@given(pool_lists())
+@given(pool_lists)
 def test_numbers_and_addresses_of_candidates_agree(pools: tuple[Pool, ...]) -> None:
     """Every candidate has one number, everything else none."""
     for family, line in ((Family.IPV4, IPV4), (Family.IPV6, IPV6)):

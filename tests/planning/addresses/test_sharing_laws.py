@@ -55,7 +55,7 @@ def world_of(services: list[Service], configuration: Settings) -> World:
     return World(configuration, services={service.key: service for service in services})
 
 
-@given(services(), draw.settings())
+@given(services(), draw.settings)
 @settings(max_examples=200)
 def test_only_agreeing_services_that_fit_share_an_address(listed: list[Service], configuration: Settings) -> None:
     """Whatever the pools are, in the first plan and when everything has come to rest."""

@@ -186,7 +186,7 @@ def test_unchanged_plan_costs_no_group_and_no_comparison(monkeypatch: pytest.Mon
     assert made.differing({}, second, (), now=1000.0) == before
 
 
-@given(strategies.snapshots(), strategies.snapshots(), strategies.settings(), st.data())
+@given(strategies.snapshots(), strategies.snapshots(), strategies.settings, st.data())
 def test_plan_after_plan_is_compared_as_each_alone(
     first: Snapshot, second: Snapshot, settings: Settings, data: st.DataObject
 ) -> None:
