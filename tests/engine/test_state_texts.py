@@ -22,26 +22,26 @@ VALUES = st.recursive(
     max_leaves=4,
 )
 PROPERTIES = st.dictionaries(st.sampled_from(["x", "y", "resources"]), VALUES, max_size=2)
-URNS = st.lists(st.sampled_from(NAMES), max_size=3)
+URNS = st.lists(st.sampled_from(NAMES), max_size=3).map(tuple)
 
 
-@st.composite
-def resources(draw: st.DrawFn, *, referring: bool = True) -> ResourceState:
-    """Make a component, or the entry of one, in any of its shapes."""
-    return ResourceState(
-        urn=draw(st.sampled_from(NAMES)),
-        type="a:b:C",
-        custom=False,
-        inputs=draw(PROPERTIES),
-        outputs=draw(PROPERTIES),
-        parent=STACK,
-        dependencies=tuple(draw(URNS)) if referring else (),
-        property_dependencies=draw(st.none() | st.dictionaries(st.sampled_from("xy"), URNS.map(tuple), max_size=2))
-        if referring
-        else None,
-        created=draw(st.sampled_from(["", TIME])),
-        pending_replacement=draw(st.booleans()),
-        extras=draw(st.dictionaries(st.sampled_from(["protect", "sourcePosition", "ourOwn"]), VALUES, max_size=2)),
+def resources(*, referring: bool = True) -> st.SearchStrategy[ResourceState]:
+    """Make components, or entries of them, in any of their shapes."""
+    nothing = st.just(())
+    by_property = st.none() | st.dictionaries(st.sampled_from("xy"), URNS, max_size=2)
+    return st.builds(
+        ResourceState,
+        urn=st.sampled_from(NAMES),
+        type=st.just("a:b:C"),
+        custom=st.just(value=False),
+        inputs=PROPERTIES,
+        outputs=PROPERTIES,
+        parent=st.just(STACK),
+        dependencies=URNS if referring else nothing,
+        property_dependencies=by_property if referring else st.none(),
+        created=st.sampled_from(["", TIME]),
+        pending_replacement=st.booleans(),
+        extras=st.dictionaries(st.sampled_from(["protect", "sourcePosition", "ourOwn"]), VALUES, max_size=2),
     )
 
 
