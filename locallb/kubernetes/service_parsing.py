@@ -98,15 +98,20 @@ def read_service(cluster: ClusterName, document: Mapping[object, object]) -> Ser
 
 
 def _internal(cluster: ClusterName, data: Mapping[object, object]) -> Service | None:
-    """Read a Service of type ClusterIP or NodePort; None for one that can't be served, which nobody requested."""
+    """Read a Service of type ClusterIP or NodePort; None for one that can't be served, which nobody requested.
+
+    That it requires both families is about its cluster IPs (the API says so of each headless one without a selector).
+    """
     kind = text_of(at(data, "spec", "type")) or ServiceType.CLUSTER_IP.value
     if kind not in {ServiceType.CLUSTER_IP.value, ServiceType.NODE_PORT.value} or not at(data, "spec", "ports"):
         return None
     read = parse_service(cluster, data)
     if isinstance(read, MalformedService):
         return None
+    policy = FamilyPolicy.PREFER_DUAL if read.family_policy is FamilyPolicy.REQUIRE_DUAL else read.family_policy
     headless = at(data, "spec", "clusterIP") == _NO_ADDRESS
-    return replace(read, type=ServiceType(kind), ingress=(), hostnames=(), load_balancer_class=None, headless=headless)
+    served = replace(read, type=ServiceType(kind), family_policy=policy, headless=headless)
+    return replace(served, ingress=(), hostnames=(), load_balancer_class=None)
 
 
 def parse_service(cluster: ClusterName, data: Mapping[object, object]) -> Service | MalformedService:

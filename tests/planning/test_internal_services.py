@@ -100,6 +100,13 @@ def test_names_of_the_cluster_are_given_in_its_zone() -> None:
     assert [placement.names for placement in plan.placements] == [(), (), ()]
 
 
+def test_a_headless_service_of_both_families_has_an_address_of_those_that_pools_have() -> None:
+    """The API lets each without a selector require both."""
+    dual: dict[str, Any] = {"clusterIP": "None", "ipFamilies": ["IPv4", "IPv6"], "ipFamilyPolicy": "RequireDualStack"}
+    plan = plan_of(internal("a", **dual), SLICE, node(), services={}, backends="pods")
+    assert [len(placement.addresses) for placement in plan.placements] == [1]
+
+
 def test_each_pod_with_a_hostname_of_a_headless_service_has_an_address() -> None:
     """With the Service's ports, its own endpoint alone, and its name in the cluster; a pod without one has none."""
     pods = [{**endpoint(f"10.1.0.{number}"), "hostname": f"web-{number}"} for number in (1, 2)]
