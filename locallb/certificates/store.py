@@ -15,6 +15,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from locallb import safe_files
 from locallb.certificates.local import DOMAINS
 from locallb.certificates.signing import (
     CertificateDetails,
@@ -26,7 +27,6 @@ from locallb.certificates.signing import (
     public_part,
 )
 from locallb.model.errors import ClientError
-from locallb.safe_files import atomic
 from locallb.storage import files, paths
 
 CERTIFICATE, KEY = "ca.crt", "ca.key"
@@ -87,7 +87,7 @@ def create(domains: Iterable[str], now: dt.datetime, *, replace: bool = False) -
     _is_ours(place, 0 if replace else 0o022, "write there")
     place.chmod(paths.PRIVATE)
     with files.locked(place):
-        atomic.remove_abandoned(place)
+        safe_files.remove_abandoned(place)
         if not replace and (existing := find(place)):
             return existing
         pair = make_authority(subject_of_user(), domains, now)
@@ -107,7 +107,7 @@ def _put(place: Path, pair: KeyPair) -> None:
             written.replace(path)
     finally:
         for written in sibling.values():
-            atomic.discard(written)
+            safe_files.discard(written)
 
 
 def fault(existing: Authority, now: dt.datetime) -> str:

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from locallb import programs
+from locallb import programs, safe_files
 from locallb.certificates.store import subject_of_user
 from locallb.certificates.trust_plan import (
     StoreEntry,
@@ -35,7 +35,6 @@ from locallb.certificates.trust_plan import (
 from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Fingerprint
 from locallb.programs import Program, ProgramError
-from locallb.safe_files import atomic
 from locallb.storage import files, paths
 from locallb.storage.files import FilesError
 from locallb.storage.paths import PlaceError
@@ -170,7 +169,7 @@ def change_keychain(step: TrustStep) -> None:
 
 
 def _put(path: Path, text: str | None) -> None:
-    atomic.remove_abandoned_of(path)
+    safe_files.remove_abandoned_of(path)
     if text is None:
         files.remove(path)
     else:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import yaml
 
+from locallb import safe_files
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
@@ -19,8 +20,7 @@ from locallb.cli.parser import ANSWER
 from locallb.cli.project_finding import PROJECT_FILE, nearest_project
 from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG
 from locallb.model.fields import at, object_of, objects_of, text_of
-from locallb.safe_files import reader
-from locallb.safe_files.reader import load_yaml
+from locallb.safe_files import load_yaml
 from locallb.storage import paths
 
 _WITH_BACKENDS = (CONFIG, SERVICE_CONFIG)
@@ -142,7 +142,7 @@ def _resources(project: Path, stack: str) -> Sequence[Mapping[str, object]]:
     url = text_of(at(declared, "backend", "url"))
     path = project / url.removeprefix("file://") / ".pulumi/stacks" / str(declared.get("name")) / f"{stack}.json"
     try:
-        state = json.loads(reader.read(path, _LARGEST))
+        state = json.loads(safe_files.read(path, _LARGEST))
     except (OSError, ValueError, RecursionError):
         return ()
     return objects_of(at(object_of(state), "checkpoint", "latest", "resources"))
@@ -177,6 +177,6 @@ def _declared(project: Path) -> Mapping[str, object]:
 def _document(path: Path) -> Mapping[str, object]:
     """Read a YAML file; one that can't be read says nothing."""
     try:
-        return object_of(load_yaml(reader.read(path, _LARGEST), yaml.CSafeLoader))
+        return object_of(load_yaml(safe_files.read(path, _LARGEST), yaml.CSafeLoader))
     except (OSError, ValueError, yaml.YAMLError):
         return {}

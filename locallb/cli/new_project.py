@@ -20,6 +20,7 @@ from pathlib import Path
 
 import yaml
 
+from locallb import safe_files
 from locallb.cli.arguments import Arguments
 from locallb.cli.confirmation import Cluster, confirm_new, is_of_host
 from locallb.cli.console import Out
@@ -39,8 +40,7 @@ from locallb.engine.state.project import check_stack_name
 from locallb.model.errors import ClientError
 from locallb.model.fields import objects_of
 from locallb.model.identities import ClusterName, ContextName
-from locallb.safe_files import reader
-from locallb.safe_files.reader import load_yaml
+from locallb.safe_files import load_yaml
 from locallb.sources.manifests.entry import cluster_name
 from locallb.storage import files, paths
 from locallb.storage.files import scratch
@@ -412,6 +412,6 @@ def _is_project(text: str) -> bool:
 
 def _text(path: Path) -> str:
     try:
-        return reader.read(path, _LARGEST).decode(errors="replace")
+        return safe_files.read(path, _LARGEST).decode(errors="replace")
     except OSError:
         return ""

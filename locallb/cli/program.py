@@ -26,7 +26,7 @@ from locallb.engine.core.events import Severity
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.urns import package_of
 from locallb.model.errors import ClientError, of_host
-from locallb.safe_files.reader import distrust
+from locallb.safe_files import distrust
 from locallb.sources import SourceError
 from locallb.sources.snapshot import ReadingAndPlan
 from locallb.sources.workspace import Handed, handing

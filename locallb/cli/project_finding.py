@@ -5,7 +5,7 @@ trusted users control its code and settings, or if the caller named it by `-C`. 
 project: its file, program, components, stacks and state. Modules that the program imports, and kubeconfigs with a
 command, are checked where they are used.
 
-Not here: the rules of trust (`safe_files.reader`), and the choice between this project and the user's own
+Not here: the rules of trust (`safe_files`), and the choice between this project and the user's own
 (`new_project`).
 """
 
@@ -16,15 +16,14 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
+from locallb import safe_files
 from locallb.cli.arguments import Arguments
 from locallb.cli.failures import Refused
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import load_project
 from locallb.model.errors import reported
 from locallb.model.identities import Home
-from locallb.safe_files import reader
-from locallb.safe_files import reader as owners
-from locallb.safe_files.reader import Distrust
+from locallb.safe_files import Distrust
 from locallb.storage.paths import CONSENTS, REFUSALS, stack_directory
 
 PROJECT_FILE = "Pulumi.yaml"
@@ -67,13 +66,13 @@ def is_trusted(directory: Path) -> bool:
 def fault(directory: Path) -> Distrust | None:
     """Return why what a project runs isn't trusted; None where it is. Raises OSError where that can't be determined."""
     parts = (directory / PROJECT_FILE, directory / PROGRAM_FILE)
-    return next((found for part in parts if (found := reader.distrust(part, directory))), None)
+    return next((found for part in parts if (found := safe_files.distrust(part, directory))), None)
 
 
 def require_trusted(directory: Path, args: Arguments) -> None:
     """Check everything of a project that decides what is done, unless `-C` names it. Raises Refused."""
     if args.named and args.directory.resolve() == directory:
-        owners.accept(directory)
+        safe_files.accept(directory)
         return
     try:
         fault = _first_fault(directory, args.stack)
@@ -88,7 +87,7 @@ def require_trusted(directory: Path, args: Arguments) -> None:
 
 def _first_fault(directory: Path, stack: str) -> Distrust | None:
     """Return what can't be trusted of a project: rather an owner than a mode, as the owner is the one to know."""
-    found = (owners.distrust(part, base) for base, part in _parts(directory, stack))
+    found = (safe_files.distrust(part, base) for base, part in _parts(directory, stack))
     return min(filter(None, found), key=lambda fault: bool(fault.mode), default=None)
 
 

@@ -16,8 +16,7 @@ from pathlib import Path
 
 import yaml
 
-from locallb import __version__
-from locallb.safe_files import reader
+from locallb import __version__, safe_files
 
 _LARGEST = 64 << 10
 """Bytes of a program that may be the standard one."""
@@ -33,7 +32,7 @@ reading, plan = serve()
 def is_standard(path: Path) -> bool:
     """Return whether a program does what the standard one does and nothing else; False where it can't be read."""
     try:
-        return _statements(reader.read(path, _LARGEST)) == _statements(PROGRAM.encode())
+        return _statements(safe_files.read(path, _LARGEST)) == _statements(PROGRAM.encode())
     except (OSError, ValueError, SyntaxError, RecursionError, MemoryError):
         return False
 

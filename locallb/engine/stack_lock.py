@@ -18,11 +18,11 @@ from uuid import uuid4
 
 from msgspec import Struct
 
+from locallb import safe_files
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import LockHeld
 from locallb.engine.state.files import Files
 from locallb.engine.state.resource import compact
-from locallb.safe_files import locks, reader
 
 _held: set[Path] = set()  # this process's own locks: the process's liveness doesn't tell about them
 _LARGEST = 1 << 16
@@ -113,13 +113,13 @@ def read_holders(folder: Path) -> Iterator[LockHolder]:
 def _read_holder(path: Path) -> LockHolder | None:
     """Read a lock file; None where it was removed meanwhile. What can't be understood locks all the same."""
     try:
-        data = reader.read_if_present(path, _LARGEST)
+        data = safe_files.read_if_present(path, _LARGEST)
         if data is None:
             return None
         raw = json.loads(data)
         username, hostname, kernel = str(raw["username"]), str(raw["hostname"]), str(raw.get("kernel", ""))
         return LockHolder(path, int(raw["pid"]), username, hostname, str(raw["timestamp"]), kernel)
-    except (*_UNKNOWN, IsADirectoryError, PermissionError, reader.UnfitError):
+    except (*_UNKNOWN, IsADirectoryError, PermissionError, safe_files.UnfitError):
         return LockHolder(path, 0, "someone", "an unknown host", "an unknown time")
 
 
@@ -153,7 +153,7 @@ def waiting(path: Path, files: Files) -> Iterator[None]:
     """Show that this process waits for the stack's lock, by a lock of the operating system that several may share."""
     descriptor = files.open_new(path)
     try:
-        locks.wait(descriptor, shared=True)
+        safe_files.wait_for_lock(descriptor, shared=True)
         yield
     finally:
         os.close(descriptor)
@@ -162,9 +162,9 @@ def waiting(path: Path, files: Files) -> Iterator[None]:
 def is_waited_for(path: Path) -> bool:
     """Return whether a process waits for the stack's lock."""
     with suppress(OSError):
-        descriptor = locks.opened(path, make=False)
+        descriptor = safe_files.open_lock(path, make=False)
         try:
-            return not locks.claimed(descriptor)
+            return not safe_files.try_lock(descriptor)
         finally:
             os.close(descriptor)
     return False
@@ -201,7 +201,7 @@ def _give_way(
 def _guarded(guard: Path, folder: Path, files: Files) -> Iterator[None]:
     descriptor = files.open_new(guard)
     try:
-        if not locks.claimed(descriptor):
+        if not safe_files.try_lock(descriptor):
             _give_way(folder, files, lambda _text: None, guarded=False)
             raise LockHeld(f"another update of this stack is starting or ending ({guard}); run again")
         yield

@@ -35,7 +35,7 @@ from locallb.engine.state.files import Files
 from locallb.engine.state.journal import Journal, read_journal, replay, salvaged, seal_leftover
 from locallb.engine.state.resource import Pending
 from locallb.engine.state.stack_state import Begin, Mutation, StackState
-from locallb.safe_files.reader import unfit
+from locallb.safe_files import unfit
 
 
 class Layout(Struct, frozen=True, dict=True):

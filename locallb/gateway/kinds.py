@@ -13,16 +13,16 @@ from typing import Any, TypeVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.gateway.parsing.gateways import (
+from locallb.gateway.parsing import (
     parse_class,
     parse_gateway,
     parse_grant,
     parse_listener_set,
     parse_meta,
+    parse_policy,
     refused_listeners,
 )
-from locallb.gateway.parsing.policies import parse_policy
-from locallb.gateway.parsing.routes import parse_route
+from locallb.gateway.route_parsing import parse_route
 from locallb.model.fields import StructuralFault, text_of
 from locallb.model.gateway_objects import (
     GROUP,

@@ -16,7 +16,7 @@ from ipaddress import ip_address, ip_network
 from pathlib import Path
 from types import MappingProxyType
 
-from locallb import programs
+from locallb import programs, safe_files
 from locallb.config.settings import Pool
 from locallb.dns.stubs import block_in, with_block
 from locallb.dns.zones import Zone
@@ -31,8 +31,6 @@ from locallb.model.host_addresses import survey
 from locallb.model.routes import HostRoute
 from locallb.planning.pool_routes import is_local, pool_routes
 from locallb.programs import Program, ProgramError
-from locallb.safe_files import atomic
-from locallb.safe_files import reader as owners
 from locallb.storage import files
 from locallb.storage import files as kept_files
 
@@ -121,9 +119,9 @@ def require_record_of_root() -> None:
         raise HostSetupError(f"{fault}, so root doesn't do what {RECORD} says: see that it is right, then {remedy}")
 
 
-def _record_fault() -> owners.Distrust | None:
+def _record_fault() -> safe_files.Distrust | None:
     """Return who else could have written the record, for root, who does what it says."""
-    return owners.distrust(RECORD, RECORD.parent, frozenset({owners.ROOT})) if os.geteuid() == 0 else None
+    return safe_files.distrust(RECORD, RECORD.parent, frozenset({safe_files.ROOT})) if os.geteuid() == 0 else None
 
 
 def apply(step: SetupStep) -> None:
@@ -196,14 +194,14 @@ def _change_file(path: Path, step: SetupStep) -> None:
 
 
 def _put_file(path: Path, step: SetupStep) -> None:
-    atomic.remove_abandoned_of(path)
+    safe_files.remove_abandoned_of(path)
     if not step.wanted:
         path.unlink(missing_ok=True)
         return
     if step.sort is StepKind.FILE:
         files.write(path, step.wanted, mode=_READABLE, durable=True)
     else:
-        atomic.put_link(path, step.wanted)
+        safe_files.put_link(path, step.wanted)
 
 
 def _present(sort: StepKind, what: str, existing: tuple[HostRoute, ...]) -> str:

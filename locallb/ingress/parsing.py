@@ -14,9 +14,8 @@ from enum import StrEnum
 from msgspec.structs import replace
 
 from locallb.gateway.kinds import KINDS, ApiKind
-from locallb.gateway.parsing.fields import LARGEST_PORT, hostname, name_of, odd_host, raw_items
-from locallb.gateway.parsing.gateways import spec_of
-from locallb.gateway.parsing.matches import beginning_of_expression
+from locallb.gateway.parsing import LARGEST_PORT, hostname, name_of, odd_host, raw_items, spec_of
+from locallb.gateway.route_parsing import beginning_of_expression
 from locallb.model.fields import FieldError, Fields, as_text
 from locallb.model.gateway_objects import NO_HOST, Meta
 from locallb.model.gateway_of_cluster import (

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from locallb.gateway.kinds import KINDS, kind_of_object, parse_api_object, with_faults
-from locallb.gateway.parsing.policies import is_reference, parse_referred
+from locallb.gateway.parsing import is_reference, parse_referred
 from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.kubernetes import pod_ranges
 from locallb.kubernetes.events import Identity

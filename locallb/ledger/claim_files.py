@@ -19,6 +19,7 @@ from threading import Lock
 
 from msgspec import Struct
 
+from locallb import safe_files
 from locallb.ledger.claims import (
     UNKNOWN,
     AddressClaims,
@@ -37,7 +38,6 @@ from locallb.model.errors import reason, refusal
 from locallb.model.identities import IPAddress, Owner
 from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim
-from locallb.safe_files import locks
 from locallb.storage import files, paths
 
 TIMEOUT = 10.0
@@ -52,7 +52,7 @@ def take(descriptor: int, *, shared: bool = False) -> bool:
     """Lock what `descriptor` has open; False if others kept the lock. For one thread at a time."""
     status = os.fstat(descriptor)
     key = status.st_dev, status.st_ino, shared
-    if locks.claimed(descriptor, shared=shared):
+    if safe_files.try_lock(descriptor, shared=shared):
         return True
     before = _keepers.pop(key, frozenset())
     if before and holders(descriptor) == before:
@@ -61,7 +61,7 @@ def take(descriptor: int, *, shared: bool = False) -> bool:
     deadline = time.monotonic() + (READER_TIMEOUT if shared else TIMEOUT)
     while time.monotonic() < deadline:
         time.sleep(_PAUSE)
-        if locks.claimed(descriptor, shared=shared):
+        if safe_files.try_lock(descriptor, shared=shared):
             return True
     _keepers[key] = holders(descriptor)
     return False
@@ -72,7 +72,7 @@ def holders(descriptor: int) -> frozenset[int]:
     status = os.fstat(descriptor)
     place = f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}"
     with suppress(OSError):
-        return frozenset(pid for pid, retained in locks.retained() if retained == place and pid > 0)
+        return frozenset(pid for pid, retained in safe_files.kernel_locks() if retained == place and pid > 0)
     return frozenset()
 
 

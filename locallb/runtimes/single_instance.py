@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from locallb import safe_files
 from locallb.model.errors import UNTOLD, ClientError, refusal
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
-from locallb.safe_files import locks
 from locallb.storage import paths
 
 _TIMEOUT = 1.0
@@ -29,7 +29,7 @@ def holder(path: Path) -> Process | None:
     Changes nothing. Raises ClientError if this host lacks the resources to check.
     """
     try:
-        descriptor = locks.opened(path, make=False)
+        descriptor = safe_files.open_lock(path, make=False)
     except OSError as error:
         if error.errno in UNTOLD:
             raise AlreadyRunningError(f"who holds {path} can't be told: {refusal(error)}") from error
@@ -50,7 +50,7 @@ def _pid(descriptor: int) -> int:
 
 def _is_held(descriptor: int) -> bool:
     """Return whether an instance runs; one that starts at this moment waits for us, as `_is_claimed` does."""
-    return not locks.claimed(descriptor, shared=True)
+    return not safe_files.try_lock(descriptor, shared=True)
 
 
 @contextmanager
@@ -77,7 +77,7 @@ def only_one(path: Path, what: str) -> Iterator[None]:
 def _locked(path: Path, what: str) -> int:
     """Lock the file that stands there; one that its last holder took away meanwhile doesn't count."""
     while True:
-        descriptor = locks.opened(path)
+        descriptor = safe_files.open_lock(path)
         if _is_claimed(descriptor):
             pid = _pid(descriptor) or "unknown"
             os.close(descriptor)
@@ -94,9 +94,9 @@ def _is_claimed(descriptor: int) -> bool:
     """Take the lock unless an instance has it; processes that only check the holder are waited for."""
     deadline = time.monotonic() + _TIMEOUT
     while True:
-        if locks.claimed(descriptor):
+        if safe_files.try_lock(descriptor):
             return False
         if _is_held(descriptor) or time.monotonic() > deadline:
             return True
-        locks.give_back(descriptor)
+        safe_files.unlock(descriptor)
         time.sleep(_PAUSE)

@@ -17,6 +17,7 @@ from typing import Protocol, TypeVar
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from locallb import safe_files
 from locallb.envoy import rollout
 from locallb.envoy.bootstrap import heap_bounds, takes_http
 from locallb.envoy.listeners import holds_clients
@@ -38,7 +39,6 @@ from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, MappedPort
 from locallb.model.texts import NAME_SERVER, owner_from
 from locallb.planning.planned import run_types
-from locallb.safe_files import reader
 from locallb.sources import SourceError
 from locallb.storage import files
 
@@ -244,7 +244,7 @@ def read_held(state: Path) -> HeldByState:
 
     """
     try:
-        text = files.read(state, reader.STATE)
+        text = files.read(state, safe_files.STATE)
         return _held(tuple(map(stated, () if text is None else _resources(json.loads(text)))))
     except files.FilesError as error:
         raise SourceError(f"the stack's state can't be read: {error}") from None

@@ -14,13 +14,13 @@ from typing import Any
 import yaml
 from msgspec import Struct
 
+from locallb import safe_files
 from locallb.kubernetes.api.kubeconfig import UNWRITTEN
 from locallb.kubernetes.documents import DocumentError, read_documents
 from locallb.model.errors import UNTOLD, ClientError, refusal
 from locallb.model.fields import JsonObject
 from locallb.model.identities import ContextName
 from locallb.model.texts import clipped
-from locallb.safe_files import reader
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 
@@ -95,7 +95,7 @@ def is_usable(path: Path) -> bool:
     Raises SourceError where the system can't read just now: its cluster isn't gone for that.
     """
     try:
-        cluster, user, contexts = _parts(reader.read(path, LARGEST))
+        cluster, user, contexts = _parts(safe_files.read(path, LARGEST))
         return bool(contexts) and not (_beyond(cluster, _RETAINED_FIELDS) or _beyond(user, _USER_FIELDS))
     except OSError as error:
         if error.errno in UNTOLD:

@@ -15,10 +15,10 @@ from typing import TypeAlias
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from locallb import safe_files
 from locallb.config.settings import Pool, Settings, SettingsError
 from locallb.dns.zones import Embedded
 from locallb.model.identities import Home
-from locallb.safe_files import reader
 from locallb.sources import SourceError
 from locallb.sources.configuration import settings_of
 from locallb.storage import files, paths
@@ -86,7 +86,7 @@ def read(home: Home) -> Stated | None:
     """Return what the program said last; None if it leaves that to the stack's file. Raises SourceError."""
     path = file_of(home)
     try:
-        text = files.read(path, reader.STATE)
+        text = files.read(path, safe_files.STATE)
         return None if text is None else _parsed(json.loads(text))
     except files.FilesError as error:
         raise SourceError(f"what the program says can't be told: {error}") from None

@@ -17,11 +17,11 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import asdict
 
+from locallb import safe_files
 from locallb.dns.owner_ids import establish
 from locallb.model.desired import ADDRESS_CLAIMS, CONFIG
 from locallb.model.errors import UNTOLD, refusal
 from locallb.model.identities import Home
-from locallb.safe_files import atomic, reader
 from locallb.sources import SourceError
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import Proxies
@@ -182,7 +182,7 @@ def settle(home: Home) -> None:
         if files.read(path) != text:
             paths.private_directory(path.parent)
             files.write(path, text)
-        atomic.remove_abandoned(path.parent)
+        safe_files.remove_abandoned(path.parent)
         Proxies.ours().sweep()
     except (files.FilesError, paths.PlaceError) as error:
         raise SourceError(f"it can't be written down where stack {home.stack} belongs: {error}") from None
@@ -224,7 +224,7 @@ def deployed_from(state: Path) -> list[Belonging]:
     Raises SourceError if the host can't read it.
     """
     try:
-        document = json.loads(files.read(state, reader.STATE) or "{}")
+        document = json.loads(files.read(state, safe_files.STATE) or "{}")
         return list(_reported_by_resources(document["checkpoint"]["latest"]["resources"]))
     except files.FilesError as error:
         if error.is_of_host:

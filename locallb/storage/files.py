@@ -17,9 +17,9 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeAlias
 
+from locallb import safe_files
 from locallb.model.errors import SCARCE, UNTOLD, ClientError, refusal
-from locallb.safe_files import atomic, locks
-from locallb.safe_files.reader import opened, read_if_present, read_up_to
+from locallb.safe_files import opened, read_if_present, read_up_to
 
 Stamp: TypeAlias = tuple[int, int, int, int]
 """Which file this is, with which content."""
@@ -62,25 +62,25 @@ def rewrite(path: Path, change: Callable[[str], str]) -> None:
     A link, or anything else that is no regular file, is refused and never followed. A text that isn't UTF-8 is
     preserved. Raises FilesError; then the file is untouched.
     """
-    sibling = atomic.temporary_name(path)
+    sibling = safe_files.temporary_name(path)
     try:
         with opened(path, follow=False) as file:
             before, status = read_up_to(file.fileno(), _LARGEST + 1), os.fstat(file.fileno())
         if len(before) > _LARGEST:
             raise FilesError(f"{path} has more than {_LARGEST >> 20} MiB: nothing is changed")
         after = change(before.decode(errors="surrogateescape")).encode(errors="surrogateescape")
-        atomic.remove_abandoned_of(path)
+        safe_files.remove_abandoned_of(path)
         if after != before:
             _replace(path, sibling, after, status)
     except OSError as error:
-        atomic.discard(sibling)
+        safe_files.discard(sibling)
         why = "it is a link" if path.is_symlink() else refusal(error)
         raise FilesError(f"{path} can't be changed: {why}") from error
 
 
 def _replace(path: Path, sibling: Path, text: bytes, status: os.stat_result) -> None:
-    with atomic.new_file(sibling, 0o600) as descriptor:
-        atomic.write_all(descriptor, text)
+    with safe_files.new_file(sibling, 0o600) as descriptor:
+        safe_files.write_all(descriptor, text)
         os.fchown(descriptor, status.st_uid, status.st_gid)
         shutil.copystat(path, sibling, follow_symlinks=False)  # with what SELinux says of it
         os.utime(sibling)
@@ -107,7 +107,7 @@ PRIVATE = 0o600
 """Mode of every file that we write for ourselves."""
 SHARED = 0o640
 """Mode of a file that a container reads through our group."""
-UNFINISHED = atomic.ENDING
+UNFINISHED = safe_files.ENDING
 """Ending of a file that is being written. One that a crash left is neither overwritten nor read."""
 LARGEST = 64 << 20
 """Bytes that a file in a shared directory may have at most, unless its reader says less."""
@@ -168,7 +168,7 @@ def write_all(texts: Mapping[Path, str], *, mode: int = PRIVATE, durable: bool =
                 sibling.replace(path)
         except (FilesError, OSError) as error:
             for sibling in whole.values():
-                atomic.discard(sibling)
+                safe_files.discard(sibling)
             if isinstance(error, FilesError):
                 raise
             raise FilesError(f"{path} can't be replaced: {refusal(error)}") from error
@@ -184,7 +184,7 @@ def create(path: Path, text: str) -> None:
         with file:
             file.write(text)
     except OSError as error:
-        atomic.discard(path)
+        safe_files.discard(path)
         raise FilesError(f"{path} can't be written: {refusal(error)}") from error
 
 
@@ -193,7 +193,7 @@ def _sibling(path: Path, text: str, mode: int, *, durable: bool) -> Iterator[Pat
     """Write `text` to a new file, which counts as being written meanwhile. Raises FilesError."""
     with ExitStack() as stack:
         try:
-            written = atomic.written(atomic.temporary_name(path), text.encode(), mode, durable=durable)
+            written = safe_files.written(safe_files.temporary_name(path), text.encode(), mode, durable=durable)
             sibling = stack.enter_context(written)
         except OSError as error:
             raise FilesError(f"{path} can't be written: {refusal(error)}") from error
@@ -255,7 +255,7 @@ def locked(directory: Path) -> Iterator[None]:
 
 def _wait_for_lock(descriptor: int, directory: Path) -> None:
     deadline = time.monotonic() + LOCK_TIMEOUT
-    while not locks.claimed(descriptor):
+    while not safe_files.try_lock(descriptor):
         if time.monotonic() > deadline:
             raise FilesError(
                 f"{directory} has been locked by another process for {LOCK_TIMEOUT:g} s:"

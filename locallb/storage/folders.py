@@ -19,7 +19,7 @@ from typing import TypeAlias
 from msgspec import Struct, field
 
 from locallb.model.errors import ClientError, refusal
-from locallb.safe_files.reader import read_up_to
+from locallb.safe_files import read_up_to
 from locallb.storage import files as stamps
 from locallb.storage.named_changes import NamedChanges
 

@@ -18,10 +18,10 @@ from typing import TypeAlias, TypeGuard
 from msgspec import Struct
 from msgspec.structs import asdict, replace
 
+from locallb import safe_files
 from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Digest, Owner, ProxyId, ProxyName
 from locallb.model.texts import owner_fields, owner_from
-from locallb.safe_files import atomic
 from locallb.storage import files, paths
 from locallb.storage import files as stamps
 
@@ -105,7 +105,7 @@ class Proxies:
         """Make the directory, or take the one that is `owner`'s already. Raises ProxiesError if it is another's."""
         directory = self.find(proxy)
         if directory and directory.owner and _same_service(directory.owner, owner):
-            atomic.remove_abandoned(directory.path)
+            safe_files.remove_abandoned(directory.path)
             self._sign(directory.path, owner, name)
         elif directory and any(directory.path.iterdir()):
             owned_by = f"belongs to {directory.owner}" if directory.owner else f"has no readable {OWNER}"
@@ -180,10 +180,10 @@ class Proxies:
     def _sweep(self, name: str) -> None:
         """Remove what one name in the root stands for, or what is left in it. Raises OSError, ProxiesError."""
         path = self.root / name
-        if _UNFINISHED.fullmatch(name) and atomic.is_stale(path):
+        if _UNFINISHED.fullmatch(name) and safe_files.is_stale(path):
             self.remove(ProxyId(name))
-        elif is_id(name) and not path.is_symlink() and any(map(atomic.is_temporary_name, os.listdir(path))):  # noqa: PTH208 - likewise
-            atomic.remove_abandoned(path)
+        elif is_id(name) and not path.is_symlink() and any(map(safe_files.is_temporary_name, os.listdir(path))):  # noqa: PTH208 - likewise
+            safe_files.remove_abandoned(path)
 
     def _publish(self, proxy: ProxyId, owner: Owner, name: ProxyName) -> None:
         sibling = self.root / f".{proxy}.{secrets.token_hex(4)}{files.UNFINISHED}"

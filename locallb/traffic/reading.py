@@ -17,12 +17,12 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO
 
+from locallb import safe_files
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.listeners import CLOSED, GATE, SOCKET, gate
 from locallb.model.errors import ClientError, refusal
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan
-from locallb.safe_files import locks
 from locallb.storage import files
 from locallb.storage.paths import by_descriptor
 from locallb.storage.proxy_directories import Proxies
@@ -220,8 +220,8 @@ def _message(stream: BinaryIO) -> bytes:
 
 def _locked(directory: Path) -> int:
     """Be the only reader, until this process ends, however it does."""
-    descriptor = locks.opened(directory / _LOCK)
-    if not locks.claimed(descriptor):
+    descriptor = safe_files.open_lock(directory / _LOCK)
+    if not safe_files.try_lock(descriptor):
         os.close(descriptor)
         raise LogError(f"another `locallb logs` reads the proxy in {directory}: end that first")
     return descriptor

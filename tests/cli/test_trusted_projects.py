@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from locallb import safe_files
 from locallb.cli.failures import Exit
-from locallb.safe_files import reader as owners
 from tests.support.manifests import node, port, service
 from tests.support.own_projects import place, run
 
@@ -47,7 +47,7 @@ COMMANDS = (
 def project(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project in the current directory that notes when its program or its kubeconfig's command is run."""
     monkeypatch.delenv("SUDO_UID", raising=False)
-    monkeypatch.setattr(owners, "_ACCEPTED", set())
+    monkeypatch.setattr(safe_files, "_ACCEPTED", set())
     assert run("init", str(place / "here")).code == Exit.OK
     here = place / "here"
     (here / "manifests").mkdir()

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb import safe_files
 from locallb.engine.engine import Engine
 from locallb.engine.monitor import refuse_unfinished
 from locallb.engine.state.errors import EngineError, StateBroken, StateUnwritable
 from locallb.engine.state.journal import read_journal
 from locallb.engine.store import Store
-from locallb.safe_files import reader
 from tests.engine.graphs import CrashError, Doom, TornFiles
 from tests.engine.interrupting import interrupt_twice
 from tests.support.balancers import BOTH, ONE, declare
@@ -144,8 +144,8 @@ def test_a_journal_that_cannot_be_read_is_reported(
             raise PermissionError(13, "Permission denied")
         return read(requested, maximum)
 
-    read = reader.read
-    monkeypatch.setattr(reader, "read", forbidden)
+    read = safe_files.read
+    monkeypatch.setattr(safe_files, "read", forbidden)
     with pytest.raises(StateBroken, match=f"{path} can't be read: Permission denied; run this as the user whose"):
         bench.engine().up(lambda: declare(ONE))
     with pytest.raises(StateBroken, match="run this as the user whose"):

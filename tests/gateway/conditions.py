@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
 
-from locallb.gateway.parsing.policies import SECRET_REFERENCE
+from locallb.gateway.parsing import SECRET_REFERENCE
 from locallb.gateway.statuses import GatewayResult
 from tests.support.gateway_objects import JsonObject
 

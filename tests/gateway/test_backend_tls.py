@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.gateway.backend_tls import BackendTlsPolicies, policy_status
-from locallb.gateway.parsing.policies import SECRET_REFERENCE
+from locallb.gateway.parsing import SECRET_REFERENCE
 from locallb.gateway.routes import Backends
 from locallb.gateway.statuses import gateways_by_policy, route_status, verdicts_by_route
 from locallb.gateway.texts import sentences

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from locallb.gateway.parsing.policies import SECRET_REFERENCE
+from locallb.gateway.parsing import SECRET_REFERENCE
 from locallb.gateway.statuses import gateway_status
 from locallb.gateway.texts import sentences
 from locallb.model.http_serving import Certificate

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.gateway.kinds import KINDS, parse_api_object
-from locallb.gateway.parsing.policies import parse_referred
+from locallb.gateway.parsing import parse_referred
 from locallb.gateway.translation import bind
 from locallb.model.gateway_objects import GROUP, GatewayRoute
 from tests.support.gateway_objects import (

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from locallb.gateway.kinds import parse_api_object
 from locallb.gateway.listeners import covers, specificity
-from locallb.gateway.parsing.policies import SECRET_REFERENCE
+from locallb.gateway.parsing import SECRET_REFERENCE
 from locallb.gateway.translation import BoundGateway, bind
 from locallb.model.gateway_objects import Gateway, GatewayRoute
 from locallb.model.http_routes import DirectResponse, Forward, PathKind, PathMatch

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.parsing.policies import BUNDLE_REFERENCE
+from locallb.gateway.parsing import BUNDLE_REFERENCE
 from locallb.gateway.status_patch import status_patch, withdrawn
 from locallb.gateway.statuses import gateway_status
 from locallb.gateway.texts import route_lines, sentences

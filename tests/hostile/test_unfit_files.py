@@ -15,8 +15,8 @@ from pathlib import Path
 import pytest
 import yaml
 
+from locallb import safe_files
 from locallb.cli.failures import Exit
-from locallb.safe_files import reader
 from tests.support.manifests import node
 from tests.support.own_projects import place, run
 
@@ -136,15 +136,15 @@ def test_reading_says_what_it_found(tmp_path: Path, kind: str) -> None:
     """And nothing at all is the only thing that counts as no file."""
     FAULTS[kind](tmp_path / "file")
     with bounded(), pytest.raises(OSError, match="file") as raised:
-        reader.read_if_present(tmp_path / "file", MIB)
+        safe_files.read_if_present(tmp_path / "file", MIB)
     assert raised.value.strerror
-    assert reader.read_if_present(tmp_path / "other", MIB) is None
+    assert safe_files.read_if_present(tmp_path / "other", MIB) is None
     for flags in (os.O_WRONLY | os.O_CREAT | os.O_TRUNC, os.O_WRONLY | os.O_APPEND):
         if kind == "sparse":
-            os.close(reader.open_to_write(tmp_path / "file", flags))
+            os.close(safe_files.open_to_write(tmp_path / "file", flags))
         else:
             with bounded(), pytest.raises(OSError, match="file"):
-                reader.open_to_write(tmp_path / "file", flags)
+                safe_files.open_to_write(tmp_path / "file", flags)
     assert not (tmp_path / "nothing").exists()
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from locallb import safe_files
 from locallb.model.identities import Home
-from locallb.safe_files import atomic
 from locallb.sources import stack_home
 from locallb.storage import files
 from locallb.storage.paths import stack_directory
@@ -42,12 +42,12 @@ def test_unfinished_file_stays_until_its_writer_is_killed(tmp_path: Path) -> Non
     ) as writer:
         assert writer.stdout
         assert writer.stdout.readline() == "written\n"
-        atomic.remove_abandoned(tmp_path)
+        safe_files.remove_abandoned(tmp_path)
         (written,) = below.iterdir()
         assert written.name.startswith(".c.json.")
         writer.kill()
         writer.wait()
-    atomic.remove_abandoned(tmp_path)
+    safe_files.remove_abandoned(tmp_path)
     assert list(below.iterdir()) == []
 
 
@@ -65,8 +65,8 @@ def test_only_what_is_called_so_goes(tmp_path: Path) -> None:
     (place / "linked").symlink_to(elsewhere)
     os.mkfifo(place / ".fifo.01234567.new")
     before = sorted(tmp_path.rglob("*"))
-    atomic.remove_abandoned(place)
-    atomic.remove_abandoned(tmp_path / "absent")
+    safe_files.remove_abandoned(place)
+    safe_files.remove_abandoned(tmp_path / "absent")
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -101,13 +101,13 @@ def test_a_link_is_put_in_place_at_once_or_not_at_all(tmp_path: Path) -> None:
     """On a full disk, or where a directory stands, all is as before."""
     path = tmp_path / "link"
     for to in ("a", "b"):
-        atomic.put_link(path, to)
+        safe_files.put_link(path, to)
         assert str(path.readlink()) == to
     (tmp_path / "directory").mkdir()
     with pytest.raises(IsADirectoryError):
-        atomic.put_link(tmp_path / "directory", "a")
+        safe_files.put_link(tmp_path / "directory", "a")
     with pytest.raises(OSError, match="File name too long"):
-        atomic.put_link(path, "x" * 5000)
+        safe_files.put_link(path, "x" * 5000)
     assert str(path.readlink()) == "b"
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["directory", "link"]
 
@@ -124,11 +124,11 @@ def test_unfinished_files_of_dead_writers_are_removed(tmp_path: Path) -> None:
     retained[0].symlink_to("elsewhere")
     for other in retained[1:]:
         other.touch()
-    atomic.remove_abandoned_of(path)
+    safe_files.remove_abandoned_of(path)
     assert sorted(tmp_path.iterdir()) == sorted(retained)
 
 
-@pytest.mark.parametrize("write", [files.write, atomic.put_link])
+@pytest.mark.parametrize("write", [files.write, safe_files.put_link])
 def test_a_remainder_that_stays_hides_no_error(
     tmp_path: Path, write: Callable[[Path, str], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from locallb import safe_files
 from locallb.runtimes.process import processes
-from locallb.safe_files import reader
 from locallb.storage import files
 from locallb.storage import files as kept_files
 from locallb.storage.files import FilesError
@@ -24,7 +24,7 @@ MIB = 1 << 20
 READERS: dict[str, Callable[[Path], object]] = {
     "a directory of manifests": lambda path: read_folder(path.parent, (".yaml",), ReadLimits(32 * MIB, 256 * MIB)),
     "a file where others may write": files.find_shared,
-    "a file of somebody else": lambda path: reader.read(path, 32 * MIB),
+    "a file of somebody else": lambda path: safe_files.read(path, 32 * MIB),
     "a file that is changed": lambda path: kept_files.rewrite(path, lambda text: text),
 }
 
@@ -50,7 +50,7 @@ def test_no_more_than_the_bound_is_read_of_a_file_that_grows(content: bytes, max
     with os.fdopen(writing, "wb") as stream:  # its size is 0, and it has more
         stream.write(content * grown)
     with os.fdopen(reading, "rb") as stream:
-        assert reader.read_up_to(stream.fileno(), maximum) == (content * grown)[:maximum]
+        assert safe_files.read_up_to(stream.fileno(), maximum) == (content * grown)[:maximum]
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from locallb.engine.state.project import load_config, load_project
 from locallb.kubernetes.api.kubeconfig import read_content
 from locallb.kubernetes.documents import read_documents
 from locallb.model.texts import DEEPEST
-from locallb.safe_files.reader import load_yaml
+from locallb.safe_files import load_yaml
 
 PROJECT = "name: p\nruntime: python\nbackend: {url: 'file://.'}\n"
 SHAPES: dict[str, Callable[[int], str]] = {

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from locallb.safe_files import reader as owners
-from locallb.safe_files.reader import distrust
+from locallb import safe_files
+from locallb.safe_files import distrust
 
 OTHER = 65534
 pytestmark = pytest.mark.root(only="can give files away")
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.root(only="can give files away")
 def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a project's directory with a file, below a directory of its own."""
     monkeypatch.delenv("SUDO_UID", raising=False)
-    monkeypatch.setattr(owners, "_ACCEPTED", set())
+    monkeypatch.setattr(safe_files, "_ACCEPTED", set())
     base = tmp_path / "above" / "project"
     base.mkdir(parents=True)
     (base / "file").write_text("")
@@ -165,6 +165,6 @@ def test_what_was_accepted_is_trusted_whoever_can_change_it(base: Path) -> None:
     sibling = base.parent / "beside"
     sibling.mkdir()
     give(sibling)
-    owners.accept(base)
+    safe_files.accept(base)
     assert distrust(base / "file", base) is None
     assert distrust(sibling, sibling)

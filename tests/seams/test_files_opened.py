@@ -60,16 +60,15 @@ MODULES = {
 """With the reason why the storage room isn't asked."""
 UNGUARDED = {
     "locallb.engine.stack_lock": KERNEL,
-    "locallb.safe_files.locks": KERNEL,
+    "locallb.safe_files": KERNEL,
     "locallb.storage.files": "a file that it makes, and none that exists (mode x)",
 }
 """Modules of these rooms that open something as it is, with the reason."""
 GUARDS = os.O_NONBLOCK | os.O_DIRECTORY | os.O_PATH | os.O_EXCL
 """Flags of which one keeps an open from waiting for a pipe's other end."""
 PASSED_ON = {
-    "locallb.safe_files.reader": "one constant, with or without O_NOFOLLOW",
     "locallb.storage.folders": "flags of its callers, which are constants there",
-    "locallb.safe_files.locks": "one of two constants, for reading and writing, which waits for none",
+    "locallb.safe_files": "one constant, with or without O_NOFOLLOW; of locks, one of two, which waits for none",
 }
 """Modules whose flags aren't one expression."""
 _METHODS = {"read_text", "read_bytes", "write_text", "write_bytes"}

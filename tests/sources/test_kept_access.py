@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.safe_files import reader
+from locallb import safe_files
 from locallb.sources import SourceError
 from locallb.sources.kept_access import SUFFIX, retained
 from tests.support.descriptors import few_files
@@ -28,7 +28,7 @@ def test_a_cluster_whose_kubeconfig_cannot_be_read_now_is_not_gone(
     def refuse(_path: Path, _most: int) -> bytes:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(reader, "read", refuse)
+    monkeypatch.setattr(safe_files, "read", refuse)
     with pytest.raises(SourceError, match=f"{path.name} can't be read: {os.strerror(number)}; "):
         retained(tmp_path)
 

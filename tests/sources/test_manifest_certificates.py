@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.gateway.parsing.policies import parse_referred
+from locallb.gateway.parsing import parse_referred
 from locallb.model.gateway_of_cluster import TlsSecret
 from locallb.sources.configuration import TYPE
 from locallb.sources.manifests.files import certificate_references

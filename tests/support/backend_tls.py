@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime as dt
 
 from locallb.certificates.signing import make_authority
-from locallb.gateway.parsing.policies import BUNDLE_REFERENCE
+from locallb.gateway.parsing import BUNDLE_REFERENCE
 from locallb.sources.manifests.files import certificate_references
 from tests.support.gateway_objects import JsonObject, api_object
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from locallb.gateway.kinds import gathered, parse_api_object
-from locallb.gateway.parsing.policies import parse_referred
+from locallb.gateway.parsing import parse_referred
 from locallb.gateway.translation import BoundGateway, bind
 from locallb.model.gateway_objects import CONTROLLER, GROUP
 from locallb.model.gateway_of_cluster import GatewayObjects, ObjectOfCluster

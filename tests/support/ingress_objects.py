@@ -9,7 +9,7 @@ from typing import Any
 
 from locallb.config.settings import IngressSettings, Settings
 from locallb.gateway.kinds import gathered, parse_api_object
-from locallb.gateway.parsing.policies import SECRET_REFERENCE, parse_referred
+from locallb.gateway.parsing import SECRET_REFERENCE, parse_referred
 from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.ingress.translation import BoundIngresses, bind_ingresses
 from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER, GatewayObjects, ObjectOfCluster

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from locallb import safe_files
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
@@ -19,7 +20,6 @@ from locallb.host.setup_plan import LEDGER, SetupConsent, on_behalf, plan_setup,
 from locallb.host.setup_steps import ObservedHost, Setup, SetupStep, Table, read_names
 from locallb.ledger.ledger import Ledger
 from locallb.model.desired import shown_items
-from locallb.safe_files import reader
 from locallb.sources.held import read_held
 
 
@@ -47,8 +47,10 @@ def _with_consent(plan: Setup, observed: ObservedHost, session: Session, args: A
     zones = frozenset(zone.lower().rstrip(".") for zone in args.allow_zone)
     consent = SetupConsent(zones, args.allow_network, frozenset(args.on_behalf_of))
     problems = [*unnamed(observed, consent)]
-    if owner := reader.another_owner((session.project.root / PROJECT_FILE, session.project.root)):
-        problems += on_behalf(reader.shown(owner), [name for name in (reader.name(owner), str(owner)) if name], consent)
+    if owner := safe_files.another_owner((session.project.root / PROJECT_FILE, session.project.root)):
+        problems += on_behalf(
+            safe_files.shown(owner), [name for name in (safe_files.name(owner), str(owner)) if name], consent
+        )
     return replace(plan, problems=(*plan.problems, *problems))
 
 

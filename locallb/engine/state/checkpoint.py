@@ -14,13 +14,13 @@ from time import time_ns
 
 from msgspec import Struct, field
 
+from locallb import safe_files
 from locallb.engine.state.errors import StateBroken, StateUnusable, Unsupported, parsing_problem, unreadable
 from locallb.engine.state.resource import Pending, ResourceState, compact, pending_from_json, resource_from_json
 from locallb.engine.state.stack_state import StackState
 from locallb.engine.state.urns import is_provider, is_urn, provider_reference
 from locallb.engine.state.values import SIGNATURE, Value
 from locallb.model.errors import refusal
-from locallb.safe_files import reader
 
 FORMAT = 3
 VERSION = "v3.272.0"
@@ -68,7 +68,7 @@ def parse_checkpoint(text: str, stack: str, path: Path) -> Checkpoint:
 def read_checkpoint(path: Path, stack: str) -> Checkpoint:
     """Read a state file. Raises StateBroken, Unsupported."""
     try:
-        text = reader.read(path, reader.STATE).decode()
+        text = safe_files.read(path, safe_files.STATE).decode()
     except OSError as error:
         raise unreadable(path, error) from None
     except UnicodeDecodeError as error:
@@ -79,7 +79,7 @@ def read_checkpoint(path: Path, stack: str) -> Checkpoint:
 def check_state(path: Path) -> tuple[str, ...]:
     """Return a sentence for each rule that a state file breaks; none when it is sound or isn't there."""
     try:
-        data = reader.read_if_present(path, reader.STATE)
+        data = safe_files.read_if_present(path, safe_files.STATE)
         if data is None:
             return ()
         whole, _texts = _parse(data.decode())

@@ -6,7 +6,7 @@ The command line prints `str(error)` as it is. Nothing here knows what the resou
 from pathlib import Path
 
 from locallb.model.errors import has_remedy, obstacle, refusal, reported, words_of
-from locallb.safe_files.reader import UnfitError
+from locallb.safe_files import UnfitError
 
 
 class EngineError(Exception):

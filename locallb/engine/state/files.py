@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from locallb import safe_files
 from locallb.engine.state.errors import StateUnwritable, unwritable
-from locallb.safe_files import atomic, reader
 
 _FILE, _FOLDER = 0o600, 0o700  # whoever can write a state decides what the next run does
 
@@ -42,7 +42,7 @@ class Files:
         temporary = path.with_name(f".{path.name}.new")  # one writer at a time, as the stack is locked
         self._put("write", path, data, temporary, durable=True)
         with self._writing(f"sync {path.name}", path):
-            atomic.sync_folder(path.parent)
+            safe_files.sync_folder(path.parent)
 
     def create(self, path: Path, text: str, temporary: Path) -> None:
         """Create a small file, complete at once; it is written as `temporary` first."""
@@ -53,31 +53,31 @@ class Files:
         with ExitStack() as stack:
             with self._writing(f"{step} {path.name}", path):
                 temporary.unlink(missing_ok=True)  # of a writer that was killed
-                stack.enter_context(atomic.written(temporary, data, _FILE, durable=durable))
+                stack.enter_context(safe_files.written(temporary, data, _FILE, durable=durable))
             try:
                 with self._writing(f"rename {path.name}", path):
                     temporary.replace(path)
             except StateUnwritable:
-                atomic.discard(temporary)
+                safe_files.discard(temporary)
                 raise
 
     def append(self, descriptor: int, path: Path, text: str) -> None:
         """Add to an open file in one write."""
         with self._writing(f"append to {path.name}", path):
-            atomic.write_all(descriptor, text.encode())
+            safe_files.write_all(descriptor, text.encode())
 
     def open_new(self, path: Path) -> int:
         """Open an empty file for appending."""
         self.make_folder(path.parent)
         with self._writing(f"create {path.name}", path):
-            descriptor = reader.open_to_write(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, _FILE)
+            descriptor = safe_files.open_to_write(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, _FILE)
             os.fchmod(descriptor, _FILE)
             return descriptor
 
     def open_end(self, path: Path, length: int) -> int:
         """Open a file for appending after its first `length` bytes."""
         with self._writing(f"shorten {path.name}", path):
-            descriptor = reader.open_to_write(path, os.O_WRONLY | os.O_APPEND)
+            descriptor = safe_files.open_to_write(path, os.O_WRONLY | os.O_APPEND)
             try:
                 os.truncate(descriptor, length)
             except OSError:

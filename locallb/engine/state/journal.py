@@ -17,6 +17,7 @@ from pathlib import Path
 from msgspec import Struct
 from msgspec.structs import replace
 
+from locallb import safe_files
 from locallb.engine.state.checkpoint import check_resources
 from locallb.engine.state.errors import StateBroken, StateUnusable, StateUnwritable, parsing_problem, unreadable
 from locallb.engine.state.files import Files
@@ -24,7 +25,6 @@ from locallb.engine.state.resource import Pending, ResourceState, compact, pendi
 from locallb.engine.state.stack_state import Begin, Drop, End, Free, Mutation, Put, StackState, Supersede
 from locallb.engine.state.urns import is_provider
 from locallb.engine.state.values import Value
-from locallb.safe_files import reader
 
 _FORMAT = 1
 _START = b'{"journal":'
@@ -95,7 +95,7 @@ class JournalLeftover(Struct, frozen=True):
 def read_journal(path: Path) -> JournalLeftover | None:
     """Read what a run left, None when there is nothing. Raises StateBroken for what no run writes."""
     try:
-        data = reader.read_if_present(path, reader.STATE)
+        data = safe_files.read_if_present(path, safe_files.STATE)
     except OSError as error:
         raise unreadable(path, error) from None
     if data is None:
@@ -138,7 +138,7 @@ def _base(head: dict[str, Value], path: Path) -> str:
 def seal_leftover(path: Path, files: Files, time: str) -> None:
     """Name the state into which a leftover journal goes, its last line dropped if that was cut short."""
     try:
-        whole = reader.read(path, reader.STATE).rpartition(b"\n")
+        whole = safe_files.read(path, safe_files.STATE).rpartition(b"\n")
     except OSError as error:
         raise unreadable(path, error) from None
     descriptor = files.open_end(path, len(whole[0]) + len(whole[1]))

@@ -16,11 +16,11 @@ from urllib.parse import unquote, urlsplit
 import yaml
 from msgspec import Struct
 
+from locallb import safe_files
 from locallb.engine.state.errors import EngineError, ProjectError, Unsupported, parsing_problem
 from locallb.engine.state.values import Value
 from locallb.model.errors import refusal
-from locallb.safe_files import reader
-from locallb.safe_files.reader import load_yaml
+from locallb.safe_files import load_yaml
 
 BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
 _LARGEST = 8 << 20
@@ -213,7 +213,7 @@ def _has_secret(value: Value) -> bool:
 
 def _read_yaml(path: Path) -> dict[str, Value]:
     try:
-        data = reader.read_if_present(path, _LARGEST)
+        data = safe_files.read_if_present(path, _LARGEST)
         raw = None if data is None else _parsed(data)
     except PermissionError:
         raise ProjectError(f"{path} can't be read: Permission denied; give this user the right to read it") from None

@@ -11,8 +11,8 @@ import re
 from contextlib import suppress
 from pathlib import Path
 
+from locallb import safe_files
 from locallb.kubernetes.api.servers import KubeconfigError
-from locallb.safe_files import reader
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet puts the service account's files into a pod."""
@@ -54,7 +54,7 @@ def namespace() -> str:
     name = os.environ.get(NAMESPACE_VARIABLE, "")
     if not name:
         with suppress(OSError, UnicodeDecodeError):
-            name = reader.read(ACCOUNT / "namespace", _LARGEST).decode("ascii").strip()
+            name = safe_files.read(ACCOUNT / "namespace", _LARGEST).decode("ascii").strip()
     if name and not _LABEL.fullmatch(name):
         raise KubeconfigError(
             f"{NAMESPACE_VARIABLE} is {name[:80]!r}, which can't be a namespace; take it from metadata.namespace",

@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from msgspec import Struct, convert, field
 from msgspec.structs import replace
 
+from locallb import safe_files
 from locallb.kubernetes.api import in_cluster
 from locallb.kubernetes.api.exec_plugin import Plugin, token
 from locallb.kubernetes.api.servers import (
@@ -44,8 +45,6 @@ from locallb.model.fields import JsonObject, objects_of
 from locallb.model.identities import ContextName, Digest
 from locallb.model.snapshot import Access
 from locallb.model.texts import clipped, few
-from locallb.safe_files import reader
-from locallb.safe_files import reader as owners
 
 if TYPE_CHECKING:
     import httpx2
@@ -110,7 +109,7 @@ def read_content(path: Path) -> Content:
     """Read the file. An empty or unparsable one has no contents. Raises KubeconfigError."""
     try:
         given = unwritten(str(path))
-        data = given or reader.read(path, LARGEST)
+        data = given or safe_files.read(path, LARGEST)
         changed = time.time() if given is not None else path.stat().st_ctime
         documents = read_documents(data, is_json=False)
     except OSError as error:
@@ -171,7 +170,7 @@ def require_token(user: Section, access: Access) -> None:
 def read_token(path: Path, access: Access) -> str:
     """Read the token in a file. Raises KubeError."""
     try:
-        token = reader.read(path, LARGEST).strip()
+        token = safe_files.read(path, LARGEST).strip()
     except OSError as error:
         raise unreadable(str(path), error, access.kubeconfig) from None
     if not _TOKEN.fullmatch(token):
@@ -321,7 +320,7 @@ def kubeconfig_path(kubeconfig: str, root: Path) -> Path:
     KubeError where `~` means nothing.
     """
     named = [kubeconfig] if kubeconfig else _of_environment()
-    if not named and in_cluster.is_pod() and not reader.expanded(_USUAL).exists():
+    if not named and in_cluster.is_pod() and not safe_files.expanded(_USUAL).exists():
         return in_cluster.kubeconfig()
     files = [_whole_path(given, root) for given in named or [_USUAL]]
     return next((file for file in files if not _is_missing(file)), files[0])
@@ -357,7 +356,7 @@ def is_for_one_cluster(kubeconfig: str, root: Path) -> bool:
     Programs such as `kind` and `kubectl config` write to default files.
     """
     named = kubeconfig_path(kubeconfig, root)
-    usual = [*_of_environment(), str(reader.expanded(_USUAL))]
+    usual = [*_of_environment(), str(safe_files.expanded(_USUAL))]
     is_usual = any(_same_file(named, Path(path)) for path in usual)
     return not is_usual and len(read_content(named).lists["contexts"]) == 1
 
@@ -422,7 +421,7 @@ def _cluster_for_plugin(cluster: Section, access: Access) -> str:
     info = {name: cluster[name] for name in names if cluster.get(name)}
     if (path := cluster.get("certificate-authority")) and "certificate-authority-data" not in info:
         try:
-            authority = reader.read(Path(str(path)), LARGEST)
+            authority = safe_files.read(Path(str(path)), LARGEST)
         except OSError as error:
             raise unreadable(str(path), error, access.kubeconfig) from None
         info["certificate-authority-data"] = base64.b64encode(authority).decode()
@@ -455,7 +454,7 @@ def _require_trusted(path: Path, plugin: Plugin | None, fields: Collection[str])
     if unwritten(str(path)) is not None or path == kubeconfig_path("", Path("/")):
         return
     try:
-        fault = owners.distrust(path, path)
+        fault = safe_files.distrust(path, path)
     except OSError as error:
         raise unreadable(str(path), error) from None
     if fault:
@@ -468,7 +467,7 @@ def _require_regular(files: Collection[str], access: Access) -> None:
     """Refuse files that would keep the client waiting, or never end. Raises KubeError."""
     for file in files:
         try:
-            reader.require_regular(Path(file), Path(file).stat(), LARGEST)
+            safe_files.require_regular(Path(file), Path(file).stat(), LARGEST)
         except OSError as error:
             sentence = f"the context {access.context} of {access.kubeconfig} can't be used: {file}: {refusal(error)}"
             raise KubeconfigError(sentence) from None

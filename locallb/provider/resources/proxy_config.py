@@ -9,6 +9,7 @@ from pathlib import Path
 import certifi
 from msgspec.structs import replace
 
+from locallb import safe_files
 from locallb.envoy import push, rollout
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.envoy.fragments import Tagged, has_foreign, joined, split_parts
@@ -19,7 +20,6 @@ from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ProxyConfigInputs, ProxyConfigState
 from locallb.resources.resource_type import ResourceType, grown, proxy_faults
 from locallb.runtimes.process.handover import stop_all
-from locallb.safe_files import reader
 from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory
 
@@ -165,4 +165,4 @@ def _of_parts(text: str) -> Mapping[str, Tagged]:
 def _system_authorities() -> str:
     """Read what this host trusts, or what Mozilla does where it has nothing of its own."""
     own = ssl.get_default_verify_paths().cafile
-    return reader.read(Path(own or certifi.where()), _LARGEST_BUNDLE).decode()
+    return safe_files.read(Path(own or certifi.where()), _LARGEST_BUNDLE).decode()

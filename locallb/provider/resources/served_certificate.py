@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from locallb import safe_files
 from locallb.envoy import http_chains
 from locallb.kubernetes.api import live_object
 from locallb.kubernetes.documents import DocumentError, read_documents
@@ -21,7 +22,6 @@ from locallb.provider.resources.certificate_files import CertificateFilesError
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ServedCertificateInputs, ServedCertificateState
 from locallb.resources.resource_type import InputChanges, ProviderError, ResourceType, changed, grown, proxy_faults
-from locallb.safe_files import reader
 from locallb.storage.key_pairs import key_pair_fault
 from locallb.storage.proxy_directories import Proxies
 
@@ -98,7 +98,7 @@ def _pair(new: ServedCertificateInputs) -> TlsPair:
 def _in_file(new: ServedCertificateInputs, subject: str) -> Mapping[object, object] | None:
     path = Path(new.file)
     try:
-        documents = read_documents(reader.read(path, _LARGEST), is_json=path.suffix == ".json")
+        documents = read_documents(safe_files.read(path, _LARGEST), is_json=path.suffix == ".json")
     except (OSError, DocumentError) as error:
         raise ProviderError(f"{subject} can't be read: {path}: {reason(error)}") from None
     return secret_among((document.value for document in documents), new.namespace, new.secret, new.digest)

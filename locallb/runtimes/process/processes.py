@@ -18,10 +18,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from locallb import safe_files
 from locallb.model.errors import ClientError, refusal, refuse_scarcity, reported
 from locallb.programs import Program, ProgramError
-from locallb.safe_files import locks
-from locallb.safe_files.reader import open_to_write, opened
+from locallb.safe_files import open_to_write, opened
 
 LOG_LIMIT = 1 << 20
 """Bytes that a process may write to one file, set as its resource limit: a log stays bounded by itself."""
@@ -147,7 +147,9 @@ def _has_locked(process: Process, path: Path) -> bool:
     """
     try:
         number = path.stat().st_ino
-        return any((pid, place.rpartition(":")[2]) == (process.pid, str(number)) for pid, place in locks.retained())
+        return any(
+            (pid, place.rpartition(":")[2]) == (process.pid, str(number)) for pid, place in safe_files.kernel_locks()
+        )
     except OSError as error:
         _require_reported(process.pid, error)
         return False

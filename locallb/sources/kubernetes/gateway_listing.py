@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from locallb.gateway import needs as of_gateways_gateway
 from locallb.gateway.kinds import KINDS
 from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, SERVICE, ExistingObjects, by_kind, kind_of
-from locallb.gateway.parsing.policies import is_bundle, parse_referred
+from locallb.gateway.parsing import is_bundle, parse_referred
 from locallb.gateway.status_patch import observed_statuses
 from locallb.ingress import classes as of_ingresses
 from locallb.ingress.parsing import INGRESS_KINDS, ROUTED_KINDS

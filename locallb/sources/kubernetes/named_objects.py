@@ -15,7 +15,7 @@ from typing import NamedTuple
 from msgspec import Struct, field
 
 from locallb.gateway.needs import CONFIG_MAP, SECRET
-from locallb.gateway.parsing.policies import BUNDLE_REFERENCE, SECRET_REFERENCE, parse_referred
+from locallb.gateway.parsing import BUNDLE_REFERENCE, SECRET_REFERENCE, parse_referred
 from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.servers import KubeError, RefusedError
 from locallb.kubernetes.relevant import Document

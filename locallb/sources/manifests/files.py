@@ -16,7 +16,7 @@ from pathlib import Path
 
 from msgspec import Struct, field
 
-from locallb.gateway.parsing.policies import BUNDLE_REFERENCE, SECRET_REFERENCE
+from locallb.gateway.parsing import BUNDLE_REFERENCE, SECRET_REFERENCE
 from locallb.kubernetes.documents import AliasAllowance, DocumentError, ReadDocument, read_documents
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.relevant import Document, kinds_of, opened, relevant

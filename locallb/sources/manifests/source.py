@@ -25,7 +25,7 @@ from locallb.model.errors import has_remedy
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.snapshot import Contents
 from locallb.model.texts import clipped
-from locallb.safe_files.reader import expanded
+from locallb.safe_files import expanded
 from locallb.sources import SourceError
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.files import QUIET, FilesNow, ParsedFile, WrittenFiles, understood_files

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from locallb.gateway.parsing.policies import SECRET_REFERENCE
+from locallb.gateway.parsing import SECRET_REFERENCE
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
 from locallb.planning.service_rows import State, rows

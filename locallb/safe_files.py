@@ -1,17 +1,25 @@
-"""Reads files that other users may control: checks of trust, bounded regular files, and bounded YAML.
+"""Files, for the engine and all others: locked, read within bounds, written whole, and the users that may change them.
 
-Not here: manifests and kubeconfigs, which are built from the parser's events (`kubernetes.documents`).
+Errors are the system's (OSError) or one sentence (UnfitError). A bounded read never follows a file that grows, waits
+for a pipe or builds a tree of thousands of aliases. An atomic write leaves the former content or the new one, whatever
+ends the process. Locks are the kernel's (flock): they end with the process that has them. Not here: what files mean,
+and the sentences for users (`storage.files`).
 """
 
 from __future__ import annotations
 
 import errno
+import fcntl
 import grp
 import os
 import pwd
+import re
+import secrets
 import stat
+import time
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from glob import escape
 from pathlib import Path
 from typing import BinaryIO, NewType
 
@@ -19,6 +27,42 @@ import yaml
 from msgspec import Struct, field
 
 from locallb.model.texts import DEEPEST, MAX_ALIASED
+
+_KERNELS = Path("/proc/locks")
+_FIELDS = 6
+_LOCK_MADE = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+_LOCK_PRESENT = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+def open_lock(path: Path, *, make: bool = True) -> int:
+    """Open the file that is there to be locked, or `make` it, and return its descriptor. Raises OSError."""
+    return os.open(path, _LOCK_MADE if make else _LOCK_PRESENT, 0o600)
+
+
+def try_lock(descriptor: int, *, shared: bool = False) -> bool:
+    """Try to lock `descriptor`, exclusively or shared; return False if another process holds it."""
+    try:
+        fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def wait_for_lock(descriptor: int, *, shared: bool = False) -> None:
+    """Lock `descriptor`, exclusively or shared, waiting for other holders. Raises OSError if locking is impossible."""
+    fcntl.flock(descriptor, fcntl.LOCK_SH if shared else fcntl.LOCK_EX)
+
+
+def unlock(descriptor: int) -> None:
+    fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
+def kernel_locks() -> Iterator[tuple[int, str]]:
+    """Return the locks with their holders, by the kernel's public list: pid, and `major:minor:inode`."""
+    for terms in map(str.split, _KERNELS.read_text(encoding="ascii").splitlines()):
+        if len(terms) >= _FIELDS and terms[1] == "FLOCK":
+            yield int(terms[4]), terms[5]
+
 
 UserId = NewType("UserId", int)
 ROOT = UserId(0)
@@ -352,3 +396,134 @@ def _fault(event: yaml.Event, measure: _Measure) -> str:
     if len(measure.opened) > DEEPEST:
         return f"it is nested deeper than {DEEPEST}"
     return f"its aliases stand for more than {MAX_ALIASED} characters" if measure.aliased > MAX_ALIASED else ""
+
+
+ENDING = ".new"
+_STALE = 60.0
+"""Seconds after which a link or a directory that is being put in place is one that a stopped writer left."""
+_NAME = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}" + re.escape(ENDING))
+_NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+_OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+
+
+def temporary_name(path: Path) -> Path:
+    """Return the name of a new file next to `path`."""
+    return path.with_name(f".{path.name}.{secrets.token_hex(4)}{ENDING}")
+
+
+def is_temporary_name(name: str) -> bool:
+    """Return whether a file is called as one that isn't complete."""
+    return _NAME.fullmatch(name) is not None
+
+
+@contextmanager
+def written(temporary: Path, data: bytes, mode: int, *, durable: bool = False) -> Iterator[Path]:
+    """Write a new file, which counts as being written meanwhile; `durable`: it survives a power cut.
+
+    Raises OSError; then it isn't left.
+    """
+    with new_file(temporary, mode) as descriptor:
+        try:
+            os.fchmod(descriptor, mode)  # whatever the umask takes away
+            write_all(descriptor, data)
+            if durable:
+                os.fsync(descriptor)
+            os.close(os.dup(descriptor))  # there are file systems that report a full disk as late as then
+        except OSError:
+            discard(temporary)
+            raise
+        yield temporary
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write until everything is taken: one call takes at most 2 GiB, and less where a disk is full. Raises OSError."""
+    rest = memoryview(data)
+    while rest:
+        claimed = os.write(descriptor, rest)
+        if not claimed:  # as file systems outside of the kernel may answer
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        rest = rest[claimed:]
+
+
+def sync_folder(path: Path) -> None:
+    """Let what was renamed in a directory survive a power cut. Raises OSError."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def new_file(path: Path, mode: int) -> Iterator[int]:
+    """Make a file; it counts as being written meanwhile. Raises OSError."""
+    descriptor = _opened_new(path, mode)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _opened_new(path: Path, mode: int) -> int:
+    while True:
+        descriptor = os.open(path, _NEW, mode)
+        with suppress(OSError):  # there are file systems without locks
+            wait_for_lock(descriptor)
+        if os.fstat(descriptor).st_nlink:
+            return descriptor
+        os.close(descriptor)  # it was taken for a dead writer's before it was locked
+
+
+def put_link(path: Path, to: str) -> None:
+    """Put a link in place of what stands there, in one step. Raises OSError; then that still stands there."""
+    sibling = temporary_name(path)
+    sibling.symlink_to(to)
+    try:
+        sibling.replace(path)
+    except OSError:
+        discard(sibling)
+        raise
+
+
+def discard(path: Path) -> None:
+    """Remove an incomplete file; an error of the removal is suppressed, so that it doesn't hide the first one."""
+    with suppress(OSError):
+        path.unlink(missing_ok=True)
+
+
+def remove_abandoned(directory: Path) -> None:
+    """Remove what dead writers left in a directory, and in those directly in it; what can't be removed stays.
+
+    Not for a directory in which others may write.
+    """
+    for path in (*directory.glob(f".*{ENDING}"), *directory.glob(f"*/.*{ENDING}")):
+        if is_temporary_name(path.name) and not path.parent.is_symlink():
+            with suppress(OSError):
+                _remove(path)
+
+
+def remove_abandoned_of(path: Path) -> None:
+    """Remove a file's temporary files of dead writers; what can't be removed stays."""
+    for sibling in path.parent.glob(f".{escape(path.name)}.*{ENDING}"):
+        match = _NAME.fullmatch(sibling.name)
+        if match and match["name"] == path.name:
+            with suppress(OSError):
+                _remove(sibling)
+
+
+def is_stale(path: Path) -> bool:
+    """Return whether a link or a directory that is to come to its place has lain there for long. Raises OSError."""
+    return time.time() - path.lstat().st_mtime > _STALE
+
+
+def _remove(path: Path) -> None:
+    if path.is_symlink():  # nobody can lock one
+        if is_stale(path):
+            path.unlink()
+        return
+    descriptor = os.open(path, _OLD)
+    try:
+        if stat.S_ISREG(os.fstat(descriptor).st_mode) and try_lock(descriptor):
+            path.unlink()
+    finally:
+        os.close(descriptor)
