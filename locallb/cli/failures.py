@@ -1,6 +1,7 @@
 """Exit codes, the same for every command (docs/commands.md), and failures as one sentence.
 
-Known errors have the sentence as their own text; all others are described by their type.
+Codes of policies have the names of `report.changes.Gate`, in its order. Known errors have the sentence as their own
+text; all others are described by their type.
 """
 
 from __future__ import annotations
@@ -8,14 +9,19 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from enum import IntEnum
 from pathlib import Path
 from threading import ExceptHookArgs
+from typing import TYPE_CHECKING
 
 from locallb.cli.process import DEBUG
 from locallb.model.errors import of_host, reported
 from locallb.model.texts import printable
+
+if TYPE_CHECKING:
+    from locallb.cli.console import Out
+    from locallb.report.changes import Violation
 
 
 class Exit(IntEnum):
@@ -61,6 +67,21 @@ _REPORTED = (
     ("locallb.sources", "SourceError"),
 )
 """Errors that speak for themselves: of modules that aren't loaded nothing can have been raised."""
+
+
+def refuse(violations: Sequence[Violation], out: Out) -> int:
+    """Print what the stack's policies forbid or advise against, and give the exit code."""
+    if violations:
+        from locallb.report.wording import visible  # noqa: PLC0415 - few stacks have any
+    for violation in violations:
+        (out.warning if violation.advisory else out.error)(visible(violation.message))
+    return gate_code(violations)
+
+
+def gate_code(violations: Iterable[Violation]) -> int:
+    """Return the exit code for what policies forbid: of several the first counts."""
+    broken = {violation.gate.name for violation in violations if not violation.advisory}
+    return next((code for code in Exit if code.name in broken), Exit.OK)
 
 
 class Refused(Exception):  # noqa: N818 - an answer of a command, not a mistake

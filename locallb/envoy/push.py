@@ -21,13 +21,16 @@ from msgspec.structs import replace
 
 from locallb.envoy import rollout
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, Subscription, Subscriptions, pauses, size_of_files
+from locallb.envoy.bootstrap import heap_bounds, is_udp_only
 from locallb.envoy.document import Message, settling_time, text, typed
-from locallb.envoy.listeners import CLOSED, GATE, gate
+from locallb.envoy.http_policies import may_fail
+from locallb.envoy.listeners import CLOSED, GATE, gate, holds_clients
 from locallb.envoy.rollout import document
 from locallb.envoy.validation import NoVerdictError, reported_refused, why_refused
 from locallb.model.errors import refusal
 from locallb.model.fields import JsonObject, object_of, objects_of
-from locallb.model.identities import IPAddress, Protocol
+from locallb.model.identities import IPAddress, Protocol, place
+from locallb.model.serving import ProxyTraits
 from locallb.storage import files
 
 UdpSocket: TypeAlias = tuple[IPAddress, int]
@@ -276,3 +279,23 @@ def _refused(directory: Path, name: str) -> int | None:
 
 def _of(name: str, subscriptions: Subscriptions) -> Subscription:
     return subscriptions.lds if name == rollout.LISTENERS else subscriptions.cds
+
+
+def traits_of(files: Mapping[str, str], released: Iterable[str] = ()) -> ProxyTraits:
+    """Return the traits of a proxy; `released` are places of UDP listeners that it has given up.
+
+    A refresh that found files missing has no bootstrap: nothing shows its traits then.
+    """
+    listeners, bootstrap = files.get(rollout.LISTENERS, ""), files.get(rollout.BOOTSTRAP)
+    datagrams = frozenset(released)
+    if '"UDP"' in listeners:
+        # One of every address is in a container of its own.
+        sockets = (socket for socket in udp_sockets(listeners) if not socket[0].is_unspecified)
+        datagrams = datagrams.union(place(*socket) for socket in sockets)
+    return ProxyTraits(
+        holds_clients(listeners),
+        may_fail(listeners),
+        None if bootstrap is None else heap_bounds(bootstrap),
+        None if bootstrap is None else is_udp_only(bootstrap),
+        datagrams,
+    )

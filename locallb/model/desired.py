@@ -1,7 +1,7 @@
 """Desired resources as data: type tokens, references between resources, and groups of one root each.
 
 The type tokens are a promise: state files of every version name types by them. Not here: the resources of a plan
-(`desired`), their effect (`provider.resources`), and passing them to Pulumi (the package `locallb.components`).
+(`desired`), their effect (`provider`), and passing them to Pulumi (the package `locallb.components`).
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 One decision for the planner, the informers and the resource: which parts of an object are ours, how they differ from
 what is wanted, and the patch. An object without this stack's label is another owner's. Not here: whether a cluster
-gets a class (`planning.own_classes`), and requests (`provider.resources.own_class`).
+gets a class (`planning.own_classes`), and requests (`provider.own_class`).
 """
 
 from __future__ import annotations

@@ -189,7 +189,7 @@ class HeapBounds(Struct, frozen=True):
 class ProxyTraits(Struct, frozen=True):
     """What a running proxy keeps, as a change would end it or its connections. None: nothing shows it, or it is new.
 
-    `envoy.traits` reads them from the files of a proxy.
+    `envoy.push` reads them from the files of a proxy.
     """
 
     patient: bool | None = None

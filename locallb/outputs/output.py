@@ -1,6 +1,6 @@
 """The interface of an output: which load balancers it publishes, and the resources that do.
 
-Not here: whether the load balancer serves (`provider.resources.reachable`), and how a status is written
+Not here: whether the load balancer serves (`provider.reachable`), and how a status is written
 (`kubernetes.status`).
 """
 

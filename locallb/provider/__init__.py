@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING
 
 from locallb.config.registry import RUNTIMES
 from locallb.outputs.output import outputs
+from locallb.provider.certificates import LocalCertificate, ServedCertificate
+from locallb.provider.claims import LoopbackAddress, LoopbackPorts, ServiceClaim
+from locallb.provider.fragments import ServiceConfig
+from locallb.provider.own_class import OwnClass
+from locallb.provider.pod_routes import PodRoutes
+from locallb.provider.proxy_config import ProxyConfig
+from locallb.provider.reachable import Reachable
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
-from locallb.provider.resources.certificate_files import LocalCertificate
-from locallb.provider.resources.fragments import ServiceConfig
-from locallb.provider.resources.loopback_claims import LoopbackAddress, LoopbackPorts
-from locallb.provider.resources.own_class import OwnClass
-from locallb.provider.resources.pod_routes import PodRoutes
-from locallb.provider.resources.proxy_config import ProxyConfig
-from locallb.provider.resources.reachable import Reachable
-from locallb.provider.resources.served_certificate import ServedCertificate
-from locallb.provider.resources.service_claim import ServiceClaim
 from locallb.resources.resource_type import ProviderError
 
 if TYPE_CHECKING:

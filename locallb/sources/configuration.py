@@ -4,7 +4,7 @@ Pulumi's configuration is flat keys with JSON inside. A Secret's certificate and
 digest is passed on, or the reason that they can't be used.
 
 Not here: which Secrets are read (`gateway.needs`), and reading a key when a proxy's certificates are written
-(`provider.resources.served_certificate`).
+(`provider.certificates`).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from locallb import safe_files
 from locallb.envoy import rollout
 from locallb.envoy.bootstrap import heap_bounds, takes_http
 from locallb.envoy.listeners import holds_clients
-from locallb.envoy.traits import traits_of
+from locallb.envoy.push import traits_of
 from locallb.model.desired import ADDRESS, CERTIFICATE, CONFIG, OWN_CLASS, PORTS, PROCESS, SERVICE_CONFIG, Resource
 from locallb.model.identities import (
     ClusterName,

@@ -3,7 +3,7 @@
 Written next to the last readings at the first deployment; for deployments of earlier versions the state has it. A stack
 is used from there only: elsewhere its proxies would be missed, and started once more. So a copy of an existing project
 is refused, and one deployed under another name (`refuse_renamed`). Not here: removing proxies from a state home
-(`provider.resources.reachable`).
+(`provider.reachable`).
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.texts import named_after
 from locallb.outputs.output import outputs
 from locallb.planning.planned import Plan, placements_of
-from locallb.provider.resources.fragments import gathering
+from locallb.provider.fragments import gathering
 from locallb.storage import files, paths
 from locallb.storage import files as stamps
 from locallb.storage.paths import stack_directory

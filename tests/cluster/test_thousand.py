@@ -22,7 +22,7 @@ from locallb.model.texts import owner_fields
 from locallb.outputs.status import ServiceStatus
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement
-from locallb.provider.resources.service_claim import ServiceClaim
+from locallb.provider.claims import ServiceClaim
 from locallb.resources.codec import decode, encode, value
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
 from locallb.sources.kubernetes.entry import KubernetesSource

@@ -18,9 +18,8 @@ import yaml
 
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.model.identities import KEY_PREFIX
-from locallb.provider import docker_spec
+from locallb.provider import docker_spec, reachable
 from locallb.provider.docker_container import DockerLifecycle
-from locallb.provider.resources import reachable
 from locallb.resources.codec import recall
 from locallb.resources.properties import ReachableState
 from locallb.resources.resource_type import ProviderError

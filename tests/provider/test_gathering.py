@@ -9,9 +9,9 @@ import pytest
 
 from locallb.ledger.ledger import Ledger
 from locallb.model.identities import ProxyId
-from locallb.provider.resources import fragments as part_reads
-from locallb.provider.resources import fragments as proxy_fragments
-from locallb.provider.resources.fragments import gathering
+from locallb.provider import fragments as part_reads
+from locallb.provider import fragments as proxy_fragments
+from locallb.provider.fragments import gathering
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 

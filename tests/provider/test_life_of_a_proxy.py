@@ -18,8 +18,7 @@ import pytest
 from locallb.host import limits as inotify
 from locallb.host.limits import InotifyError
 from locallb.host.sockets import SocketError
-from locallb.provider import ProviderError
-from locallb.provider.resources import reachable
+from locallb.provider import ProviderError, reachable
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.handover import running
 from locallb.runtimes.process.resource_types import LOG

@@ -20,7 +20,7 @@ from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, 
 from locallb.model.reasons import Condition, Event, Ingress, IngressPort
 from locallb.model.snapshot import Access
 from locallb.outputs.status import ServiceStatus
-from locallb.provider.resources.service_claim import ServiceClaim
+from locallb.provider.claims import ServiceClaim
 from locallb.resources import properties
 from locallb.resources.resource_type import ProviderError
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from locallb.model.identities import Protocol
-from locallb.provider.resources import reachable
+from locallb.provider import reachable
 
 
 @pytest.mark.parametrize("protocol", [Protocol.UDP, Protocol.TCP])

@@ -17,7 +17,7 @@ from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey, 
 from locallb.model.own_classes import CLUSTER_ANNOTATION, DEFAULT_ANNOTATION, FINALIZER, NAME, OWNER_LABEL
 from locallb.model.snapshot import Access
 from locallb.planning.own_classes import RIGHTS
-from locallb.provider.resources.own_class import OwnClass
+from locallb.provider.own_class import OwnClass
 from locallb.resources.properties import OwnClassInputs
 from locallb.resources.resource_type import ProviderError
 from tests.support.fake_api import Api, served

@@ -13,7 +13,7 @@ import pytest
 from locallb.envoy import fragments
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
 from locallb.model.identities import PartId
-from locallb.provider.resources import fragments as part_reads
+from locallb.provider import fragments as part_reads
 
 
 class RequestedAddress(EnvoyAdmin):

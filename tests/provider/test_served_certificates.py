@@ -22,8 +22,8 @@ from locallb.model.identities import ClusterName, Digest, ProxyName
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy
 from locallb.model.texts import owner_fields, proxy_owner
-from locallb.provider.resources import certificate_files
-from locallb.provider.resources.certificate_files import CertificateFilesError
+from locallb.provider import certificates
+from locallb.provider.certificates import CertificateFilesError
 from locallb.resources.resource_type import ProviderError
 from locallb.storage import paths
 from tests.provider.certificates import KIND, inputs, reference, secret
@@ -194,11 +194,11 @@ def test_certificate_that_does_not_fit_on_the_disk_leaves_the_former_pair(
     """Whichever of the two files it is; without a former pair there is none, and nothing half done."""
     certificate = Certificate(ClusterName("c"), "default", "web", Digest("0" * 64), "")
     if before:
-        certificate_files.write(tmp_path, certificate, *before, shared=False)
+        certificates.write(tmp_path, certificate, *before, shared=False)
     key = b"x" * (10_100 - len(chain))
     with largest_file(4096), pytest.raises(CertificateFilesError, match="File too large; raise the limit"):
-        certificate_files.write(tmp_path, certificate, chain, key, shared=False)
-    assert certificate_files.read_certificate_file(tmp_path, certificate) == before
+        certificates.write(tmp_path, certificate, chain, key, shared=False)
+    assert certificates.read_certificate_file(tmp_path, certificate) == before
     assert len(list(tmp_path.iterdir())) == (2 if before else 0)
-    certificate_files.write(tmp_path, certificate, chain, key, shared=False)
-    assert certificate_files.read_certificate_file(tmp_path, certificate) == (chain, key)
+    certificates.write(tmp_path, certificate, chain, key, shared=False)
+    assert certificates.read_certificate_file(tmp_path, certificate) == (chain, key)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from locallb.cli.commands.preview import print_report
 from locallb.cli.console import Out
-from locallb.cli.gates import GATES, refuse
+from locallb.cli.failures import Exit, refuse
 from locallb.cli.grammar import EPILOG
 from locallb.config.settings import Headroom, Policies, PortRange, SettingsError
 from locallb.model.identities import IPAddress, Protocol
@@ -98,8 +98,9 @@ def test_every_mistake_is_reported_with_key_value_and_remedy(value: object, sent
 def test_the_exit_codes_are_those_that_are_documented() -> None:
     """In the help and in docs/preview-in-ci.md, one for each policy."""
     docs = (Path(__file__).parents[2] / "docs/preview-in-ci.md").read_text(encoding="utf-8")
-    assert set(GATES) == set(Gate)
-    for gate, code in GATES.items():
+    codes = [Exit[gate.name] for gate in Gate]
+    assert codes == sorted(codes)
+    for gate, code in zip(Gate, codes, strict=True):
         assert f"\n {code}  `preview`, `up`: " in EPILOG
         assert re.search(rf"\| {code} \| .*`{gate}`", docs)
 
@@ -156,7 +157,7 @@ def test_the_text_has_each_violation_and_a_terminal_shows_it_once(terminals: str
             stream.isatty = lambda: True  # type: ignore[method-assign]
     out = Out(*streams)
     print_report(out, report)
-    assert refuse(report.violations, out) == GATES[Gate.SOURCE_RANGES]
+    assert refuse(report.violations, out) == Exit.SOURCE_RANGES
     times = [stream.getvalue().count("which local-lb:policies.sourceRanges forbids") for stream in streams]
     assert times == ([0, 1] if terminals == "both" else [1, 1])
 

@@ -16,7 +16,7 @@ from locallb.model.identities import ContextName, Home, ObjectKey, Owner, Uid
 from locallb.model.reasons import Condition, Ingress, IngressPort
 from locallb.model.snapshot import Access
 from locallb.outputs.status import ServiceStatus
-from locallb.provider.resources.service_claim import ServiceClaim
+from locallb.provider.claims import ServiceClaim
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
 from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.snapshot import mode_notices, read_snapshot

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING
 from locallb.cli.arguments import Arguments
 from locallb.cli.confirmation import confirmed
 from locallb.cli.console import Out
-from locallb.cli.failures import Exit, Refused
-from locallb.cli.gates import gate_code, refuse
+from locallb.cli.failures import Exit, Refused, gate_code, refuse
 from locallb.cli.run_output import (
     Progress,
     complain,

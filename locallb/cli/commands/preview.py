@@ -25,8 +25,7 @@ from msgspec.structs import replace
 from locallb.cli.arguments import Arguments
 from locallb.cli.changes import STYLES, print_changes, root_name
 from locallb.cli.console import Out
-from locallb.cli.failures import Exit
-from locallb.cli.gates import refuse
+from locallb.cli.failures import Exit, refuse
 from locallb.cli.run_output import QUIET, Progress, report_outcome, what_was_planned
 from locallb.cli.session import Session
 from locallb.cli.targets import scope_of

@@ -11,7 +11,7 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused
 from locallb.cli.session import Session
 from locallb.model.texts import counted
-from locallb.provider.resources.reachable import leave
+from locallb.provider.reachable import leave
 from locallb.runtimes.process.processes import ProcessError
 from locallb.runtimes.process.runtime import living
 from locallb.sources.stack_home import belonging, here, is_elsewhere, refuse_copy, settle

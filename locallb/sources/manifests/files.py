@@ -4,7 +4,7 @@ A file with the bytes of the last reading isn't read again. Certificates and aut
 no key leaves the file; they are among the objects of a source, so that the last good reading has them, too.
 
 Not here: the replacement of a broken file (`reading`), and reading keys when a proxy's certificates are written
-(`provider.resources.served_certificate`).
+(`provider.certificates`).
 """
 
 from __future__ import annotations

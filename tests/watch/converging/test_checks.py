@@ -20,7 +20,7 @@ from locallb.engine.state.project import load_config
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.observe import observe
 from locallb.planning import plan
-from locallb.provider.resources import proxy_config
+from locallb.provider import proxy_config
 from locallb.runtimes.process.processes import Process, is_alive
 from locallb.sources.configuration import stack_settings
 from locallb.watch import converge as module

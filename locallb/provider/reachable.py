@@ -39,7 +39,7 @@ from locallb.model.desired import ADDRESS_CLAIMS, CONFIG, PORTS, Resource
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, PartId, Protocol, ProxyId, RunIdentity
 from locallb.model.texts import NAME_SERVER, owner_from
-from locallb.provider.resources.fragments import (
+from locallb.provider.fragments import (
     ObservedPart,
     one_pass,
     read_healthy,

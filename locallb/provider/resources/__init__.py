@@ -1,1 +1,0 @@
-"""The resource types of our provider."""
