@@ -23,6 +23,7 @@ from locallb.model.desired import (
     BALANCER,
     CERTIFICATE,
     CLUSTER_CLASS,
+    CLUSTER_RELAY,
     CLUSTER_ROUTES,
     CLUSTER_ZONES,
     CONFIG,
@@ -32,6 +33,7 @@ from locallb.model.desired import (
     PORTS,
     PROXY,
     REACHABLE,
+    RELAY,
     SERVED_CERTIFICATE,
     SERVICE_CLAIM,
     SERVICE_CONFIG,
@@ -45,6 +47,7 @@ from locallb.model.desired import DesiredResource as Resource
 from locallb.model.http_serving import AnyCertificate, LocalCertificate
 from locallb.model.identities import ClusterName, ContextName, Digest, ObjectKey, ProxyName
 from locallb.model.memory import AnyMemo, Memo
+from locallb.model.relays import VERSION as RELAY_VERSION
 from locallb.model.snapshot import Access
 from locallb.model.texts import address_name, owner_fields
 from locallb.outputs.events import event_resource
@@ -59,6 +62,7 @@ from locallb.planning.planned import (
     PlannedNews,
     PlannedPart,
     PlannedProxy,
+    PlannedRelay,
     PlannedRoutes,
     PlannedStatus,
     PlannedZones,
@@ -228,11 +232,11 @@ def proof_inputs(config: ResourceKey, identity: Ref, listeners: list[str], *, pu
     }
 
 
-def balancer_group(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) -> Group:
-    """Return the group of a load balancer that `proxy` serves; `routes` is the owner of the routes to its backends."""
+def balancer_group(placement: Placement, proxy: ServingProxy, paths: tuple[ResourceKey, ...]) -> Group:
+    """Return the group of a load balancer that `proxy` serves; `paths` lead to its backends: routes or a relay."""
     root = ResourceKey(BALANCER, str(placement.key))
     claims = claims_of(placement)
-    proof = _proof(placement, proxy, routes)
+    proof = _proof(placement, proxy, paths)
     members = [
         *_claims(placement, claims, root),
         *([_fragment(placement, placement.part, proxy, claims)] if placement.part else ()),
@@ -302,7 +306,7 @@ def _fragment(
     return Resource(ResourceKey(SERVICE_CONFIG, key), inputs, ResourceKey(BALANCER, key), (*claims, proxy.run))
 
 
-def _proof(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) -> Resource:
+def _proof(placement: Placement, proxy: ServingProxy, paths: tuple[ResourceKey, ...]) -> Resource:
     """Return the proof that its listeners are served."""
     key, part = str(placement.key), placement.part
     listeners = [listener.name for port in placement.ports for listener in port.listeners]
@@ -321,7 +325,7 @@ def _proof(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) 
         inputs,
         ResourceKey(BALANCER, key),
         (proxy.run, *fragment, *proxy.routes),
-        (routes_of(routes),) if routes else (),
+        paths,
     )
 
 
@@ -340,6 +344,24 @@ def routes_group(planned: PlannedRoutes) -> Group:
 def routes_of(owner: ObjectKey) -> ResourceKey:
     """Return the resource of the routes to a cluster's pods, by their owner."""
     return ResourceKey(POD_ROUTES, str(owner))
+
+
+def relay_group(planned: PlannedRelay) -> Group:
+    """Return the relay to the pods of a cluster."""
+    root = Resource(ResourceKey(CLUSTER_RELAY, str(planned.key)), {"cluster": planned.cluster}, outputs={})
+    inputs = {
+        "relay": planned.id,
+        "owner": owner_fields(planned.owner),
+        "access": encode(planned.access),
+        "version": RELAY_VERSION,
+        "ports": [str(port) for port in planned.ports],
+    }
+    return group_of(root, [Resource(relay_of(planned.key), inputs, root.key)])
+
+
+def relay_of(owner: ObjectKey) -> ResourceKey:
+    """Return the resource of the relay to a cluster's pods, by its owner."""
+    return ResourceKey(RELAY, str(owner))
 
 
 def zones_group(planned: PlannedZones) -> Group:
@@ -419,10 +441,13 @@ def desired(plan: Plan, memo: AnyMemo | None = None) -> Desired:
         if rejection.access:
             group = memo.of(rejection.key, rejection_group, rejection)
             by_owner[rejection.key], digests[rejection.key] = (group,), group.digest
-    routes: dict[ClusterName, ObjectKey] = {planned.cluster: planned.key for planned in plan.routes}
+    paths: dict[ClusterName, tuple[ResourceKey, ...]] = {
+        **{planned.cluster: (routes_of(planned.key),) for planned in plan.routes},
+        **{planned.cluster: (relay_of(planned.key),) for planned in plan.relays},
+    }
     for placement in plan.placements:
         key, proxy = placement.key, own.get(placement.proxy) or serving[placement.proxy]
-        served: _Served = memo.of(key, _served, placement, proxy, routes.get(key.cluster))
+        served: _Served = memo.of(key, _served, placement, proxy, paths.get(key.cluster, ()))
         by_owner[key], digests[key] = (*by_owner.get(key, ()), *served.groups), served.digest
     for status in plan.statuses:
         group = memo.of(status.key, object_group, status)
@@ -438,19 +463,21 @@ def _of_clusters(plan: Plan, memo: AnyMemo) -> Iterator[tuple[ObjectKey, Group]]
     """Return what the stack has for clusters as a whole."""
     for planned in plan.routes:
         yield planned.key, memo.of(planned.key, routes_group, planned)
+    for relay in plan.relays:
+        yield relay.key, memo.of(relay.key, relay_group, relay)
     for zones in plan.zones:
         yield zones.key, memo.of(zones.key, zones_group, zones)
     for planned_class in plan.classes:
         yield planned_class.key, memo.of(planned_class.key, class_group, planned_class)
 
 
-def _served(placement: Placement, proxy: PlannedProxy | ServingProxy, routes: ObjectKey | None) -> _Served:
+def _served(placement: Placement, proxy: PlannedProxy | ServingProxy, paths: tuple[ResourceKey, ...]) -> _Served:
     """Make the groups of a load balancer: with a proxy of its own, or by one of the stack's."""
     if isinstance(proxy, ServingProxy):
-        group = balancer_group(placement, proxy, routes)
+        group = balancer_group(placement, proxy, paths)
         return _Served((group,), group.digest)
     running, serving = proxy_group(proxy, OwnProxyUser.by(placement))
-    group = balancer_group(placement, serving, routes)
+    group = balancer_group(placement, serving, paths)
     return _Served((running, group), group.digest)
 
 

@@ -18,14 +18,16 @@ from msgspec import Struct
 
 from locallb.host.netlink import RouteError
 from locallb.ledger.ledger import UNKNOWN, Ledger, LedgerError
-from locallb.model.desired import ADDRESS_CLAIMS, POD_ROUTES, Resource
+from locallb.model.desired import ADDRESS_CLAIMS, POD_ROUTES, RELAY, Resource
 from locallb.model.errors import ClientError
 from locallb.model.fields import object_of
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId
 from locallb.model.snapshot import Claim
 from locallb.model.texts import owner_from
+from locallb.relay import directory as relays
 from locallb.runtimes.pod_routes import present_routes, remove_route
 from locallb.runtimes.process.handover import stop_all
+from locallb.runtimes.process.relays import end_relay
 from locallb.runtimes.runtime import HostRun, Runtime, runtimes
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
@@ -89,6 +91,8 @@ class LeftoverKind(StrEnum):
     ADDRESS = "address"
     PROXY = "proxy"
     """A directory, and what runs in it."""
+    RELAY = "relay"
+    """A directory, and the process that serves it."""
     ROUTE = "route"
     """To pods, in this host's table."""
 
@@ -110,11 +114,12 @@ class Leftover(Struct, frozen=True):
         return f"{self.sort} {self.what} of {self.owner or 'somebody unknown'}"
 
 
-def leftovers(
+def leftovers(  # noqa: PLR0913, PLR0917 - what a state has, kind by kind
     home: Home,
     existing_proxies: Collection[str],
     existing_claims: Collection[ClaimKey],
     existing_routes: Collection[str] = (),
+    existing_relays: Collection[str] = (),
     claims: Iterable[Claim] | None = None,
 ) -> tuple[Leftover, ...]:
     """List what is left, addresses first. `known_…` are those in the state of stack `home`.
@@ -122,7 +127,8 @@ def leftovers(
     `claims` are the ledger's, where they were read a moment ago.
     """
     remaining = (*_addresses(home, existing_claims, claims), *_proxies(home, existing_proxies))
-    return (*remaining, *_runs(home, existing_proxies, runtimes()), *_routes(home, existing_routes))
+    ours = (*_routes(home, existing_routes), *_relays(home, existing_relays))
+    return (*remaining, *_runs(home, existing_proxies, runtimes()), *ours)
 
 
 def on_this_host(
@@ -142,6 +148,11 @@ def routes_in(resources: Iterable[Resource]) -> set[str]:
         if resource.type == POD_ROUTES and not resource.outputs["container"]
     )
     return {str(route) for routes in listed if isinstance(routes, list | tuple) for route in routes}
+
+
+def relays_in(resources: Iterable[Resource]) -> set[str]:
+    """Return the ids of the relays that the resources of a state have."""
+    return {str(resource.outputs.get("relay")) for resource in resources if resource.type == RELAY}
 
 
 def remove(leftovers: Sequence[Leftover]) -> tuple[Leftover, ...]:
@@ -206,6 +217,14 @@ def _routes(home: Home, existing: Collection[str]) -> Iterator[Leftover]:
             end = partial(remove_route, owner, route)
             run = HostRun(LeftoverKind.ROUTE, str(route), owner, Path(), apart=True, end=end)
             yield Leftover(LeftoverKind.ROUTE, str(route), owner, ours=True, place=Path(), run=run)
+
+
+def _relays(home: Home, existing: Collection[str]) -> Iterator[Leftover]:
+    """Find the relays of this host that no state has."""
+    for path, owner in relays.listed():
+        if path.name not in existing and _shown(owner, home):
+            run = HostRun(LeftoverKind.RELAY, path.name, owner, path, apart=True, end=partial(end_relay, path))
+            yield Leftover(LeftoverKind.RELAY, path.name, owner, _ours(owner, home), path, run=run)
 
 
 def _ours(owner: Owner | None, home: Home) -> bool:

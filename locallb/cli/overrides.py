@@ -28,12 +28,12 @@ from locallb.model.desired import BALANCER
 from locallb.model.faults import ALL, FAULT_ANNOTATION, WHOLE, Down, Fault, Order
 from locallb.model.http_serving import HttpRoutes
 from locallb.model.identities import ROUTED, ObjectKey, Protocol
-from locallb.model.objects import Service
+from locallb.model.objects import Service, Via
 from locallb.model.snapshot import Snapshot
 from locallb.model.texts import clipped, few
 from locallb.planning.endpoints import names_of, names_of_endpoints
 from locallb.planning.gateways import gateways_of, with_gateways, with_overrides
-from locallb.planning.planned import Placement, Via
+from locallb.planning.planned import Placement
 from locallb.sources.overrides import change_overrides, read_overrides, seconds_until, written
 
 
@@ -82,7 +82,7 @@ def require_backends(existing: Served, key: ObjectKey, names: Iterable[str]) -> 
     nodes = names_of(node for node in existing.snapshot.nodes if node.cluster == key.cluster)
     behind = _behind(existing.gateways[key]) if key in existing.gateways else {key}
     endpoints = names_of_endpoints(slice_ for slice_ in existing.snapshot.slices if slice_.service in behind)
-    straight = any(port.via in {Via.PODS, Via.BOTH} for port in existing.placements[key].ports)
+    straight = any(port.via in {Via.PODS, Via.API, Via.BOTH} for port in existing.placements[key].ports)
     for name in names:
         if name in endpoints and name not in nodes and not straight:
             raise Refused(

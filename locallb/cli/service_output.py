@@ -20,10 +20,10 @@ from locallb.dns.zones import is_hostname, is_wildcard, name_fault
 from locallb.host.setup_plan import routing_files
 from locallb.host.setup_steps import HOSTS, applies_to
 from locallb.model.identities import LOCALHOST, ROUTED, ObjectKey, Protocol
-from locallb.model.objects import ServicePort
+from locallb.model.objects import ServicePort, Via
 from locallb.model.serving import Proxy
 from locallb.model.texts import few
-from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy, Via
+from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
 from locallb.planning.service_rows import PortRow, Row, State
 from locallb.planning.urls import scheme_of, url, url_host
 from locallb.storage import files
@@ -197,7 +197,10 @@ def _ports(rows: Sequence[PortRow]) -> str:
 def _port(row: PortRow) -> str:
     if row.state is not State.SERVING:
         return f"{row.port.label}({row.state})"
-    return f"{row.port.label}→pods" if row.via is Via.PODS else row.port.label
+    return row.port.label + (_PATHS.get(row.via, "") if row.via else "")
+
+
+_PATHS = {Via.PODS: "→pods", Via.API: "→api"}
 
 
 _LABEL = 11
@@ -267,7 +270,13 @@ def print_detail(out: Out, detail: Detail) -> None:
         _field(out, "names", " ".join(row.names))
     for port in row.ports:
         backends = ", ".join((detail.backends or {}).get(str(port.port), ())) or "no backends"
-        way = {Via.PODS: "pods ", Via.BOTH: "pods and nodePorts "}.get(port.via, "") if port.via else ""
+        way = (
+            {Via.PODS: "pods ", Via.BOTH: "pods and nodePorts ", Via.API: "pods through the API server "}.get(
+                port.via, ""
+            )
+            if port.via
+            else ""
+        )
         _field(out, "port", f"{port.port.label}  {port.state}  {port.reason}".rstrip(), f" → {way}{backends}")
         if port.message and port.message != row.message:
             _field(out, "", port.message)

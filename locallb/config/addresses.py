@@ -175,7 +175,7 @@ def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object], sources: 
     if value is False:  # YAML 1.1 takes `off` for it
         return PodRouting.OFF
     if value not in list(PodRouting):
-        mistakes.add("podRoutes", f"{shown(value)} is no place for routes; use auto, off, host or container")
+        mistakes.add("podRoutes", f"{shown(value)} is no place for routes; use auto, off, host, container or api")
         return PodRouting.OFF
     routing, foreign = (
         PodRouting(str(value)),
@@ -186,6 +186,8 @@ def parse_pod_routes(mistakes: Mistakes, config: Mapping[str, object], sources: 
     elif routing is PodRouting.CONTAINER and not _is_published(config):
         remedy = "set both, or use off" if foreign else "use host"
         mistakes.add("podRoutes", f"container is for proxies with {_PUBLISHED}; {remedy}")
+    elif routing is PodRouting.API and config.get("runtime", "process") != "process":
+        mistakes.add("podRoutes", "api is for proxies that are processes of this host; leave out `runtime`")
     return routing
 
 

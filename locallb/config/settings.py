@@ -140,6 +140,8 @@ class PodRouting(StrEnum):
     """In this host's table."""
     CONTAINER = "container"
     """In the network namespace of each proxy that is a container with published ports."""
+    API = "api"
+    """Nowhere: connections to pods of running clusters go through the API servers."""
 
 
 class ContainerSettings(Struct, frozen=True):

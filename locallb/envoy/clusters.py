@@ -69,6 +69,8 @@ def _weighed(endpoint: Message, weight: int) -> Message:
 
 
 def _endpoint(backend: Backend, upstream: Upstream) -> Message:
+    if backend.relayed:
+        return {"endpoint": {"address": {"pipe": {"path": backend.relayed.path}}, "hostname": str(backend)}}
     endpoint: Message = {"address": socket_address(str(backend.address), backend.port)}
     number = upstream.health.port if isinstance(upstream.health, HttpCheck) else 0
     if upstream.health is None or not (number or backend.checked_port):
@@ -114,13 +116,12 @@ _LIMITS: Message = {
 }
 _REQUESTS: Message = {
     "circuit_breakers": {"thresholds": [{**_LIMITS, "max_retries": MAX_CONNECTIONS}]},
-    "upstream_connection_options": {"tcp_keepalive": KEEPALIVE},
 }
 """A request that isn't taken goes elsewhere: no backend is taken out for that."""
 _CONNECTIONS: Message = {"circuit_breakers": {"thresholds": [_LIMITS]}}
 _SESSIONS: Message = {"circuit_breakers": {"thresholds": [{**_LIMITS, "max_connections": overload.MAX_SESSIONS}]}}
-_TCP: Message = {
-    "upstream_connection_options": {"tcp_keepalive": KEEPALIVE},
+_KEPT_ALIVE: Message = {"upstream_connection_options": {"tcp_keepalive": KEEPALIVE}}
+_OUTLIERS: Message = {
     # Without effect on UDP: as many datagrams were lost with it as without, to a closed port and to a dead node.
     "outlier_detection": {
         "split_external_local_origin_errors": True,
@@ -161,12 +162,18 @@ def cluster(upstream: Upstream, discovery: Discovery) -> Message:
         ignore_health_on_host_removal=True,
         **({"per_connection_buffer_limit_bytes": _buffer(upstream)} if upstream.bounded else {}),
         **({**_REQUESTS, **_http_options(upstream.http)} if upstream.http else _connections(upstream)),
-        **(_TCP if upstream.protocol is Protocol.TCP and upstream.http is None else {}),
+        **(_OUTLIERS if upstream.protocol is Protocol.TCP and upstream.http is None else {}),
+        **(_KEPT_ALIVE if upstream.protocol is Protocol.TCP and not is_relayed(upstream) else {}),
         **_backends(upstream, discovery),
         **_checks(upstream),
         **_transport(upstream, discovery),
         **({"metadata": _MEASURED} if upstream.measured else {}),
     )
+
+
+def is_relayed(upstream: Upstream) -> bool:
+    """Return whether connections go to sockets of a relay, which take no options of TCP."""
+    return any(backend.relayed for backend in upstream.backends)
 
 
 def _buffer(upstream: Upstream) -> int:

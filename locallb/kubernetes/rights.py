@@ -83,5 +83,7 @@ RANGE_RULES = (
     PolicyRule("cilium.io", "ciliumnodes", ("list", "watch")),
 )
 """Where pods are that Calico or Cilium gives addresses: for routes to them."""
+RELAY_RULES = (PolicyRule("", "pods/portforward", ("create",)),)
+"""Rights to connect to pods through the API server."""
 CLUSTER_DNS_RULES = (PolicyRule("", "configmaps", ("get", "patch"), ("coredns", "coredns-custom")),)
 """Rights for zones in clusters, in the namespace kube-system: two ConfigMaps by their names."""

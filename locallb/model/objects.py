@@ -238,6 +238,17 @@ class EndpointSlice(Struct, frozen=True):
     """Kubernetes' own controller writes it, and soon what follows from a changed Service."""
 
 
+class Via(StrEnum):
+    """Where the connections of a port go first."""
+
+    PODS = "pods"
+    NODE_PORTS = "nodePorts"
+    API = "api"
+    """To pods, through the API server of their cluster."""
+    BOTH = "both"
+    """Its families differ."""
+
+
 class Discovery(StrEnum):
     """Discovery of a proxy's endpoints: EDS files (one inotify instance a cluster), or inside the CDS file (none)."""
 

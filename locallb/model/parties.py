@@ -21,6 +21,7 @@ from locallb.model.desired import (
     PORTS,
     PROCESS,
     REACHABLE,
+    RELAY,
     SERVED_CERTIFICATE,
     SERVICE_CLAIM,
     SERVICE_CONFIG,
@@ -31,7 +32,7 @@ from locallb.model.desired import (
 )
 
 DOCKER, LEDGER, NETLINK, PODMAN, UNKNOWN = "docker", "ledger", "netlink", "podman", "unknown"
-CHECK, CLUSTER, DNS, PROXY = "check", "cluster", "dns", "proxy"
+CHECK, CLUSTER, DNS, PROXY, RELAYS = "check", "cluster", "dns", "proxy", "relay"
 MAX = 16
 """Operations of one party at a time: as many connections as a cluster or a daemon is asked to bear."""
 
@@ -53,6 +54,7 @@ _ROOMS: Mapping[str, PartyCapacity] = {
     NETLINK: _BATCHES,
     PODMAN: _CONTAINERS,
     PROXY: _BATCHES,
+    RELAYS: PartyCapacity(1, seconds=10.0),
 }
 
 
@@ -94,6 +96,7 @@ _PARTIES: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     GATEWAY_STATUS: _cluster,
     STUB_ZONES: _cluster,
     OWN_CLASS: _cluster,
+    RELAY: lambda inputs: f"{RELAYS}/{inputs.get('relay', '')}",
     DNS_NAME: lambda inputs: f"{DNS}/{inputs.get('server', '')}:{inputs.get('port', '')}",
 }
 

@@ -11,6 +11,7 @@ from locallb.model.faults import Detour, Fault
 from locallb.model.http_serving import AnyCertificate, BackendTls, HttpBackends, HttpListener
 from locallb.model.identities import IPAddress, IPNetwork, PartId, Protocol, ProxyId, ProxyName, UpstreamName, place
 from locallb.model.objects import Discovery, ProxyProtocol
+from locallb.model.relays import Relayed
 
 
 class Backend(Struct, frozen=True):
@@ -22,6 +23,8 @@ class Backend(Struct, frozen=True):
     """The address of the same Node that the health check queries; None for `address` itself."""
     checked_port: int | None = 0
     """The port there; 0 for the check's own, None where it has none: the backend counts as healthy."""
+    relayed: Relayed | None = None
+    """The relay that connections to a pod go through; None where this host has a route."""
 
     @classmethod
     def at(

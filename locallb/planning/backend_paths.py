@@ -12,11 +12,11 @@ from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.model.identities import ClusterName
-from locallb.model.objects import BackendChoice
+from locallb.model.objects import BackendChoice, Via
 from locallb.model.reasons import Reason
 from locallb.model.snapshot import Snapshot
 from locallb.model.texts import counted
-from locallb.planning.planned import PlannedPort, PlannedRoutes, Via
+from locallb.planning.planned import PlannedPort, PlannedRoutes
 from locallb.planning.pod_routes import RoutePlan, parts, way
 
 _OWN = "local-lb:podRoutes container, with local-lb:network publish,"
@@ -60,6 +60,8 @@ def straight(
     """Return a sentence for each running cluster of which connections go straight to pods."""
     made = {planned.cluster: len(planned.routes) for planned in routes}
     for cluster in sorted(paths):
+        if cluster in access and Via.API in paths[cluster].vias:
+            yield f"{cluster}: connections go to pods through the API server, of TCP only"
         if cluster in access and paths[cluster].vias == {Via.PODS}:
             by = (
                 f"by {counted(made[cluster], 'route')} of local-lb's"

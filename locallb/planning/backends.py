@@ -15,8 +15,9 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.model.identities import ClusterName, Family, IPAddress, Protocol
-from locallb.model.objects import BackendChoice, Node, Service, ServicePort, TrafficPolicy
+from locallb.model.objects import BackendChoice, Node, Service, ServicePort, TrafficPolicy, Via
 from locallb.model.reasons import Problem, Reason
+from locallb.model.relays import Relayed, RelayedPort, RelayId
 from locallb.model.serving import Backend, ConnectCheck, HealthCheck, distinct
 from locallb.model.texts import counted
 from locallb.planning.endpoints import (
@@ -41,8 +42,8 @@ class PortBackends(Struct, frozen=True):
     problem: Problem | None = None
     standby: tuple[Backend, ...] = ()
     """Where traffic may go when the health checks of all `backends` fail and theirs don't."""
-    straight: bool = False
-    """The backends are the endpoints themselves."""
+    via: Via = Via.NODE_PORTS
+    """Where connections go first."""
 
 
 class _Found(Struct, frozen=True):
@@ -53,7 +54,7 @@ class _Found(Struct, frozen=True):
     reason: Reason = Reason.NO_BACKENDS
     health: HealthCheck = None
     standby: Iterable[Backend] = ()
-    straight: bool = False
+    via: Via = Via.NODE_PORTS
 
 
 def failover_backends(service: Service, index: BackendIndex) -> Iterator[PortBackends]:
@@ -93,7 +94,7 @@ def _entry(service: Service, port: ServicePort, family: Family, reached: _Found)
     if backends:
         health = reached.health or (ConnectCheck() if port.protocol is Protocol.TCP else None)
         standby = distinct(reached.standby, without=backends)
-        return PortBackends(port, family, backends, health, standby=standby, straight=reached.straight)
+        return PortBackends(port, family, backends, health, standby=standby, via=reached.via)
     sentence = f"{service.key} port {port}: {reached.why_none}"
     return PortBackends(port, family, problem=Problem(reached.reason, sentence))
 
@@ -113,6 +114,8 @@ def _find(
     if not slices and family in index.awaiting.get(service.key.cluster, ()) and choice is not BackendChoice.NODE_PORTS:
         # A NodePort would be given up again in a moment, and kube-proxy opens it a second later than it is known.
         return _Found(why_none="it has no EndpointSlice yet, which Kubernetes makes for a Service with a selector")
+    if relay := index.relays.get(service.key.cluster):
+        return _relayed(service, port, remaining, relay)
     if not port.node_port:
         cluster, anywhere = service.key.cluster, choice is BackendChoice.PODS
         return _direct(port, family, remaining, lambda address: anywhere or index.has_route(cluster, address))
@@ -126,7 +129,7 @@ def _find(
     # Behind NodePorts Kubernetes chooses the pod, also one that is out.
     stands_by = not out or names_of_endpoints(slices).isdisjoint(out)
     standby = (*by_nodes.backends, *by_nodes.standby) if stands_by else ()
-    return _Found(backends, health=here.health, standby=standby, straight=True)
+    return _Found(backends, health=here.health, standby=standby, via=Via.PODS)
 
 
 def _reached(ready: Sequence[Usable], choice: BackendChoice, reach: Reach) -> int:
@@ -190,7 +193,28 @@ def _direct(port: ServicePort, family: Family, ready: Sequence[Usable], reached:
         f"it has no nodePort, and this host has no route to its {counted(len(ready), family + ' endpoint')}, such as "
         f"{distinct(backends)[0]}; let local-lb:podRoutes host make the route, or give the port a nodePort"
     )
-    return _Found(near, why, Reason.UNREACHABLE, straight=True)
+    return _Found(near, why, Reason.UNREACHABLE, via=Via.PODS)
+
+
+def _relayed(service: Service, port: ServicePort, ready: Sequence[Usable], relay: RelayId) -> _Found:
+    """Choose pods as backends, by way of the relay that connects to them through the API server."""
+    if port.protocol is not Protocol.TCP:
+        why = f"its pods are reached through the API server only, which forwards no {port.protocol}; {_OTHER_WAY}"
+        return _Found(why_none=why, reason=Reason.UNREACHABLE)
+    group = f"{service.key}:{port.number}"
+    backends = [
+        replace(
+            backend, relayed=Relayed(relay, RelayedPort(group, service.key.namespace, match.endpoint.pod, backend.port))
+        )
+        for match in ready
+        if match.endpoint.pod
+        for backend in [_endpoint(port, match)]
+    ]
+    why = "none of its endpoints is a pod, and this host reaches nothing else through the API server; " + _OTHER_WAY
+    return _Found(backends, why, Reason.UNREACHABLE, via=Via.API)
+
+
+_OTHER_WAY = "run local-lb where the Nodes are reached, or let local-lb:podRoutes host make routes"
 
 
 def _endpoint(

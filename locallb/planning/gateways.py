@@ -41,14 +41,14 @@ from locallb.model.http_serving import (
 )
 from locallb.model.identities import LOCALHOST, ClusterName, Family, IPAddress, ObjectKey, Protocol, UpstreamName
 from locallb.model.memory import AnyMemo, Memo
-from locallb.model.objects import MalformedService, Service, ServicePort
+from locallb.model.objects import MalformedService, Service, ServicePort, Via
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, Listener, Upstream, distinct
 from locallb.model.snapshot import LocalAuthority, Snapshot
 from locallb.planning.admission import PortProblems
 from locallb.planning.backends import PortBackends, upstreams
 from locallb.planning.nodes import BackendIndex
-from locallb.planning.planned import PlannedPort, Via
+from locallb.planning.planned import PlannedPort
 
 _OF_SCHEMES = {"http": 80, "https": 443}
 
@@ -304,7 +304,7 @@ def _certificates(chain: Chain) -> tuple[AnyCertificate, ...]:
 
 
 def _via(entries: Iterable[PortBackends]) -> Via | None:
-    paths = {Via.PODS if entry.straight else Via.NODE_PORTS for entry in entries if entry.backends}
+    paths = {entry.via for entry in entries if entry.backends}
     return Via.BOTH if len(paths) > 1 else next(iter(paths), None)
 
 

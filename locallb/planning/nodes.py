@@ -18,6 +18,7 @@ from msgspec import Struct, field
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, NodeName, ObjectKey, Protocol
 from locallb.model.objects import BackendChoice, EndpointSlice, Node, Service, ServicePort, TrafficPolicy
+from locallb.model.relays import RelayId
 from locallb.model.routes import POD_PROTOCOL, HostRoute, PodRoute
 from locallb.model.serving import Backend, HealthCheck, HttpCheck
 from locallb.model.snapshot import HostFacts, Snapshot
@@ -159,6 +160,8 @@ class BackendIndex(Struct, frozen=True):
     awaiting: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
     """The families in which all pods of running clusters are reached: EndpointSlices, which each Service gets, are
     waited for."""
+    relays: Mapping[ClusterName, RelayId] = field(default_factory=dict)
+    """The relays of clusters with pods that are reached through the API server."""
 
     @classmethod
     def of(cls, nodes: Iterable[Node], slices: Iterable[EndpointSlice]) -> BackendIndex:
@@ -169,18 +172,19 @@ class BackendIndex(Struct, frozen=True):
         return cls(by_cluster, by_service(slices))
 
     @classmethod
-    def within(
+    def within(  # noqa: PLR0913, PLR0917 - what an index is made from
         cls,
         snapshot: Snapshot,
         nodes: Iterable[Node],
         settings: Settings | None = None,
         routes_to_pods: Mapping[ClusterName, Sequence[PodRoute]] = MappingProxyType({}),
         listed: Collection[ClusterName] = (),
+        relays: Mapping[ClusterName, RelayId] = MappingProxyType({}),
     ) -> BackendIndex:
         """Make the index of a snapshot with `nodes`, the eligible ones, in place of its own.
 
         `routes_to_pods` are routes of ours, existing or planned, each for the pods of one cluster. `listed` are running
-        clusters with known EndpointSlices.
+        clusters with known EndpointSlices, `relays` those with pods that are reached through the API server.
         """
         made = cls.of(nodes, ())
         everywhere = cls.of(snapshot.nodes, ()).nodes
@@ -203,10 +207,13 @@ class BackendIndex(Struct, frozen=True):
             routes_to_pods,
             {key: order.drained for key, order in snapshot.overrides.items() if order.drained},
             {
-                cluster: _reached_families(nodes_of_cluster, reached[cluster], routes_to_pods.get(cluster, ()))
+                cluster: frozenset(Family)
+                if cluster in relays
+                else _reached_families(nodes_of_cluster, reached[cluster], routes_to_pods.get(cluster, ()))
                 for cluster, nodes_of_cluster in made.nodes.items()
                 if cluster in listed
             },
+            relays,
         )
 
     def of_cluster(self, cluster: ClusterName) -> BackendIndex:
@@ -221,6 +228,7 @@ class BackendIndex(Struct, frozen=True):
             self.choice,
             {cluster: self.routes_to_pods.get(cluster, ())},
             awaiting={cluster: self.awaiting.get(cluster, frozenset())},
+            relays={name: relay for name, relay in self.relays.items() if name == cluster},
         )
 
     def has_route(self, cluster: ClusterName, address: IPAddress) -> bool:

@@ -23,6 +23,7 @@ from locallb.model.identities import LOCALHOST, ClusterName, Home, IPAddress, Ob
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import EndpointSlice, Node, ServicePort
 from locallb.model.reasons import Problem, Reason
+from locallb.model.relays import RelayId
 from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot, Socket
 from locallb.planning.admission import Admitted, admit, occupied_ports
@@ -39,6 +40,7 @@ from locallb.planning.pod_routes import RoutePlan, routes_of
 from locallb.planning.proxy_assignment import ProxyAssignments
 from locallb.planning.proxy_placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
 from locallb.planning.refused import left_out, unused_pins
+from locallb.planning.relays import relayed_clusters, with_relays
 from locallb.planning.selection import is_internal, is_ours
 from locallb.planning.statuses import with_statuses
 from locallb.planning.unserved import with_unserved
@@ -58,7 +60,9 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     routing = _routes(snapshot, settings, memo)
     nodes, lone = memo.of("eligible", eligible, snapshot.nodes)
     admission = admit(snapshot, settings, _watched_files(bound, memo), memo)
-    placed, paths = _place(admission.admitted, _Around(snapshot, settings, nodes, lone, routing), bound, frame, memo)
+    relays = relayed_clusters(snapshot, settings)
+    around = _Around(snapshot, settings, nodes, lone, routing, relays)
+    placed, paths = _place(admission.admitted, around, bound, frame, memo)
     plan = Plan(
         placements=tuple(each.placement for each in placed),
         proxies=(*(each.own for each in placed if each.own), *_proxies_of_stack(admission.assigned, frame, memo)),
@@ -74,6 +78,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
         ),
         refused=gateways.refused,
     )
+    plan = with_relays(plan, relays, snapshot)
     plan = with_names(_with_local_urls(plan, names, memo), snapshot, bound, frame)
     plan = with_classes(plan, snapshot, settings)
     plan = with_statuses(plan, gateways, snapshot, settings, memo.of("statuses", Memo))
@@ -160,6 +165,7 @@ class _Around(NamedTuple):
     lone: Mapping[ClusterName, str]
     """Sentences about clusters of which every Node is used although all are excluded."""
     routing: RoutePlan
+    relays: Mapping[ClusterName, RelayId]
 
 
 class _World(Struct, frozen=True):
@@ -271,7 +277,14 @@ def _worlds(around: _Around, clusters: Iterable[ClusterName], memo: AnyMemo) -> 
     with_slices = memo.of("listed", _clusters_of, snapshot.slices)
     listed = with_slices & snapshot.access.keys()
     index: BackendIndex = memo.of(
-        "backends", BackendIndex.within, observed, around.nodes, around.settings, around.routing.routes, listed
+        "backends",
+        BackendIndex.within,
+        observed,
+        around.nodes,
+        around.settings,
+        around.routing.routes,
+        listed,
+        around.relays,
     )
     return {
         cluster: memo.of(

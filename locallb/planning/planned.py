@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping
-from enum import StrEnum
 from functools import cache
 from operator import attrgetter
 from typing import Any, Protocol, cast
@@ -36,9 +35,10 @@ from locallb.model.identities import (
     UpstreamName,
 )
 from locallb.model.identities import Protocol as Transport
-from locallb.model.objects import EMPTY, ServicePort
+from locallb.model.objects import EMPTY, ServicePort, Via
 from locallb.model.own_classes import WantedClass
 from locallb.model.reasons import Problem
+from locallb.model.relays import RelayedPort, RelayId, relay_id
 from locallb.model.routes import PodRoute
 from locallb.model.serving import Listener, Part, Proxy, Upstream
 from locallb.model.snapshot import Access, HostFacts, MappedPort
@@ -132,7 +132,7 @@ def run_types() -> Mapping[str, str]:
     return {run_planner(word).token: word for word in RUNTIMES}
 
 
-ROUTES, ZONES = "pod-routes", "dns-zones"
+RELAY, ROUTES, ZONES = "pod-relay", "pod-routes", "dns-zones"
 CLASSES = {ObjectKind.GATEWAY_CLASS: "gateway-class", ObjectKind.INGRESS_CLASS: "ingress-class"}
 """The second part of the names of what the stack has for a cluster; names of Services have three."""
 
@@ -168,6 +168,22 @@ class PlannedRoutes(_ForCluster, frozen=True):
         return ROUTES
 
 
+class PlannedRelay(_ForCluster, frozen=True):
+    """The relay that connects to pods of a running cluster through its API server."""
+
+    access: Access
+    ports: tuple[RelayedPort, ...]
+
+    @property
+    def part(self) -> str:
+        """The same for every cluster."""
+        return RELAY
+
+    @property
+    def id(self) -> RelayId:
+        return relay_id(self.home, self.cluster)
+
+
 class PlannedZones(_ForCluster, frozen=True):
     """The zones that the pods of a running cluster are to resolve."""
 
@@ -192,15 +208,6 @@ class PlannedClass(_ForCluster, frozen=True):
     @property
     def part(self) -> str:
         return CLASSES[self.wanted.kind]
-
-
-class Via(StrEnum):
-    """Where the connections of a port go first."""
-
-    PODS = "pods"
-    NODE_PORTS = "nodePorts"
-    BOTH = "both"
-    """Its families differ."""
 
 
 class PlannedPort(Struct, frozen=True):
@@ -399,6 +406,7 @@ class Plan(Struct, frozen=True):
     proxies: tuple[PlannedProxy, ...] = ()
     rejections: tuple[Rejection, ...] = ()
     routes: tuple[PlannedRoutes, ...] = ()
+    relays: tuple[PlannedRelay, ...] = ()
     statuses: tuple[PlannedStatus, ...] = ()
     """Of objects of Gateway API in running clusters, those of Gateways apart."""
     zones: tuple[PlannedZones, ...] = ()

@@ -33,7 +33,7 @@ from locallb.model.identities import (
     UpstreamName,
 )
 from locallb.model.identities import place as place_of
-from locallb.model.objects import Discovery, Service, ServicePort
+from locallb.model.objects import Discovery, Service, ServicePort, Via
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, HeapBounds, HttpCheck, Listener, Part, Proxy, Upstream, with_bounded_checks
 from locallb.model.snapshot import Access, HostFacts
@@ -51,7 +51,6 @@ from locallb.planning.planned import (
     PlannedRun,
     RunInputs,
     SocketAddress,
-    Via,
     run_planner,
 )
 from locallb.planning.proxy_assignment import ProxyAssignment
@@ -96,7 +95,7 @@ def planned_port(  # noqa: PLR0913, PLR0917 - what a port is made from
         problem = problem or occupied or entry.problem
         if entry.backends and not occupied:
             listeners.append(listen(port, address))
-            paths.add(Via.PODS if entry.straight else Via.NODE_PORTS)
+            paths.add(entry.via)
             silence[listeners[-1].upstream] = _silence(key, port, entry.backends, has_route)
             if isinstance(entry.health, HttpCheck) and port.protocol is Protocol.TCP:
                 tried[listeners[-1].upstream] = tuple(str(backend) for backend in entry.backends[:MAX_TRIED])
@@ -114,7 +113,10 @@ def _silence(
         why = f"{silent} takes {'a' if many else 'no'} connection; start what listens there, or correct the port"
         return Problem(Reason.BACKENDS_DOWN, f"{key} port {port}: {why}")
     why = f"{silent} {'answers' if many else 'does not answer'}, and this host has no route there but its default one"
-    remedy = "run local-lb where the Nodes are reached, or add a route to them"
+    remedy = (
+        "run local-lb where the Nodes are reached, add a route to them, or let local-lb:podRoutes api connect through"
+        " the API server"
+    )
     return Problem(Reason.UNREACHABLE, f"{key} port {port}: {why}; {remedy}")
 
 

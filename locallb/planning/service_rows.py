@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from locallb.dns.zones import is_wildcard
 from locallb.model.http_serving import HttpListener
 from locallb.model.identities import IPAddress, ObjectKey, UpstreamName
-from locallb.model.objects import ServicePort
+from locallb.model.objects import ServicePort, Via
 from locallb.model.reasons import Problem, Reason
 from locallb.planning.notices import Notice, ordered_of
-from locallb.planning.planned import LocalUrl, Placement, Plan, PlannedPort, Via
+from locallb.planning.planned import LocalUrl, Placement, Plan, PlannedPort
 
 
 class State(StrEnum):

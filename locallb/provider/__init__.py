@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from locallb.config.registry import RUNTIMES
 from locallb.outputs.output import outputs
+from locallb.provider.api_relay import ApiRelay
 from locallb.provider.certificates import LocalCertificate, ServedCertificate
 from locallb.provider.claims import LoopbackAddress, LoopbackPorts, ServiceClaim
 from locallb.provider.fragments import ServiceConfig
@@ -37,6 +38,7 @@ KINDS: tuple[type[AnyResourceType], ...] = (
     ServiceClaim,
     PodRoutes,
     OwnClass,
+    ApiRelay,
     *(kind for output in outputs().values() for kind in output.resource_types),
 )
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from locallb.model.objects import Via
 from locallb.model.texts import counted
-from locallb.planning.planned import Via
 from locallb.report.alerts import Alert, Topic, alerts, listed, summary
 from locallb.report.changes import QUIET, Change, Report, ServiceChange
 from locallb.report.sides import Balancer
@@ -139,13 +139,16 @@ def _details(rows: Sequence[ServiceChange]) -> str:
     return _folded("Details", text) if text else ""
 
 
+_PATHS = {Via.PODS: "straight to pods ", Via.API: "through the API server to pods "}
+
+
 def _detail(service: ServiceChange) -> str:
     lines = [f"**{SIGNS[service.change]}** {markdown_code(service.key)}\n"]
     lines += [f"- {markdown_text(reason)}" for reason in reasons(service)]
     lines += [f"- {markdown_text(problem.message)}" for problem in service.problems]
     for port in service.after.ports if service.after else ():
         party = listed(port.sources) if port.sources else "everybody"
-        pods = "straight to pods " if port.via is Via.PODS else "to "
+        pods = _PATHS.get(port.via, "to ") if port.via else "to "
         goes = f", {pods}{listed(port.backends)}" if port.backends else ""
         lines.append(markdown_text(f"- {port.label} for {party}{goes}"))
     return "\n".join(lines) + "\n\n"

@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from locallb.envoy.fragments import as_files
 from locallb.model.identities import ClusterName, IPAddress, IPNetwork, ObjectKey, Protocol, UpstreamName
-from locallb.model.objects import Service
+from locallb.model.objects import Service, Via
 from locallb.model.ranges import sorted_networks
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
 from locallb.model.texts import digest, owner_fields
-from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy, Via
+from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
 
 
 class Port(Struct, frozen=True):

@@ -504,3 +504,27 @@ class OwnClassInputs(Struct, frozen=True):
 
 class OwnClassState(OwnClassInputs, frozen=True):
     """What is known of one `OwnClass`: its inputs and its outputs."""
+
+
+class ApiRelayInputs(Struct, frozen=True):
+    """What a program says of its `ApiRelay`."""
+
+    relay: str
+    """Id of the relay, the name of its directory. A change replaces it."""
+    owner: Owner
+    """Owner of the relay. A change replaces it."""
+    access: Access
+    """Access to the cluster's API."""
+    version: str
+    """Version of its program. A process of another one ends before the new one starts."""
+    ports: tuple[str, ...]
+    """Each as the port of a Service and that of a pod, such as `demo/shop/web:80 shop/web-1:8080`."""
+
+
+class ApiRelayState(ApiRelayInputs, frozen=True):
+    """What is known of one `ApiRelay`: its inputs and its outputs."""
+
+    pid: int
+    """Process id."""
+    started: str
+    """Boot and clock tick of its start, to recognize a reused pid."""

@@ -265,8 +265,11 @@ def _backends(cluster: JsonObject) -> Mapping[str, Counts]:
     counted: dict[str, Counts] = {}
     for host in cluster.get("host_statuses", ()):
         with suppress(KeyError, ValueError, TypeError):  # a backend that has no address of ours
-            where = host["address"]["socket_address"]
-            name = place(ip_address(where["address"]), int(where["port_value"]))
+            if "pipe" in host["address"]:
+                name = str(host["hostname"])
+            else:
+                where = host["address"]["socket_address"]
+                name = place(ip_address(where["address"]), int(where["port_value"]))
             counted[name] = counted.get(name, Counts()) + _counts(host.get("stats", ()))
     return counted
 

@@ -208,6 +208,7 @@ class Failures(Struct):
             if named
             else []
         )
+        fallen += [relay.key for relay in plan.relays if str(relay.key) in named]
         self.broken.update(fallen)
         return fallen
 

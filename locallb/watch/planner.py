@@ -13,6 +13,7 @@ from msgspec import Struct, field
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.kubernetes.api.writes import UNREACHABLE
+from locallb.model.desired import RELAY
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan, run_types
@@ -111,7 +112,7 @@ class Planner(Struct):
         """Note that the stack changed, and follow the runs that the state has now."""
         self._cache().updated()
         state = self.engine.state_stamp()  # before it is read: what somebody writes now is seen at the next look
-        types = run_types()
+        types = {*run_types(), RELAY}
         self.triggers.runs([resource for resource in self.engine.resources() if resource.type in types])
         self._state = state
 

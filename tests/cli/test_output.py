@@ -16,9 +16,8 @@ from locallb.cli.service_output import print_services, services_json
 from locallb.engine.core.events import Op, Result, StepRecord, Subject
 from locallb.engine.state.values import UNKNOWN, PropertyChange
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Protocol
-from locallb.model.objects import ServicePort
+from locallb.model.objects import ServicePort, Via
 from locallb.model.texts import printable
-from locallb.planning.planned import Via
 from locallb.planning.service_rows import PortRow, Row, State
 
 KEY = ObjectKey(ClusterName("c"), "shop", "web")

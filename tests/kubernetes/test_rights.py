@@ -19,6 +19,7 @@ from locallb.kubernetes.rights import (
     GATEWAY_RULES,
     INGRESS_RULES,
     RANGE_RULES,
+    RELAY_RULES,
     RULES,
     SECRET_RULES,
     PolicyRule,
@@ -110,6 +111,14 @@ def test_the_manifest_for_ranges_of_pods_gives_the_least_rights() -> None:
     assert roles == {"local-lb-pod-ranges": fields(RANGE_RULES)}
     assert bound == {"local-lb-pod-ranges"}
     assert {verb for rule in RANGE_RULES for verb in rule.verbs} == {"list", "watch"}
+
+
+def test_the_manifest_for_relays_gives_the_least_rights() -> None:
+    """Connections to pods, and nothing of the pods themselves."""
+    roles, bound = roles_of("rbac-relay.yaml")
+    assert roles == {"local-lb-relay": fields(RELAY_RULES)}
+    assert bound == {"local-lb-relay"}
+    assert [(rule.resource, rule.verbs) for rule in RELAY_RULES] == [("pods/portforward", ("create",))]
 
 
 def test_the_manifest_for_zones_in_clusters_gives_the_least_rights() -> None:

@@ -39,6 +39,7 @@ PARTIES = [
     (state_resource.SERVED_CERTIFICATE, {"access": ACCESS, "file": "/f.yaml", "proxy": "ab"}, "proxy/ab"),
     (state_resource.DNS_NAME, {"server": "192.0.2.1", "port": 53}, "dns/192.0.2.1:53"),
     (state_resource.POD_ROUTES, {"container": ""}, NETLINK),
+    (state_resource.RELAY, {"relay": "ab"}, "relay/ab"),
     (state_resource.POD_ROUTES, {"container": "c0ffee"}, DOCKER),
     (state_resource.SERVICE_CLAIM, {}, "cluster/ of "),
     ("other:index:Thing", {}, UNKNOWN),

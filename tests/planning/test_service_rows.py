@@ -12,11 +12,11 @@ from locallb.cli.service_output import services_json
 from locallb.config.settings import IpMode, StatusOrder
 from locallb.kubernetes.status import publication
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol, ProxyName, UpstreamName
-from locallb.model.objects import ServicePort
+from locallb.model.objects import ServicePort, Via
 from locallb.model.reasons import Ingress, IngressPort, Problem, Reason
 from locallb.model.serving import Listener
 from locallb.planning.notices import FAULT, OTHERS, Notice
-from locallb.planning.planned import Placement, Plan, PlannedPort, Rejection, Via
+from locallb.planning.planned import Placement, Plan, PlannedPort, Rejection
 from locallb.planning.service_rows import Observation, State, rows
 
 KEY = ObjectKey(ClusterName("c"), "shop", "web")

@@ -82,7 +82,7 @@ def test_port_serves_where_a_backend_of_each_address_takes_connections(
     ("routes", "reason", "remedy"),
     [
         ((BRIDGE, DEFAULT), Reason.BACKENDS_DOWN, "start what listens there"),
-        ((DEFAULT,), Reason.UNREACHABLE, "run local-lb where the Nodes are reached, or add a route to them"),
+        ((DEFAULT,), Reason.UNREACHABLE, "let local-lb:podRoutes api connect through the API server"),
     ],
     ids=["a route to the Nodes", "none but the default route"],
 )

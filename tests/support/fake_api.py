@@ -27,6 +27,7 @@ from locallb.model.snapshot import Access
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.support.gateway_objects import JsonObject
 from tests.support.kubeconfigs import written
+from tests.support.portforward import ForwardingApi, forward
 from tests.support.servers import QuietHandler, QuietServer, in_thread
 from tests.support.waiting import becomes
 
@@ -137,6 +138,8 @@ class Api:
     """Events."""
     paths: list[str] = field(default_factory=list)
     """What was asked for, without parameters."""
+    forwarding: ForwardingApi = field(default_factory=ForwardingApi)
+    """Connections to pods, by their names."""
     over: threading.Event = field(default_factory=threading.Event)
     renewed: threading.Event = field(default_factory=threading.Event)
     """Set: healthy watches end."""
@@ -196,6 +199,9 @@ class _Handler(QuietHandler):
 
     def do_POST(self) -> None:
         """Take an event, or say whether Ingresses may be read: where the test has any."""
+        if self.path.endswith("/portforward"):
+            forward(self, self.api.forwarding)
+            return
         requested = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
         if self.path.partition("?")[0].endswith("/events"):
             self.api.reported.append(requested)
@@ -212,7 +218,7 @@ class _Handler(QuietHandler):
         plural, verb = attributes["resource"], attributes["verb"]
         forbidden = [each for each in self.api.forbidden if each.endswith(f" {plural}")]
         denied = f"{verb} {plural}" in forbidden or (verb == "*" and forbidden)
-        allowed = plural in self.api.others and plural not in self.api.refused and not denied
+        allowed = plural in {"pods", *self.api.others} and plural not in self.api.refused and not denied
         self._whole(201, json.dumps({**requested, "status": {"allowed": allowed}}).encode())
 
     def _create(self, item: dict[str, Any]) -> None:

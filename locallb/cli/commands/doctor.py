@@ -51,7 +51,7 @@ from locallb.host.doctor import (
 )
 from locallb.host.facts import host_facts, inotify_limit
 from locallb.ledger.ledger import Ledger
-from locallb.leftovers import claim_key, claim_keys_in, leftovers, routes_in
+from locallb.leftovers import claim_key, claim_keys_in, leftovers, relays_in, routes_in
 from locallb.model.desired import CONFIG, PROCESS
 from locallb.model.errors import ClientError
 from locallb.model.snapshot import Claim, HostFacts
@@ -292,7 +292,8 @@ def _leftovers(
     session: Session, existing: Iterable[ResourceState], under_way: Iterable[ResourceState], claims: tuple[Claim, ...]
 ) -> tuple[str, ...]:
     proxies = {str(resource.id) for resource in existing if resource.type == CONFIG}
-    remaining = leftovers(session.home, proxies, claim_keys_in((*existing, *under_way)), routes_in(existing), claims)
+    claimed = claim_keys_in((*existing, *under_way))
+    remaining = leftovers(session.home, proxies, claimed, routes_in(existing), relays_in(existing), claims)
     return tuple(map(str, remaining))
 
 

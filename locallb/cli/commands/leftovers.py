@@ -12,7 +12,7 @@ from locallb.cli.session import Session
 from locallb.config.settings import SettingsError
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import ResourceState
-from locallb.leftovers import Leftover, claim_keys_in, leftovers, remove, routes_in
+from locallb.leftovers import Leftover, claim_keys_in, leftovers, relays_in, remove, routes_in
 from locallb.model.desired import CONFIG, DNS_NAME, SERVICE_CLAIM
 from locallb.model.identities import ObjectKey
 from locallb.sources import SourceError
@@ -77,7 +77,9 @@ def _inspect(session: Session, elsewhere: _Elsewhere) -> _Found:
     proxies = {str(resource.id) for resource in existing if resource.type == CONFIG}
     claimed, named = _claimed(existing), _named(existing)
     return _Found(
-        leftovers(session.home, proxies, claim_keys_in((*existing, *under_way)), routes_in(existing)),
+        leftovers(
+            session.home, proxies, claim_keys_in((*existing, *under_way)), routes_in(existing), relays_in(existing)
+        ),
         tuple(service for service in elsewhere.services if str(service) not in claimed),
         tuple(remaining for remaining in elsewhere.names if remaining.name not in named),
     )

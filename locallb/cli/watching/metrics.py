@@ -23,8 +23,9 @@ from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.relay import EventBatch, RelayedEvent
 from locallb.gateway.status_patch import StatusVerdict, verdict_of
 from locallb.kubernetes.api.client import WRITES
+from locallb.model.objects import Via
 from locallb.planning.notices import OF_OVERRIDES
-from locallb.planning.planned import Plan, Via
+from locallb.planning.planned import Plan
 from locallb.planning.service_rows import Observation, State
 from locallb.report.changes import rooms_for
 from locallb.threads import THREADS

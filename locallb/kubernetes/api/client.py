@@ -48,6 +48,7 @@ NAMESPACE = ServedKind("v1", "Namespace", "namespaces")
 SECRET = ServedKind("v1", "Secret", "secrets")
 CONFIG_MAP = ServedKind("v1", "ConfigMap", "configmaps")
 POD = ServedKind("v1", "Pod", "pods")
+REVIEW = ServedKind("authorization.k8s.io/v1", "SelfSubjectAccessReview", "selfsubjectaccessreviews")
 
 
 @cache
@@ -229,6 +230,15 @@ class Cluster:
             return listed(api.send("POST" if fresh else "PUT", path, lease), LEASE.api, LEASE.name)
 
         return self._call("the Lease", send) or {}
+
+    def may_forward(self, namespace: str = "") -> bool:
+        """Return whether this user may connect to pods, of a namespace or of all. Raises KubeError."""
+        wanted = {"verb": "create", "resource": "pods", "subresource": "portforward"}
+        attributes = {**wanted, **({"namespace": namespace} if namespace else {})}
+        body = REVIEW.typed({"spec": {"resourceAttributes": attributes}})
+        answer = self._call("a SelfSubjectAccessReview", lambda api: api.send("POST", REVIEW.path(), body)) or {}
+        status = answer.get("status")
+        return isinstance(status, Mapping) and status.get("allowed") is True
 
     def _list(
         self, kind: ServedKind, namespace: str = "", *, labels: Mapping[str, str] | None = None, page: int = 0

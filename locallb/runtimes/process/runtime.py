@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from locallb.config.settings import Settings
 from locallb.envoy import binary
 from locallb.host.facts import host_facts
-from locallb.model.desired import PROCESS, Resource
+from locallb.model.desired import PROCESS, RELAY, Resource
 from locallb.model.identities import Home, Owner, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
 from locallb.runtimes.process import handover, processes
@@ -202,7 +202,7 @@ class ProcessWatch:
         self._exits = Exits(ended)
 
     def follow(self, runs: Iterable[Run]) -> None:
-        named = ((run, run.outputs.get("pid")) for run in runs if run.type == PROCESS)
+        named = ((run, run.outputs.get("pid")) for run in runs if run.type in {PROCESS, RELAY})
         self._exits.follow(
             {
                 Process(int(pid), str(resource.outputs["started"])): resource.name

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.model.identities import ContextName, Family
-from locallb.model.objects import BackendChoice
+from locallb.model.objects import BackendChoice, Via
 from locallb.model.reasons import Reason
 from locallb.model.routes import LOCAL_TABLE, Diversion, HostRoute, PodRoute
 from locallb.model.serving import ConnectCheck, HttpCheck
@@ -22,7 +22,6 @@ from locallb.planning.backends import PortBackends, upstreams
 from locallb.planning.endpoints import reach_of
 from locallb.planning.nodes import BackendIndex, eligible
 from locallb.planning.plan import make_plan
-from locallb.planning.planned import Via
 from tests.planning.node_routes import BRIDGE, DEFAULT, by
 from tests.support.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 from tests.support.strategies import HOME
@@ -65,7 +64,7 @@ def test_with_a_route_by_a_node_connections_go_to_pods_and_node_ports_stand_by()
     """Pods are asked themselves, Nodes whether their kube-proxy is there."""
     entry = found(service(), A, B, endpoints(POD), routes=ROUTED)
     assert terms(entry) == PODS
-    assert (entry.straight, entry.health) == (True, ConnectCheck())
+    assert (entry.via is Via.PODS, entry.health) == (True, ConnectCheck())
     assert {(backend.checked_at, backend.checked_port) for backend in entry.backends} == {(None, 0)}
     assert {(backend.checked_at, backend.checked_port) for backend in entry.standby} == {(None, 10256)}
 
@@ -97,7 +96,7 @@ def test_with_a_route_by_a_node_connections_go_to_pods_and_node_ports_stand_by()
 def test_only_a_route_that_leads_to_the_cluster_counts(routes: tuple[HostRoute, ...], *, straight: bool) -> None:
     """Never because some route or other has the pods' numbers: somebody else may be there."""
     entry = found(service(), A, B, endpoints(POD), routes=routes)
-    assert (entry.straight, terms(entry)) == (straight, PODS if straight else NODE_PORTS)
+    assert (entry.via is Via.PODS, terms(entry)) == (straight, PODS if straight else NODE_PORTS)
 
 
 @pytest.mark.parametrize(
@@ -122,7 +121,9 @@ def test_pods_that_a_routing_rule_diverts_are_not_reached_directly(
 
 def test_pods_in_the_nodes_own_network_are_reached() -> None:
     """As those with hostNetwork, or of a CNI that gives them addresses there."""
-    assert found(service(), A, endpoints(endpoint("172.18.0.2"), endpoint("172.18.7.1")), routes=(BRIDGE,)).straight
+    assert (
+        found(service(), A, endpoints(endpoint("172.18.0.2"), endpoint("172.18.7.1")), routes=(BRIDGE,)).via is Via.PODS
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,8 @@ def test_a_network_with_nodes_has_none_of_the_pods_that_only_nodes_pass_on(
     """A Node in 10.0.0.0/8 that this host is in, too: nobody there answers for the pods' numbers, or somebody else."""
     passing = node("a", "10.1.0.2")
     passing["spec"] = {"podCIDR": "10.244.0.0/24"}
-    assert found(service(), passing, endpoints(POD), routes=routes).straight == straight
+    entry = found(service(), passing, endpoints(POD), routes=routes)
+    assert (entry.via is Via.PODS) == straight
 
 
 def test_without_a_route_to_the_cluster_everything_is_as_it_was() -> None:
@@ -159,10 +161,10 @@ def test_port_goes_to_pods_only_if_every_endpoint_has_a_route() -> None:
     some = service(), A, B, endpoints(POD, OTHER)
     partly = found(*some, routes=ROUTED)
     wholly = found(*some, routes=by("172.18.0.2", "10.244.0.0/24", "10.244.1.0/24"))
-    assert (partly.straight, terms(partly)) == (False, NODE_PORTS)
-    assert (wholly.straight, terms(wholly)) == (True, (["10.244.0.7:9376", "10.244.1.7:9376"], NODE_PORTS[0]))
+    assert (partly.via is Via.PODS, terms(partly)) == (False, NODE_PORTS)
+    assert (wholly.via is Via.PODS, terms(wholly)) == (True, (["10.244.0.7:9376", "10.244.1.7:9376"], NODE_PORTS[0]))
     assert partly.health == wholly.health == ConnectCheck()
-    assert found(*some[:3], endpoints(POD, endpoint("10.244.1.7", "b", ready=False)), routes=ROUTED).straight
+    assert found(*some[:3], endpoints(POD, endpoint("10.244.1.7", "b", ready=False)), routes=ROUTED).via is Via.PODS
 
 
 @pytest.mark.parametrize(
@@ -183,7 +185,7 @@ def test_stack_and_service_choose(
     """The Service's word counts before the stack's; `pods` doesn't ask for a route."""
     meta = {"annotations": {"local-lb.dev/backends": annotation}} if annotation else {}
     entry = found(service(meta=meta), A, B, endpoints(POD), routes=routes, backends=stack)
-    assert (entry.straight, terms(entry)) == (straight, PODS if straight else NODE_PORTS)
+    assert (entry.via is Via.PODS, terms(entry)) == (straight, PODS if straight else NODE_PORTS)
 
 
 def test_without_endpoint_slices_node_ports_serve_whatever_is_chosen() -> None:
@@ -310,7 +312,7 @@ def test_endpoint_slices_are_waited_for_in_the_families_in_which_pods_are_reache
 def test_backends_pods_also_uses_the_default_route() -> None:
     """Otherwise a port without nodePort is Unreachable."""
     some = service(ports=[{"port": 80}]), A, endpoints(POD)
-    assert found(*some, routes=(DEFAULT,), backends="pods").straight
+    assert found(*some, routes=(DEFAULT,), backends="pods").via is Via.PODS
     problem = found(*some, routes=(DEFAULT,)).problem
     assert problem
     assert problem.reason is Reason.UNREACHABLE
@@ -322,7 +324,7 @@ def test_under_policy_local_all_pods_serve_and_all_nodes_stand_by() -> None:
     assert (terms(entry), entry.health) == (PODS, ConnectCheck())
     assert {backend.checked_port for backend in (*entry.backends, *entry.standby)} == {0}
     (a, b) = (found(service(**LOCAL), A, B, endpoints(POD, OTHER), routes=ROUTED) for _ in "ab")
-    assert (a, a.health, a.straight) == (b, ConnectCheck(), False)
+    assert (a, a.health, a.via) == (b, ConnectCheck(), Via.NODE_PORTS)
 
 
 def test_pods_on_nodes_that_may_be_no_backends_serve() -> None:
@@ -330,14 +332,14 @@ def test_pods_on_nodes_that_may_be_no_backends_serve() -> None:
     tainted = node("a", "172.18.0.2", taints=[{"key": "ToBeDeletedByClusterAutoscaler"}])
     entry = found(service(**LOCAL), tainted, B, endpoints(POD), routes=ROUTED)
     assert terms(entry) == (["10.244.0.7:9376"], [])
-    assert found(service(), tainted, endpoints(POD), routes=ROUTED).straight
+    assert found(service(), tainted, endpoints(POD), routes=ROUTED).via is Via.PODS
 
 
 def test_udp_pods_are_as_healthy_as_their_nodes_kube_proxy() -> None:
     """A connection would say nothing about them, and kube-proxy of the Node tells that it lives."""
     for spec, check in ((UDP_PORT, HttpCheck(10256)), ({**UDP_PORT, **LOCAL}, HttpCheck(32000))):
         entry = found(service(**spec), A, B, endpoints(POD, ports=UDP_SLICE), routes=ROUTED)
-        assert (entry.straight, entry.health) == (True, check)
+        assert (entry.via is Via.PODS, entry.health) == (True, check)
         assert [(str(backend.checked_at), backend.checked_port) for backend in entry.backends] == [
             ("172.18.0.2", 10256)
         ]
@@ -355,13 +357,13 @@ def test_pod_routes_are_used_per_address_family() -> None:
     for routes, expected in ((ROUTED, [True, False]), ((*ROUTED, six), [True, True])):
         snapshot = Snapshot(HOME, nodes=result.nodes, slices=result.slices, host=HostFacts(routes=routes))
         index = BackendIndex.within(snapshot, result.nodes, settings())
-        assert [port_backends.straight for port_backends in upstreams(result.services[0], index)] == expected
+        assert [port_backends.via is Via.PODS for port_backends in upstreams(result.services[0], index)] == expected
 
 
 def test_containers_with_a_network_of_their_own_dont_have_this_hosts_routes() -> None:
     """With published ports Envoy runs behind another table of routes."""
     entry = found(service(), A, B, endpoints(POD), routes=ROUTED, runtime="docker", network="publish")
-    assert (entry.straight, terms(entry)) == (False, NODE_PORTS)
+    assert (entry.via is Via.PODS, terms(entry)) == (False, NODE_PORTS)
 
 
 def draining(address: str) -> JsonObject:
@@ -396,7 +398,7 @@ def test_reach_of_equal_nodes_and_routes_is_computed_once() -> None:
 def test_this_hosts_own_addresses_are_nobodys_pods() -> None:
     """Whoever may write EndpointSlices would have connections from this host to itself."""
     own = HostRoute(ip_network("172.18.0.1/32"), "local", "br-kind", table=LOCAL_TABLE)
-    assert not found(service(), A, endpoints(endpoint("172.18.0.1")), routes=(BRIDGE, own)).straight
+    assert found(service(), A, endpoints(endpoint("172.18.0.1")), routes=(BRIDGE, own)).via is not Via.PODS
 
 
 ADDRESSES = st.integers(0, 255).map(lambda n: f"10.244.{n % 2}.{n}")
@@ -422,7 +424,7 @@ def test_node_ports_are_never_lost_and_pods_are_all_or_none(
     assert {str(backend) for backend in (*entry.backends, *entry.standby)} >= set(NODE_PORTS[0])
     reach = reach_of(parsed(A, B).nodes, routes)
     reached = all(reach.has(ip_address(pod)) for pod in pods)
-    assert entry.straight == {"auto": reached, "pods": True, "nodePorts": False}[choice]
-    if entry.straight:
+    assert (entry.via is Via.PODS) == {"auto": reached, "pods": True, "nodePorts": False}[choice]
+    if entry.via is Via.PODS:
         assert {str(backend.address) for backend in entry.backends} == set(pods)
     assert found(service(), A, B, slices, routes=tuple(reversed(routes)), backends=choice.value) == entry

@@ -1,0 +1,107 @@
+"""Connections to ports of pods by `portforward`: the request, and the socket that remains of its connection.
+
+The request is `POST …/pods/<name>/portforward` with `Upgrade: SPDY/3.1`, which API servers of every version take for
+the right to create `pods/portforward`. Not here: what is then spoken (`relay`).
+"""
+
+from __future__ import annotations
+
+import ssl
+from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET, TCP_KEEPIDLE, TCP_USER_TIMEOUT, socket
+from typing import TypeAlias
+
+import httpx2
+from msgspec import DecodeError, Struct
+
+from locallb.kubernetes.answers import AnswerError
+from locallb.kubernetes.api.client import POD
+from locallb.kubernetes.api.connected import (
+    FailedAnswerError,
+    nonsense,
+    open_client,
+    refuse_redirect,
+    refused,
+    unreachable,
+)
+from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.servers import KubeconfigError, KubeError
+from locallb.model.snapshot import Access
+
+RIGHTS = "deploy/rbac-relay.yaml"
+"""The file that gives the right."""
+TIMEOUT = httpx2.Timeout(5.0, connect=3.0)
+"""Seconds for an answer, and for a connection."""
+_UPGRADE = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "portforward.k8s.io"}
+_KEEPALIVE = 30
+"""Seconds of silence after which the kernel asks whether the API server lives."""
+_UNACKNOWLEDGED = 60_000
+"""Milliseconds that it may leave without an acknowledgement."""
+_LARGEST = 1 << 16
+"""Bytes that are read of a refusal."""
+Socket: TypeAlias = socket | ssl.SSLSocket
+
+
+class Upgraded(Struct, frozen=True, eq=False):
+    """The connection of an upgraded request."""
+
+    socket: Socket
+    """It doesn't block."""
+    _held: tuple[object, ...]
+    """What would close the socket if it were gone."""
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def upgraded(access: Access, namespace: str, pod: str) -> Upgraded:
+    """Ask the API for a connection to a pod, with the credentials of this moment. Raises KubeError."""
+    reached = connection(access)
+    client = open_client(reached, (refuse_redirect,))
+    try:
+        path = f"{POD.path(namespace, pod)}/portforward"
+        request = client.build_request("POST", path, headers=_UPGRADE, timeout=TIMEOUT)
+        answer = client.send(request, stream=True)
+        return Upgraded(_socket_of(answer), (answer, client))
+    except FailedAnswerError as error:
+        what = f"connections to Pod {namespace}/{pod}"
+        failure = refused(reached.server, what, error.code, error.message, RIGHTS)
+    except httpx2.HTTPError as error:
+        failure = unreachable(reached.server, error)
+    except (AnswerError, DecodeError) as error:
+        failure = nonsense(reached.server, error)
+    except KubeError as error:
+        failure = error
+    client.close()
+    raise failure from None
+
+
+def _socket_of(answer: httpx2.Response) -> Socket:
+    """Return the connection of an answer. Raises FailedAnswerError, AnswerError, KubeError."""
+    if answer.status_code != httpx2.codes.SWITCHING_PROTOCOLS:
+        raise _failure(answer)
+    if answer.headers.get("Upgrade", "").upper() != "SPDY/3.1":
+        raise AnswerError("it answers with another protocol than SPDY/3.1")
+    stream = answer.extensions["network_stream"]
+    found: Socket = stream.get_extra_info("socket")
+    if stream.get_extra_info("ssl_object") is not None and not isinstance(found, ssl.SSLSocket):
+        raise KubeconfigError("an HTTPS proxy can't be used for connections to pods; name an HTTP proxy")
+    found.setblocking(False)
+    found.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
+    found.setsockopt(IPPROTO_TCP, TCP_KEEPIDLE, _KEEPALIVE)
+    found.setsockopt(IPPROTO_TCP, TCP_USER_TIMEOUT, _UNACKNOWLEDGED)
+    return found
+
+
+def _failure(answer: httpx2.Response) -> FailedAnswerError:
+    """Read a refusal, bounded."""
+    content = b""
+    for piece in answer.iter_raw():
+        content += piece
+        if len(content) > _LARGEST:
+            raise AnswerError("its refusal has no end")
+    whole = httpx2.Response(answer.status_code, headers=_plain(answer.headers), content=content)
+    return FailedAnswerError(whole)
+
+
+def _plain(headers: httpx2.Headers) -> dict[str, str]:
+    return {name: headers[name] for name in ("Content-Type", "Retry-After") if name in headers}

@@ -1,0 +1,325 @@
+"""Upgraded connections to pods, each of which carries one connection of a client at a time, and is used again.
+
+SPDY has no flow control here: its servers read whatever comes and stop only when their own peer does. With one stream
+at a time the kernel's buffers of both connections are the bound, and a slow client holds up nobody else. A pair of
+streams is opened for each client: one for data, one on which the kubelet says why there are none.
+
+Bytes of a client that a pod has not taken for certain are kept, so that another pod can get them. Not here: which pod
+is tried (`service`), and the frames (`spdy`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import select
+import ssl
+from collections.abc import Callable
+from contextlib import suppress
+from socket import SHUT_WR, socket
+
+from locallb.kubernetes.api.upgrade import Upgraded
+from locallb.relay import spdy
+from locallb.relay.spdy import Frame, FrameReader, FrameWriter, Kind, SpdyError
+
+PIECE = 1 << 16
+"""Bytes that are read at once, on either side."""
+REPLAYED = 1 << 16
+"""Bytes of a client that are kept for another pod, until the first one answers."""
+ANSWER = 5.0
+"""Seconds for the reply to a new stream."""
+LAST_TERMS = 1.0
+"""Seconds for the end of the stream of errors, once the other one has ended."""
+_LONGEST = 500
+"""Bytes of an error."""
+_LAST = 1 << 30
+"""The number of a stream after which a connection isn't used again."""
+_UNTAKEN = re.compile(
+    r"refused|\bdial\b|not found|no such|not running|unreachable|does not exist|failed to (?:find|connect)|no route"
+)
+"""What the kubelet or a container runtime say where no process of the pod has accepted the connection."""
+
+
+class CarrierError(Exception):
+    """A connection to a pod can't be made or used: half a sentence."""
+
+
+def settle(ready: asyncio.Future[None]) -> None:
+    """Let a wait end, once."""
+    if not ready.done():
+        ready.set_result(None)
+
+
+class Client:
+    """A client's connection, and which of its bytes no pod has taken for certain."""
+
+    def __init__(self, connection: socket) -> None:
+        self.connection = connection
+        self.unanswered: bytearray | None = bytearray()
+        """None once a pod has answered, or there are too many."""
+        self.has_ended = False
+        """Whether it sends nothing more."""
+
+    def note(self, data: bytes) -> None:
+        if self.unanswered is not None:
+            self.unanswered += data
+            if len(self.unanswered) > REPLAYED:
+                self.unanswered = None
+
+    @property
+    def has_left(self) -> bool:
+        """Return whether it reads nothing more either."""
+        poll = select.poll()
+        poll.register(self.connection, select.POLLHUP)
+        return any(event & (select.POLLHUP | select.POLLERR) for _, event in poll.poll(0))
+
+
+class Wire:
+    """A socket that doesn't block, in plain TCP or TLS, as coroutines."""
+
+    def __init__(self, upgraded: Upgraded) -> None:
+        self._upgraded, self._socket = upgraded, upgraded.socket
+        self._loop = asyncio.get_running_loop()
+        self._writing = asyncio.Lock()
+        self.is_torn = False
+        """Whether a frame was begun and not ended."""
+
+    async def read(self) -> bytes:
+        """Return what comes next; empty at the end. Raises OSError."""
+        while True:
+            try:
+                return self._socket.recv(PIECE)
+            except (ssl.SSLWantReadError, BlockingIOError):
+                await self._ready(self._loop.add_reader, self._loop.remove_reader)
+            except ssl.SSLWantWriteError:
+                await asyncio.sleep(0.001)
+
+    def buffered(self) -> bytes | None:
+        """Return what has come already; empty at the end, None if nothing has. Raises OSError."""
+        try:
+            return self._socket.recv(PIECE)
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError, BlockingIOError):
+            return None
+
+    async def write(self, data: bytes) -> None:
+        """Send whole frames. Raises OSError."""
+        async with self._writing:
+            self.is_torn, remaining = True, memoryview(data)
+            while remaining:
+                try:
+                    remaining = remaining[self._socket.send(remaining) :]
+                except (ssl.SSLWantWriteError, BlockingIOError):
+                    await self._ready(self._loop.add_writer, self._loop.remove_writer)
+                except ssl.SSLWantReadError:
+                    await asyncio.sleep(0.001)
+            self.is_torn = False
+
+    async def _ready(self, add: Callable[..., object], remove: Callable[[int], object]) -> None:
+        ready, number = self._loop.create_future(), self._socket.fileno()
+        if number < 0:
+            raise ConnectionAbortedError
+        add(number, settle, ready)
+        try:
+            await ready
+        finally:
+            remove(number)
+
+    def close(self) -> None:
+        number = self._socket.fileno()
+        if number >= 0:
+            self._loop.remove_reader(number)
+            self._loop.remove_writer(number)
+        with suppress(OSError):
+            self._upgraded.close()
+
+
+class Carrier:
+    """An upgraded connection to one pod."""
+
+    def __init__(self, upgraded: Upgraded) -> None:
+        self._wire = Wire(upgraded)
+        self._frames, self._writer = FrameReader(), FrameWriter()
+        self._errors, self._data = -1, -1
+        self._next, self._early = 1, list[Frame]()
+        self._error, self._errors_ended = "", False
+        self.answered = False
+        """Whether the pod has sent anything to the present client."""
+
+    @property
+    def is_usable(self) -> bool:
+        """Return whether it can carry another client: nothing has come meanwhile that ends it."""
+        if self._wire.is_torn or self._next > _LAST:
+            return False
+        try:
+            while (data := self._wire.buffered()) is not None:
+                if not data:
+                    return False
+                if any(frame.kind is Kind.GOAWAY for frame in self._frames.feed(data)):
+                    return False
+        except (OSError, SpdyError):
+            return False
+        return True
+
+    def close(self) -> None:
+        self._wire.close()
+
+    async def open(self, port: int) -> None:
+        """Open the streams for a client. Raises CarrierError."""
+        self._errors, self._data, self._next = self._next, self._next + 2, self._next + 4
+        self._error, self._errors_ended, self.answered, self._early = "", False, False, []
+        headers = {"port": str(port), "requestid": str(self._data)}
+        opening = [
+            self._writer.open(self._errors, {"streamtype": "error", **headers}),
+            self._writer.open(self._data, {"streamtype": "data", **headers}),
+        ]
+        try:
+            async with asyncio.timeout(ANSWER):
+                await self._wire.write(b"".join(opening))
+                await self._replies()
+                await self._wire.write(spdy.finish(self._errors))
+        except TimeoutError:
+            raise CarrierError(f"its kubelet answers nothing within {ANSWER:g} s") from None
+        except OSError as error:
+            raise CarrierError(
+                f"the API server ended the connection ({error.strerror or type(error).__name__})"
+            ) from None
+        except SpdyError as error:
+            raise CarrierError(str(error)) from None
+
+    async def _replies(self) -> None:
+        """Wait for the replies to both streams; keep what comes after them."""
+        wanted = {self._errors, self._data}
+        while wanted:
+            for frame in await self._read():
+                if frame.kind is Kind.SYN_REPLY:
+                    wanted.discard(frame.stream)
+                elif frame.kind is Kind.RST_STREAM and frame.stream in wanted:
+                    raise CarrierError("its kubelet refuses the connection")
+                elif frame.stream in {self._errors, self._data}:
+                    self._early.append(frame)
+
+    async def _received(self) -> list[Frame]:
+        """Return the next frames, those first that came early. Raises CarrierError, OSError, SpdyError."""
+        if self._early:
+            early, self._early = self._early, []
+            return early
+        return await self._read()
+
+    async def _read(self) -> list[Frame]:
+        if not (data := await self._wire.read()):
+            raise CarrierError("the API server ended the connection")
+        frames = self._frames.feed(data)
+        for frame in frames:
+            if frame.kind is Kind.PING and int.from_bytes(frame.content[:4]) % 2 == 0:
+                await self._wire.write(spdy.pong(frame))
+            elif frame.kind is Kind.GOAWAY:
+                raise CarrierError("the API server ended the connection")
+        return frames
+
+    async def carry(self, client: Client) -> bool:
+        """Carry a client's bytes both ways until one side ends; return whether another client may follow.
+
+        Raises CarrierError where the pod has failed: if it hasn't `answered`, another one may get the client.
+        """
+        sending = asyncio.create_task(self._send(client))
+        receiving = asyncio.create_task(self._receive(client))
+        try:
+            await asyncio.wait({sending, receiving}, return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and not receiving.done() and sending.result():
+                await _stopped(receiving)
+                return await self._cancel()
+            took_all = await receiving
+            await _stopped(sending)
+            return await self._ended(client, took_all)
+        except (OSError, SpdyError) as error:
+            raise CarrierError(str(error) or type(error).__name__) from None
+        finally:
+            await _stopped(sending, receiving)
+
+    async def _send(self, client: Client) -> bool:
+        """Send what the client sends; return whether it is gone for good. Raises OSError of the API's side."""
+        loop = asyncio.get_running_loop()
+        if client.unanswered:
+            await self._wire.write(spdy.data_head(self._data, len(client.unanswered)) + client.unanswered)
+        while not client.has_ended:
+            try:
+                data = await loop.sock_recv(client.connection, PIECE)
+            except OSError:
+                return True
+            if not data:
+                client.has_ended = True
+                break
+            client.note(data)
+            await self._wire.write(spdy.data_head(self._data, len(data)) + data)
+        if client.has_left:
+            return True
+        await self._wire.write(spdy.finish(self._data))
+        return await self._left(client)
+
+    async def _left(self, client: Client) -> bool:
+        """Wait until a client that sends nothing more reads nothing more either."""
+        while not client.has_left:  # noqa: ASYNC110 - the kernel tells the event loop of half an end only
+            await asyncio.sleep(0.05)
+        return True
+
+    async def _receive(self, client: Client) -> bool:
+        """Give the client what the pod sends; return whether it took all until the pod's end."""
+        loop = asyncio.get_running_loop()
+        while True:
+            frames = await self._received()
+            for index, frame in enumerate(frames):
+                if frame.stream == self._errors:
+                    self._hear(frame)
+                elif frame.stream == self._data:
+                    if frame.kind is Kind.DATA and frame.content:
+                        self.answered, client.unanswered = True, None
+                        try:
+                            await loop.sock_sendall(client.connection, frame.content)
+                        except OSError:
+                            return False
+                    if frame.ends:
+                        self._early = frames[index + 1 :]
+                        return True
+            if self._errors_ended and self._error:
+                return True
+
+    def _hear(self, frame: Frame) -> None:
+        if frame.kind is Kind.DATA:
+            self._error = (self._error + frame.content.decode(errors="replace"))[:_LONGEST]
+        self._errors_ended = self._errors_ended or frame.ends
+
+    async def _cancel(self) -> bool:
+        if self._wire.is_torn:
+            return False
+        try:
+            async with asyncio.timeout(ANSWER):
+                await self._wire.write(spdy.cancel(self._data) + spdy.cancel(self._errors))
+        except (TimeoutError, OSError):
+            return False
+        return True
+
+    async def _ended(self, client: Client, took_all: bool) -> bool:  # noqa: FBT001 - a result
+        """Find out why the pod's side has ended; tell the client that it has. Raises CarrierError."""
+        if not took_all:
+            return await self._cancel()
+        try:
+            async with asyncio.timeout(LAST_TERMS):
+                while not self._errors_ended:
+                    for frame in await self._received():
+                        if frame.stream == self._errors:
+                            self._hear(frame)
+        except TimeoutError:
+            pass
+        if self._error and not self.answered:
+            if not _UNTAKEN.search(self._error):
+                client.unanswered = None
+            raise CarrierError(self._error)
+        with suppress(OSError):
+            client.connection.shutdown(SHUT_WR)
+        return self._errors_ended and not self._error and await self._cancel()
+
+
+async def _stopped(*tasks: asyncio.Task[bool]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)

@@ -1,0 +1,205 @@
+"""The clients of one cluster's relay: which pod each is carried to, and by which connection.
+
+A client goes to the pod of the socket that it came to, and to others of the same group while none has taken it. So a
+pod that goes costs its clients a moment, and only connections that it had accepted end. Connections that have carried
+a client are kept for the next one. Not here: the sockets (`process`), what is spoken to the API (`carriers`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from socket import MSG_PEEK, socket
+
+from msgspec import Struct
+
+from locallb.kubernetes.api.servers import KubeError
+from locallb.kubernetes.api.upgrade import Upgraded
+from locallb.model.relays import RelayedPort
+from locallb.model.texts import printable
+from locallb.relay.carriers import Carrier, CarrierError, Client, settle
+
+MAX_CLIENTS = 2000
+"""Connections of clients at a time; others wait in the queues of their sockets."""
+ATTEMPTS = 4
+"""Pods that are tried for a client."""
+_KEPT = 32
+"""Connections of a pod that wait for clients."""
+_KEPT_FOR = 60.0
+"""Seconds that they wait."""
+_AT_ONCE = 16
+"""Requests to the API at a time."""
+_FIRST_BYTES = 0.005
+"""Seconds in which Envoy's health checks have closed their connections: they are no clients."""
+_AVOIDED = 2.0
+"""Seconds for which a pod that has failed is tried after the others."""
+_REPORT_EVERY = 10.0
+"""Seconds after which a failure of the same pod is reported again."""
+
+
+class _Waiting(Struct):
+    """A connection that waits for a client."""
+
+    carrier: Carrier
+    until: float
+
+
+class Service:
+    """Carries clients to pods; for one event loop. `open_upgraded` asks the API, in a thread, for a connection."""
+
+    def __init__(
+        self, open_upgraded: Callable[[str, str], Upgraded], report: Callable[[str], object] = lambda _: None
+    ) -> None:
+        self._open, self._report = open_upgraded, report
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="upgrade")
+        self._places = asyncio.Semaphore(MAX_CLIENTS)
+        self._groups: dict[str, tuple[RelayedPort, ...]] = {}
+        self._waiting: dict[tuple[str, str], list[_Waiting]] = {}
+        self._failed: dict[RelayedPort, float] = {}
+        self._reported: dict[RelayedPort, float] = {}
+        self.carried = 0
+        """Clients that are carried now."""
+
+    def serve(self, ports: Iterable[RelayedPort]) -> None:
+        """Take over which ports there are; connections to other pods that wait for clients are closed."""
+        groups: dict[str, list[RelayedPort]] = {}
+        for port in ports:
+            groups.setdefault(port.group, []).append(port)
+        self._groups = {group: tuple(several) for group, several in groups.items()}
+        existing = {port for several in groups.values() for port in several}
+        self._failed = {port: at for port, at in self._failed.items() if port in existing}
+        self._reported = {port: at for port, at in self._reported.items() if port in existing}
+        pods = {(port.namespace, port.pod) for port in existing}
+        for pod in [*self._waiting]:
+            if pod not in pods:
+                self._close(self._waiting.pop(pod))
+
+    def close(self) -> None:
+        for waiting in self._waiting.values():
+            self._close(waiting)
+        self._waiting = {}
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _close(self, waiting: Iterable[_Waiting]) -> None:
+        for each in waiting:
+            each.carrier.close()
+
+    def release(self) -> None:
+        self._places.release()
+
+    async def reserve(self) -> None:
+        """Wait for a place for one more client."""
+        await self._places.acquire()
+
+    async def carry(self, connection: socket, port: RelayedPort) -> None:
+        """Carry a client that has a place, until it or the pod ends."""
+        try:
+            self.carried += 1
+            if await _has_begun(connection):
+                await self._carry(Client(connection), port)
+        except OSError:  # the client's own
+            pass
+        finally:
+            self.carried -= 1
+            self._places.release()
+            connection.close()
+
+    async def _carry(self, client: Client, port: RelayedPort) -> None:
+        for candidate in self._candidates(port):
+            try:
+                await self._try(client, candidate)
+            except (CarrierError, KubeError) as error:
+                self._failed[candidate] = time.monotonic()
+                self._note_failure(candidate, str(error))
+            else:
+                self._failed.pop(candidate, None)
+                return
+            if client.unanswered is None:
+                return
+
+    def _candidates(self, port: RelayedPort) -> Iterator[RelayedPort]:
+        """Return the pod itself and others of its group, those that failed a moment ago last."""
+        recent = time.monotonic() - _AVOIDED
+        others = [each for each in self._groups.get(port.group, ()) if each != port]
+        every = sorted((port, *others), key=lambda each: self._failed.get(each, 0.0) > recent)
+        yield from every[:ATTEMPTS]
+
+    async def _try(self, client: Client, port: RelayedPort) -> None:
+        """Carry a client to one pod; a connection that waited may have ended. Raises CarrierError, KubeError."""
+        carrier = self._take(port)
+        if carrier:
+            try:
+                await carrier.open(port.port)
+            except CarrierError:
+                carrier.close()
+                carrier = None
+        if carrier is None:
+            carrier = await self._made(port)
+        is_kept = False
+        try:
+            is_kept = await carrier.carry(client)
+        finally:
+            if is_kept:
+                self._keep(port, carrier)
+            else:
+                carrier.close()
+
+    async def _made(self, port: RelayedPort) -> Carrier:
+        """Make a connection, and open its streams. Raises CarrierError, KubeError."""
+        loop = asyncio.get_running_loop()
+        carrier = Carrier(await loop.run_in_executor(self._threads, self._open, port.namespace, port.pod))
+        try:
+            await carrier.open(port.port)
+        except BaseException:
+            carrier.close()
+            raise
+        return carrier
+
+    def _take(self, port: RelayedPort) -> Carrier | None:
+        waiting = self._waiting.get((port.namespace, port.pod), [])
+        while waiting:
+            each = waiting.pop()
+            if each.until > time.monotonic() and each.carrier.is_usable:
+                return each.carrier
+            each.carrier.close()
+        return None
+
+    def _keep(self, port: RelayedPort, carrier: Carrier) -> None:
+        if not any(port in group for group in self._groups.values()):
+            carrier.close()
+            return
+        waiting = self._waiting.setdefault((port.namespace, port.pod), [])
+        waiting.append(_Waiting(carrier, time.monotonic() + _KEPT_FOR))
+        while len(waiting) > _KEPT:
+            waiting.pop(0).carrier.close()
+
+    def expire(self) -> None:
+        """Close what waited too long."""
+        now = time.monotonic()
+        for pod, waiting in self._waiting.items():
+            self._close(each for each in waiting if each.until <= now)
+            self._waiting[pod] = [each for each in waiting if each.until > now]
+
+    def _note_failure(self, port: RelayedPort, why: str) -> None:
+        now = time.monotonic()
+        if self._reported.get(port, 0.0) + _REPORT_EVERY <= now:
+            self._reported[port] = now
+            self._report(f"Pod {port.namespace}/{port.pod} port {port.port}: {printable(why)}")
+
+
+async def _has_begun(connection: socket) -> bool:
+    """Return whether a client sends something, or waits for the pod's first word; False if it has gone already."""
+    loop = asyncio.get_running_loop()
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(connection, settle, ready)
+    try:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_FIRST_BYTES):
+                await ready
+                return bool(connection.recv(1, MSG_PEEK))
+    finally:
+        loop.remove_reader(connection)
+    return True

@@ -1,0 +1,125 @@
+"""Services of a cluster that is reached through its API server alone, with a real Envoy and a small API."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.backends import ask, backends
+from tests.support.fake_api import Api, served, source, versioned
+from tests.support.stages import Stage, stage
+from tests.support.waiting import becomes
+from tests.support.watching import eventually, watching
+
+pytestmark = pytest.mark.envoy
+PORT = 8080
+
+
+@pytest.fixture
+def cluster() -> Iterator[tuple[Stage, Api]]:
+    """Return a stack with a running cluster that has no Node within reach."""
+    with stage() as made, served(made.root) as (api, access):
+        made.configure(sources=[source(access)], podRoutes="api")
+        try:
+            yield made, api
+        finally:
+            made.run("destroy", "--yes")
+
+
+def balancer(name: str, *protocols: str) -> dict[str, Any]:
+    metadata = {"name": name, "namespace": "n", "creationTimestamp": "2026-01-01T00:00:00Z"}
+    ports = [{"port": PORT, "name": each.lower(), "protocol": each, "nodePort": 30080} for each in protocols]
+    return versioned(
+        {"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"type": "LoadBalancer", "ports": ports}}
+    )
+
+
+def pod(service: str, number: int, port: int, protocol: str = "TCP") -> dict[str, Any]:
+    """Make the EndpointSlice of one pod of a Service, at an address that leads nowhere."""
+    reference = {"kind": "Pod", "name": f"{service}-{number}", "namespace": "n"}
+    endpoint = {"addresses": [f"198.51.100.{number}"], "conditions": {"ready": True}, "targetRef": reference}
+    return versioned(
+        {
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {
+                "name": f"{service}-{number}",
+                "namespace": "n",
+                "labels": {"kubernetes.io/service-name": service},
+            },
+            "addressType": "IPv4",
+            "ports": [{"name": protocol.lower(), "port": port, "protocol": protocol}],
+            "endpoints": [endpoint],
+        }
+    )
+
+
+def relays(play: Stage) -> list[dict[str, Any]]:
+    state = json.loads((play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
+    resources = state["checkpoint"]["latest"].get("resources", [])
+    return [each for each in resources if each["type"] == "locallb:index:ApiRelay"]
+
+
+def test_pods_answer_through_the_api_server(cluster: tuple[Stage, Api]) -> None:
+    """Two pods of a Service, a third that comes, one that goes; the relay ends with the stack."""
+    play, api = cluster
+    with backends() as make:
+        api.services = [balancer("web", "TCP")]
+        slices = [pod("web", number, make(f"web-{number}").port) for number in (1, 2, 3)]
+        api.others["endpointslices"] = slices[:2]
+        play.up()
+        address = play.addresses()["n/web"]
+        eventually(lambda: play.status()["n/web"]["state"] == "serving")
+        assert {ask(address, PORT).partition(":")[0] for _ in range(20)} == {"web-1", "web-2"}
+        (relay,) = relays(play)
+        assert "Relay" not in play.up().out
+        api.others["endpointslices"] = slices[1:]
+        play.up()
+        eventually(lambda: {ask(address, PORT).partition(":")[0] for _ in range(20)} == {"web-2", "web-3"})
+        assert relays(play)[0]["outputs"]["pid"] == relay["outputs"]["pid"]
+        assert play.run("destroy", "--yes").code == 0
+        becomes(lambda: not Path(f"/proc/{int(relay['outputs']['pid'])}").exists())
+
+
+def test_a_killed_relay_is_started_again(cluster: tuple[Stage, Api]) -> None:
+    play, api = cluster
+    with backends() as make:
+        api.services = [balancer("web", "TCP")]
+        api.others["endpointslices"] = [pod("web", 1, make("web").port)]
+        with watching(play):
+            check_repair(play)
+
+
+def check_repair(play: Stage) -> None:
+    eventually(lambda: play.status()["n/web"]["state"] == "serving")
+    address, (relay,) = play.addresses()["n/web"], relays(play)
+    os.kill(int(relay["outputs"]["pid"]), signal.SIGKILL)
+    eventually(lambda: ask(address, PORT).startswith("web"))
+    eventually(lambda: relays(play)[0]["outputs"]["pid"] != relay["outputs"]["pid"])
+
+
+def test_udp_is_refused_with_a_sentence(cluster: tuple[Stage, Api]) -> None:
+    play, api = cluster
+    api.services = [balancer("dns", "UDP")]
+    api.others["endpointslices"] = [pod("dns", 1, 53, "UDP")]
+    done = play.run("up", "--yes")
+    assert "n/dns port 8080/UDP" in done.out
+    assert "through the API server only, which forwards no UDP" in done.out
+    assert relays(play) == []
+
+
+def test_a_lacking_right_is_named(cluster: tuple[Stage, Api]) -> None:
+    play, api = cluster
+    api.forbidden.add("create pods")
+    with backends() as make:
+        api.services = [balancer("web", "TCP")]
+        api.others["endpointslices"] = [pod("web", 1, make("web").port)]
+        done = play.run("up", "--yes")
+    assert done.code != 0
+    assert "create pods/portforward) in n: give it the right of deploy/rbac-relay.yaml" in done.out + done.err
