@@ -46,10 +46,10 @@ def route(gateway: int, number: int, host: str) -> Document:
     return document("HTTPRoute", f"r{gateway}-{number}", parentRefs=parents, hostnames=[host], rules=rules)
 
 
-def cluster(gateways: int) -> list[Document]:
-    """Write what a cluster has; the route that changes comes first."""
+def cluster(gateways: int, routes: int = ROUTES) -> list[Document]:
+    """Write what a cluster has, with so many routes for each Gateway; the route that changes comes first."""
     listeners = [{"name": "http", "port": 8080, "protocol": "HTTP"}]
-    made = [route(gateway, number, f"h{number}.test") for gateway in range(gateways) for number in range(ROUTES)]
+    made = [route(gateway, number, f"h{number}.test") for gateway in range(gateways) for number in range(routes)]
     made += [document("Gateway", f"g{each}", gatewayClassName="ours", listeners=listeners) for each in range(gateways)]
     made.append(document("GatewayClass", "ours", controllerName=CONTROLLER))
     service = {"apiVersion": "v1", "kind": "Service", "metadata": {"name": "api", "namespace": "n"}}

@@ -21,7 +21,6 @@ Not here: what is served (`plan`), writing the files and running Envoy (the prov
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 
 from msgspec import Struct
 
@@ -33,6 +32,7 @@ from locallb.envoy.http_chains import http_files
 from locallb.envoy.http_chains import listeners as http_listeners
 from locallb.envoy.listeners import listener, name_listener, reader
 from locallb.envoy.rollout import OWN_WATCHES, with_referred
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import Discovery
 from locallb.model.serving import Proxy, Upstream
 
@@ -67,28 +67,31 @@ class Rendered(Struct, frozen=True):
     versions: FileVersions
 
 
-@lru_cache(maxsize=1024)
-def render(proxy: Proxy) -> Rendered:
+def render(proxy: Proxy, memory: AnyMemo | None = None) -> Rendered:
     """Make the configuration of a proxy: the same proxy gives the same bytes, in any order of its parts.
+
+    `memory` caches parts of it, for this proxy alone.
 
     A listener without an upstream or its backends is left out, so that its clients are refused. Raises ValueError for
     an upstream's name that can't be a file name.
     """
+    memory = memory or Memo()
     upstreams = {upstream.name: upstream for upstream in sorted(proxy.upstreams, key=lambda upstream: upstream.name)}
     served = {name for name, upstream in upstreams.items() if upstream.backends}
     listeners = [listener(spec) for spec in proxy.listeners if spec.upstream in served]
     listeners += [http_listener for spec in proxy.http for http_listener in http_listeners(spec, proxy.discovery)]
     listeners += [name_listener(spec) for spec in proxy.names]
-    lds = Discovered(sorted(listeners, key=lambda message: str(message["name"])))
+    lds = Discovered.of(sorted(listeners, key=lambda message: str(message["name"])))
     logs = {*(spec.log for spec in proxy.listeners), *(spec.log for spec in proxy.http)} - {""}
     clusters = [cluster(upstream, proxy.discovery) for upstream in upstreams.values()]
-    cds = Discovered([*clusters, *map(reader, sorted(logs))])
+    cds = Discovered.of([*clusters, *map(reader, sorted(logs))])
     files = {"bootstrap.json": bootstrap(proxy), "lds.json": lds.response, "cds.json": cds.response}
     referred: Mapping[str, Discovered] = {}
     if proxy.discovery is Discovery.EDS:
         files |= {file_name(upstream): _endpoints(upstream).response for upstream in upstreams.values()}
-        referred = http_files(proxy.http, tuple(upstreams.values()))
+        referred = http_files(proxy.http, tuple(upstreams.values()), memory)
         files |= {name: discovered.response for name, discovered in referred.items()}
+        memory.evict_unused()
     version = with_referred(lds.version, [discovered.version for discovered in referred.values()])
     return Rendered({name: text(message) for name, message in files.items()}, FileVersions(version, cds.version))
 
@@ -99,7 +102,7 @@ def render_empty(proxy: Proxy) -> Rendered:
 
 
 def _endpoints(upstream: Upstream) -> Discovered:
-    return Discovered([typed("envoy.config.endpoint.v3.ClusterLoadAssignment", **assignment(upstream))])
+    return Discovered.of([typed("envoy.config.endpoint.v3.ClusterLoadAssignment", **assignment(upstream))])
 
 
 def watches(discovery: Discovery | None, upstream_count: int, *, logs: bool = False) -> int:

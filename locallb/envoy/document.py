@@ -10,10 +10,10 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 from msgspec.json import Encoder
 
-Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | bool"
+Json: TypeAlias = "Mapping[str, Json] | Sequence[Json] | str | float | bool | Raw"
 Message: TypeAlias = Mapping[str, Json]
 """A protobuf message of Envoy's API in its JSON form."""
 
@@ -22,6 +22,11 @@ _ENCODER = Encoder(order="sorted")
 
 def text(message: Message) -> str:
     return f"{_ENCODER.encode(message).decode()}\n"
+
+
+def encoded(part: Json) -> Raw:
+    """Encode a part of a document once for all uses."""
+    return Raw(_ENCODER.encode(part))
 
 
 def digest(message: Message) -> str:
@@ -46,12 +51,14 @@ def subscription(path: str) -> Message:
 class Discovered(Struct, frozen=True):
     """An LDS, CDS or EDS file: resources, and as their version the digest of them."""
 
-    resources: Sequence[Message]
+    resources: Raw
+    version: str
+    """The version that Envoy reports as `version_text` once it accepted the file."""
 
-    @property
-    def version(self) -> str:
-        """The version that Envoy reports as `version_text` once it accepted the file."""
-        return digest({"resources": self.resources})
+    @classmethod
+    def of(cls, resources: Sequence[Message]) -> Discovered:
+        listed = encoded(resources)
+        return cls(listed, digest({"resources": listed}))
 
     @property
     def response(self) -> Message:

@@ -32,6 +32,7 @@ from locallb.model.http_serving import (
     TcpForward,
 )
 from locallb.model.identities import Family, Protocol
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import Discovery
 from locallb.model.serving import Upstream
 from locallb.model.texts import upstream_name
@@ -330,16 +331,20 @@ def _router() -> Message:
     return {"name": "envoy.filters.http.router", "typed_config": router}
 
 
-def http_files(listeners: Sequence[HttpListener], upstreams: Sequence[Upstream]) -> Mapping[str, Discovered]:
-    """Make the files besides listeners, clusters and endpoints, by name."""
+def http_files(
+    listeners: Sequence[HttpListener], upstreams: Sequence[Upstream], memory: AnyMemo
+) -> Mapping[str, Discovered]:
+    """Make the files besides listeners, clusters and endpoints, by name; `memory` caches the hosts of tables."""
     tables = {
-        name: typed(TABLE, **table(name, chain.serves, Entrance.of(listener, chain), listener.fault))
+        name: typed(
+            TABLE, **table(name, chain.serves, Entrance.of(listener, chain), listener.fault, memory.of(name, Memo))
+        )
         for listener in listeners
         for chain in listener.chains
         if isinstance(chain.serves, HttpRoutes) and (name := table_name(listener, chain))
     }
     return {
-        f"{name}.json": Discovered([resource])
+        f"{name}.json": Discovered.of([resource])
         for name, resource in {**tables, **dict(secrets(listeners, upstreams))}.items()
     }
 

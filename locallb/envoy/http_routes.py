@@ -14,8 +14,10 @@ import re
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from msgspec import Raw
+
 from locallb.envoy import overload
-from locallb.envoy.document import Json, Message, typed
+from locallb.envoy.document import Json, Message, encoded, typed
 from locallb.envoy.http_policies import awake, duration, mirror, per_filter, retries
 from locallb.model.faults import Fault
 from locallb.model.http_policies import MAX_SEPARATORS, HeaderChanges
@@ -34,6 +36,7 @@ from locallb.model.http_routes import (
     ValueMatch,
 )
 from locallb.model.http_serving import Chain, HttpListener, HttpRoutes, VirtualHost
+from locallb.model.memory import Memo
 
 _FILTER = "envoy.filters.http.header_mutation"
 _KIND = "envoy.extensions.filters.http.header_mutation.v3"
@@ -232,11 +235,15 @@ _ANY_PART = "[^/]+"
 TABLE = "envoy.config.route.v3.RouteConfiguration"
 
 
-def table(name: str, routes: HttpRoutes, entrance: Entrance, fault: Fault | None = None) -> Message:
-    """Make the RouteConfiguration (`TABLE`) of a chain, with an optional fault."""
+def table(
+    name: str, routes: HttpRoutes, entrance: Entrance, fault: Fault | None = None, hosts: Memo[Raw] | None = None
+) -> Message:
+    """Make the RouteConfiguration (`TABLE`) of a chain, with an optional fault; `hosts` caches those of this table."""
+    hosts = hosts or Memo()
+    hosts.within(entrance, not fault)
     return {
         "name": name,
-        "virtual_hosts": [_host(host, entrance, failing=not fault) for host in routes.hosts],
+        "virtual_hosts": hosts.each(lambda host: encoded(_host(host, entrance, failing=not fault)), routes.hosts),
         "ignore_port_in_host_matching": True,
         # Envoy's own, beside x-forwarded-for.
         "request_headers_to_remove": ["x-envoy-external-address"],

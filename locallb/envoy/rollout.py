@@ -179,7 +179,7 @@ def fingerprint(texts: Mapping[str, str]) -> Digest:
 
 
 _Resource = dict[str, Any]
-_NOTHING = text(Discovered(()).response)
+_NOTHING = text(Discovered.of(()).response)
 
 
 def trial_files(texts: Mapping[str, str]) -> Mapping[str, str]:

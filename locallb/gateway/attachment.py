@@ -8,16 +8,27 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.gateway.conditions import INCOMPATIBLE_FILTERS, UNSUPPORTED, Failure
-from locallb.gateway.listeners import KINDS, MAX_ENTRIES, BoundListener, Capacity, intersection, intersections
+from locallb.gateway.listeners import (
+    KINDS,
+    MAX_ENTRIES,
+    BoundListener,
+    Capacity,
+    covering,
+    covers,
+    intersections,
+    is_general,
+)
 from locallb.model.gateway_objects import GatewayRoute, ParentRef, RouteKind, TlsMode
 from locallb.model.gateway_rules import FIRST, RouteRule
 from locallb.model.http_routes import SIZE_OF_ONE
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.texts import any_of, clipped
 
 _BY_NAME = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})
@@ -55,32 +66,86 @@ class Attachment(Struct, frozen=True):
     verdicts: tuple[ParentVerdict, ...]
 
 
+class _Fit(NamedTuple):
+    """Where one parent reference of a route leads, whatever other routes there are."""
+
+    parent: ParentRef
+    verdict: ParentVerdict
+    attached: Mapping[int, Attached]
+    """By number of the listener."""
+
+
+class _Candidate(NamedTuple):
+    """What the attachment of a route depends on besides other routes."""
+
+    route: GatewayRoute
+    fits: tuple[_Fit, ...]
+    entries: int
+    """Of the proxy, at one hostname."""
+    invalid: Failure | None
+
+
 def attach(
-    listeners: Sequence[BoundListener], routes: Iterable[GatewayRoute], namespaces: Mapping[str, Mapping[str, str]]
+    listeners: Sequence[BoundListener],
+    routes: Iterable[GatewayRoute],
+    namespaces: Mapping[str, Mapping[str, str]],
+    memory: AnyMemo | None = None,
 ) -> Attachment:
-    """Attach routes, the oldest first, to one Gateway's listeners."""
-    owners = {bound.owner for bound in listeners}
+    """Attach routes, the oldest first, to one Gateway's listeners; `memory` caches what concerns a route alone."""
+    memory = memory or Memo()
+    candidates: Memo[_Candidate] = memory.of("candidates", Memo)
+    candidates.within(listeners, namespaces)
+    in_order = sorted(routes, key=lambda route: (route.meta.age, route.kind))
     attached: dict[int, list[Attached]] = {}
     claimed: _Claimed = defaultdict(set)
     verdicts = []
     capacity = Capacity(MAX_ENTRIES)
     for number, bound in enumerate(listeners):
         capacity.open(number, bound.listener.hostname)
-    for route in sorted(routes, key=lambda route: (route.meta.age, route.kind)):
+    for candidate in candidates.each(lambda route: _candidate(route, listeners, namespaces), in_order):
+        route = candidate.route
         refused: GatewayRoute | None = None
-        for parent in route.parents:
-            if parent.reference in owners:
-                places, why = _places(route, parent, listeners, namespaces, claimed)
-                if not why and (why := invalid(route) or _too_much(route, places, capacity)):
-                    refused = refused or _refused(route, why, has_room=not _too_much(route, places, capacity))
-                verdicts.append(_verdict(route, parent, why, places, listeners))
-                served = refused if why and refused else route
-                for number, names in places.items():
-                    _add(attached.setdefault(number, []), Attached(served, names, not why))
-                    claimed[number, route.kind].update(() if why else names)
-                    if not why or _matches(served) == _matches(route):
-                        capacity.attach(number, names, _matches(served))
+        for fit in candidate.fits:
+            there, why = _unclaimed(route, fit, claimed)
+            wanted = {number: capacity.wanted(number, one.names, candidate.entries) for number, one in there.items()}
+            if not why and (why := candidate.invalid or _too_much(sum(wanted.values()), capacity)):
+                room = not _too_much(sum(wanted.values()), capacity)
+                refused = refused or memory.of(("refused", route.reference), _refused, route, why, room)
+                there = {number: Attached(refused, one.names, accepted=False) for number, one in there.items()}
+            is_whole = there is fit.attached
+            verdicts.append(fit.verdict if is_whole else _verdict(route, fit.parent, why, there, listeners))
+            entries = entries_of(refused) if why and refused else candidate.entries
+            for number, one in there.items():
+                _add(attached.setdefault(number, []), one)
+                claimed[number, route.kind].update(() if why else one.names)
+                if not why or entries == candidate.entries:
+                    capacity.attach(number, one.names, entries, wanted[number])
     return Attachment({number: tuple(of_listener) for number, of_listener in attached.items()}, tuple(verdicts))
+
+
+def _candidate(
+    route: GatewayRoute, listeners: Sequence[BoundListener], namespaces: Mapping[str, Mapping[str, str]]
+) -> _Candidate:
+    owners = {bound.owner for bound in listeners}
+    fits = []
+    for parent in route.parents:
+        if parent.reference in owners:
+            places, why = _places(route, parent, listeners, namespaces)
+            verdict = _verdict(route, parent, why, places, listeners)
+            fits.append(_Fit(parent, verdict, {number: Attached(route, names) for number, names in places.items()}))
+    return _Candidate(route, tuple(fits), entries_of(route), invalid(route))
+
+
+def _unclaimed(route: GatewayRoute, fit: _Fit, claimed: _Claimed) -> tuple[Mapping[int, Attached], Failure | None]:
+    """Return the listeners where no older route of the other kind of HTTP has a common name, or why there is none."""
+    if route.kind not in _EXCLUSIVE or not fit.attached:
+        return fit.attached, fit.verdict.accepted
+    other = RouteKind.GRPC if route.kind is RouteKind.HTTP else RouteKind.HTTP
+    free = {number: one for number, one in fit.attached.items() if not _is_claimed(one.names, claimed[number, other])}
+    if not free:
+        why = f"an older {other} is attached for the same hostname; give one of both another hostname"
+        return {}, Failure("RouteConflict", why)
+    return fit.attached if len(free) == len(fit.attached) else free, None
 
 
 def _verdict(
@@ -97,7 +162,7 @@ def _verdict(
     return ParentVerdict(route, parent, None, attached, TlsMode.TERMINATE in modes)
 
 
-def _refused(route: GatewayRoute, why: Failure, *, has_room: bool) -> GatewayRoute:
+def _refused(route: GatewayRoute, why: Failure, has_room: bool) -> GatewayRoute:  # noqa: FBT001 - for a memory
     """Return a route that answers its requests with an error; without room for its matches, all of its hosts."""
     rules = tuple(rule.refused(why.message) for rule in route.rules)
     if not has_room:
@@ -117,7 +182,6 @@ def _places(
     parent: ParentRef,
     listeners: Sequence[BoundListener],
     namespaces: Mapping[str, Mapping[str, str]],
-    claimed: _Claimed,
 ) -> tuple[Mapping[int, tuple[str, ...]], Failure | None]:
     """Return the listeners of a parent reference, with the common hostnames, or the reason that there are none."""
     owner = parent.reference
@@ -139,12 +203,7 @@ def _places(
         why = f"no listener of {parent.kind} {parent.key} has one of the hostnames {', '.join(route.hostnames or ())}"
         unmatched = Failure("NoMatchingListenerHostname", f"{why}; correct one of both")
         return {}, unmatched if route.hostnames else invalid(route)
-    other = RouteKind.GRPC if route.kind is RouteKind.HTTP else RouteKind.HTTP
-    free = {number: names for number, names in fitting.items() if not _is_claimed(route, names, claimed[number, other])}
-    if not free:
-        why = f"an older {other} is attached for the same hostname; give one of both another hostname"
-        return {}, Failure("RouteConflict", why)
-    return free, None
+    return fitting, None
 
 
 def _is_named(bound: BoundListener, parent: ParentRef) -> bool:
@@ -171,24 +230,23 @@ def _not_allowed(route: GatewayRoute, parent: ParentRef, named: Collection[Bound
     return f"{kind}s don't attach to listeners of protocol {protocols}, as {which} has; correct parentRefs"
 
 
-def _is_claimed(route: GatewayRoute, names: Iterable[str], claimed: Iterable[str]) -> bool:
-    """Return whether an older route of the other kind of HTTP is attached to one of the names."""
-    if route.kind not in _EXCLUSIVE:
-        return False
-    return any(intersection(name, theirs) is not None for theirs in claimed for name in names)
+def _is_claimed(names: Iterable[str], claimed: AbstractSet[str]) -> bool:
+    """Return whether one of the names has common ones with a claimed name."""
+    return bool(claimed) and any(
+        not claimed.isdisjoint(covering(name)) or (is_general(name) and any(covers(name, theirs) for theirs in claimed))
+        for name in names
+    )
 
 
-def _too_much(route: GatewayRoute, places: Mapping[int, Sequence[str]], capacity: Capacity) -> Failure | None:
-    """Return why a Gateway has no room for a route at these hostnames of its listeners."""
-    matches = _matches(route)
-    wanted = sum(capacity.wanted(number, names, matches) for number, names in places.items())
+def _too_much(wanted: int, capacity: Capacity) -> Failure | None:
+    """Return why a Gateway has no room for so many entries of a route at all of its hostnames."""
     if wanted <= capacity.remaining:
         return None
     why = f"its matches come to {wanted} with all hostnames, large expressions and header changes, and the Gateway has"
     return Failure(UNSUPPORTED, f"{why} room for {capacity.remaining} more; use fewer of them, or another Gateway")
 
 
-def _matches(route: GatewayRoute) -> int:
+def entries_of(route: GatewayRoute) -> int:
     """Return the number of entries of a route at one hostname."""
     rules = route.rules if route.kind in _BY_NAME else ()
     return sum(_entries(rule) for rule in rules)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import groupby
 
 from msgspec import Struct, field
@@ -76,6 +77,7 @@ def covers(general: str, special: str) -> bool:
     return general.startswith(_WILDCARD) and special.removeprefix(_WILDCARD).endswith(general[1:])
 
 
+@lru_cache(maxsize=1 << 16)
 def covering(name: str) -> tuple[str, ...]:
     """Return every hostname that covers `name`, the most specific one first."""
     labels = name.removeprefix(_WILDCARD).split(".")
@@ -102,7 +104,12 @@ def intersections(listener: str, route: Iterable[str] | None) -> tuple[str, ...]
 
 def specificity(name: str) -> tuple[bool, int]:
     """Return what to sort by, most specific first: names, then wildcards, longer ones first."""
-    return not name or name.startswith(_WILDCARD), -len(name)
+    return is_general(name), -len(name)
+
+
+def is_general(name: str) -> bool:
+    """Return whether a hostname matches several names."""
+    return not name or name.startswith(_WILDCARD)
 
 
 MAX_ENTRIES = 20_000
@@ -136,8 +143,9 @@ class Capacity(Struct):
         """Return the number of entries of a route with `matches`, at these hostnames of a listener."""
         return sum(self._wanted(listener, name, names, matches) for name in names)
 
-    def attach(self, listener: int, names: Sequence[str], matches: int) -> None:
-        self.remaining -= self.wanted(listener, names, matches)
+    def attach(self, listener: int, names: Sequence[str], matches: int, wanted: int) -> None:
+        """Attach a route with `matches`, of which `wanted` returned the entries."""
+        self.remaining -= wanted
         for name in names:
             self.open(listener, name)
             self._matches[listener, name] += matches

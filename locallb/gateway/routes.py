@@ -11,7 +11,7 @@ Not here: ports, TLS and TCP (`translation`), addresses and endpoints (`planning
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from locallb.gateway.attachment import Attached
 from locallb.gateway.backend_tls import BackendTlsPolicies, policy_failure
 from locallb.gateway.conditions import UNSUPPORTED, Failure
-from locallb.gateway.listeners import MAX_GATEWAY_AUTHORITIES, Grants, covering, covers, not_permitted, specificity
+from locallb.gateway.listeners import MAX_GATEWAY_AUTHORITIES, Grants, covering, not_permitted, specificity
 from locallb.model.faults import Fault
 from locallb.model.gateway_objects import GatewayRoute, Named, Reference, RouteKind
 from locallb.model.gateway_of_cluster import BackendService, GatewayObjects
@@ -28,6 +28,7 @@ from locallb.model.http_policies import Mirror
 from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, Redirect, Target
 from locallb.model.http_serving import ANY, BackendTls, Certificate, Chain, HttpRoutes, Speaks, VirtualHost
 from locallb.model.identities import ObjectKey, Protocol, UpstreamName
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import Service, ServicePort
 from locallb.model.texts import digest, part_id
 
@@ -116,7 +117,7 @@ class Backends:
     """Finds the backends of one cluster's routes."""
 
     def __init__(self, objects: GatewayObjects) -> None:
-        self._objects = objects
+        self.objects = objects
         self._grants = Grants(objects.grants)
         self.policies = BackendTlsPolicies(objects)
 
@@ -127,7 +128,7 @@ class Backends:
         key = Named(ref.namespace, ref.name)
         if not self._grants.allow(route.reference, Reference("", "Service", key)):
             return not_permitted(route.reference, Reference("", "Service", key))
-        service = self._objects.services.get(key)
+        service = self.objects.services.get(key)
         if service is None:
             return Failure("BackendNotFound", f"Service {key} isn't there; make it, or correct backendRefs")
         if service.uses_name:
@@ -186,7 +187,7 @@ class Backends:
         return Failure("BackendNotFound", f"{why}; correct the port of backendRefs")
 
     def _spoken(self, route: GatewayRoute, key: Named, port: ServicePort, spoken: str) -> BackendTarget:
-        target = BackendTarget(ObjectKey(self._objects.cluster, *key), port)
+        target = BackendTarget(ObjectKey(self.objects.cluster, *key), port)
         if route.kind not in _OF_REQUESTS:
             return target
         speaks = Speaks.HTTP2 if route.kind is RouteKind.GRPC else _SPOKEN.get(spoken, Speaks.HTTP1)
@@ -205,15 +206,27 @@ def _unspoken(target: BackendTarget) -> Failure | None:
     return None
 
 
+class Resolved(NamedTuple):
+    """What a reference leads to, whatever else the proxy reaches."""
+
+    name: UpstreamName
+    """Of the upstream; empty where there is none."""
+    target: BackendTarget | Failure
+    by_policy: Named | None = None
+    """The Service, where policies apply to it."""
+
+
 class Upstreams:
     """The upstreams of one Gateway, gathered while its routes are translated."""
 
-    def __init__(self, backends: Backends, prefix: str, client: Certificate | None = None) -> None:
-        """Gather them; by TLS they are shown `client`, if there is one."""
+    def __init__(
+        self, backends: Backends, prefix: str, client: Certificate | None = None, memory: AnyMemo | None = None
+    ) -> None:
+        """Start empty; TLS backends are shown the certificate `client`, if any. `memory` caches translations."""
         self._backends, self._prefix, self._client = backends, prefix, client
+        self.memory: AnyMemo = memory or Memo()
         self.targets: dict[UpstreamName, BackendTarget] = {}
         self.services: set[Named] = set()
-        """Start empty; TLS backends are shown the certificate `client`, if any."""
         self.without_room: dict[Named, str] = {}
         """Reasons that Services aren't reached although their policies are supported."""
         self._remaining = MAX_GATEWAY_AUTHORITIES
@@ -223,35 +236,54 @@ class Upstreams:
 
         `opened` are bytes with TLS terminated here; a client may have encrypted others itself.
         """
-        upstream = self.find(route, ref, opened=opened)
+        upstream = self.admit(self.resolve(route, ref, opened=opened))
         return UpstreamName("") if isinstance(upstream, Failure) else upstream
 
-    def find(
+    def resolve(
         self,
         route: GatewayRoute,
         ref: BackendRef,
         change: Callable[[BackendTarget], BackendTarget] = lambda target: target,
         *,
         opened: bool = False,
-    ) -> UpstreamName | Failure:
-        """Return the name of a backend's upstream, or why there is none; `change` is applied to its target first."""
+    ) -> Resolved:
+        """Find the backend of a reference; `change` is applied to its target first."""
         intended = self._backends.target(route, ref)
         if isinstance(intended, Failure):
-            return intended
-        by_policy = opened or intended.speaks is not None
-        self.services |= {intended.named} if by_policy else set()
+            return Resolved(UpstreamName(""), intended)
+        by_policy = intended.named if opened or intended.speaks is not None else None
         target = self._backends.served(change(intended)) if by_policy else intended
         if isinstance(target, Failure):
-            return target
+            return Resolved(UpstreamName(""), target, by_policy)
         name = UpstreamName(f"{self._prefix}{target.name}")
-        if name not in self.targets and target.tls:
-            size = len(target.tls.authorities)
+        tls = replace(target.tls, client=self._client) if target.tls else None
+        return Resolved(name, target._replace(tls=tls), by_policy)
+
+    def resolved(self, route: GatewayRoute) -> Sequence[Resolved]:
+        """Find the backends of all references of a route of HTTP, in order; they depend on no other route."""
+
+        def find(route: GatewayRoute, *_: object) -> Sequence[Resolved]:
+            return tuple(self.resolve(route, ref) for rule in route.rules for ref in _references(rule))
+
+        found: Sequence[Resolved] = self.memory.of(
+            ("resolved", route.reference), find, route, self._backends.objects, self._client
+        )
+        return found
+
+    def admit(self, resolved: Resolved) -> UpstreamName | Failure:
+        """Add an upstream if there is room for its authorities; return its name, or why there is none."""
+        name, target, by_policy = resolved
+        if by_policy:
+            self.services.add(by_policy)
+        if isinstance(target, Failure):
+            return target
+        if name not in self.targets:
+            size = len(target.tls.authorities) if target.tls else 0
             if size > self._remaining:
                 why = self.without_room[target.named] = _without_room(target.named)
                 return Failure(UNSUPPORTED, why)
             self._remaining -= size
-        tls = replace(target.tls, client=self._client) if target.tls else None
-        self.targets[name] = target._replace(tls=tls)
+            self.targets[name] = target
         return name
 
 
@@ -272,6 +304,7 @@ class Hosted(NamedTuple):
 
     hostname: str
     attached: Sequence[Attached]
+    port: int
 
 
 def http_routes(hosted: Iterable[Hosted], upstreams: Upstreams) -> HttpRoutes:
@@ -294,89 +327,115 @@ def https_routes(mine: Hosted, others: Iterable[Hosted], upstreams: Upstreams) -
 
 def _hosts(listener: Hosted, other_listeners: Sequence[Hosted], upstreams: Upstreams) -> Iterator[VirtualHost]:
     """Return the hosts of one listener, except the ones of another, more specific listener."""
-    served = {id(attached.route): _Served(attached.route, upstreams) for attached in listener.attached}
-    routes_by_name: dict[str, list[GatewayRoute]] = {listener.hostname: []}
+    served = {id(attached.route): _served(attached.route, upstreams) for attached in listener.attached}
+    routes_by_name: dict[str, list[_Served]] = {listener.hostname: []}
     for attached in listener.attached:
         for name in attached.names:
-            routes_by_name.setdefault(name, []).append(attached.route)
+            routes_by_name.setdefault(name, []).append(served[id(attached.route)])
+    homes: dict[str, Hosted] = {}
+    for each in other_listeners:
+        homes.setdefault(each.hostname, each)
     for name in sorted(routes_by_name, key=lambda name: (specificity(name), name)):
-        if home(name, other_listeners) is listener:
-            yield VirtualHost((name or ANY,), tuple(_routes(name, routes_by_name, served)))
+        names = covering(name)
+        if next(homes[wider] for wider in names if wider in homes) is listener:
+            nearest: dict[int, tuple[str, _Served]] = {}
+            for wider in names:
+                for each_served in routes_by_name.get(wider, ()):
+                    nearest.setdefault(id(each_served), (wider, each_served))
+            key = ("host", listener.port, listener.hostname, name)
+            yield upstreams.memory.of(key, _host, name, tuple(nearest.values()))
 
 
-def home(name: str, listeners: Iterable[Hosted]) -> Hosted | None:
-    """Return the listener of a hostname: the most specific one that covers it."""
-    having = [listener for listener in listeners if covers(listener.hostname, name)]
-    return min(having, key=lambda listener: specificity(listener.hostname), default=None)
+class _Served(Struct, frozen=True):
+    """The rules of one route, as the proxy has them."""
+
+    namespace: str
+    matches: tuple[tuple[tuple[Rank, Rank], tuple[Any, ...], HttpRoute], ...]
+    """Ranks among matches of its own namespace and of others, the order among equal ones, and what is served."""
 
 
-class _Served:
-    """The rules of one route, as the proxy has them; each made once."""
-
-    def __init__(self, route: GatewayRoute, upstreams: Upstreams) -> None:
-        self._route, self._upstreams = route, upstreams
-        self.namespace = route.meta.key.namespace
-        self.matches = [
-            ((rank, rank_among_others(served.match, rank)), (route.meta.age, number, place), served)
-            for number, rule in enumerate(route.rules)
-            for place, (rank, served) in enumerate(self._matches(rule))
-        ]
-
-    def _matches(self, rule: RouteRule) -> Iterator[tuple[Rank, HttpRoute]]:
-        if rule.problem:
-            yield from ((rank, HttpRoute(match, REFUSED)) for match, rank in rule.ranked)
-            return
-        action, filters, fault = self._action(rule), rule.filters, self._route.meta.failing
-        for match, rank in rule.ranked:
-            yield rank, HttpRoute(match, action, filters.request, filters.response, filters.cors, fault=fault)
-
-    def _action(self, rule: RouteRule) -> Forward | Redirect:
-        filters = rule.filters
-        if filters.redirect:
-            return filters.redirect
-        mirrors = ((self._upstream(mirror.backend), mirror.per_million) for mirror in filters.mirrors)
-        return Forward(
-            tuple(
-                Target(self._upstream(backend), backend.weight, backend.request, backend.response)
-                for backend in rule.backends
-                if backend.weight
-            ),
-            filters.hostname,
-            filters.path,
-            tuple(Mirror(name, share) for name, share in mirrors if name),
-            rule.timeout,
-            rule.attempt_timeout,
-            rule.retry,
-            rule.session,
-        )
-
-    def _upstream(self, ref: BackendRef) -> UpstreamName:
-        return self._upstreams.name(self._route, ref)
+def _served(route: GatewayRoute, upstreams: Upstreams) -> _Served:
+    """Translate a route, once for all of its hosts."""
+    resolved = upstreams.resolved(route)
+    names = tuple(UpstreamName("") if isinstance(name := upstreams.admit(to), Failure) else name for to in resolved)
+    served: _Served = upstreams.memory.of(("served", route.reference), _translated, route, names)
+    return served
 
 
-def _routes(
-    name: str, routes_by_name: Mapping[str, Iterable[GatewayRoute]], served: Mapping[int, _Served]
-) -> Iterator[HttpRoute]:
-    """Return the routes of one host in the order in which they are asked, up to a refusal of everything."""
-    nearest: dict[int, str] = {}
-    for theirs in covering(name):
-        for route in routes_by_name.get(theirs, ()):
-            nearest.setdefault(id(route), theirs)
-    sorted_routes = [
+def _references(rule: RouteRule) -> tuple[BackendRef, ...]:
+    """Return the backends that get requests by a rule, and then those that get copies."""
+    if rule.problem or rule.filters.redirect:
+        return ()
+    mirrors = (mirror.backend for mirror in rule.filters.mirrors)
+    return (*(backend for backend in rule.backends if backend.weight), *mirrors)
+
+
+def _translated(route: GatewayRoute, names: Sequence[UpstreamName]) -> _Served:
+    """Translate a route; `names` are the upstreams of the references of its rules, in order."""
+    upstreams = iter(names)
+    matches = [
+        ((rank, rank_among_others(served.match, rank)), (route.meta.age, number, place), served)
+        for number, rule in enumerate(route.rules)
+        for place, (rank, served) in enumerate(_matches(rule, route.meta.failing, upstreams))
+    ]
+    return _Served(route.meta.key.namespace, tuple(matches))
+
+
+def _matches(
+    rule: RouteRule, fault: Fault | None, upstreams: Iterator[UpstreamName]
+) -> Iterator[tuple[Rank, HttpRoute]]:
+    if rule.problem:
+        yield from ((rank, HttpRoute(match, REFUSED)) for match, rank in rule.ranked)
+        return
+    action, filters = _action(rule, upstreams), rule.filters
+    for match, rank in rule.ranked:
+        yield rank, HttpRoute(match, action, filters.request, filters.response, filters.cors, fault=fault)
+
+
+def _action(rule: RouteRule, upstreams: Iterator[UpstreamName]) -> Forward | Redirect:
+    filters = rule.filters
+    if filters.redirect:
+        return filters.redirect
+    targets = tuple(
+        Target(next(upstreams), backend.weight, backend.request, backend.response)
+        for backend in rule.backends
+        if backend.weight
+    )
+    mirrors = [(next(upstreams), mirror.per_million) for mirror in filters.mirrors]
+    return Forward(
+        targets,
+        filters.hostname,
+        filters.path,
+        tuple(Mirror(name, share) for name, share in mirrors if name),
+        rule.timeout,
+        rule.attempt_timeout,
+        rule.retry,
+        rule.session,
+    )
+
+
+def _host(name: str, nearest: Iterable[tuple[str, _Served]]) -> VirtualHost:
+    """Make a host of the routes that take its requests, each with its nearest hostname that covers `name`.
+
+    They come in the order in which they are asked, up to a refusal of everything.
+    """
+    matches = [
         PlacedMatch(
-            served[route_id].namespace,
+            route.namespace,
             (specificity(theirs), own, *order),
             (specificity(theirs), among_others, *order),
             match.match.method,
             match,
         )
-        for route_id, theirs in nearest.items()
-        for (own, among_others), order, match in served[route_id].matches
+        for theirs, route in nearest
+        for (own, among_others), order, match in route.matches
     ]
-    for match, is_refused in ordered(sorted_routes):
-        yield HttpRoute(match.match, REFUSED) if is_refused else match
+    served = []
+    for match, is_refused in ordered(matches):
+        served.append(HttpRoute(match.match, REFUSED) if is_refused else match)
         if match == _ALL_REFUSED:
-            return
+            break
+    return VirtualHost((name or ANY,), tuple(served))
 
 
 _ALL_REFUSED = HttpRoute(Match(), REFUSED)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import cache, partial
-from itertools import chain
+from itertools import chain as chained
+from itertools import islice
 
 from locallb.gateway.attachment import ParentVerdict
 from locallb.gateway.backend_tls import policy_sentences
@@ -17,7 +18,7 @@ from locallb.model.faults import annotation_problem
 from locallb.model.gateway_objects import CONTROLLER, Gateway, ListenerProtocol, Named, Reference, RouteKind
 from locallb.model.gateway_of_cluster import GatewayObjects
 from locallb.model.http_routes import DirectResponse, Forward, GrpcMethod, HttpRoute, Match, PathKind, Redirect, Target
-from locallb.model.http_serving import Chain, HttpRoutes
+from locallb.model.http_serving import Chain, HttpRoutes, VirtualHost
 from locallb.model.identities import ClusterName, ObjectKey, UpstreamName
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.texts import clipped, counted, few
@@ -25,14 +26,33 @@ from locallb.model.texts import clipped, counted, few
 _EXAMPLES = 3
 
 
-def route_lines(bound: Bound) -> tuple[str, ...]:
-    """Return the routes in the order in which they are matched: `GET shop.test/api/* → shop/api:8080 90 %`."""
+def route_lines(bound: Bound, memory: Memo[tuple[str, ...]] | None = None) -> tuple[str, ...]:
+    """Return the routes in the order in which they are matched: `GET shop.test/api/* → shop/api:8080 90 %`.
+
+    `memory` caches those of each host.
+    """
+    memory = memory or Memo()
+    memory.within(bound.targets)
+    every = [(port, chain) for port, chains in sorted(bound.chains.items()) for chain in chains]
+    hosts = [host for _, chain in every for host in _hosts(chain)]
+    of_hosts = iter(memory.each(lambda host: tuple(_host(host, bound.targets)), hosts))
     return tuple(
         f"{port}: {line}{_client_requirements(chain)}"
-        for port, chains in sorted(bound.chains.items())
-        for chain in chains
-        for line in _chain(chain, bound.targets)
+        for port, chain in every
+        for line in (_forwarded(chain, bound.targets), *chained.from_iterable(islice(of_hosts, len(_hosts(chain)))))
+        if line
     )
+
+
+def _hosts(chain: Chain) -> Sequence[VirtualHost]:
+    return chain.serves.hosts if isinstance(chain.serves, HttpRoutes) else ()
+
+
+def _forwarded(chain: Chain, targets: Mapping[UpstreamName, BackendTarget]) -> str:
+    """Return the line of a chain of bytes; empty for one of requests."""
+    if isinstance(chain.serves, HttpRoutes):
+        return ""
+    return f"{' '.join(chain.names) or '*'} → {_behind(chain.serves.targets, targets)}"
 
 
 def _client_requirements(chain: Chain) -> str:
@@ -42,14 +62,10 @@ def _client_requirements(chain: Chain) -> str:
     return ", clients may show a certificate" if clients.optional else ", clients must show a certificate"
 
 
-def _chain(chain: Chain, targets: Mapping[UpstreamName, BackendTarget]) -> Iterator[str]:
-    if not isinstance(chain.serves, HttpRoutes):
-        yield f"{' '.join(chain.names) or '*'} → {_behind(chain.serves.targets, targets)}"
-        return
-    for host in chain.serves.hosts:
-        for route in host.routes:
-            if route.action != MISDIRECTED:  # of all others a user wrote what is matched
-                yield f"{_requested(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
+def _host(host: VirtualHost, targets: Mapping[UpstreamName, BackendTarget]) -> Iterator[str]:
+    for route in host.routes:
+        if route.action != MISDIRECTED:  # of all others a user wrote what is matched
+            yield f"{_requested(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
 
 
 def _requested(match: Match, host: str) -> str:
@@ -102,7 +118,7 @@ def sentences(objects: GatewayObjects, bound: Collection[BoundGateway], memory: 
     """
     memory = memory or Memo()
     shared, reported = shared_objects(objects, memory), set[Reference]()
-    for route, stated in chain.from_iterable(_of_each(shared, bound, memory)):
+    for route, stated in chained.from_iterable(_of_each(shared, bound, memory)):
         if route is None or route not in reported:
             yield from stated
         reported |= {route} if route else set()
@@ -123,7 +139,7 @@ def refusals(
     """Return sentences about refused parts of each Gateway's listeners and routes, if any."""
     of_gateways = zip(bound, _of_each(shared_objects(objects, memory), bound, memory), strict=True)
     return {
-        gateway.key: tuple(chain.from_iterable(stated for _, stated in groups))
+        gateway.key: tuple(chained.from_iterable(stated for _, stated in groups))
         for gateway, groups in of_gateways
         if any(stated for _, stated in groups)
     }
@@ -136,20 +152,26 @@ def _of_each(
     existing: Memo[list[tuple[Reference | None, list[str]]]] = memory.of((shared.cluster, "sentences"), Memo)
     existing.within(shared)
     backends = cache(partial(Backends, shared))  # often nothing has to be made again
-    return existing.each(lambda gateway: _sentences(gateway, backends()), bound)
+    routes = {gateway.key: memory.of((gateway.key, "sentences of routes"), Memo) for gateway in bound}
+
+    def stated(gateway: BoundGateway) -> list[tuple[Reference | None, list[str]]]:
+        of_routes: Memo[tuple[Reference | None, list[str]]] = routes[gateway.key]
+        of_routes.within(shared)
+        each = of_routes.each(lambda verdict: _of_route(gateway.key, verdict, backends()), gateway.attachment.verdicts)
+        return [(None, _of_listeners(gateway)), *(of_route for of_route in each if of_route[1])]
+
+    return existing.each(stated, bound)
 
 
-def _sentences(gateway: BoundGateway, backends: Backends) -> list[tuple[Reference | None, list[str]]]:
-    """Return the sentences about one Gateway; those of a route with its reference, as other Gateways may share them."""
+def _of_listeners(gateway: BoundGateway) -> list[str]:
+    """Return the sentences about one Gateway, but those about its routes."""
     of_listeners = [f"{gateway.key} {refusal}" for listener in gateway.listeners if (refusal := listener.refusal)]
     if problem := annotation_problem(gateway.gateway.meta.annotations, routed=True):
         of_listeners.append(f"{gateway.key}: {problem}")
     if why := gateway.resolved:
         of_listeners.append(f"{gateway.key}: {why.reason}: {why.message}")
     of_listeners += _unmet_requirements(gateway)
-    of_listeners += [f"{gateway.key}: {why}" for why in gateway.without_room]
-    of_routes = (_of_route(gateway, verdict, backends) for verdict in gateway.attachment.verdicts)
-    return [(None, of_listeners), *(of_route for of_route in of_routes if of_route[1])]
+    return [*of_listeners, *(f"{gateway.key}: {why}" for why in gateway.without_room)]
 
 
 def _unmet_requirements(gateway: BoundGateway) -> Iterator[str]:
@@ -165,11 +187,12 @@ def _unmet_requirements(gateway: BoundGateway) -> Iterator[str]:
             yield f"{gateway.key}: {why} there: nobody is asked; correct the port"
 
 
-def _of_route(gateway: BoundGateway, verdict: ParentVerdict, backends: Backends) -> tuple[Reference | None, list[str]]:
+def _of_route(gateway: ObjectKey, verdict: ParentVerdict, backends: Backends) -> tuple[Reference | None, list[str]]:
+    """Return the sentences about a route, with its reference if other Gateways have the same ones."""
     route, why = verdict.route, verdict.accepted
-    name = f"{gateway.key.cluster}: {route.kind} {route.meta.key}"
+    name = f"{gateway.cluster}: {route.kind} {route.meta.key}"
     if why:
-        return None, [f"{name} at {gateway.key}: {why.reason}: {why.message}"]
+        return None, [f"{name} at {gateway}: {why.reason}: {why.message}"]
     route_sentences = [f"{name}: {rule.problem}" for rule in route.rules if rule.problem]
     if problem := annotation_problem(route.meta.annotations, routed=True):
         route_sentences.append(f"{name}: {problem}")
@@ -201,7 +224,7 @@ def of_missing_classes(objects: GatewayObjects) -> Iterator[Gateway]:
 
 def missing_classes(clusters: Mapping[ClusterName, GatewayObjects], names: frozenset[str] | None) -> Iterator[str]:
     """Return which classes the stack names that no cluster has."""
-    present = chain.from_iterable(our_classes(objects, names) for objects in clusters.values())
+    present = chained.from_iterable(our_classes(objects, names) for objects in clusters.values())
     existing = {gateway_class.meta.key.name for gateway_class in present}
     for name in sorted((names or frozenset()) - existing):
         yield (

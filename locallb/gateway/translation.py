@@ -9,6 +9,7 @@ Not here: hosts and routes of HTTP (`routes`), conflicts of listeners (`listener
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from itertools import chain, compress, count, groupby
 
 from msgspec import Struct, field
@@ -61,10 +62,15 @@ def chains_of_port(
 def _served(
     attached: Sequence[AttachedListener], refused: Sequence[BoundListener], upstreams: Upstreams
 ) -> Iterable[Chain]:
-    plain = [Hosted(bound.listener.hostname, routes) for bound, routes in attached if bound.listener.protocol == "HTTP"]
+    plain = [
+        Hosted(bound.listener.hostname, routes, bound.listener.port)
+        for bound, routes in attached
+        if bound.listener.protocol == "HTTP"
+    ]
     if plain:
         names = dict.fromkeys(bound.listener.hostname for bound in refused if bound.listener.protocol == "HTTP")
-        plain += [Hosted(name, ()) for name in names if name and all(name != hosted.hostname for hosted in plain)]
+        known = {hosted.hostname for hosted in plain}
+        plain += [Hosted(name, (), plain[0].port) for name in names if name and name not in known]
         yield Chain(http_routes(plain, upstreams))
     by_name = [bound for bound, _ in attached] + [bound for bound in refused if _is_found_by_name(bound)]
     for bound, routes in attached:
@@ -72,8 +78,8 @@ def _served(
         elsewhere = dict.fromkeys(other.listener.hostname for other in by_name if other is not bound)
         others = [other for other in elsewhere if other != name]
         if bound.listener.protocol == ListenerProtocol.HTTPS:
-            named = [Hosted(other, ()) for other in others]
-            serves = https_routes(Hosted(name, routes), named, upstreams)
+            named = [Hosted(other, (), bound.listener.port) for other in others]
+            serves = https_routes(Hosted(name, routes, bound.listener.port), named, upstreams)
             yield Chain(serves, (name,) if name else (), termination)
         elif bound.listener.protocol == ListenerProtocol.TLS:
             yield from _by_name(bound, routes, others, termination, upstreams)
@@ -279,7 +285,14 @@ def bind(
         routes[number] = tuple({route.reference: route for route in every}.values())
     retained: Memo[BoundGateway] = memory.of((cluster, "bound"), Memo)
     rows = zip(gateways, sets, routes, strict=True)
-    bound = tuple(retained.of(own[0].meta.key, _bound, cluster, *own, shared, authority) for own in rows)
+    bound = tuple(
+        retained.of(
+            own[0].meta.key,
+            partial(_bound, memory.of((cluster, "parts of", own[0].meta.key), Memo)),
+            *(cluster, *own, shared, authority),
+        )
+        for own in rows
+    )
     retained.evict_unused()
     return bound
 
@@ -299,6 +312,7 @@ def shared_objects(objects: GatewayObjects, memory: AnyMemo) -> GatewayObjects:
 
 
 def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
+    memory: AnyMemo,
     cluster: ClusterName,
     gateway: Gateway,
     sets: tuple[ListenerSet, ...],
@@ -306,14 +320,17 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
     shared: GatewayObjects,
     authority: LocalAuthority | None,
 ) -> BoundGateway:
-    """Bind one Gateway; `shared` is what routes and listeners of any Gateway may refer to."""
+    """Bind one Gateway; `shared` is what routes and listeners of any Gateway may refer to.
+
+    `memory` caches what concerns one of its routes or hosts alone.
+    """
     key = ObjectKey(cluster, *gateway.meta.key, ObjectKind.GATEWAY)
     listeners = bound_listeners(gateway, sets, shared, authority)
-    attachment = attach(listeners, routes, shared.namespaces)
+    attachment = attach(listeners, routes, shared.namespaces, memory)
     failure = _unusable(gateway, listeners)
     shown = client_pair(gateway, shared)
     resolved, client = (shown, None) if isinstance(shown, Failure) else (None, shown)
-    upstreams = Upstreams(Backends(shared), upstream_prefix(key), client)
+    upstreams = Upstreams(Backends(shared), upstream_prefix(key), client, memory)
     chains, datagrams = {}, {}
     for (port, transport), group in () if failure else _by_port(listeners):
         attached = [(listeners[number], attachment.routes.get(number, ())) for number in group]
@@ -325,6 +342,7 @@ def _bound(  # noqa: PLR0913, PLR0917 - all that decides about it, for a memory
     places = (*((port, Protocol.TCP) for port in chains), *((port, Protocol.UDP) for port in datagrams))
     ports = sorted(_retained_ports(listeners) if failure and failure.reason == LISTENERS_NOT_VALID else places)
     want = _want(gateway, key, tuple(ServicePort(port, transport) for port, transport in ports))
+    memory.evict_unused()
     return BoundGateway(
         want=want,
         chains=chains,

@@ -59,7 +59,7 @@ class IngressBackends:
         if isinstance(port, int):
             route = GatewayRoute(RouteKind.HTTP, ingress.meta)
             ref = BackendRef("", "Service", ingress.meta.key.namespace, backend.service, port)
-            upstream = self._upstreams.find(route, ref, partial(_spoken, spoken=spoken))
+            upstream = self._upstreams.admit(self._upstreams.resolve(route, ref, partial(_spoken, spoken=spoken)))
             if isinstance(upstream, str):
                 return upstream
             port = upstream.message

@@ -238,15 +238,19 @@ _NONE: frozenset[IPAddress] = frozenset()
 
 
 def _placed_together(
-    questions: Iterable[_Question], frame: PlanContext, *, memo: Memo[Placed]
+    questions: Iterable[_Question], frame: PlanContext, *, memo: AnyMemo
 ) -> tuple[Mapping[ObjectKey, Placed], BackendPaths]:
     """Place the Services of one proxy: where nothing of them changes, none of a thousand is looked at by itself."""
-    placed = {(key := each.admitted.service.key): memo.of(key, _placed, each, frame) for each in questions}
+    placed: dict[ObjectKey, Placed] = {}
+    for each in questions:
+        key = each.admitted.service.key
+        parts: AnyMemo = memo.of(("parts", key), Memo) if each.gateway else Memo()
+        placed[key] = memo.of(key, partial(_placed, parts), each, frame)
     memo.evict_unused()
     return placed, BackendPaths.of(port for each in placed.values() for port in each.placement.ports)
 
 
-def _placed(question: _Question, frame: PlanContext) -> Placed:
+def _placed(parts: AnyMemo, question: _Question, frame: PlanContext) -> Placed:
     (service, addresses, assignment, problems), world, gateway = question.admitted, question.world, question.gateway
     inputs = PlacementInputs(
         service,
@@ -262,7 +266,7 @@ def _placed(question: _Question, frame: PlanContext) -> Placed:
         ),
         gateway,
     )
-    return place(inputs, frame)
+    return place(inputs, frame, parts)
 
 
 def _worlds(around: _Around, clusters: Iterable[ClusterName], memo: AnyMemo) -> Mapping[ClusterName, _World]:

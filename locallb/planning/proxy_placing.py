@@ -33,6 +33,7 @@ from locallb.model.identities import (
     UpstreamName,
 )
 from locallb.model.identities import place as place_of
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import Discovery, Service, ServicePort, Via
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, HeapBounds, HttpCheck, Listener, Part, Proxy, Upstream, with_bounded_checks
@@ -184,8 +185,11 @@ class Placed(NamedTuple):
     own: PlannedProxy | None
 
 
-def place(given: PlacementInputs, frame: PlanContext) -> Placed:
-    """Put one Service on its addresses, behind a proxy of its own or one of the stack's."""
+def place(given: PlacementInputs, frame: PlanContext, memory: AnyMemo) -> Placed:
+    """Put one Service on its addresses, behind a proxy of its own or one of the stack's.
+
+    `memory` caches what concerns a host of a Gateway alone.
+    """
     service, assignment = given.service, given.assignment
     serving = _served(given, frame)
     ports, listeners, http, served = serving.ports, serving.listeners, serving.http, serving.upstreams
@@ -220,7 +224,7 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         outputs=frame.settings.outputs,
         sharing=service.sharing_key,
         part=PlannedPart(part, render_part(part)) if part else None,
-        routes=route_lines(given.gateway) if given.gateway else (),
+        routes=route_lines(given.gateway, memory.of("lines", Memo)) if given.gateway else (),
         problem=_refused_listener(given.gateway),
         unreached=serving.unreached,
     )
@@ -240,9 +244,11 @@ def place(given: PlacementInputs, frame: PlanContext) -> Placed:
         unbound=_unbound(listeners, given),
         released=_released(placement, given),
     )
-    return Placed(
-        placement, _claimed_spare(placement, proxy, frame) if assignment.whole else _own(placement, proxy, given, frame)
-    )
+    rendered = memory.of("rendered", Memo)
+    memory.evict_unused()
+    if assignment.whole:
+        return Placed(placement, _claimed_spare(placement, proxy, frame, rendered))
+    return Placed(placement, _own(placement, proxy, given, frame, rendered))
 
 
 def _refused_listener(gateway: Bound | None) -> Problem | None:
@@ -299,13 +305,15 @@ def _run_of_stack(proxy: Proxy, frame: PlanContext) -> tuple[Owner, Proxy, Plann
     return owner, *run_planner(frame.settings.runtime).plan(proxy, RunInputs(owner, frame.settings, frame.host))
 
 
-def _claimed_spare(placement: Placement, proxy: Proxy, frame: PlanContext) -> PlannedProxy:
+def _claimed_spare(placement: Placement, proxy: Proxy, frame: PlanContext, memory: AnyMemo) -> PlannedProxy:
     """Plan a spare that serves one Service or Gateway exclusively: it runs as started, with a whole configuration."""
     owner, proxy, run = _run_of_stack(proxy, frame)
-    return PlannedProxy(proxy, owner, render(proxy), run, serves=placement.key)
+    return PlannedProxy(proxy, owner, render(proxy, memory), run, serves=placement.key)
 
 
-def _own(placement: Placement, proxy: Proxy, given: PlacementInputs, frame: PlanContext) -> PlannedProxy:
+def _own(
+    placement: Placement, proxy: Proxy, given: PlacementInputs, frame: PlanContext, memory: AnyMemo
+) -> PlannedProxy:
     """Plan a Service's own proxy, as its runtime runs it."""
     places = _places(placement, given)
     inputs = RunInputs(placement.owner, frame.settings, frame.host, placement.addresses, places)
@@ -313,7 +321,7 @@ def _own(placement: Placement, proxy: Proxy, given: PlacementInputs, frame: Plan
     routed = frame.settings.pod_routes is PodRouting.CONTAINER
     index = given.backend_index  # has the clusters in which its backends are
     routes = tuple(chain.from_iterable(index.routes_to_pods.values())) if routed else ()
-    return PlannedProxy(proxy, placement.owner, render(proxy), run, routes)
+    return PlannedProxy(proxy, placement.owner, render(proxy, memory), run, routes)
 
 
 def _places(placement: Placement, given: PlacementInputs) -> Iterator[SocketAddress]:

@@ -221,7 +221,7 @@ def test_origins_that_become_expressions_need_room_for_each_match() -> None:
     for origins in (["*"], [f"https://{number}.test" for number in range(64)], [origin], [origin] * 64):
         cors = [{"type": "CORS", "cors": {"allowOrigins": origins}}]
         one = only(gateway(), route({"matches": [{}, {"method": "GET"}], "filters": cors}))
-        sizes.append(attachment._matches(one.attachment.verdicts[0].route))
+        sizes.append(attachment.entries_of(one.attachment.verdicts[0].route))
     assert sizes[:3] == [3, 3, 3]
     assert sizes[3] > 100
 
@@ -230,7 +230,7 @@ def test_preflights_of_a_method_need_room_too() -> None:
     """The proxy has a further entry for them, but for none where the match takes them by itself."""
     cors = [{"type": "CORS", "cors": {"allowOrigins": ["*"]}}]
     sizes = {
-        method: attachment._matches(
+        method: attachment.entries_of(
             only(gateway(), route({"matches": [{"method": method} if method else {}], "filters": filters}))
             .attachment.verdicts[0]
             .route
