@@ -22,7 +22,7 @@ ACCESS = Access("/home/someone/.kube/config", ContextName("kind-a"))
 
 def balancer_digest(placement: Placement, proxy: Digest) -> Digest:
     """Return the digest of a placement, served by a proxy of which this is the digest."""
-    return balancer_group(placement, replace(SERVING, digest=proxy), None).digest
+    return balancer_group(placement, replace(SERVING, digest=proxy), ()).digest
 
 
 def rejection_digest(rejection: Rejection) -> Digest:

@@ -107,6 +107,8 @@ class Counted(Memo[Any]):
 
     def of(self, key: Hashable, make: Callable[..., Any], *given: object) -> Any:  # noqa: ANN401 - of any type
         def noted(*given: object) -> object:
+            if make is Memo:
+                return Counted(made=self.made)
             self.made.append(key)
             return make(*given)
 
@@ -125,13 +127,14 @@ def test_one_changed_object_costs_what_it_alone_decides(mode: Sharing) -> None:
     one = services[7]
     port = (*services[:7], replace(one, ports=(ServicePort(8081, node_port=30007),)), *services[8:])
     pods = (*slices[:7], replace(slices[7], endpoints=(Endpoint((ip_address("10.0.0.1"),)),)), *slices[8:])
-    mine = {("considered", one.key), ("problems", one.key), ("placed", one.key)}
+    placed = {("placed", (C, "" if mode is Sharing.PER_SERVICE else "shared-1")), one.key}
+    mine = {("considered", one.key), ("problems", one.key), *placed}
     elsewhere = Node(ClusterName("other"), NodeName("n"), (ip_address("172.18.0.9"),))
     sockets = (Socket(ip_address("10.9.9.9"), 8080, Protocol.TCP), Socket(ip_address("::"), 5353, Protocol.UDP))
     of_nodes = {"eligible", ("routes", PodRouting.AUTO), "backends", ("world", C), "addresses of Nodes", "addresses"}
     for after, costs in (
         (replace(before, services=port), mine),
-        (replace(before, slices=pods), {"slices", "listed", ("placed", one.key)}),
+        (replace(before, slices=pods), {"slices", "listed", *placed}),
         (replace(before, nodes=(elsewhere,)), of_nodes),
         (replace(before, host=HostFacts(watches=9000)), {"proxies"}),
     ):

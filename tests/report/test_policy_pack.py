@@ -38,7 +38,7 @@ def loaded() -> dict[str, Policy]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(sys.modules, "pulumi_policy", package)
         runpy.run_path(str(DIRECTORY / "__main__.py"))
-    policies = package.PolicyPack.call_args.kwargs["policies"]  # type: ignore[attr-defined]
+    policies = package.PolicyPack.call_args.kwargs["policies"]
     return {policy[0]: policy[2] for policy in policies}
 
 
@@ -59,7 +59,7 @@ def judged(name: str, config: Mapping[str, object], *resources: tuple[str, Mappi
     return reported
 
 
-@given(strategies.snapshots(), strategies.settings(), st.sampled_from(["80", "80-443", "80/UDP", "1-65535/TCP"]))
+@given(strategies.snapshots(), strategies.settings, st.sampled_from(["80", "80-443", "80/UDP", "1-65535/TCP"]))
 def test_the_pack_finds_what_the_key_finds(snapshot: Snapshot, settings: Settings, rule: str) -> None:
     """Of ports; of ports that are open to everybody at least these, as it has the clients of all ports together."""
     numbers, _, protocol = rule.partition("/")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.config.settings import Settings, SettingsError
-from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, ObjectKind
+from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, ObjectKind, Owner
 from locallb.model.objects import Service, ServicePort
 from locallb.model.snapshot import Claim, Snapshot
 from locallb.planning.plan import make_plan
@@ -39,7 +39,7 @@ def parts(draw: st.DrawFn, name: str) -> Part:
         st.just(ObjectKind.SERVICE),
     )
     drawn = draw(st.lists(strategies.services(keys), max_size=4, unique_by=lambda service: service.key))
-    return tuple(drawn), Settings((), draw(strategies.pool_lists()))
+    return tuple(drawn), Settings((), draw(strategies.pool_lists))
 
 
 programs = st.dictionaries(st.sampled_from(NAMES), st.none()).flatmap(
@@ -60,9 +60,7 @@ def planned(program: Mapping[str, Part], order: Sequence[str], claims: Sequence[
 def held(program: Mapping[str, Part], addresses: Addresses) -> list[Claim]:
     """Return the claims of what serves."""
     owners = {service.key: service.uid for services, _ in program.values() for service in services}
-    return [
-        Claim(address, strategies.Owner(HOME, key, owners[key])) for key, some in addresses.items() for address in some
-    ]
+    return [Claim(address, Owner(HOME, key, owners[key])) for key, some in addresses.items() for address in some]
 
 
 def alone(addresses: Addresses) -> bool:
@@ -111,7 +109,10 @@ def test_one_configuration_has_the_sources_of_all() -> None:
     assert [source.cluster for source in same.sources] == ["x", "y"]
     assert [(pool.name, pool.clusters) for pool in same.pools] == [("p", frozenset())]
     apart = settings({"a": manifests("x", pools=OWN), "b": manifests("y", pins={"n/s": ["127.77.0.5"]})}, HOME)
-    assert [(pool.name, pool.clusters) for pool in apart.pools] == [("a/p", {"x"}), ("b/default", {"y"})]
+    assert [(pool.name, pool.clusters) for pool in apart.pools] == [
+        ("a/p", frozenset({"x"})),
+        ("b/default", frozenset({"y"})),
+    ]
     assert list(apart.pins) == ["n/s"]
 
 

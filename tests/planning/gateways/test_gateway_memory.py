@@ -116,7 +116,7 @@ def many(gateways: int, routes: int) -> list[JsonObject]:
     return made
 
 
-def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gateway() -> None:
+def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_that_route() -> None:
     """However many others there are; what they were told is the very same."""
     documents, memory, existing = many(6, 4), AnyMemo(), ParseMemory()
     before = make_plan(snapshot(documents, existing), SETTINGS, memory)
@@ -130,10 +130,10 @@ def test_a_change_of_one_route_makes_two_statuses_and_the_sentences_of_one_gatew
         made.append(reported.status)
         return original(reported, *rest)  # type: ignore[arg-type]
 
-    original, stated = planned_status, texts._sentences
+    original, stated = planned_status, texts._of_route
     with (
         mock.patch.object(gateway_statuses, "planned_status", planned),
-        mock.patch.object(texts, "_sentences", side_effect=stated) as sentences,
+        mock.patch.object(texts, "_of_route", side_effect=stated) as sentences,
     ):
         after = make_plan(snapshot(documents, existing), SETTINGS, memory)
     assert (len(made), sentences.call_count) == (2, 1)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.desired import ServingProxy, balancer_group
-from locallb.model.desired import Group
+from locallb.model.desired import Group, ResourceKey
 from locallb.model.identities import ContextName, Home, ObjectKey, ProxyName
 from locallb.model.memory import AnyMemo
 from locallb.model.routes import PodRoute
@@ -106,9 +106,9 @@ def test_service_placed_alone_costs_one_group(monkeypatch: pytest.MonkeyPatch) -
     first, second = TWO, snapshot(*some("a", "b", a={**ON["a"], "port": 9090}))
     wanted.of(make_plan(first, settings(), memory))
 
-    def counted(placement: Placement, proxy: ServingProxy, routes: ObjectKey | None) -> Group:
+    def counted(placement: Placement, proxy: ServingProxy, paths: tuple[ResourceKey, ...]) -> Group:
         requested.append(placement.key.name)
-        return balancer_group(placement, proxy, routes)
+        return balancer_group(placement, proxy, paths)
 
     monkeypatch.setattr("locallb.desired.balancer_group", counted)
     monkeypatch.setattr("locallb.desired.proxy_group", lambda planned: pytest.fail(str(planned.key)))
