@@ -23,6 +23,7 @@ from locallb.engine.sdk_parts import defer
 from locallb.engine.state.errors import EngineError, LockHeld
 from locallb.engine.state.project import Project, load_config, load_project, require_stack
 from locallb.engine.state.resource import ResourceState
+from locallb.engine.state.urns import package_of
 from locallb.engine.store import Store
 from locallb.model.desired import COMPONENT
 from locallb.model.errors import ClientError
@@ -60,6 +61,7 @@ TIMEOUT = 30.0
 PAUSE = 0.1
 """Seconds between two tries meanwhile."""
 _Result = TypeVar("_Result")
+_PACKAGE = package_of(COMPONENT)
 _TOGETHER = 64
 """Operations at a time where proxies are shared: there most wait for an Envoy that takes their changes as one."""
 
@@ -108,15 +110,28 @@ class Session(Struct, frozen=True, dict=True):
         config = load_config(self.project, self.stack)
         if self._is_standard():
             return stack_settings(config, self.home)
-        stated = program_arguments.read(self.home)
-        if stated is None and not configuration_of(config):
+        if (stated := program_arguments.read(self.home)) and (configured := self._stated(stated)):
+            return configured
+        if not configuration_of(config):
             return Settings(sources=(), pools=(DEFAULT_POOL,))
-        if stated is None:
-            return stack_settings(config, self.home)
-        declared = (
-            [resource.name for resource in self.resources() if resource.type == COMPONENT] if stated.former else ()
-        )
-        return program_arguments.settings(stated.existing(declared), self.home)
+        return stack_settings(config, self.home)
+
+    def _stated(self, stated: program_arguments.Stated) -> Settings | None:
+        """Return what the program said last, as far as the state has it; None once nothing of it is there any more.
+
+        Other engines than ours may have removed it, and say so nowhere else.
+        """
+        resources = tuple(self._observed.peek().in_order())
+        ours = any(package_of(resource.type) == _PACKAGE for resource in resources)
+        if self._observed.read_stamp is not None and not ours:
+            return None
+        declared = [resource.name for resource in resources if resource.type == COMPONENT]
+        return program_arguments.settings(stated.existing(declared, self.home), self.home)
+
+    @cached_property
+    def _observed(self) -> Store:
+        """The stack's state for who asks for it often: it is parsed once it is another."""
+        return self.store
 
     @contextmanager
     def serving_all(self, *, requested: bool) -> Iterator[None]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from pathlib import Path
 from typing import TypeAlias
 
@@ -46,9 +47,15 @@ class Stated(Struct, frozen=True):
         every = {**self.former, **self.components}
         return every.get(name, every.get(""))
 
-    def existing(self, names: Collection[str]) -> Mapping[str, Configuration]:
-        """Return what all said that the last run had, or that are among `names`, as a state has them."""
-        return {**{name: configured for name, configured in self.former.items() if name in names}, **self.components}
+    def existing(self, names: Collection[str], home: Home) -> Mapping[str, Configuration]:
+        """Return what all said that the last run had, or that are among `names`, as a state has them.
+
+        One is none of them if others have all of its clusters now: it is renamed, also where that run broke off.
+        Raises SettingsError.
+        """
+        former = {name: configured for name, configured in self.former.items() if name in names}
+        given = {source for configured in self.components.values() if former for source in _read(configured, home)}
+        return {**{name: one for name, one in former.items() if not _read(one, home) <= given}, **self.components}
 
 
 def file_of(home: Home) -> Path:
@@ -150,14 +157,19 @@ def _repeated(each: Mapping[str, Settings]) -> Iterator[str]:
     """Explain which clusters and pins are there twice."""
     owners: dict[str, str] = {}
     for name, one in each.items():
-        finders = {finder.name or finder.type for finder in one.finders}
-        named = (
-            *(f"the source {source.cluster}" for source in one.sources),
-            *(f"the source {each}" for each in finders),
-        )
+        named = sorted(f"the source {source}" for source in _sources(one))
         for what in (*named, *(f"a pin for {service}" for service in one.pins)):
             if (earlier := owners.setdefault(what, name)) != name:
                 yield f"LoadBalancers {earlier!r} and {name!r} both have {what}: leave it to one of them"
+
+
+def _sources(one: Settings) -> AbstractSet[str]:
+    return {*(source.cluster for source in one.sources), *(finder.name or finder.type for finder in one.finders)}
+
+
+def _read(configured: Configuration, home: Home) -> AbstractSet[str]:
+    """Return the sources of a component. Raises SettingsError."""
+    return _sources(settings_of(configured, home))
 
 
 def _indivisible(each: Mapping[str, Settings]) -> Iterator[str]:

@@ -280,7 +280,7 @@ class Loop:
             self._break_off(error, current.marks)
 
     def _read(self, marks: frozenset[Mark], began: float) -> tuple[SnapshotResult, Plan]:
-        if self._planner.open(marks) or self._converger.is_overtaken:
+        if self._planner.open(marks, overtaken=self._converger.is_overtaken):
             self._converger.learn()
             self._planner.updated()
         self._failures.hung(self._hangs.hanging)

@@ -67,18 +67,20 @@ class Planner(Struct):
         """Return whether a cluster is in the making."""
         return self._cache().unready()
 
-    def open(self, marks: Collection[Mark]) -> bool:
+    def open(self, marks: Collection[Mark], *, overtaken: bool = False) -> bool:
         """Make ready for a look; return whether the state, or what it says of runs, may be another than is known.
 
-        Raises what `load` does.
+        `overtaken`: another process has written the state. Raises what `load` does.
         """
-        if self._workspace is None or any(mark.cause is Cause.CONFIGURATION for mark in marks):
+        is_other = overtaken or self.engine.state_stamp() != self._state
+        # By the state the configuration has components of a program, which other engines remove without a word.
+        if self._workspace is None or is_other or any(mark.cause in _WHOLE for mark in marks):
             self.configure()
         self.triggers.follow(self.settings)  # each time: it may have broken off at its beginning
         if not marks:  # it is time to try again what failed: the host may be different
             self.invalidate_host_facts()
         back = any(mark.cause is Cause.RUNTIME and mark.subject for mark in marks)
-        return back or self.engine.state_stamp() != self._state
+        return back or is_other
 
     def configure(self) -> None:
         """Read the configuration. Raises what `load` does."""

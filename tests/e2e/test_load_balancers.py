@@ -206,6 +206,27 @@ def test_a_program_has_several_components(play: Stage, backend: Callable[..., Ba
     assert ask(at["a"], 8080) == "a: hello"
 
 
+@pytest.mark.envoy
+def test_renamed_and_removed_components_are_what_commands_show(play: Stage, backend: Callable[..., Backend]) -> None:
+    """Also where the run that renames one breaks off; once the last one is removed nothing is left to serve."""
+    play.write("web.yaml", node(), service("web", port(8080, backend("web").port)))
+    text = PROGRAM.replace("after = pulumi", "#").replace("last = pulumi", "#")
+    declared(play, text)
+    play.up()
+    declared(play, f"{text}served.urls.apply(lambda urls: urls['none'])\n", "other")
+    assert play.run("up", "--yes").code == 1
+    (row,) = play.run("status", "--json").json
+    assert row["state"] == "serving"
+    (play.root / "__main__.py").write_text("import pulumi\n\npulumi.export('nothing', 0)\n")
+    done = play.run("up", "--yes", "--json")
+    assert done.code == 0, done.err
+    assert done.json["services"] == play.run("status", "--json").json == []
+    declared(play, text)
+    play.up()
+    (row,) = play.run("status", "--json").json
+    assert row["state"] == "serving"
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [

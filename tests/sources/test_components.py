@@ -171,9 +171,17 @@ def test_what_components_said_is_written_and_read(home: Home) -> None:
     program_arguments.write(home, said)
     assert program_arguments.read(home) == said
     assert (said.of("a"), said.of("b"), said.of("d")) == (manifests("x"), manifests("y"), None)
-    assert list(said.existing(["a", "c"])) == ["c", "a"]
+    assert list(said.existing(["a", "c"], home)) == ["c", "a"]
     program_arguments.forget_former(home)
     assert program_arguments.read(home) == Stated({"a": manifests("x")})
+
+
+def test_a_renamed_component_is_one() -> None:
+    """Where the run that renamed it broke off, the state still has the earlier name; what another lacks is kept."""
+    whole = Stated({"new": manifests("x", metrics="127.0.0.1:1")}, {"old": manifests("x")})
+    assert list(whole.existing(["new", "old"], HOME)) == ["new"]
+    both = {"sources": [*({"manifests": name, "name": name} for name in "xy")]}
+    assert list(Stated({"new": manifests("x")}, {"old": both}).existing(["new", "old"], HOME)) == ["old", "new"]
 
 
 def test_the_format_of_one_component_is_read(home: Home) -> None:

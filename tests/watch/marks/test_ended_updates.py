@@ -72,3 +72,26 @@ def test_a_runtime_that_reports_ends_again_learns_which_runs_to_follow(stack: St
     assert planner.open((Mark(Cause.RUNTIME, "docker"),))
     planner.updated()
     assert stack.requested == 1
+
+
+def test_configuration_is_read_again_after_others_wrote_the_state(stack: Stack, planner: Planner) -> None:
+    """It says which components of a program there still are, also where that was seen by an update of ours."""
+    loads: list[int] = []
+
+    def load() -> Settings:
+        loads.append(stack.stamp)
+        return Settings((), ())
+
+    planner.load = load
+    planner.open((Mark(Cause.SOURCE, "c"),))
+    assert loads == []
+    stack.stamp = 2
+    assert planner.open((Mark(Cause.SOURCE, "c"),))
+    planner.updated()
+    assert loads == [2]
+    stack.stamp = 3
+    planner.ended()
+    planner.open((Mark(Cause.SOURCE, "c"),))
+    assert loads == [2]
+    assert planner.open((Mark(Cause.SOURCE, "c"),), overtaken=True)
+    assert loads == [2, 3]
