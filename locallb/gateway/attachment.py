@@ -106,16 +106,16 @@ def attach(
         route = candidate.route
         refused: GatewayRoute | None = None
         for fit in candidate.fits:
-            there, why = _unclaimed(route, fit, claimed)
-            wanted = {number: capacity.wanted(number, one.names, candidate.entries) for number, one in there.items()}
+            reached, why = _unclaimed(route, fit, claimed)
+            wanted = {number: capacity.wanted(number, one.names, candidate.entries) for number, one in reached.items()}
             if not why and (why := candidate.invalid or _too_much(sum(wanted.values()), capacity)):
                 room = not _too_much(sum(wanted.values()), capacity)
                 refused = refused or memory.of(("refused", route.reference), _refused, route, why, room)
-                there = {number: Attached(refused, one.names, accepted=False) for number, one in there.items()}
-            is_whole = there is fit.attached
-            verdicts.append(fit.verdict if is_whole else _verdict(route, fit.parent, why, there, listeners))
+                reached = {number: Attached(refused, one.names, accepted=False) for number, one in reached.items()}
+            is_whole = reached is fit.attached
+            verdicts.append(fit.verdict if is_whole else _verdict(route, fit.parent, why, reached, listeners))
             entries = entries_of(refused) if why and refused else candidate.entries
-            for number, one in there.items():
+            for number, one in reached.items():
                 _add(attached.setdefault(number, []), one)
                 claimed[number, route.kind].update(() if why else one.names)
                 if not why or entries == candidate.entries:
