@@ -17,6 +17,8 @@ RelayId = NewType("RelayId", str)
 """Twelve hex digits: the name of a relay's directory."""
 VERSION = "1"
 """Of a relay's program: another one takes the place of what runs."""
+RIGHTS = "deploy/rbac-relay.yaml"
+"""The file with the right to connect to pods."""
 DIRECTORY = "relays"
 """Beside that of the proxies."""
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Mapping
 
-from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.upgrade import RIGHTS
-from locallb.model.relays import RelayedPort, RelayId
+from locallb.model.relays import RIGHTS, RelayedPort, RelayId
 from locallb.model.texts import few
 from locallb.relay import directory as places
 from locallb.relay.directory import Served
@@ -85,6 +83,8 @@ def _digest(wanted: ApiRelayInputs) -> str:
 
 def _require_right(new: ApiRelayInputs) -> None:
     """Ask the API whether this user may connect to the pods. Raises ProviderError, KubeError."""
+    from locallb.kubernetes.api.client import Cluster  # noqa: PLC0415 - no stack without a relay needs it
+
     cluster = Cluster(new.access)
     if cluster.may_forward():
         return

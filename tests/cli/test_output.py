@@ -117,10 +117,10 @@ def test_a_name_that_this_hosts_resolver_knows_can_be_clicked(
 
 def test_the_table_says_which_ports_go_straight_to_pods() -> None:
     """While they serve; NodePorts are what everybody expects."""
-    ports = [PortRow(ServicePort(n), State.SERVING, via=via) for n, via in zip((1, 2, 3), Via, strict=True)]
-    waiting = PortRow(ServicePort(4), State.PENDING, via=Via.PODS)
+    ports = [PortRow(ServicePort(n), State.SERVING, via=via) for n, via in enumerate(Via, 1)]
+    waiting = PortRow(ServicePort(5), State.PENDING, via=Via.PODS)
     reported = printed([Row(KEY, State.DEGRADED, (ip_address("127.77.0.5"),), (*ports, waiting))])
-    assert "1/TCP→pods 2/TCP 3/TCP 4/TCP(pending)" in reported
+    assert "1/TCP→pods 2/TCP 3/TCP→api 4/TCP 5/TCP(pending)" in reported
 
 
 def test_of_many_ports_the_first_are_shown_and_those_in_trouble_before_them() -> None:

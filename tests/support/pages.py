@@ -26,8 +26,8 @@ _TAKES_INPUT = re.compile(
 )
 """A command that reads what is typed after it."""
 _PROGRAMS = re.compile(
-    r"(sudo |\w+=\S* )*(\S*/)?(locallb|make|pulumi|kubectl|kind|helm|docker|podman|pip3?|pipx|uvx?|python3?|curl|dig"
-    r"|git|apt|apt-get|brew|systemctl|journalctl|loginctl|sudo|cp|mv|rm|mkdir|cd|cat|echo|export|sed|source) "
+    r"(sudo |\w+=\S* )*(\S*/)?(locallb|make|pulumi|kubectl|kind|k3d|helm|docker|podman|pip3?|pipx|uvx?|python3?|curl"
+    r"|dig|git|apt|apt-get|brew|systemctl|journalctl|loginctl|sudo|cp|mv|rm|mkdir|cd|cat|echo|export|sed|source) "
 )
 """How a line begins that a user types."""
 

@@ -6,8 +6,8 @@ the right to create `pods/portforward`. Not here: what is then spoken (`relay`).
 
 from __future__ import annotations
 
+import socket
 import ssl
-from socket import IPPROTO_TCP, SO_KEEPALIVE, SOL_SOCKET, TCP_KEEPIDLE, TCP_USER_TIMEOUT, socket
 from typing import TypeAlias
 
 import httpx2
@@ -25,10 +25,9 @@ from locallb.kubernetes.api.connected import (
 )
 from locallb.kubernetes.api.kubeconfig import connection
 from locallb.kubernetes.api.servers import KubeconfigError, KubeError
+from locallb.model.relays import RIGHTS
 from locallb.model.snapshot import Access
 
-RIGHTS = "deploy/rbac-relay.yaml"
-"""The file that gives the right."""
 TIMEOUT = httpx2.Timeout(5.0, connect=3.0)
 """Seconds for an answer, and for a connection."""
 _UPGRADE = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "portforward.k8s.io"}
@@ -38,7 +37,7 @@ _UNACKNOWLEDGED = 60_000
 """Milliseconds that it may leave without an acknowledgement."""
 _LARGEST = 1 << 16
 """Bytes that are read of a refusal."""
-Socket: TypeAlias = socket | ssl.SSLSocket
+Socket: TypeAlias = socket.socket | ssl.SSLSocket
 
 
 class Upgraded(Struct, frozen=True, eq=False):
@@ -86,9 +85,9 @@ def _socket_of(answer: httpx2.Response) -> Socket:
     if stream.get_extra_info("ssl_object") is not None and not isinstance(found, ssl.SSLSocket):
         raise KubeconfigError("an HTTPS proxy can't be used for connections to pods; name an HTTP proxy")
     found.setblocking(False)
-    found.setsockopt(SOL_SOCKET, SO_KEEPALIVE, 1)
-    found.setsockopt(IPPROTO_TCP, TCP_KEEPIDLE, _KEEPALIVE)
-    found.setsockopt(IPPROTO_TCP, TCP_USER_TIMEOUT, _UNACKNOWLEDGED)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED)
     return found
 
 
