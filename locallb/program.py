@@ -177,6 +177,8 @@ class _Components(Struct):
 
     def plan(self, name: str, given: program_arguments.Configuration, home: Home) -> tuple[Settings, ReadingAndPlan]:
         """Plan one, to which the others leave what they don't have. Raises RunError."""
+        if name in self.stated:
+            raise pulumi.RunError(f"two LoadBalancers have the name {name!r}, also if under other parents: rename one")
         with _errors_in_one_sentence():
             settings, others = program_arguments.settings({name: given}, home), [*self.planned.values()]
             whole = program_arguments.settings({**self.stated, name: given}, home)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from locallb.cli.failures import Refused
 from locallb.cli.project_layout import is_standard
 from locallb.config.addresses import DEFAULT_POOL
-from locallb.config.settings import EVERY_SERVICE, LeaderElection, Policies, Settings, SettingsError, Sharing
+from locallb.config.settings import LeaderElection, Policies, Settings, SettingsError, Sharing
 from locallb.engine.sdk_parts import defer
 from locallb.engine.state.errors import EngineError, LockHeld
 from locallb.engine.state.project import Project, load_config, load_project, require_stack
@@ -33,9 +33,15 @@ from locallb.model.serving import Proxy
 from locallb.planning.planned import Plan, run_types
 from locallb.planning.service_rows import Observation
 from locallb.runtimes.runtime import runtime
-from locallb.runtimes.single_instance import holder, only_one
+from locallb.runtimes.single_instance import only_one
 from locallb.sources import SourceError, program_arguments
-from locallb.sources.configuration import configuration_of, is_confirmable, stack_settings
+from locallb.sources.configuration import (
+    all_services_lock,
+    configuration_of,
+    in_force,
+    is_confirmable,
+    stack_settings,
+)
 from locallb.sources.readings import ReadCache
 from locallb.sources.snapshot import ReadingAndPlan
 from locallb.sources.source import reached
@@ -102,8 +108,7 @@ class Session(Struct, frozen=True, dict=True):
 
     def load_settings(self) -> Settings:
         """Read the configuration as it is now, with what a running `watch` serves meanwhile. Raises as `settings`."""
-        settings = self.written_settings()
-        return replace(settings, services=EVERY_SERVICE) if holder(self._all_services_lock) else settings
+        return in_force(self.written_settings(), self.home)
 
     def written_settings(self) -> Settings:
         """Read the configuration alone, as it is now. Raises as `settings`."""
@@ -144,12 +149,8 @@ class Session(Struct, frozen=True, dict=True):
                 "--all-services is of projects with the standard program, and this one has arguments of its own:"
                 " give it services={} (local-lb:services)"
             )
-        with only_one(self._all_services_lock, f"watch --all-services of stack {self.stack}"):
+        with only_one(all_services_lock(self.home), f"watch --all-services of stack {self.stack}"):
             yield
-
-    @property
-    def _all_services_lock(self) -> Path:
-        return stack_directory(self.home).with_name(f"{self.stack}.all-services")
 
     @cached_property
     def _configured(self) -> Settings:

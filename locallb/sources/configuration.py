@@ -19,11 +19,12 @@ from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
 from locallb.config.registry import Entry
-from locallb.config.settings import Settings, SettingsError
+from locallb.config.settings import EVERY_SERVICE, Settings, SettingsError
 from locallb.kubernetes.relevant import Document
 from locallb.kubernetes.tls_parsing import TlsSecretError, tls_pair
 from locallb.model.identities import Home
 from locallb.model.texts import clipped
+from locallb.runtimes.single_instance import holder
 from locallb.storage.key_pairs import is_for_tcp_alone, key_pair_fault
 from locallb.storage.paths import CONSENTS, stack_directory
 
@@ -56,11 +57,22 @@ def program_settings(home: Home) -> Settings:
 
     Raises:
         SettingsError: if the configuration can't be used; one sentence a mistake.
+        ClientError: if this host lacks the resources to look for a `watch`.
 
     """
     from pulumi.runtime import config  # noqa: PLC0415 - whoever runs a program has loaded the SDK
 
-    return stack_settings({**config.get_config_env(), **config.CONFIG.get()}, home)
+    return in_force(stack_settings({**config.get_config_env(), **config.CONFIG.get()}, home), home)
+
+
+def in_force(settings: Settings, home: Home) -> Settings:
+    """Return what counts now: a running `watch --all-services` serves Services of every type. Raises ClientError."""
+    return replace(settings, services=EVERY_SERVICE) if holder(all_services_lock(home)) else settings
+
+
+def all_services_lock(home: Home) -> Path:
+    """Return the file that such a `watch` holds locked."""
+    return stack_directory(home).with_name(f"{home.stack}.all-services")
 
 
 def stack_settings(flat: Mapping[str, str], home: Home | None = None) -> Settings:

@@ -235,6 +235,10 @@ def test_renamed_and_removed_components_are_what_commands_show(play: Stage, back
             "both have the source c: leave it to one of them",
         ),
         (
+            'LoadBalancers("all", pulumi.ResourceOptions(parent=pulumi.ComponentResource("m:i:P", "p")), sources=[])',
+            "two LoadBalancers have the name 'all', also if under other parents: rename one",
+        ),
+        (
             "from locallb.program import serve; serve()",
             "LoadBalancers 'all' declares what is served already, so serve() can't",
         ),
@@ -242,7 +246,7 @@ def test_renamed_and_removed_components_are_what_commands_show(play: Stage, back
     ],
 )
 def test_a_mistake_of_the_program_is_one_sentence(play: Stage, more: str, sentence: str) -> None:
-    """Two components of one cluster, another declaration beside one, and a Service that isn't there."""
+    """Two components of one cluster or name, another declaration beside one, and a Service that isn't there."""
     declared(play, PROGRAM.replace("after = pulumi", f"{more}\n#").replace("last = pulumi", "#"))
     done = play.run("up", "--yes")
     assert done.code == 1

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
-from locallb.config.settings import SettingsError
-from locallb.sources.configuration import stack_settings
+from locallb.config.settings import EVERY_SERVICE, OtherServices, SettingsError
+from locallb.model.identities import Home
+from locallb.runtimes.single_instance import only_one
+from locallb.sources.configuration import all_services_lock, program_settings, stack_settings
 
 SOURCES = {"local-lb:sources": '[{"manifests":"m","name":"c"}]'}
 
@@ -24,3 +29,14 @@ def test_keys_under_a_misspelt_namespace_are_refused(namespace: str) -> None:
 def test_keys_of_others_are_passed_over() -> None:
     """A Pulumi program may have other providers."""
     assert stack_settings({**SOURCES, "aws:region": "x", "docker:host": "y"}) == stack_settings(SOURCES)
+
+
+def test_a_program_serves_what_a_watch_serves_meanwhile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`pulumi up` beside `watch --all-services` takes nothing away that the watch would make again at once."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.setenv("PULUMI_CONFIG", json.dumps(SOURCES))
+    home = Home("p", "dev", str(tmp_path))
+    assert program_settings(home).services == OtherServices()
+    with only_one(all_services_lock(home), "watch"):
+        assert program_settings(home).services == EVERY_SERVICE
+    assert program_settings(home).services == OtherServices()
