@@ -22,11 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from locallb.envoy.bootstrap import ADMIN_SOCKET, ALONE, ARGUMENTS, arguments, bootstrap
 from locallb.envoy.clusters import assignment, cluster, file_name
-from locallb.envoy.document import Discovered, text, typed
+from locallb.envoy.document import Discovered, encoded, text, typed
 from locallb.envoy.fragments import RenderedPart, render_part
 from locallb.envoy.http_chains import http_files
 from locallb.envoy.http_chains import listeners as http_listeners
@@ -83,17 +83,22 @@ def render(proxy: Proxy, memory: AnyMemo | None = None) -> Rendered:
     listeners += [name_listener(spec) for spec in proxy.names]
     lds = Discovered.of(sorted(listeners, key=lambda message: str(message["name"])))
     logs = {*(spec.log for spec in proxy.listeners), *(spec.log for spec in proxy.http)} - {""}
-    clusters = [cluster(upstream, proxy.discovery) for upstream in upstreams.values()]
+    clusters = [
+        memory.of(("cluster", name), _cluster, upstream, proxy.discovery) for name, upstream in upstreams.items()
+    ]
     cds = Discovered.of([*clusters, *map(reader, sorted(logs))])
     files = {"bootstrap.json": bootstrap(proxy), "lds.json": lds.response, "cds.json": cds.response}
     referred: Mapping[str, Discovered] = {}
     if proxy.discovery is Discovery.EDS:
-        files |= {file_name(upstream): _endpoints(upstream).response for upstream in upstreams.values()}
         referred = http_files(proxy.http, tuple(upstreams.values()), memory)
         files |= {name: discovered.response for name, discovered in referred.items()}
-        memory.evict_unused()
     version = with_referred(lds.version, [discovered.version for discovered in referred.values()])
-    return Rendered({name: text(message) for name, message in files.items()}, FileVersions(version, cds.version))
+    texts = {name: text(message) for name, message in files.items()}
+    if proxy.discovery is Discovery.EDS:
+        for name, upstream in upstreams.items():
+            texts[file_name(upstream)] = memory.of(("endpoints", name), _endpoints, upstream)
+    memory.evict_unused()
+    return Rendered(texts, FileVersions(version, cds.version))
 
 
 def render_empty(proxy: Proxy) -> Rendered:
@@ -101,8 +106,13 @@ def render_empty(proxy: Proxy) -> Rendered:
     return Rendered({"bootstrap.json": text(bootstrap(proxy))}, FileVersions("", ""))
 
 
-def _endpoints(upstream: Upstream) -> Discovered:
-    return Discovered.of([typed("envoy.config.endpoint.v3.ClusterLoadAssignment", **assignment(upstream))])
+def _cluster(upstream: Upstream, discovery: Discovery) -> Raw:
+    return encoded(cluster(upstream, discovery))
+
+
+def _endpoints(upstream: Upstream) -> str:
+    made = typed("envoy.config.endpoint.v3.ClusterLoadAssignment", **assignment(upstream))
+    return text(Discovered.of([made]).response)
 
 
 def watches(discovery: Discovery | None, upstream_count: int, *, logs: bool = False) -> int:

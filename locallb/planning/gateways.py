@@ -41,7 +41,7 @@ from locallb.model.http_serving import (
 )
 from locallb.model.identities import LOCALHOST, ClusterName, Family, IPAddress, ObjectKey, Protocol, UpstreamName
 from locallb.model.memory import AnyMemo, Memo
-from locallb.model.objects import MalformedService, Service, ServicePort, Via
+from locallb.model.objects import EndpointSlice, MalformedService, Service, ServicePort, Via
 from locallb.model.reasons import Problem, Reason
 from locallb.model.serving import Backend, Listener, Upstream, distinct
 from locallb.model.snapshot import LocalAuthority, Snapshot
@@ -102,9 +102,14 @@ def _chain(chain: Chain, mapping: _Mapping) -> Chain:
     if not isinstance(chain.serves, HttpRoutes):
         return chain
     hosts = (
-        replace(host, routes=tuple(_route(route, mapping) for route in host.routes)) for host in chain.serves.hosts
+        replace(host, routes=tuple(_route(route, mapping) for route in host.routes)) if _redirects(host) else host
+        for host in chain.serves.hosts
     )
     return replace(chain, serves=replace(chain.serves, hosts=tuple(hosts)))
+
+
+def _redirects(host: VirtualHost) -> bool:
+    return any(isinstance(route.action, Redirect) for route in host.routes)
 
 
 def _route(route: HttpRoute, mapping: _Mapping) -> HttpRoute:
@@ -138,9 +143,21 @@ class Serving(NamedTuple):
     """Services behind routes with endpoints to which this host has no route."""
 
 
-def serve(gateway: Bound, where: Where, index: BackendIndex) -> Serving:
-    """Put ports on addresses, and backends behind them."""
-    entries = {name: _behind(target, index, gateway.want.ordered.drained) for name, target in gateway.targets.items()}
+def serve(gateway: Bound, where: Where, index: BackendIndex, memory: AnyMemo) -> Serving:
+    """Put ports on addresses, and backends behind them; `memory` caches those of each target."""
+    around = memory.of("around", _unchanged, replace(index, slices={}, drained={}))
+    out, none = gateway.want.ordered.drained, frozenset[str]()
+    entries: dict[UpstreamName, PortBackends] = {
+        name: memory.of(
+            ("behind", name),
+            _behind,
+            target,
+            around,
+            index.slices.get(target.service, ()),
+            out | index.drained.get(target.service, none),
+        )
+        for name, target in gateway.targets.items()
+    }
     merged = tuple(_merged(gateway, entries))
     answering = frozenset(upstream.name for upstream in merged if upstream.backends)
     # Names below localhost are served whatever is behind one: each object has a row that says so.
@@ -155,7 +172,11 @@ def serve(gateway: Bound, where: Where, index: BackendIndex) -> Serving:
         tuple(listener for listener in listeners if isinstance(listener, Listener)),
         tuple(listener for listener in listeners if isinstance(listener, HttpListener)),
         (
-            *(_upstream(name, gateway.targets[name], entry) for name, entry in entries.items() if not _is_udp(entry)),
+            *(
+                memory.of(("upstream", name), _upstream, name, gateway.targets[name], entry)
+                for name, entry in entries.items()
+                if not _is_udp(entry)
+            ),
             *merged,
         ),
         {gateway.targets[name].named: problem for name, problem in unreached.items()},
@@ -177,11 +198,16 @@ def _with_unreached(planned: PlannedPort, gateway: Bound, unreached: Mapping[Ups
     return replace(planned, problem=problem) if problem else planned
 
 
-def _behind(target: BackendTarget, index: BackendIndex, drained: frozenset[str]) -> PortBackends:
+def _unchanged(index: BackendIndex) -> BackendIndex:
+    return index
+
+
+def _behind(
+    target: BackendTarget, around: BackendIndex, slices: Sequence[EndpointSlice], drained: frozenset[str]
+) -> PortBackends:
     """Find the backends of a port of a Service that aren't drained, in the first family that has any."""
-    out = Order(drained=drained | index.drained.get(target.service, frozenset()))
-    service = Service(target.service, (target.port,), families=tuple(Family), ordered=out)
-    entries = upstreams(service, index)
+    service = Service(target.service, (target.port,), families=tuple(Family), ordered=Order(drained=drained))
+    entries = upstreams(service, replace(around, slices={target.service: slices}))
     by_use = sorted(entries, key=lambda entry: (not entry.backends, not _is_unreached(entry)))
     return by_use[0]
 

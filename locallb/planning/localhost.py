@@ -12,7 +12,7 @@ names of Services. A name that two Services would have is nobody's. What may not
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct, field
 
@@ -21,9 +21,10 @@ from locallb.config.settings import Settings
 from locallb.dns.zones import is_hostname, name_fault
 from locallb.gateway.routes import BackendTarget, Bound, upstream_prefix
 from locallb.model.faults import NO_ORDER, Order
-from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, Target
+from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, Redirect, Target
 from locallb.model.http_serving import ANY, BackendTls, Chain, HttpRoutes, Speaks, Termination, VirtualHost
 from locallb.model.identities import LOCALHOST, ClusterName, Family, ObjectKey, ObjectKind, Protocol, UpstreamName
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import FamilyPolicy, Service, ServicePort, ServiceType
 from locallb.model.snapshot import LocalAuthority
 from locallb.planning.admission import has_only_foreign_addresses
@@ -42,6 +43,8 @@ _UNKNOWN = DirectResponse(
     "local-lb serves no Service and no route by this name; `locallb status` on this host lists the names that it"
     " serves.\n",
 )
+_OTHERS = VirtualHost((ANY,), (HttpRoute(Match(), _UNKNOWN),))
+"""Every other name."""
 
 
 class LocalName(Struct, frozen=True):
@@ -68,7 +71,7 @@ class _Served(Struct, frozen=True):
     """What is behind a name."""
 
     of: LocalName
-    routes: tuple[HttpRoute, ...]
+    host: VirtualHost
     targets: Mapping[UpstreamName, BackendTarget] = field(default_factory=dict)
 
 
@@ -79,13 +82,17 @@ def local_names(  # noqa: PLR0913, PLR0917 - what names depend on
     live: frozenset[ClusterName],
     authority: LocalAuthority | None,
     order: Order = NO_ORDER,
+    memory: AnyMemo | None = None,
 ) -> LocalNames:
-    """Return what every name leads to. `live` are the running clusters, `order` what commands order for all names."""
-    notices: list[str] = []
-    of_services = dict(_of_services(_named(services, settings, live), notices))
-    plain = {**of_services, **_of_routes(gateways, of_services, notices, secured=False)}
+    """Return what every name leads to. `live` are the running clusters, `order` what commands order for all names.
+
+    `memory` caches what each Service offers.
+    """
+    memory, notices = memory or Memo(), list[str]()
+    of_services = dict(_of_services(_named(services, settings, live), notices, memory))
     https = authority is not None and local.certifies(authority, DOMAIN)
-    secured = {**of_services, **_of_routes(gateways, of_services, notices, secured=True)} if https else {}
+    secured = {**of_services, **_of_routes(gateways, of_services, notices)} if https else {}
+    plain = {**of_services, **_of_routes(gateways, of_services, notices, secured)}
     chains = {HTTP: (Chain(_table(plain)),)}
     if authority and secured:
         certificate = local.certificate(authority, DOMAIN, map(_certified, secured))
@@ -99,6 +106,7 @@ def local_names(  # noqa: PLR0913, PLR0917 - what names depend on
         ordered=order,
         type=ServiceType.CLUSTER_IP,
     )
+    memory.evict_unused()
     targets = {
         name: target for served in (*plain.values(), *secured.values()) for name, target in served.targets.items()
     }
@@ -120,8 +128,8 @@ def _certified(name: str) -> str:
 
 
 def _table(served: Mapping[str, _Served]) -> HttpRoutes:
-    hosts = [VirtualHost((name,), each.routes) for name, each in sorted(served.items())]
-    return HttpRoutes((*hosts, VirtualHost((ANY,), (HttpRoute(Match(), _UNKNOWN),))))
+    hosts = [each.host for _, each in sorted(served.items())]
+    return HttpRoutes((*hosts, _OTHERS))
 
 
 def _named(services: Iterable[Service], settings: Settings, live: frozenset[ClusterName]) -> Iterator[Service]:
@@ -157,50 +165,77 @@ def spoken_by(port: ServicePort) -> Spoken | None:
             return None
 
 
-def ports_of(service: Service) -> list[tuple[ServicePort, Spoken]]:
+def ports_of(ports: Iterable[ServicePort]) -> list[tuple[ServicePort, Spoken]]:
     """Return the ports of HTTP, first the one that has the Service's name: the lowest that browsers can use."""
-    spoken = [(port, how) for port in service.ports if (how := spoken_by(port))]
+    spoken = [(port, how) for port in ports if (how := spoken_by(port))]
     return sorted(spoken, key=lambda each: (each[1].speaks is Speaks.HTTP2, each[0].port))
 
 
-def _of_services(services: Iterable[Service], notices: list[str]) -> Iterator[tuple[str, _Served]]:
+def _of_services(services: Iterable[Service], notices: list[str], memory: AnyMemo) -> Iterator[tuple[str, _Served]]:
     """Return the names of Services: the ones with a cluster always, the short ones where only one Service has them.
 
     A Service's name precedes that of a port of another one: `a.b.c` may be Service a of cluster c, or port a of b.
     """
     whole, parts = dict[str, list[_Served]](), dict[str, list[_Served]]()
     for service in sorted(services, key=lambda service: service.key):
-        cluster, namespace, name, _ = service.key
-        for number, (port, spoken) in enumerate(ports_of(service)):
-            stem = f"{name}.{namespace}" if not number else f"{port.name or port.port}.{name}.{namespace}"
-            for full in (f"{stem}.{DOMAIN}", f"{stem}.{cluster}.{DOMAIN}"):
-                if fault := name_fault(full) or ("" if is_hostname(full) else "a name of a host has no underscore"):
-                    notices.append(f"{service.key} isn't found as {full}: {fault}")
-                    continue
-                (parts if number else whole).setdefault(full, []).append(_forwarded(service, port, spoken, full))
-    for name, served in {**parts, **whole}.items():
-        if len(served) == 1:
-            yield name, served[0]
+        offer: _Offer = memory.of(service.key, _offer, service.key, service.ports)
+        notices += offer.notices
+        for found, offered in ((whole, offer.whole), (parts, offer.parts)):
+            for served in offered:
+                found.setdefault(served.of.name, []).append(served)
+    for name, rivals in {**parts, **whole}.items():
+        if len(rivals) == 1:
+            yield name, rivals[0]
 
 
-def _forwarded(service: Service, port: ServicePort, spoken: Spoken, name: str) -> _Served:
-    target = BackendTarget(service.key, port, spoken.speaks, spoken.tls)
+class _Offer(Struct, frozen=True):
+    """What a Service has where no other one has its names."""
+
+    whole: tuple[_Served, ...]
+    """By names of its own."""
+    parts: tuple[_Served, ...]
+    """By names of its ports."""
+    notices: tuple[str, ...]
+
+
+def _offer(key: ObjectKey, ports: tuple[ServicePort, ...]) -> _Offer:
+    served: tuple[list[_Served], list[_Served]] = ([], [])
+    notices: list[str] = []
+    for number, (port, spoken) in enumerate(ports_of(ports)):
+        own = f"{key.name}.{key.namespace}"
+        stem = f"{port.name or port.port}.{own}" if number else own
+        for full in (f"{stem}.{DOMAIN}", f"{stem}.{key.cluster}.{DOMAIN}"):
+            if fault := name_fault(full) or ("" if is_hostname(full) else "a name of a host has no underscore"):
+                notices.append(f"{key} isn't found as {full}: {fault}")
+                continue
+            served[bool(number)].append(_forwarded(key, port, spoken, full))
+    return _Offer(tuple(served[0]), tuple(served[1]), tuple(notices))
+
+
+def _forwarded(key: ObjectKey, port: ServicePort, spoken: Spoken, name: str) -> _Served:
+    target = BackendTarget(key, port, spoken.speaks, spoken.tls)
     upstream = UpstreamName(f"{upstream_prefix(LOCALHOST)}{target.name}")
     route = HttpRoute(Match(), Forward((Target(upstream),)))
-    return _Served(LocalName(name, service.key, port.port), (route,), {upstream: target})
+    return _Served(LocalName(name, key, port.port), VirtualHost((name,), (route,)), {upstream: target})
 
 
 def _of_routes(
-    gateways: Mapping[ObjectKey, Bound], of_services: Mapping[str, _Served], notices: list[str], *, secured: bool
+    gateways: Mapping[ObjectKey, Bound],
+    of_services: Mapping[str, _Served],
+    notices: list[str],
+    secured: Collection[str] | None = None,
 ) -> Mapping[str, _Served]:
-    """Return the hosts below `localhost` in rules of Gateways and Ingresses, with the routes of their lowest port."""
+    """Return the hosts below `localhost` in rules of Gateways and Ingresses, with the routes of their lowest port.
+
+    Those of HTTPS, or of HTTP beside the names in `secured`, to which redirects lead.
+    """
     found: dict[str, _Served] = {}
     for bound in sorted(gateways.values(), key=lambda bound: (bound.want.created, bound.key)):
         for port, chains in sorted(bound.chains.items()) if bound.failure is None else ():
-            for host in _hosts(chains, secured=secured):
+            for host in _hosts(chains, secured=secured is None):
                 for name in (name for name in host.domains if name.endswith(f".{DOMAIN}")):
                     served = _routed(bound, port, name, host.routes)
-                    if why := _restriction(served):
+                    if why := _restriction(served) or _dead_end(served, secured):
                         notices.append(f"{bound.key}: {name} is not served at 127.0.0.1: {why}")
                         continue
                     first = found.setdefault(name, served).of.key
@@ -229,16 +264,34 @@ def _routed(bound: Bound, port: int, name: str, routes: tuple[HttpRoute, ...]) -
     named = {target.upstream for forward in forwards for target in forward.targets}
     named |= {mirror.upstream for forward in forwards for mirror in forward.mirrors}
     targets = {upstream: bound.targets[upstream] for upstream in sorted(named) if upstream in bound.targets}
-    return _Served(LocalName(name, bound.key, port), routes, targets)
+    return _Served(LocalName(name, bound.key, port), VirtualHost((name,), routes), targets)
 
 
 def _restriction(served: _Served) -> str:
     """Return why a host is reached by its own address only."""
-    if any(route.sources for route in served.routes):
+    if any(route.sources for route in served.host.routes):
         return "its rules name the clients that may come"
     if any(target.tls and target.tls.client for target in served.targets.values()):
         return "its Gateway shows backends a certificate of its own"
     return ""
+
+
+def _dead_end(served: _Served, secured: Collection[str] | None) -> str:
+    """Return why nobody gets further than to this host: it only redirects to where nothing is served."""
+    name, routes = served.of.name, served.host.routes
+    if secured is None or not routes or not all(_leads_nowhere(route, name, secured) for route in routes):
+        return ""
+    if not secured:
+        return "it only redirects to https, which is served there with `local-lb:certificates: local`"
+    return "it only redirects to https, by which the host has no routes there"
+
+
+def _leads_nowhere(route: HttpRoute, name: str, secured: Collection[str]) -> bool:
+    to = route.action
+    if not isinstance(to, Redirect) or to.scheme != "https" or to.port not in {0, HTTPS}:
+        return False
+    host = to.hostname or name
+    return host.endswith(f".{DOMAIN}") and host not in secured and f"*.{host.partition('.')[2]}" not in secured
 
 
 def local_urls(names: LocalNames, ports: Mapping[int, int]) -> Mapping[ObjectKey, tuple[LocalUrl, ...]]:

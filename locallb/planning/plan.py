@@ -54,7 +54,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     memo = memo or Memo()
     gateways = with_overrides(_gateways(snapshot, settings, memo), snapshot.overrides)
     names = _local_names(snapshot, settings, gateways, memo)
-    bound = {**gateways.bound, LOCALHOST: names.bound} if names else gateways.bound
+    bound = {**gateways.bound, LOCALHOST: names.bound} if names and _has_names(names, snapshot) else gateways.bound
     snapshot = with_gateways(snapshot, bound)
     frame = PlanContext.of(snapshot.home, settings, snapshot.host)
     routing = _routes(snapshot, settings, memo)
@@ -101,14 +101,19 @@ def _gateways(snapshot: Snapshot, settings: Settings, memo: AnyMemo) -> Gateways
 
 
 def _local_names(snapshot: Snapshot, settings: Settings, gateways: Gateways, memo: AnyMemo) -> LocalNames | None:
-    """Return the names below `localhost`; None without any, as long as none was served."""
+    """Return the names below `localhost`; None where the stack serves none."""
     if not settings.localhost:
         return None
     live, order = frozenset(snapshot.access), snapshot.overrides.get(LOCALHOST, NO_ORDER)
     arguments = snapshot.services, gateways.bound, settings, live, snapshot.authority, order
-    names: LocalNames = memo.of("localhost", local_names, *arguments)
+    names: LocalNames = memo.of("localhost", partial(local_names, memory=memo.of("offers", Memo)), *arguments)
+    return names
+
+
+def _has_names(names: LocalNames, snapshot: Snapshot) -> bool:
+    """Return whether there are names, or were: then their ports are kept."""
     held = any(each.owner.service == LOCALHOST for each in snapshot.claims if each.owner.home == snapshot.home)
-    return names if names.plain or names.secured or held else None
+    return bool(names.plain or names.secured) or held
 
 
 def _with_local_urls(plan: Plan, names: LocalNames | None, memo: AnyMemo) -> Plan:

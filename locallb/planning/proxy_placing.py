@@ -188,10 +188,10 @@ class Placed(NamedTuple):
 def place(given: PlacementInputs, frame: PlanContext, memory: AnyMemo) -> Placed:
     """Put one Service on its addresses, behind a proxy of its own or one of the stack's.
 
-    `memory` caches what concerns a host of a Gateway alone.
+    `memory` caches what concerns a host or a backend of a Gateway alone.
     """
     service, assignment = given.service, given.assignment
-    serving = _served(given, frame)
+    serving = _served(given, frame, memory)
     ports, listeners, http, served = serving.ports, serving.listeners, serving.http, serving.upstreams
     if assignment.traits.heap and not assignment.traits.heap.size and not given.gateway:
         # Another listener would end open connections in time; HTTP's are kept only as safe as they can be made.
@@ -257,12 +257,14 @@ def _refused_listener(gateway: Bound | None) -> Problem | None:
     return Problem(Reason.LISTENERS_NOT_VALID, sentence) if sentence else None
 
 
-def _served(given: PlacementInputs, frame: PlanContext) -> Serving:
+def _served(given: PlacementInputs, frame: PlanContext, memory: AnyMemo) -> Serving:
     """Return the ports of a Service or a Gateway, and what its proxy serves."""
     if given.gateway:
         http3 = frame.settings.http3 and not given.assignment.in_part and given.service.key != LOCALHOST
         where = Where(given.addresses, given.problems, given.occupied, http3)
-        made, fault = serve(given.gateway, where, given.backend_index), given.service.failing
+        behind: AnyMemo = memory.of("behind", Memo)
+        made, fault = serve(given.gateway, where, given.backend_index, behind), given.service.failing
+        behind.evict_unused()
         may_fail = given.assignment.traits.may_fail is not False or fault is not None or bool(given.gateway.faults)
         return made._replace(http=tuple(replace(listener, may_fail=may_fail, fault=fault) for listener in made.http))
     service = given.service

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from ipaddress import ip_address
 from typing import Any
 
@@ -11,12 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from locallb import envoy
 from locallb.config.parsing import parse_settings
+from locallb.envoy import http_routes
 from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.http_serving import HttpListener, HttpRoutes, Speaks
 from locallb.model.identities import LOCALHOST, ClusterName, Fingerprint, Home, ObjectKey, Owner, Protocol
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import ServicePort
 from locallb.model.snapshot import Claim, HostFacts, LocalAuthority, MappedPort, Snapshot, Socket
+from locallb.planning import gateways, localhost
 from locallb.planning.localhost import spoken_by
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Placement, Plan
@@ -50,11 +55,11 @@ def snapshot(clusters: Mapping[str, Iterable[object]], host: HostFacts = UNPRIVI
     )
 
 
-def planned(existing: Snapshot, **config: object) -> Plan:
+def planned(existing: Snapshot, memo: AnyMemo | None = None, **config: object) -> Plan:
     """Plan a stack with these names."""
     names = sorted({node.cluster for node in existing.nodes})
     sources = [{"manifests": name, "name": str(name)} for name in names]
-    return make_plan(existing, parse_settings({"sources": sources, "localhost": True, **config}))
+    return make_plan(existing, parse_settings({"sources": sources, "localhost": True, **config}), memo)
 
 
 def local(plan: Plan) -> Placement:
@@ -288,6 +293,72 @@ def test_https_has_the_certificate_of_the_users_own_authority() -> None:
     assert set(getattr(certificate, "hosts")) == {"*.shop.demo.localhost", "*.shop.localhost", "127.0.0.1", "::1"}  # noqa: B009
     elsewhere = replace(existing, authority=LocalAuthority(Fingerprint("ab" * 32), ("test",)))
     assert numbers(planned(elsewhere)) == [8080]
+
+
+def redirected(*listeners: JsonObject, hostname: str = "") -> list[JsonObject]:
+    """Return a Gateway with a route at `app.localhost` that leads to https, there or at another host."""
+    to = {"scheme": "https", **({"hostname": hostname} if hostname else {})}
+    filters = [{"type": "RequestRedirect", "requestRedirect": to}]
+    routes = route({"filters": filters}, hostnames=["app.localhost"])
+    return [gateway_class(), gateway(*listeners), routes, cluster_service("api")]
+
+
+@pytest.mark.parametrize(("hostname", "leads"), [("", False), ("other.localhost", False), ("app.test", True)])
+def test_a_host_that_only_redirects_to_where_nothing_is_has_no_name(hostname: str, leads: bool) -> None:  # noqa: FBT001
+    """Its URL would lead to port 443, which is another program's; a sentence says what helps."""
+    web = service("web", ports=ports(("http", 80)))
+    for others in ([], [web]):
+        plan = planned(snapshot({"demo": [*redirected(listener("http", 80), hostname=hostname), *others]}))
+        assert ("demo/gateways/shop/web" in urls(plan)) is leads
+        assert any(
+            "app.localhost" in each and "`local-lb:certificates: local`" in each for each in plan.notices
+        ) is not (leads)
+
+
+def test_a_redirect_to_https_that_is_served_has_a_name() -> None:
+    """It names the port of HTTPS; without a route there it says so."""
+    web = service("web", ports=ports(("http", 80)))
+    objects = redirected(listener("http", 80), hostname="web.shop.localhost")
+    plan = planned(snapshot({"demo": [*objects, web]}, authority=AUTHORITY))
+    assert urls(plan)["demo/gateways/shop/web"] == ["http://app.localhost:8080/"]
+    assert "port=8443" in hosts(plan)["app.localhost"]
+    plan = planned(snapshot({"demo": [*redirected(listener("http", 80)), web]}, authority=AUTHORITY))
+    assert "demo/gateways/shop/web" not in urls(plan)
+    assert any("app.localhost" in each and "no routes there" in each for each in plan.notices)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.sampled_from([80, 8080, 443, 5432])), min_size=1, max_size=6))
+def test_an_earlier_plan_saves_work_and_decides_nothing(changes: list[tuple[int, int]]) -> None:
+    """Of Services beside a Gateway, after any changes of their ports: by the bytes of the proxies, too."""
+    memo: AnyMemo = Memo()
+    numbers_of = dict.fromkeys(range(4), 80)
+    for index, number in changes:
+        numbers_of[index] = number
+        objects = [service(f"web{each}", ports=ports(("", of))) for each, of in numbers_of.items()]
+        existing = snapshot({"demo": [*routed(), *objects]}, authority=AUTHORITY)
+        assert planned(existing, memo) == planned(existing)
+
+
+def test_a_changed_service_makes_no_others_names_and_backends_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every change of any Service changes the names' proxy: it costs what changed."""
+    calls = Counter[str]()
+    for module, name in ((localhost, "_offer"), (gateways, "_behind"), (envoy, "_cluster"), (http_routes, "_host")):
+        monkeypatch.setattr(module, name, _counted(calls, getattr(module, name)))
+    memo: AnyMemo = Memo()
+    for number in (80, 8080):
+        calls.clear()
+        objects = [service(f"web{each}", ports=ports(("http", 80))) for each in range(9)]
+        planned(snapshot({"demo": [*objects, service("web", ports=ports(("http", number)))]}), memo)
+    # Two names in the tables of two addresses, a cluster in the names' proxy and one in the Service's own.
+    assert calls == {"_offer": 1, "_behind": 1, "_cluster": 2, "_host": 4}
+
+
+def _counted(calls: Counter[str], made: Callable[..., object]) -> Callable[..., object]:
+    def counting(*given: object, **more: object) -> object:
+        calls[made.__name__] += 1
+        return made(*given, **more)
+
+    return counting
 
 
 def test_names_live_beside_mapped_ports() -> None:
