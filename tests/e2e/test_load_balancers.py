@@ -227,6 +227,12 @@ def test_renamed_and_removed_components_are_what_commands_show(play: Stage, back
     assert row["state"] == "serving"
 
 
+SAME_NAME = """\
+below = pulumi.ResourceOptions(parent=pulumi.ComponentResource("my:index:Part", "part"))
+LoadBalancers("all", below, sources=[dict(manifests="manifests", name="d")])
+"""
+
+
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
@@ -235,7 +241,7 @@ def test_renamed_and_removed_components_are_what_commands_show(play: Stage, back
             "both have the source c: leave it to one of them",
         ),
         (
-            'LoadBalancers("all", pulumi.ResourceOptions(parent=pulumi.ComponentResource("m:i:P", "p")), sources=[])',
+            SAME_NAME,
             "two LoadBalancers have the name 'all', also if under other parents: rename one",
         ),
         (
