@@ -15,7 +15,7 @@ from locallb.model.identities import ClusterName, Home
 
 RelayId = NewType("RelayId", str)
 """Twelve hex digits: the name of a relay's directory."""
-VERSION = "1"
+VERSION = "2"
 """Of a relay's program: another one takes the place of what runs."""
 RIGHTS = "deploy/rbac-relay.yaml"
 """The file with the right to connect to pods."""

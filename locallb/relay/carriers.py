@@ -14,7 +14,6 @@ import asyncio
 import re
 import select
 import ssl
-from collections.abc import Callable
 from contextlib import suppress
 from socket import SHUT_WR, socket
 
@@ -30,6 +29,8 @@ ANSWER = 5.0
 """Seconds for the reply to a new stream."""
 LAST_TERMS = 1.0
 """Seconds for the end of the stream of errors, once the other one has ended."""
+_REMAINS = 256
+"""Pieces for a client that has left, that are passed over before the next one."""
 _LONGEST = 500
 """Bytes of an error."""
 _LAST = 1 << 30
@@ -44,10 +45,27 @@ class CarrierError(Exception):
     """A connection to a pod can't be made or used: half a sentence."""
 
 
+class UntakenError(CarrierError):
+    """It can't, and nothing in the pod has accepted the client."""
+
+
 def settle(ready: asyncio.Future[None]) -> None:
     """Let a wait end, once."""
     if not ready.done():
         ready.set_result(None)
+
+
+async def readable(connection: socket) -> None:
+    """Wait until there is something to take. It is taken by the caller: a cancelled wait loses nothing."""
+    loop, number = asyncio.get_running_loop(), connection.fileno()
+    if number < 0:
+        raise ConnectionAbortedError
+    ready: asyncio.Future[None] = loop.create_future()
+    loop.add_reader(number, settle, ready)
+    try:
+        await ready
+    finally:
+        loop.remove_reader(number)
 
 
 class Client:
@@ -90,7 +108,7 @@ class Wire:
             try:
                 return self._socket.recv(PIECE)
             except (ssl.SSLWantReadError, BlockingIOError):
-                await self._ready(self._loop.add_reader, self._loop.remove_reader)
+                await readable(self._socket)
             except ssl.SSLWantWriteError:
                 await asyncio.sleep(0.001)
 
@@ -109,20 +127,20 @@ class Wire:
                 try:
                     remaining = remaining[self._socket.send(remaining) :]
                 except (ssl.SSLWantWriteError, BlockingIOError):
-                    await self._ready(self._loop.add_writer, self._loop.remove_writer)
+                    await self._writable()
                 except ssl.SSLWantReadError:
                     await asyncio.sleep(0.001)
             self.is_torn = False
 
-    async def _ready(self, add: Callable[..., object], remove: Callable[[int], object]) -> None:
+    async def _writable(self) -> None:
         ready, number = self._loop.create_future(), self._socket.fileno()
         if number < 0:
             raise ConnectionAbortedError
-        add(number, settle, ready)
+        self._loop.add_writer(number, settle, ready)
         try:
             await ready
         finally:
-            remove(number)
+            self._loop.remove_writer(number)
 
     def close(self) -> None:
         number = self._socket.fileno()
@@ -142,23 +160,22 @@ class Carrier:
         self._errors, self._data = -1, -1
         self._next, self._early = 1, list[Frame]()
         self._error, self._errors_ended = "", False
+        self._goes, self._has_sent = False, False
         self.answered = False
         """Whether the pod has sent anything to the present client."""
 
     @property
     def is_usable(self) -> bool:
         """Return whether it can carry another client: nothing has come meanwhile that ends it."""
-        if self._wire.is_torn or self._next > _LAST:
+        if self._wire.is_torn or self._goes or self._next > _LAST:
             return False
-        try:
-            while (data := self._wire.buffered()) is not None:
-                if not data:
+        with suppress(OSError, SpdyError):
+            for _ in range(_REMAINS):
+                if (data := self._wire.buffered()) is None:
+                    return True
+                if not data or any(frame.kind is Kind.GOAWAY for frame in self._frames.feed(data)):
                     return False
-                if any(frame.kind is Kind.GOAWAY for frame in self._frames.feed(data)):
-                    return False
-        except (OSError, SpdyError):
-            return False
-        return True
+        return False
 
     def close(self) -> None:
         self._wire.close()
@@ -166,7 +183,8 @@ class Carrier:
     async def open(self, port: int) -> None:
         """Open the streams for a client. Raises CarrierError."""
         self._errors, self._data, self._next = self._next, self._next + 2, self._next + 4
-        self._error, self._errors_ended, self.answered, self._early = "", False, False, []
+        self._error, self._errors_ended, self._early = "", False, []
+        self.answered, self._has_sent = False, False
         headers = {"port": str(port), "requestid": str(self._data)}
         opening = [
             self._writer.open(self._errors, {"streamtype": "error", **headers}),
@@ -213,13 +231,15 @@ class Carrier:
             if frame.kind is Kind.PING and int.from_bytes(frame.content[:4]) % 2 == 0:
                 await self._wire.write(spdy.pong(frame))
             elif frame.kind is Kind.GOAWAY:
-                raise CarrierError("the API server ended the connection")
+                self._goes = True
+                if int.from_bytes(frame.content[:4]) < self._data:
+                    raise UntakenError("its kubelet takes no further connection")
         return frames
 
     async def carry(self, client: Client) -> bool:
         """Carry a client's bytes both ways until one side ends; return whether another client may follow.
 
-        Raises CarrierError where the pod has failed: if it hasn't `answered`, another one may get the client.
+        Raises CarrierError where the pod has failed: while the client has bytes `unanswered`, another one may get it.
         """
         sending = asyncio.create_task(self._send(client))
         receiving = asyncio.create_task(self._receive(client))
@@ -231,30 +251,38 @@ class Carrier:
             took_all = await receiving
             await _stopped(sending)
             return await self._ended(client, took_all)
-        except (OSError, SpdyError) as error:
+        except UntakenError:
+            raise
+        except (CarrierError, OSError, SpdyError) as error:
+            if self._has_sent:
+                client.unanswered = None
             raise CarrierError(str(error) or type(error).__name__) from None
         finally:
             await _stopped(sending, receiving)
 
     async def _send(self, client: Client) -> bool:
         """Send what the client sends; return whether it is gone for good. Raises OSError of the API's side."""
-        loop = asyncio.get_running_loop()
         if client.unanswered:
-            await self._wire.write(spdy.data_head(self._data, len(client.unanswered)) + client.unanswered)
+            await self._write(bytes(client.unanswered))
         while not client.has_ended:
             try:
-                data = await loop.sock_recv(client.connection, PIECE)
+                await readable(client.connection)
+                data = client.connection.recv(PIECE)
             except OSError:
                 return True
             if not data:
                 client.has_ended = True
                 break
             client.note(data)
-            await self._wire.write(spdy.data_head(self._data, len(data)) + data)
+            await self._write(data)
         if client.has_left:
             return True
         await self._wire.write(spdy.finish(self._data))
         return await self._left(client)
+
+    async def _write(self, data: bytes) -> None:
+        self._has_sent = True
+        await self._wire.write(spdy.data_head(self._data, len(data)) + data)
 
     async def _left(self, client: Client) -> bool:
         """Wait until a client that sends nothing more reads nothing more either."""
@@ -311,9 +339,7 @@ class Carrier:
         except TimeoutError:
             pass
         if self._error and not self.answered:
-            if not _UNTAKEN.search(self._error):
-                client.unanswered = None
-            raise CarrierError(self._error)
+            raise (UntakenError if _UNTAKEN.search(self._error) else CarrierError)(self._error)
         with suppress(OSError):
             client.connection.shutdown(SHUT_WR)
         return self._errors_ended and not self._error and await self._cancel()

@@ -105,7 +105,6 @@ class Answer(Struct, frozen=True):
 
     version: str
     problem: str = ""
-    clients: int = 0
 
 
 def ask(directory: Path) -> Answer | None:

@@ -23,7 +23,8 @@ from locallb.kubernetes.api.upgrade import upgraded
 from locallb.model.errors import ClientError
 from locallb.model.relays import RelayedPort
 from locallb.relay import directory as places
-from locallb.relay.directory import CONTROL, Served
+from locallb.relay.carriers import readable
+from locallb.relay.directory import CONTROL, MARK, VERSION_MARK, Served
 from locallb.relay.service import Service
 from locallb.safe_files import open_lock, try_lock
 
@@ -48,9 +49,7 @@ class Relay:
     def apply(self, served: Served) -> None:
         """Listen for these ports and no others. Open connections go on."""
         if served.access != self.served.access:
-            self._service.close()
-            self._service = Service(partial(upgraded, served.access), _report)
-        self.served = served
+            self._service.connect_by(partial(upgraded, served.access))
         wanted = set(served.ports)
         for port in self._accepting.keys() - wanted:
             self._stop(port)
@@ -58,6 +57,7 @@ class Relay:
         for port in wanted - self._accepting.keys():
             listening = _listening(port.socket)
             self._accepting[port] = listening, asyncio.create_task(self._accept(listening, port))
+        self.served = served
 
     def _stop(self, port: RelayedPort) -> None:
         listening, task = self._accepting.pop(port)
@@ -66,20 +66,17 @@ class Relay:
         _remove(port.socket)
 
     async def _accept(self, listening: socket, port: RelayedPort) -> None:
-        loop = asyncio.get_running_loop()
         while True:
-            service = self._service
-            await service.reserve()
+            await readable(listening)  # before a place is taken: most sockets have no client
+            await self._service.reserve()
             try:
-                connection, _ = await loop.sock_accept(listening)
+                connection, _ = listening.accept()
             except OSError:
-                service.release()
+                self._service.release()
                 await asyncio.sleep(_PAUSE)
                 continue
-            except asyncio.CancelledError:
-                service.release()
-                raise
-            carried = asyncio.create_task(service.carry(connection, port))
+            connection.setblocking(False)
+            carried = asyncio.create_task(self._service.carry(connection, port))
             self._carrying.add(carried)
             carried.add_done_callback(self._carrying.discard)
 
@@ -91,7 +88,7 @@ class Relay:
             self.apply(places.read(Path()))
         except (ClientError, OSError) as error:
             problem = str(error)
-        answer = {"version": self.served.version, "problem": problem, "clients": self._service.carried}
+        answer = {"version": self.served.version, "problem": problem}
         with suppress(OSError):
             writer.write(json.dumps(answer).encode())
             await writer.drain()
@@ -111,6 +108,10 @@ class Relay:
         _remove(CONTROL)
         control.close()
         expiring.cancel()
+        await self.close()
+
+    async def close(self) -> None:
+        """Listen no more, and let open connections end for a moment."""
         for port in [*self._accepting]:
             self._stop(port)
         if self._carrying:
@@ -153,12 +154,13 @@ def _sweep(ports: Iterable[RelayedPort]) -> None:
 
 def main() -> int:
     """Serve the directory that is named; one process at a time does."""
-    os.chdir(sys.argv[1])
-    lock = open_lock(Path(places.LOCK))
-    if not try_lock(lock):
-        sys.stderr.write("another process serves this relay already\n")
-        return 1
+    for mark in (MARK, VERSION_MARK):
+        os.environ.pop(mark, None)  # an exec plugin is no relay, and isn't ended like one
     try:
+        os.chdir(sys.argv[1])
+        if not try_lock(open_lock(Path(places.LOCK))):
+            sys.stderr.write("another process serves this relay already\n")
+            return 1
         served = places.read(Path())
         _sweep(served.ports)
         asyncio.run(_run(served))

@@ -20,7 +20,7 @@ from locallb.kubernetes.api.servers import KubeError
 from locallb.kubernetes.api.upgrade import Upgraded
 from locallb.model.relays import RelayedPort
 from locallb.model.texts import printable
-from locallb.relay.carriers import Carrier, CarrierError, Client, settle
+from locallb.relay.carriers import Carrier, CarrierError, Client, readable
 
 MAX_CLIENTS = 2000
 """Connections of clients at a time; others wait in the queues of their sockets."""
@@ -60,8 +60,6 @@ class Service:
         self._waiting: dict[tuple[str, str], list[_Waiting]] = {}
         self._failed: dict[RelayedPort, float] = {}
         self._reported: dict[RelayedPort, float] = {}
-        self.carried = 0
-        """Clients that are carried now."""
 
     def serve(self, ports: Iterable[RelayedPort]) -> None:
         """Take over which ports there are; connections to other pods that wait for clients are closed."""
@@ -77,11 +75,19 @@ class Service:
             if pod not in pods:
                 self._close(self._waiting.pop(pod))
 
+    def connect_by(self, open_upgraded: Callable[[str, str], Upgraded]) -> None:
+        """Ask the API in another way from now on; clients that are carried stay."""
+        self._open = open_upgraded
+        self._close_waiting()
+
     def close(self) -> None:
+        self._close_waiting()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _close_waiting(self) -> None:
         for waiting in self._waiting.values():
             self._close(waiting)
         self._waiting = {}
-        self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _close(self, waiting: Iterable[_Waiting]) -> None:
         for each in waiting:
@@ -97,13 +103,11 @@ class Service:
     async def carry(self, connection: socket, port: RelayedPort) -> None:
         """Carry a client that has a place, until it or the pod ends."""
         try:
-            self.carried += 1
             if await _has_begun(connection):
                 await self._carry(Client(connection), port)
         except OSError:  # the client's own
             pass
         finally:
-            self.carried -= 1
             self._places.release()
             connection.close()
 
@@ -128,35 +132,32 @@ class Service:
         yield from every[:ATTEMPTS]
 
     async def _try(self, client: Client, port: RelayedPort) -> None:
-        """Carry a client to one pod; a connection that waited may have ended. Raises CarrierError, KubeError."""
-        carrier = self._take(port)
-        if carrier:
+        """Carry a client to one pod. Raises CarrierError, KubeError.
+
+        A connection that waited may have ended, or lead to a former pod of this name: then a new one is made.
+        """
+        if carrier := self._take(port):
             try:
-                await carrier.open(port.port)
+                return await self._use(carrier, self._open, client, port)
             except CarrierError:
-                carrier.close()
-                carrier = None
-        if carrier is None:
-            carrier = await self._made(port)
+                self._close(self._waiting.pop((port.namespace, port.pod), ()))
+                if client.unanswered is None:
+                    raise
+        loop, way = asyncio.get_running_loop(), self._open
+        upgraded = await loop.run_in_executor(self._threads, way, port.namespace, port.pod)
+        return await self._use(Carrier(upgraded), way, client, port)
+
+    async def _use(self, carrier: Carrier, way: object, client: Client, port: RelayedPort) -> None:
+        """Carry a client by a connection that was made in this way. Raises CarrierError."""
         is_kept = False
         try:
+            await carrier.open(port.port)
             is_kept = await carrier.carry(client)
         finally:
-            if is_kept:
+            if is_kept and way is self._open:
                 self._keep(port, carrier)
             else:
                 carrier.close()
-
-    async def _made(self, port: RelayedPort) -> Carrier:
-        """Make a connection, and open its streams. Raises CarrierError, KubeError."""
-        loop = asyncio.get_running_loop()
-        carrier = Carrier(await loop.run_in_executor(self._threads, self._open, port.namespace, port.pod))
-        try:
-            await carrier.open(port.port)
-        except BaseException:
-            carrier.close()
-            raise
-        return carrier
 
     def _take(self, port: RelayedPort) -> Carrier | None:
         waiting = self._waiting.get((port.namespace, port.pod), [])
@@ -192,14 +193,8 @@ class Service:
 
 async def _has_begun(connection: socket) -> bool:
     """Return whether a client sends something, or waits for the pod's first word; False if it has gone already."""
-    loop = asyncio.get_running_loop()
-    ready: asyncio.Future[None] = loop.create_future()
-    loop.add_reader(connection, settle, ready)
-    try:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(_FIRST_BYTES):
-                await ready
-                return bool(connection.recv(1, MSG_PEEK))
-    finally:
-        loop.remove_reader(connection)
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_FIRST_BYTES):
+            await readable(connection)
+            return bool(connection.recv(1, MSG_PEEK))
     return True

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, chdir, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
 
+from locallb.kubernetes.api.upgrade import Upgraded, upgraded
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.model.relays import RelayedPort
 from locallb.model.snapshot import Access
 from locallb.relay import directory as places
-from locallb.relay.directory import Served
+from locallb.relay import service
+from locallb.relay.carriers import Carrier, Client, UntakenError
+from locallb.relay.directory import Answer, Served
+from locallb.relay.process import Relay
 from tests.support.portforward import ForwardingApi, forwarding_api
 from tests.support.waiting import becomes
 
@@ -158,12 +164,19 @@ def test_many_clients_at_once(api: ForwardingApi) -> None:
         assert [client.recv(100) for client in clients] == [b"%d" % index for index in range(100)]
 
 
-def test_health_checks_open_nothing(api: ForwardingApi) -> None:
-    with pod(echo) as number, relay(api.access, port_of(number)):
-        for _ in range(10):
-            connected(port_of(number)).close()
-        assert asked_once(port_of(number)) == b"x"
+def test_health_checks_open_nothing(api: ForwardingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "_FIRST_BYTES", 60)
+    Path("relay").mkdir()
+    with pod(echo) as number:
+        ports = (port_of(number),)
+        assert asyncio.run(_of_each(Served(api.access, ports, "1", OWNER), _checked_before)) == [b"x"]
     assert len(api.streams) == 1
+
+
+def _checked_before(port: RelayedPort) -> bytes:
+    for _ in range(10):
+        connected(port).close()
+    return asked_once(port)
 
 
 def asked_once(port: RelayedPort) -> bytes:
@@ -223,13 +236,94 @@ def test_a_pod_that_nobody_listens_in_has_taken_nothing(api: ForwardingApi) -> N
             assert asked(bad) == b"good"
 
 
-def test_a_request_that_may_have_been_taken_is_not_sent_twice(api: ForwardingApi) -> None:
-    api.faults["bad"] = "lost"
+@pytest.mark.parametrize("fault", ["lost", "drops"])
+def test_a_request_that_may_have_been_taken_is_not_sent_twice(api: ForwardingApi, fault: str) -> None:
+    api.faults["bad"] = fault
     with pod(hello(b"good")) as number:
         bad, good = port_of(1, "bad"), port_of(number, "good")
         with relay(api.access, bad, good):
             assert asked(bad) == b""
             assert asked(good) == b"good"
+
+
+def test_a_new_pod_of_the_same_name_is_reached_at_once(api: ForwardingApi) -> None:
+    """Connections that waited lead to the former one, which is gone."""
+    with pod(echo) as number, relay(api.access, port_of(number)), ExitStack() as stack:
+        for client in [stack.enter_context(connected(port_of(number))) for _ in range(5)]:
+            client.sendall(b"x")
+            assert client.recv(1) == b"x"
+        stack.close()
+        api.replaced.add("web-1")
+        assert [asked_once(port_of(number)) for _ in range(10)] == [b"x"] * 10
+
+
+def test_an_answer_before_the_end_of_a_connection_is_whole(api: ForwardingApi) -> None:
+    api.faults["web-1"] = "leaves"
+    with pod(echo) as number, relay(api.access, port_of(number)):
+        assert [asked(port_of(number)) for _ in range(3)] == [b"all of it"] * 3
+
+
+def test_a_pod_may_leave_its_client_waiting(api: ForwardingApi) -> None:
+    """No timeout of TCP ends a connection to a peer that lives and doesn't read."""
+    connection = upgraded(api.access, "shop", "web-1")
+    assert connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
+    assert connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
+    connection.close()
+
+
+def test_ports_without_clients_take_no_place(api: ForwardingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MAX_CLIENTS", 2)
+    with pod(hello(b"hi")) as number:
+        Path("relay").mkdir()
+        ports = [port_of(number, f"web-{index}") for index in range(5)]
+        assert asyncio.run(_of_each(Served(api.access, tuple(ports), "1", OWNER), asked)) == [b"hi"] * 5
+
+
+async def _of_each(served: Served, ask: Callable[[RelayedPort], bytes]) -> list[bytes]:
+    """Ask each port of a relay in this process."""
+    running = Relay(served)
+    with chdir("relay"):
+        running.apply(served)
+    try:
+        async with asyncio.timeout(60):
+            return [await asyncio.to_thread(ask, port) for port in served.ports]
+    finally:
+        with chdir("relay"):
+            await running.close()
+
+
+@pytest.mark.parametrize("later", range(8))
+def test_no_byte_is_lost_where_a_pod_refuses_while_a_client_sends(later: int) -> None:
+    """Bytes are either noted for another pod or still there, whichever comes first."""
+    assert asyncio.run(_refused_while_sending(later)) == b"first, second"
+
+
+async def _refused_while_sending(later: int) -> bytes:
+    with ExitStack() as stack:
+        ours, theirs, client, sender = (
+            stack.enter_context(each) for _ in range(2) for each in socket.socketpair(socket.AF_UNIX)
+        )
+        ours.setblocking(False)
+        client.setblocking(False)
+        carrier, carried = Carrier(Upgraded(ours, ())), Client(client)
+        theirs.sendall(b"".join(struct.pack(">HHIII", 0x8003, 2, 8, stream, 0) for stream in (1, 3)))
+        await carrier.open(80)
+        carrying = asyncio.create_task(carrier.carry(carried))
+        sender.sendall(b"first, ")
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert carried.unanswered == b"first, "
+        why = b"connection refused"
+        theirs.sendall(struct.pack(">II", 1, 1 << 24 | len(why)) + why)
+        for _ in range(later):
+            await asyncio.sleep(0)
+        sender.sendall(b"second")
+        with pytest.raises(UntakenError):
+            await carrying
+        rest = b""
+        with suppress(BlockingIOError):
+            rest = client.recv(100)
+        return bytes(carried.unanswered or b"") + rest
 
 
 def test_pods_of_another_service_never_stand_in(api: ForwardingApi) -> None:
@@ -275,6 +369,22 @@ def test_another_list_of_ports_takes_effect_when_asked(api: ForwardingApi) -> No
             assert asked_once(second) == b"x"
             client.sendall(b"2")
             assert client.recv(1) == b"2"
+
+
+def test_another_access_serves_the_next_client(api: ForwardingApi, tmp_path: Path) -> None:
+    directory, other = Path("relay").absolute(), tmp_path / "other"
+    other.mkdir()
+    with forwarding_api(other) as second, pod(echo) as number, relay(api.access, port_of(number)):
+        with connected(port_of(number)) as client:
+            client.sendall(b"1")
+            assert client.recv(1) == b"1"
+            places.write(directory, Served(second.access, (port_of(number),), "2", OWNER))
+            assert places.ask(directory) == Answer("2")
+            assert asked_once(port_of(number)) == b"x"
+            client.sendall(b"2")
+            assert client.recv(1) == b"2"
+        assert [asked_once(port_of(number)) for _ in range(3)] == [b"x"] * 3
+    assert (len(api.requests), len(api.streams), len(second.streams)) == (1, 1, 4)
 
 
 def test_sockets_of_a_killed_one_are_taken_over(api: ForwardingApi) -> None:

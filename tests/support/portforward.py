@@ -36,6 +36,8 @@ class ForwardingApi:
     tokens: list[str] = field(default_factory=list)
     streams: list[str] = field(default_factory=list)
     """Pods to which streams were opened, in order."""
+    replaced: set[str] = field(default_factory=set)
+    """Pods of which connections that exist lead to a former one."""
     access: Access = field(default_factory=lambda: Access("", ContextName("")))
 
 
@@ -126,6 +128,9 @@ class _Forwarding:
         self.errors: dict[str, int] = {}
         self.targets: dict[int, socket.socket] = {}
         self.ended: set[int] = set()
+        self.lost: dict[int, int] = {}
+        """Streams for errors of those that a pod takes and loses."""
+        self.is_new = pod in api.replaced
 
     def serve(self) -> None:
         if self.fault == "rubbish":
@@ -188,17 +193,30 @@ class _Forwarding:
         if self.fault == "goes":
             self._frame(GOAWAY, bytes(8))
             return
+        if self.fault in {"lost", "drops"}:
+            self.lost[stream] = error
+            return
+        if self.pod in self.api.replaced and not self.is_new:
+            self._fail(stream, error, "sandbox not found")
+            return
+        if self.fault == "leaves":
+            answer = b"all of it"
+            frames = struct.pack(">II", stream, 1 << 24 | len(answer)) + answer
+            self.connection.sendall(frames + struct.pack(">IIII", 0x80030000 | GOAWAY, 8, stream, 0))
+            self._send(error, b"", ends=True)
+            return
         try:
             target = socket.create_connection(("127.0.0.1", int(headers["port"])))
         except OSError as refusal:
-            why = "read: connection reset by peer" if self.fault == "lost" else str(refusal)
-            text = f"error forwarding port {headers['port']} to pod: {why}".encode()
-            self._send(error, text)
-            self._frame(RST_STREAM, struct.pack(">II", stream, 5))
-            self._frame(RST_STREAM, struct.pack(">II", error, 5))
+            self._fail(stream, error, str(refusal))
             return
         self.targets[stream] = target
         threading.Thread(target=self._back, args=(stream, error, target), daemon=True).start()
+
+    def _fail(self, stream: int, error: int, why: str) -> None:
+        self._send(error, f"error forwarding port to pod: {why}".encode())
+        self._frame(RST_STREAM, struct.pack(">II", stream, 5))
+        self._frame(RST_STREAM, struct.pack(">II", error, 5))
 
     def _back(self, stream: int, error: int, target: socket.socket) -> None:
         with suppress(OSError):
@@ -210,6 +228,10 @@ class _Forwarding:
             self._send(error, b"", ends=True)
 
     def _data(self, stream: int, content: bytes, *, ends: bool) -> None:
+        if error := self.lost.pop(stream, 0):
+            if self.fault == "drops":
+                raise ConnectionResetError
+            self._fail(stream, error, "read: connection reset by peer")
         if target := self.targets.get(stream):
             with suppress(OSError):
                 target.sendall(content)

@@ -31,10 +31,9 @@ from locallb.model.snapshot import Access
 TIMEOUT = httpx2.Timeout(5.0, connect=3.0)
 """Seconds for an answer, and for a connection."""
 _UPGRADE = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "portforward.k8s.io"}
-_KEEPALIVE = 30
-"""Seconds of silence after which the kernel asks whether the API server lives."""
-_UNACKNOWLEDGED = 60_000
-"""Milliseconds that it may leave without an acknowledgement."""
+_SILENCE, _PROBE_EVERY, _PROBES = 30, 10, 3
+"""Seconds of silence after which the kernel asks whether the API server lives, and how often. No TCP_USER_TIMEOUT: that
+ends connections to pods that don't read for so long, too."""
 _LARGEST = 1 << 16
 """Bytes that are read of a refusal."""
 Socket: TypeAlias = socket.socket | ssl.SSLSocket
@@ -86,8 +85,9 @@ def _socket_of(answer: httpx2.Response) -> Socket:
         raise KubeconfigError("an HTTPS proxy can't be used for connections to pods; name an HTTP proxy")
     found.setblocking(False)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _KEEPALIVE)
-    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, _UNACKNOWLEDGED)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, _SILENCE)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, _PROBE_EVERY)
+    found.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, _PROBES)
     return found
 
 

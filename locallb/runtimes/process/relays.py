@@ -21,6 +21,8 @@ START_TIMEOUT = 20.0
 STOP_TIMEOUT = 3.0
 """Seconds until one that is asked to end is killed: open connections get two."""
 _PAUSE = 0.02
+_LEFT_OUT = (PROXY_MARK, OWNER_MARK, "PULUMI_")
+"""Beginnings of variables that it doesn't get; exec plugins may need any other. Pulumi has secrets there."""
 
 
 def run(directory: Path, version: str, served: str) -> Process:
@@ -52,7 +54,7 @@ def _adopted(directory: Path, version: str) -> Process | None:
 def _started(directory: Path, version: str) -> Process:
     log = directory / LOG
     log.unlink(missing_ok=True)
-    inherited = {name: value for name, value in os.environ.items() if name not in {PROXY_MARK, OWNER_MARK}}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_LEFT_OUT)}
     marks = {MARK: str(directory), VERSION_MARK: version}
     terms = [sys.executable, "-P", "-m", "locallb.relay", str(directory)]
     return processes.start(terms, directory, {**inherited, **marks}, log)
@@ -63,10 +65,10 @@ def _await(directory: Path, process: Process, served: str) -> None:
     deadline = time.monotonic() + START_TIMEOUT
     while True:
         answer = places.ask(directory)
-        if answer and answer.version == served:
-            return
         if answer and answer.problem:
             raise ProcessError(f"the relay in {directory} can't serve what is wanted: {answer.problem}")
+        if answer and answer.version == served:
+            return
         if not processes.is_alive(process):
             terms = processes.last_output(directory / LOG) or "without a word"
             raise ProcessError(f"the relay in {directory} ended at once: {terms}")

@@ -1,0 +1,102 @@
+"""Processes of relays: how they are started, instructed, found and ended."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import chdir, suppress
+from pathlib import Path
+
+import pytest
+
+from locallb.leftovers import Leftover, LeftoverKind, leftovers, remove
+from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
+from locallb.model.relays import RelayedPort, RelayId
+from locallb.model.snapshot import Access
+from locallb.relay import directory as places
+from locallb.relay.directory import MARK, Served
+from locallb.runtimes.process import processes, relays
+from locallb.runtimes.process.processes import ProcessError
+from tests.support.portforward import forwarding_api
+from tests.support.waiting import becomes
+
+OWNER = Owner(Home("/srv/project", "dev", "locallb"), ObjectKey(ClusterName(""), "demo", "pod-relay"))
+PORT = RelayedPort("web", "shop", "web-1", 80)
+OTHER = RelayedPort("web", "shop", "web-2", 80)
+PLUGIN = """\
+#!/bin/sh
+env >"$0.environment"
+echo '{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1", "status": {"token": "t"}}'
+"""
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Name the directory of a relay, which ends with the test."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    path = places.path_of(RelayId("0123456789ab"))
+    yield path
+    relays.end_relay(path)
+
+
+def serve(directory: Path, access: Access, version: str, *ports: RelayedPort) -> processes.Process:
+    places.write(directory, Served(access, ports, version, OWNER))
+    return relays.run(directory, "1", version)
+
+
+def ask(directory: Path, port: RelayedPort) -> None:
+    """Send something, and wait for the end."""
+    with socket.socket(socket.AF_UNIX) as client, chdir(directory):
+        client.settimeout(60)
+        client.connect(port.socket)
+        client.sendall(b"x")
+        with suppress(ConnectionError):
+            client.recv(1)
+
+
+def test_a_port_that_it_cannot_listen_on_is_a_failure(tmp_path: Path, directory: Path) -> None:
+    with forwarding_api(tmp_path) as api:
+        running = serve(directory, api.access, "1", PORT)
+        (directory / OTHER.socket).mkdir()
+        with pytest.raises(ProcessError, match="can't serve what is wanted"):
+            serve(directory, api.access, "2", PORT, OTHER)
+        (directory / OTHER.socket).rmdir()
+        assert serve(directory, api.access, "2", PORT, OTHER) == running
+
+
+def test_an_exec_plugin_is_neither_taken_for_a_relay_nor_given_secrets_of_pulumi(
+    tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PULUMI_CONFIG_PASSPHRASE", "secret")
+    monkeypatch.setenv("OF_THE_PLUGIN", "wanted")
+    plugin, seen = tmp_path / "plugin", tmp_path / "plugin.environment"
+    plugin.write_text(PLUGIN)
+    plugin.chmod(0o700)
+    terms = {"apiVersion": "client.authentication.k8s.io/v1", "command": str(plugin), "interactiveMode": "Never"}
+    with forwarding_api(tmp_path, user={"exec": terms}) as api:
+        api.faults["web-1"] = "404"
+        process = serve(directory, api.access, "1", PORT)
+        ask(directory, PORT)
+        becomes(seen.exists)
+        assert "OF_THE_PLUGIN=wanted" in seen.read_text()
+        assert MARK not in seen.read_text()
+        assert "PULUMI" not in seen.read_text()
+        assert "PULUMI_CONFIG_PASSPHRASE" not in processes.mark_of(process)
+
+
+def relays_left(*existing: str) -> list[Leftover]:
+    left = leftovers(OWNER.home, (), (), existing_relays=existing, claims=())
+    return [each for each in left if each.sort is LeftoverKind.RELAY]
+
+
+def test_what_a_lost_state_left_is_found_and_removed(tmp_path: Path, directory: Path) -> None:
+    with forwarding_api(tmp_path) as api:
+        process = serve(directory, api.access, "1", PORT)
+        assert directory.stat().st_mode & 0o777 == 0o700
+        assert (directory / places.SERVED).stat().st_mode & 0o077 == 0
+        assert relays_left(directory.name) == []
+        (found,) = relays_left()
+        assert (found.what, found.owner) == (directory.name, OWNER)
+        assert remove([found]) == (found,)
+        assert not processes.is_alive(process)
+        assert not directory.exists()
