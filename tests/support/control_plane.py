@@ -46,7 +46,7 @@ class ControlPlane:
     port: int = 0
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     tokens: dict[str, str] = field(default_factory=dict)
-    timeout: float = 5.0
+    timeout: float = 20.0
     """Seconds that clients of the API wait for an answer."""
 
     @property
