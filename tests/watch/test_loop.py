@@ -91,6 +91,7 @@ def loop(world: World, reported: list[LoopEvent], tmp_path: Path) -> Loop:
     workspace: Any = SimpleNamespace(
         settings=SETTINGS, cache=world, read_and_plan=lambda *_, keep: (world.read(keep=keep), Plan())
     )
+    workspace.configured = lambda _settings: workspace
     made._planner._workspace = workspace
     nobody: Any = SimpleNamespace(follow=lambda _settings: None, runs=lambda _resources: None, stop=lambda: None)
     made._planner.triggers = nobody  # what happens to routes of this host meanwhile is none of these tests' news

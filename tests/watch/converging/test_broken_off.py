@@ -202,10 +202,9 @@ def test_resources_removed_by_another_process_are_made_again(
         stop=lambda: None,
     )
     reading = SnapshotResult(Snapshot(home))
-    loop._planner._workspace = cast(
-        "Workspace",
-        SimpleNamespace(settings=SETTINGS, cache=world, read_and_plan=lambda *_, **__: (reading, Plan())),
-    )
+    workspace = SimpleNamespace(settings=SETTINGS, cache=world, read_and_plan=lambda *_, **__: (reading, Plan()))
+    workspace.configured = lambda _settings: workspace
+    loop._planner._workspace = cast("Workspace", workspace)
     monkeypatch.setattr(Failures, "inspect", lambda *_: ())
     wanting(monkeypatch, *all_of("1"))
     monkeypatch.setattr(work, "MAX", 1)
