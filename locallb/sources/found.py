@@ -25,7 +25,7 @@ from locallb.storage.paths import stack_directory
 
 KIND = "kind"
 """The finder of this host's own clusters, whose administrator local-lb is."""
-_OFF = PodRouting.OFF
+_ROUTED = frozenset({PodRouting.HOST, PodRouting.CONTAINER})
 _AT_ONCE = 16
 """Finders that are asked side by side."""
 _FIRST = "called"
@@ -56,7 +56,7 @@ def _with_pod_ranges(
     """Have the CNI's ranges read where routes are made; without a key for these, where the rights are there anyway."""
     own = {each.cluster for finder, finding in findings if finder.type == KIND for each in finding.sources}
     for source in sources:
-        is_read = source.cluster in own if settings.pod_routes is PodRouting.AUTO else settings.pod_routes is not _OFF
+        is_read = source.cluster in own if settings.pod_routes is PodRouting.AUTO else settings.pod_routes in _ROUTED
         yield source.with_pod_ranges() if is_read else source
 
 
