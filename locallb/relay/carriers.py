@@ -157,7 +157,7 @@ class Carrier:
     def __init__(self, upgraded: Upgraded) -> None:
         self._wire = Wire(upgraded)
         self._frames, self._writer = FrameReader(), FrameWriter()
-        self._errors, self._data = -1, -1
+        self._error_stream, self._data_stream = -1, -1
         self._next, self._early = 1, list[Frame]()
         self._error, self._errors_ended = "", False
         self._goes, self._has_sent = False, False
@@ -182,19 +182,19 @@ class Carrier:
 
     async def open(self, port: int) -> None:
         """Open the streams for a client. Raises CarrierError."""
-        self._errors, self._data, self._next = self._next, self._next + 2, self._next + 4
+        self._error_stream, self._data_stream, self._next = self._next, self._next + 2, self._next + 4
         self._error, self._errors_ended, self._early = "", False, []
         self.answered, self._has_sent = False, False
-        headers = {"port": str(port), "requestid": str(self._data)}
+        headers = {"port": str(port), "requestid": str(self._data_stream)}
         opening = [
-            self._writer.open(self._errors, {"streamtype": "error", **headers}),
-            self._writer.open(self._data, {"streamtype": "data", **headers}),
+            self._writer.open(self._error_stream, {"streamtype": "error", **headers}),
+            self._writer.open(self._data_stream, {"streamtype": "data", **headers}),
         ]
         try:
             async with asyncio.timeout(ANSWER):
                 await self._wire.write(b"".join(opening))
                 await self._replies()
-                await self._wire.write(spdy.finish(self._errors))
+                await self._wire.write(spdy.finish(self._error_stream))
         except TimeoutError:
             raise CarrierError(f"its kubelet answers nothing within {ANSWER:g} s") from None
         except OSError as error:
@@ -206,14 +206,14 @@ class Carrier:
 
     async def _replies(self) -> None:
         """Wait for the replies to both streams; keep what comes after them."""
-        wanted = {self._errors, self._data}
+        wanted = {self._error_stream, self._data_stream}
         while wanted:
             for frame in await self._read():
                 if frame.kind is Kind.SYN_REPLY:
                     wanted.discard(frame.stream)
                 elif frame.kind is Kind.RST_STREAM and frame.stream in wanted:
                     raise CarrierError("its kubelet refuses the connection")
-                elif frame.stream in {self._errors, self._data}:
+                elif frame.stream in {self._error_stream, self._data_stream}:
                     self._early.append(frame)
 
     async def _received(self) -> list[Frame]:
@@ -232,7 +232,7 @@ class Carrier:
                 await self._wire.write(spdy.pong(frame))
             elif frame.kind is Kind.GOAWAY:
                 self._goes = True
-                if int.from_bytes(frame.content[:4]) < self._data:
+                if int.from_bytes(frame.content[:4]) < self._data_stream:
                     raise UntakenError("its kubelet takes no further connection")
         return frames
 
@@ -277,12 +277,12 @@ class Carrier:
             await self._write(data)
         if client.has_left:
             return True
-        await self._wire.write(spdy.finish(self._data))
+        await self._wire.write(spdy.finish(self._data_stream))
         return await self._left(client)
 
     async def _write(self, data: bytes) -> None:
         self._has_sent = True
-        await self._wire.write(spdy.data_head(self._data, len(data)) + data)
+        await self._wire.write(spdy.data_head(self._data_stream, len(data)) + data)
 
     async def _left(self, client: Client) -> bool:
         """Wait until a client that sends nothing more reads nothing more either."""
@@ -296,9 +296,9 @@ class Carrier:
         while True:
             frames = await self._received()
             for index, frame in enumerate(frames):
-                if frame.stream == self._errors:
+                if frame.stream == self._error_stream:
                     self._hear(frame)
-                elif frame.stream == self._data:
+                elif frame.stream == self._data_stream:
                     if frame.kind is Kind.DATA and frame.content:
                         self.answered, client.unanswered = True, None
                         try:
@@ -321,7 +321,7 @@ class Carrier:
             return False
         try:
             async with asyncio.timeout(ANSWER):
-                await self._wire.write(spdy.cancel(self._data) + spdy.cancel(self._errors))
+                await self._wire.write(spdy.cancel(self._data_stream) + spdy.cancel(self._error_stream))
         except (TimeoutError, OSError):
             return False
         return True
@@ -334,7 +334,7 @@ class Carrier:
             async with asyncio.timeout(LAST_TERMS):
                 while not self._errors_ended:
                     for frame in await self._received():
-                        if frame.stream == self._errors:
+                        if frame.stream == self._error_stream:
                             self._hear(frame)
         except TimeoutError:
             pass
