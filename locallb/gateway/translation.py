@@ -69,8 +69,8 @@ def _served(
     ]
     if plain:
         names = dict.fromkeys(bound.listener.hostname for bound in refused if bound.listener.protocol == "HTTP")
-        known = {hosted.hostname for hosted in plain}
-        plain += [Hosted(name, (), plain[0].port) for name in names if name and name not in known]
+        hostnames = {hosted.hostname for hosted in plain}
+        plain += [Hosted(name, (), plain[0].port) for name in names if name and name not in hostnames]
         yield Chain(http_routes(plain, upstreams))
     by_name = [bound for bound, _ in attached] + [bound for bound in refused if _is_found_by_name(bound)]
     for bound, routes in attached:

@@ -26,9 +26,9 @@ MAX_CLIENTS = 2000
 """Connections of clients at a time; others wait in the queues of their sockets."""
 ATTEMPTS = 4
 """Pods that are tried for a client."""
-_KEPT = 32
+_MAX_WAITING = 32
 """Connections of a pod that wait for clients."""
-_KEPT_FOR = 60.0
+_MAX_IDLE = 60.0
 """Seconds that they wait."""
 _AT_ONCE = 16
 """Requests to the API at a time."""
@@ -149,12 +149,12 @@ class Service:
 
     async def _use(self, carrier: Carrier, way: object, client: Client, port: RelayedPort) -> None:
         """Carry a client by a connection that was made in this way. Raises CarrierError."""
-        is_kept = False
+        reusable = False
         try:
             await carrier.open(port.port)
-            is_kept = await carrier.carry(client)
+            reusable = await carrier.carry(client)
         finally:
-            if is_kept and way is self._open:
+            if reusable and way is self._open:
                 self._keep(port, carrier)
             else:
                 carrier.close()
@@ -173,8 +173,8 @@ class Service:
             carrier.close()
             return
         waiting = self._waiting.setdefault((port.namespace, port.pod), [])
-        waiting.append(_Waiting(carrier, time.monotonic() + _KEPT_FOR))
-        while len(waiting) > _KEPT:
+        waiting.append(_Waiting(carrier, time.monotonic() + _MAX_IDLE))
+        while len(waiting) > _MAX_WAITING:
             waiting.pop(0).carrier.close()
 
     def expire(self) -> None:
