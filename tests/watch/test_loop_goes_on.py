@@ -17,8 +17,13 @@ from tests.support.waiting import becomes
 
 
 class _Engine:
+    readings = 0
+
     def cancel(self) -> None:
         """Nothing is under way."""
+
+    def state_stamp(self) -> None:
+        """There is no state."""
 
 
 def loop(tmp_path: Path, answers: list[Exception], reported: list[LoopEvent]) -> Loop:
