@@ -108,9 +108,9 @@ def attach(
         for fit in candidate.fits:
             reached, why = _unclaimed(route, fit, claimed)
             wanted = {number: capacity.wanted(number, one.names, candidate.entries) for number, one in reached.items()}
-            if not why and (why := candidate.invalid or _too_much(sum(wanted.values()), capacity)):
-                room = not _too_much(sum(wanted.values()), capacity)
-                refused = refused or memory.of(("refused", route.reference), _refused, route, why, room)
+            exceeded = _too_much(sum(wanted.values()), capacity)
+            if not why and (why := candidate.invalid or exceeded):
+                refused = refused or memory.of(("refused", route.reference), _refused, route, why, not exceeded)
                 reached = {number: Attached(refused, one.names, accepted=False) for number, one in reached.items()}
             is_whole = reached is fit.attached
             verdicts.append(fit.verdict if is_whole else _verdict(route, fit.parent, why, reached, listeners))

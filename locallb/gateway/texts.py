@@ -34,18 +34,14 @@ def route_lines(bound: Bound, memory: Memo[tuple[str, ...]] | None = None) -> tu
     memory = memory or Memo()
     memory.within(bound.targets)
     every = [(port, chain) for port, chains in sorted(bound.chains.items()) for chain in chains]
-    hosts = [host for _, chain in every for host in _hosts(chain)]
+    hosts = [host for _, chain in every for host in chain.hosts]
     of_hosts = iter(memory.each(lambda host: tuple(_host(host, bound.targets)), hosts))
     return tuple(
         f"{port}: {line}{_client_requirements(chain)}"
         for port, chain in every
-        for line in (_forwarded(chain, bound.targets), *chained.from_iterable(islice(of_hosts, len(_hosts(chain)))))
+        for line in (_forwarded(chain, bound.targets), *chained.from_iterable(islice(of_hosts, len(chain.hosts))))
         if line
     )
-
-
-def _hosts(chain: Chain) -> Sequence[VirtualHost]:
-    return chain.serves.hosts if isinstance(chain.serves, HttpRoutes) else ()
 
 
 def _forwarded(chain: Chain, targets: Mapping[UpstreamName, BackendTarget]) -> str:

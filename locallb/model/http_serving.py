@@ -206,6 +206,11 @@ class Chain(Struct, frozen=True):
     """Whether the bytes must be TLS. Envoy doesn't check it: without names it takes any TCP."""
 
     @property
+    def hosts(self) -> tuple[VirtualHost, ...]:
+        """The hosts of its routes; none where it forwards bytes."""
+        return self.serves.hosts if isinstance(self.serves, HttpRoutes) else ()
+
+    @property
     def takes_every_name(self) -> bool:
         """Return whether TLS passes through for whatever name no other chain has."""
         return self.by_tls and self.termination is None and not self.names

@@ -53,8 +53,7 @@ def _hostnames(chain: Chain) -> Iterator[str]:
 
 def _claimed(chain: Chain) -> Iterator[VirtualHost]:
     """Return the hosts with more than answers that the proxy gives itself."""
-    hosts = chain.serves.hosts if isinstance(chain.serves, HttpRoutes) else ()
-    return (host for host in hosts if any(not isinstance(route.action, DirectResponse) for route in host.routes))
+    return (host for host in chain.hosts if any(not isinstance(route.action, DirectResponse) for route in host.routes))
 
 
 def _is_answered(action: object) -> bool:

@@ -66,7 +66,7 @@ def with_mapped_redirects(
     if not numbers:
         return chains
     here = frozenset(
-        name for chains_of_port in every for chain in chains_of_port for host in _hosts(chain) for name in host.domains
+        name for chains_of_port in every for chain in chains_of_port for host in chain.hosts for name in host.domains
     )
     return tuple(_chain(chain, _Mapping(entrance, numbers, here)) for chain in chains)
 
@@ -92,10 +92,6 @@ class _Mapping(Struct, frozen=True):
         parts = hostname.split(".")
         wider = ("*." + ".".join(parts[number:]) for number in range(1, len(parts)))
         return bool(hostname) and self.here.isdisjoint({hostname, *wider})
-
-
-def _hosts(chain: Chain) -> Sequence[VirtualHost]:
-    return chain.serves.hosts if isinstance(chain.serves, HttpRoutes) else ()
 
 
 def _chain(chain: Chain, mapping: _Mapping) -> Chain:

@@ -250,8 +250,8 @@ def _of_routes(
 def _hosts(chains: Sequence[Chain], *, secured: bool) -> Iterator[VirtualHost]:
     for chain in chains:
         ends = chain.termination
-        if isinstance(chain.serves, HttpRoutes) and (ends is not None) is secured and not (ends and ends.clients):
-            yield from (host for host in chain.serves.hosts if not _is_misdirected(host))
+        if (ends is not None) is secured and not (ends and ends.clients):
+            yield from (host for host in chain.hosts if not _is_misdirected(host))
 
 
 def _is_misdirected(host: VirtualHost) -> bool:
