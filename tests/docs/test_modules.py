@@ -15,7 +15,7 @@ ROOMS = Path(locallb.__file__).parent
 _ROOM = "|".join(sorted(path.name for path in ROOMS.iterdir() if (path / "__init__.py").exists()))
 _NAMED = re.compile(rf"`(?:locallb[./])?((?:{_ROOM})(?:[./]\w+)+)`")
 OF_OTHERS = re.compile(
-    r"relay\.json|kubernetes\.(io/.+|leaderelection)|envoy\.(log|stats_matcher|transport_sockets)\b.*"
+    r"relay\.(json|log)|kubernetes\.(io/.+|leaderelection)|envoy\.(log|stats_matcher|transport_sockets)\b.*"
 )
 """What begins as a room does, and is a file or somebody else's."""
 _FILE = re.compile(r"`([\w/.-]+\.py)`")

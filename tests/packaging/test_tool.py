@@ -81,10 +81,10 @@ def test_manifests_are_served_without_a_project(tool: Path, user: Path) -> None:
         run(tool, user, "preview", "--manifests", "shop.yaml")
         own_pool(user)
         run(tool, user, "up", "--yes", "--manifests", "shop.yaml")
-        (row,) = json.loads(run(tool, user, "status", "--json"))
-        assert row["state"] == "serving"
-        assert ask(row["addresses"][0], 8080) == "web: hello"
-        assert len(envoys(user)) == 1
+        rows = {row["kind"]: row for row in json.loads(run(tool, user, "status", "--json"))}
+        assert {kind: row["state"] for kind, row in rows.items()} == {"services": "serving", "localhost": "serving"}
+        assert ask(rows["services"]["addresses"][0], 8080) == "web: hello"
+        assert len(envoys(user)) == len(rows)
     run(tool, user, "destroy", "--yes")
     assert envoys(user) == []
     assert [*(user / "ledger").iterdir(), *(user / ".local/state/locallb/proxies").iterdir()] == []
