@@ -6,9 +6,11 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
+from tests.support.cluster_build import missing
 from tests.tiers import as_root, in_ci, named_marks, selections, tiers_in, tiers_of
 
 pytestmark = pytest.mark.slow
@@ -354,7 +356,29 @@ def test_mark_that_a_file_does_not_name_stops_the_run(tmp_path: Path) -> None:
     assert "marks of test_it.py::test_it aren't named in their files" in reported
 
 
-@pytest.mark.parametrize("made", ["tests.support.kubelet_images", "tests.support.pulumi_build"])
+@pytest.mark.parametrize(
+    "made", ["support.kubelet_images", "support.cluster_build", "support.pulumi_build", "conformance.ready"]
+)
 def test_what_tests_are_made_of_is_made_by_any_python(made: str) -> None:
     """`.ci/run` makes it before there is an environment with what tests need."""
-    subprocess.run([sys.executable, "-S", "-c", f"import {made}"], cwd=CHECKOUT, check=True)
+    subprocess.run([sys.executable, "-S", "-c", f"import tests.{made}"], cwd=CHECKOUT, check=True)
+
+
+def test_what_two_tiers_need_is_made_by_the_first(tmp_path: Path) -> None:
+    """The second one waits for it, and finds it made."""
+    target, seen = tmp_path / "bin" / "program", []
+
+    def make() -> None:
+        with missing(target) as wanted:
+            seen.append(wanted)
+            target.touch()
+
+    second = Thread(target=make)
+    with missing(target) as wanted:
+        assert wanted
+        second.start()
+        second.join(0.2)
+        assert second.is_alive()
+        target.touch()
+    second.join()
+    assert seen == [False]

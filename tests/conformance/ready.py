@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tests.support.cluster_build import CHECKOUT, COREDNS, TESTS, build, compile_to, kubernetes, pinned
+from tests.support.cluster_build import CHECKOUT, COREDNS, TESTS, build, compile_to, kubernetes, missing, pinned
 from tests.support.docker_command import DockerError
 from tests.support.kubelet_images import PAUSE, pack
 from tests.support.kubelets_ready import make_ready
@@ -43,23 +43,22 @@ def make() -> None:
     """Make what isn't there. Raises FileNotFoundError or DockerError with the reason why that can't be."""
     make_ready()
     build(COREDNS)
-    if not suite().exists():
-        compile_to(suite(), MODULE, SUITE, *TESTS)
+    compile_to(suite(), MODULE, SUITE, *TESTS)
     _make_images()
 
 
 def _make_images() -> None:
     echo = place() / "echo-basic"
-    if not echo.exists():
-        compile_to(echo, MODULE, f"{SUITE}/echo-basic", "build")
+    compile_to(echo, MODULE, f"{SUITE}/echo-basic", "build")
     images().mkdir(exist_ok=True)
     programs = {"pause": (PAUSE,), "echo": ECHO, "names": (NAMES,)}
     places = {"pause": kubernetes("agnhost"), "echo": echo, "names": kubernetes(COREDNS)}
     for name, names in programs.items():
         archive, program = images() / f"{name}.tar", places[name]
-        if not archive.exists():
-            pack(archive.with_suffix(".new"), program, *names)
-            archive.with_suffix(".new").rename(archive)
+        with missing(archive) as wanted:
+            if wanted:
+                pack(archive.with_suffix(".new"), program, *names)
+                archive.with_suffix(".new").rename(archive)
 
 
 def main() -> None:

@@ -6,10 +6,13 @@ kubelets needs. Versions are pinned by go/go.mod; results are kept in .cache.
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
@@ -60,13 +63,12 @@ def etcd() -> Path:
 
 
 def build(name: str) -> None:
-    """Build one binary; Go's own cache makes a second time quick."""
+    """Build one binary where it isn't there; Go's own cache makes a second time quick."""
     target = BIN / version() / name
-    if target.exists():
-        return
     if name == COREDNS:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        _install(go(), _COREDNS, target.parent)
+        with missing(target) as wanted:
+            if wanted:
+                _install(go(), _COREDNS, target.parent)
         return
     major, minor, _ = version().removeprefix("v").split(".")
     values = {"gitVersion": version(), "gitMajor": major, "gitMinor": minor}
@@ -82,13 +84,23 @@ def go() -> str:
     return program
 
 
-def compile_to(target: Path, directory: Path, package: str, *verb: str, flags: str = "") -> None:
-    """Build a package that a module of the tests pins."""
+@contextlib.contextmanager
+def missing(target: Path) -> Iterator[bool]:
+    """Tell whether a file is to be made, and let nobody else make it meanwhile: a second process waits."""
     target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = target.with_suffix(".new")
-    command = [go(), *verb, "-mod=readonly", "-trimpath", f"-ldflags=-s -w {flags}", "-o", str(fresh.absolute())]
-    subprocess.run([*command, package], check=True, cwd=directory, env=environment())
-    fresh.rename(target)
+    with target.with_name(f".{target.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield not target.exists()
+
+
+def compile_to(target: Path, directory: Path, package: str, *verb: str, flags: str = "") -> None:
+    """Build a package that a module of the tests pins, where its program isn't there."""
+    with missing(target) as wanted:
+        if wanted:
+            fresh = target.with_suffix(".new")
+            options = ("-mod=readonly", "-trimpath", f"-ldflags=-s -w {flags}", "-o", str(fresh.absolute()))
+            subprocess.run([go(), *verb, *options, package], check=True, cwd=directory, env=environment())
+            fresh.rename(target)
 
 
 def _install(go: str, module: str, directory: Path) -> None:

@@ -18,7 +18,7 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.support.cluster_build import CHECKOUT, COREDNS, kubernetes, version
+from tests.support.cluster_build import CHECKOUT, COREDNS, kubernetes, missing, version
 from tests.support.docker_command import DockerError, docker
 
 CACHE = CHECKOUT / ".cache" / "kubelets"
@@ -40,6 +40,8 @@ AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 """As upstream's tests name it; nothing is pulled, as the Nodes have it already."""
 COREDNS_IMAGE = "local-lb/coredns:test"
 PAUSE = "registry.k8s.io/pause:3.10.1"
+SECONDS = 1800
+"""For what is fetched and unpacked while tests have the processors."""
 _ARCHITECTURE = {"x86_64": "amd64", "aarch64": "arm64"}.get(platform.machine(), "amd64")
 _PATH = "PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -61,14 +63,14 @@ def make_root_file_system() -> Path:
 def root_file_system(packages: Sequence[str]) -> Path:
     """Make a root file system of these packages, where it isn't cached. Raises FileNotFoundError with the remedy."""
     made = CACHE / f"rootfs-{_tag(packages)}.tar"
-    if not made.exists():
-        if not shutil.which("mmdebstrap"):
+    with missing(made) as wanted:
+        if wanted and not shutil.which("mmdebstrap"):
             raise FileNotFoundError("mmdebstrap isn't installed (Debian: apt install mmdebstrap)")
-        CACHE.mkdir(parents=True, exist_ok=True)
-        fresh = made.with_name(f".new-{made.name}")  # mmdebstrap goes by the ending
-        terms = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}", "", str(fresh)]
-        subprocess.run([*terms, *_package_sources()], check=True, timeout=900)
-        fresh.rename(made)
+        if wanted:
+            fresh = made.with_name(f".new-{made.name}")  # mmdebstrap goes by the ending
+            terms = ["mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(packages)}", "", str(fresh)]
+            subprocess.run([*terms, *_package_sources()], check=True, timeout=SECONDS)
+            fresh.rename(made)
     return made
 
 
@@ -81,11 +83,11 @@ def pod_images() -> Path:
     """Return a directory with an archive of the images of pods: agnhost, and agnhost again as what holds a pod."""
     directory = CACHE / f"images-{version()}"
     archive = directory / "agnhost.tar"
-    if not archive.exists():
-        directory.mkdir(parents=True, exist_ok=True)
-        fresh = archive.with_suffix(".new")
-        pack(fresh, kubernetes("agnhost"), PAUSE, AGNHOST)
-        fresh.rename(archive)
+    with missing(archive) as wanted:
+        if wanted:
+            fresh = archive.with_suffix(".new")
+            pack(fresh, kubernetes("agnhost"), PAUSE, AGNHOST)
+            fresh.rename(archive)
     return directory
 
 

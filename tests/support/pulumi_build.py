@@ -64,9 +64,8 @@ def hosts() -> dict[str, str]:
 
 
 def _build() -> None:
-    if not (place() / "pulumi").exists():
-        flags = f"-X {_SDK}/go/common/version.Version={version()}"
-        compile_to(place() / "pulumi", MODULE, f"{_CLI}/cmd/pulumi", "build", flags=flags)
+    flags = f"-X {_SDK}/go/common/version.Version={version()}"
+    compile_to(place() / "pulumi", MODULE, f"{_CLI}/cmd/pulumi", "build", flags=flags)
     if not (place() / _SCRIPT).exists():
         _copy_script()
     files = hosts()
@@ -74,8 +73,7 @@ def _build() -> None:
         ("pulumi-language-python", MODULE, "./host", f"-X main.version={version()}"),
         ("pulumi-language-yaml", YAML, f"{_YAML}/cmd/pulumi-language-yaml", ""),
     ):
-        if not (place() / files[name]).exists():
-            compile_to(place() / files[name], module, package, "build", flags=flags)
+        compile_to(place() / files[name], module, package, "build", flags=flags)
     for name, file in files.items():
         fresh = place() / f"{name}.new"
         fresh.unlink(missing_ok=True)
