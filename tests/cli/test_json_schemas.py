@@ -14,6 +14,10 @@ import pytest
 
 from locallb.cli.failures import MEANINGS
 from locallb.cli.grammar import COMMANDS
+from locallb.model.identities import ROUTED, ObjectKind
+from locallb.model.objects import Via
+from locallb.planning.service_rows import State
+from locallb.report.changes import Change, Gate, What
 from tests.support.backends import Backend, backends
 from tests.support.gateway_objects import gateway, gateway_class
 from tests.support.manifests import node, port, service
@@ -44,6 +48,36 @@ def test_services_are_described_alike_for_status_and_for_runs() -> None:
     one, other = ({key: value for key, value in each.items() if key != "description"} for each in described)
     assert {key: one["properties"][key] for key in {*one["properties"]} - OF_STATUS_ALONE} == other.pop("properties")
     assert {key: value for key, value in one.items() if key != "properties"} == other
+
+
+ENUMS: dict[str, set[str]] = {
+    "nodePorts": {*Via, ""},
+    "degraded": {*State},
+    "ingressclasses": {ObjectKind.SERVICE, *ROUTED},
+    "repaired": {*Change},
+    "envoy": {*What},
+    "headroom": {*Gate},
+}
+"""What a schema says of a list with this word."""
+
+
+@pytest.mark.parametrize("word", ENUMS)
+def test_a_schema_lists_every_value_that_can_be_printed(word: str) -> None:
+    """Of each type that is printed as text, in every schema that lists its values."""
+    texts = [path.read_text() for path in DOCS.rglob("*.schema.json")]
+    having = [values for text in texts for values in enums(json.loads(text)) if word in values]
+    assert having
+    assert all(set(values) == ENUMS[word] for values in having)
+
+
+def enums(value: object) -> Iterator[list[str]]:
+    """Yield every list of values within a schema."""
+    if isinstance(value, dict):
+        if isinstance(values := value.get("enum"), list):
+            yield values
+        value = list(value.values())
+    for part in value if isinstance(value, list) else ():
+        yield from enums(part)
 
 
 def schema(name: str) -> dict[str, Any]:
