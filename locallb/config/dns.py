@@ -140,7 +140,7 @@ def _embedded(mistakes: Mistakes, key: str, value: object) -> Embedded | None:
 
 
 def _updated(provider: str, mistakes: Mistakes, key: str, value: object) -> UpdatedServer | None:
-    _, example, keys = PROVIDERS[provider]
+    example, keys = PROVIDERS[provider].example, PROVIDERS[provider].keys
     entry = mistakes.mapping(key, value, example)
     mistakes.unknown(f"{key}.", entry, ("server", *keys, *_OWNERS))
     if not isinstance(value, Mapping):

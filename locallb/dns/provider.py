@@ -29,7 +29,7 @@ class DnsProvider(ABC):
         self.zone, self.server, self._root = zone, server, root
 
     def __str__(self) -> str:
-        return f"zone {self.zone} at {self.server}"
+        return f"zone {self.zone} at {written_at(self.server) or self.server}"
 
     def file(self, key: str) -> Path | None:
         """Return the path that an own key of the zone's entry has, relative to the project; None without it.
@@ -71,6 +71,8 @@ class _Registered(NamedTuple):
     """A value of the zone's key."""
     keys: Mapping[str, str]
     """Optional keys next to `server`, `owner` and `takeOver`; what each is, in words."""
+    place_keys: tuple[str, ...] = ()
+    """Those of them that say where names are written, if not at `server`: names move when such a value changes."""
 
 
 PROVIDERS: Mapping[str, _Registered] = {
@@ -79,6 +81,12 @@ PROVIDERS: Mapping[str, _Registered] = {
     ),
 }
 """DNS providers by the zone's key in `dns.zones`."""
+
+
+def written_at(server: UpdatedServer) -> str:
+    """Return where names are written, by the provider's own keys; empty for the server that answers for them."""
+    registered, given = PROVIDERS.get(server.provider), dict(server.options)
+    return " ".join(given[key] for key in registered.place_keys if key in given) if registered else ""
 
 
 def open_zone(zone: ZoneName, server: UpdatedServer, root: Path) -> DnsProvider:

@@ -68,6 +68,12 @@ def _proxy(inputs: Mapping[str, object]) -> str:
     return f"{PROXY}/{inputs.get('proxy', '')}"
 
 
+def _dns(inputs: Mapping[str, object]) -> str:
+    """Return who writes a name: the provider's own place, or the zone's server."""
+    server = f"{inputs.get('server', '')}:{inputs.get('port', '')}"
+    return f"{DNS}/{inputs.get('place') or server}"
+
+
 def _certificate(inputs: Mapping[str, object]) -> str:
     """Return who gives a certificate: a file of this host, or a Secret of a cluster."""
     return _proxy(inputs) if inputs.get("file") else _cluster(inputs)
@@ -97,7 +103,7 @@ _PARTIES: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     STUB_ZONES: _cluster,
     OWN_CLASS: _cluster,
     RELAY: lambda inputs: f"{RELAYS}/{inputs.get('relay', '')}",
-    DNS_NAME: lambda inputs: f"{DNS}/{inputs.get('server', '')}:{inputs.get('port', '')}",
+    DNS_NAME: _dns,
 }
 
 

@@ -20,7 +20,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from locallb.dns.owner_ids import owner_id
-from locallb.dns.provider import DnsProvider, open_zone
+from locallb.dns.provider import DnsProvider, open_zone, written_at
 from locallb.dns.records import Name
 from locallb.dns.stubs import (
     CUSTOM,
@@ -62,7 +62,7 @@ class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
 
     inputs = DnsNameInputs
     state = DnsNameState
-    replaced_for = frozenset({"zone", "name", "server", "port", "provider"})
+    replaced_for = frozenset({"zone", "name", "server", "port", "provider", "place"})
     delete_first = True
     """Both may be one zone, under two addresses of its server."""
 
@@ -136,7 +136,8 @@ def server_inputs(server: UpdatedServer) -> Mapping[str, Any]:
     }
     if server.provider == RFC2136:
         return fields
-    return {**fields, "provider": server.provider, "options": [f"{key}={text}" for key, text in options.items()]}
+    fields |= {"provider": server.provider, "options": [f"{key}={text}" for key, text in options.items()]}
+    return {**fields, "place": place} if (place := written_at(server)) else fields
 
 
 def _server(existing: DnsNameInputs) -> UpdatedServer:

@@ -450,6 +450,8 @@ class DnsNameInputs(Struct, frozen=True, kw_only=True):
     """The DNS provider; absent for `rfc2136`. A change replaces the name."""
     options: tuple[str, ...] = ()
     """Values of its own keys, such as `api=http://127.0.0.1:8081`."""
+    place: str = ""
+    """Where the provider writes, by its own keys; absent where it writes to the server. A change replaces the name."""
 
 
 class DnsNameState(DnsNameInputs, frozen=True, kw_only=True):

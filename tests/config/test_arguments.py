@@ -28,7 +28,8 @@ def test_the_arguments_are_all_keys() -> None:
     assert keys(arguments.Policies) == set(selectors._KEYS)
     assert keys(arguments.Dns) == set(dns._KEYS)
     assert keys(arguments.Zone) == {"zone", "embedded", *PROVIDERS}
-    assert keys(arguments.Rfc2136) == {"server", "owner", "takeOver", *PROVIDERS["rfc2136"].keys}
+    for word, registered in PROVIDERS.items():
+        assert keys(getattr(arguments, word.capitalize())) == {"server", "owner", "takeOver", *registered.keys}
     assert keys(arguments.Source) == {key for word in SOURCES for key in source_entry(word).keys}
 
 
@@ -77,6 +78,6 @@ def test_arguments_become_the_configuration() -> None:
 def test_every_record_is_part_of_the_arguments() -> None:
     """So that its keys are spelled."""
     named = str(get_type_hints(Arguments, localns={"Output": list, "T": Any}))
-    nested = {"Nodes", "Cluster", "Shoots", "Rfc2136", "Zone"}
+    nested = {"Nodes", "Cluster", "Shoots", "Zone", *map(str.capitalize, PROVIDERS)}
     records = {name for name, one in vars(arguments).items() if hasattr(one, "__required_keys__")} - {"Arguments"}
     assert {name for name in records if f"arguments.{name}" in named} == records - nested

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings, SettingsError
@@ -34,7 +35,7 @@ FOREIGN = {"A foreign.lab.example": [60, "192.0.2.1"]}
 @pytest.fixture
 def registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have the provider's line in the registry."""
-    line = type(provider.PROVIDERS["rfc2136"])("tests.dns.shelf", shelf.EXAMPLE, shelf.KEYS)
+    line = type(provider.PROVIDERS["rfc2136"])("tests.dns.shelf", shelf.EXAMPLE, shelf.KEYS, ("path",))
     monkeypatch.setattr(provider, "PROVIDERS", {**provider.PROVIDERS, "shelf": line})
     monkeypatch.setattr("locallb.config.dns.PROVIDERS", provider.PROVIDERS)
 
@@ -59,7 +60,7 @@ def inputs_of(placement: Placement) -> DnsNameInputs:
     (resource,) = OUTPUT.resources(placement, CONTEXT)
     new = decode(DnsNameInputs, resource.inputs)
     assert encode(new) == {**resource.inputs, "owner": encode(new)["owner"]}
-    assert party_of(ResourceState("urn", DNS_NAME, custom=True, inputs=encode(new))) == "dns/127.0.0.1:5399"
+    assert party_of(ResourceState("urn", DNS_NAME, custom=True, inputs=encode(new))) == "dns/zone.json"
     return new
 
 
@@ -97,13 +98,34 @@ def test_a_provider_in_one_file_gets_names_and_gives_them_back(tmp_path: Path) -
 def test_names_of_others_and_failures_are_reported_by_zone_and_server(tmp_path: Path) -> None:
     """Neither is changed, and a server that can't be asked proves nothing."""
     kind, new = DnsName(tmp_path), inputs_of(planned(tmp_path, "127.0.0.1"))
-    with pytest.raises(ClientError, match=r"^zone lab\.example at 127\.0\.0\.1:5399 has no file .*zone\.json; create"):
+    with pytest.raises(ClientError, match=r"^zone lab\.example at zone\.json has no file .*zone\.json; create"):
         kind.create(new)
     (tmp_path / "zone.json").write_text(json.dumps({f"A {NAME}": [60, "192.0.2.1"]}))
-    with pytest.raises(ProviderError, match=r"stack's to change: zone lab\.example at 127\.0\.0\.1:5399 has"):
+    with pytest.raises(ProviderError, match=r"stack's to change: zone lab\.example at zone\.json has"):
         kind.create(new)
     away = planned(tmp_path / "elsewhere", "127.0.0.1")
     assert OUTPUT.stamp(Plan((away,))) == ({("lab.example", away.names[0].zone.server): None}, {})
+
+
+@pytest.mark.usefixtures("registered")
+def test_a_name_is_replaced_where_the_provider_writes_elsewhere(tmp_path: Path) -> None:
+    """It is removed there, by the state, and written here; another value of a key that is no place is an update."""
+    for name in ("zone.json", "moved.json"):
+        (tmp_path / name).write_text(json.dumps(FOREIGN))
+    kind = DnsName(tmp_path)
+    _, state = kind.create(inputs_of(planned(tmp_path, "127.0.0.1")))
+    moved = replace(inputs_of(planned(tmp_path, "127.0.0.1")), options=("path=moved.json",), place="moved.json")
+    differing = kind.diff(state, moved)
+    assert differing.changed & differing.replacing == {"place"}
+    assert party_of(ResourceState("urn", DNS_NAME, custom=True, inputs=encode(moved))) == "dns/moved.json"
+    kind.delete(state)
+    kind.create(moved)
+    assert json.loads((tmp_path / "zone.json").read_text()) == FOREIGN
+    assert f"A {NAME}" in json.loads((tmp_path / "moved.json").read_text())
+    keyed = replace(inputs_of(planned(tmp_path, "127.0.0.1")), options=("path=zone.json", "key=other"))
+    differing = kind.diff(state, keyed)
+    assert differing.changed == {"options"}
+    assert not differing.changed & differing.replacing
 
 
 @pytest.mark.usefixtures("registered")

@@ -5,9 +5,11 @@ A new one is tested here by its line in the registry alone.
 
 from __future__ import annotations
 
+import re
 import threading
 from ipaddress import ip_address
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 import yaml
@@ -19,7 +21,7 @@ from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES, Registry
 from locallb.config.settings import SettingsError
 from locallb.config.values import Mistakes
 from locallb.desired import proxy_group
-from locallb.dns.provider import PROVIDERS, DnsProvider, DnsProviderError, open_zone
+from locallb.dns.provider import PROVIDERS, DnsProvider, DnsProviderError, open_zone, written_at
 from locallb.dns.updates import Update
 from locallb.dns.zones import Zone
 from locallb.model.desired import BALANCER, REACHABLE, ResourceKey
@@ -36,6 +38,7 @@ from tests.support.bind import free_port
 HOME = Home("shop", "dev", "/srv/shop")
 ODD: tuple[object, ...] = (None, True, 7, "x", [], {}, [None], {"a": {}})
 """Values that anybody may write."""
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @pytest.mark.parametrize("seam", [SOURCES, RUNTIMES, OUTPUTS])
@@ -166,14 +169,21 @@ def test_a_zone_of_a_dns_provider_is_refused_by_name_if_it_has_no_server(word: s
 
 @pytest.mark.parametrize("word", tuple(PROVIDERS))
 def test_a_dns_provider_reports_a_server_that_does_not_answer(word: str, tmp_path: Path) -> None:
-    """Its example is understood. Nothing is asked before a method is called; then one sentence names the zone."""
+    """Its example is understood. Nothing is asked before a method is called; then one sentence names the zone.
+
+    What answers at the places of an example may be real: each is on the loopback, and another port is asked.
+    """
     (zone,) = zones_of(word, yaml.safe_load(PROVIDERS[word].example))
     assert zone.updated is not None
-    provider = open_zone(zone.name, replace(zone.updated, address=ip_address("127.0.0.1"), port=free_port()), tmp_path)
+    own = {key: re.sub(r":\d+", f":{free_port()}", text) for key, text in zone.updated.options}
+    assert all(urlsplit(f"//{own[key].rpartition('//')[2]}").hostname in LOOPBACK for key in PROVIDERS[word].place_keys)
+    server = replace(zone.updated, address=ip_address("127.0.0.1"), port=free_port(), options=tuple(own.items()))
+    provider = open_zone(zone.name, server, tmp_path)
     assert isinstance(provider, DnsProvider)
     assert (zone.updated.provider, provider.version()) == (word, None)
+    asked = re.escape(f"zone lab.example at {written_at(server) or server}")
     for ask in (lambda: provider.records("a.lab.example"), lambda: provider.apply(Update(), 60)):
-        with pytest.raises(DnsProviderError, match=r"zone lab\.example at 127\.0\.0\.1:") as caught:
+        with pytest.raises(DnsProviderError, match=asked) as caught:
             ask()
         assert "\n" not in str(caught.value)
 
