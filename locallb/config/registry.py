@@ -52,6 +52,13 @@ class Finder(Entry, Protocol):
     def is_foreign(self) -> bool:
         """Whether other users than this stack's control its results."""
 
+    @property
+    def is_administered(self) -> bool:
+        """Whether its clusters are containers of this host, of which local-lb is an administrator anyway.
+
+        Then the CNI's ranges of pods are read and routes to pods are made without a key of the configuration.
+        """
+
 
 class Source(Entry, Protocol):
     """A source: a configured entry that represents one cluster."""

@@ -23,8 +23,6 @@ from locallb.sources.source import Found, SourceRead, SourceResult, finder_type
 from locallb.storage import files
 from locallb.storage.paths import stack_directory
 
-KIND = "kind"
-"""The finder of this host's own clusters, whose administrator local-lb is."""
 _ROUTED = frozenset({PodRouting.HOST, PodRouting.CONTAINER})
 _AT_ONCE = 16
 """Finders that are asked side by side."""
@@ -54,7 +52,7 @@ def _with_pod_ranges(
     sources: Iterable[Source], settings: Settings, findings: Iterable[tuple[Finder, Found[Source]]]
 ) -> Iterator[Source]:
     """Have the CNI's ranges read where routes are made; without a key for these, where the rights are there anyway."""
-    own = {each.cluster for finder, finding in findings if finder.type == KIND for each in finding.sources}
+    own = {each.cluster for finder, finding in findings if finder.is_administered for each in finding.sources}
     for source in sources:
         is_read = source.cluster in own if settings.pod_routes is PodRouting.AUTO else settings.pod_routes in _ROUTED
         yield source.with_pod_ranges() if is_read else source

@@ -36,7 +36,7 @@ from locallb.planning.selection import pods_of, selected
 from locallb.runtimes.pod_routes import helper_could_route, helper_may_route
 from locallb.runtimes.runtime import UnfitRuntimeError, runtime
 from locallb.sources import SourceError
-from locallb.sources.found import KIND, find_sources
+from locallb.sources.found import find_sources
 from locallb.sources.held import HeldByState, read_held
 from locallb.sources.overrides import Overrides, next_end, read_overrides
 from locallb.sources.source import SourceRead, SourceResult, source_type
@@ -276,7 +276,7 @@ def _may_route(settings: Settings) -> bool:
         return True
     if settings.pod_routes is PodRouting.HOST:
         return helper_may_route()
-    is_local = any(finder.type == KIND for finder in settings.finders)
+    is_local = any(finder.is_administered for finder in settings.finders)
     return is_local and not settings.publishes and helper_could_route()
 
 

@@ -33,7 +33,7 @@ class Cause(StrEnum):
     """The stack's configuration is different, or everything is to be looked at as if it were."""
     KUBECONFIG = "kubeconfig"
     """The file that tells how a cluster is reached is different; the subject is the cluster."""
-    FOUND_CLUSTERS = "kind"
+    FOUND_CLUSTERS = "found"
     """Which clusters a finder finds may be different; the subject is the one concerned, if it was one."""
     OVERRIDES = "orders"
     """An override for a Service began or ended."""

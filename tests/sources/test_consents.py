@@ -16,7 +16,7 @@ from locallb.sources import consents
 from locallb.sources.configuration import is_confirmable, stack_settings
 from locallb.sources.consents import allowed, allowed_meaning, is_local, note_served, remember
 from locallb.sources.kubernetes import nodes
-from locallb.sources.kubernetes.entry import KubernetesSource, MachinesSource
+from locallb.sources.kubernetes.entry import KubernetesSource, MachinesFinder
 from locallb.sources.readings import ReadCache
 
 DEMO = ClusterName("demo")
@@ -231,7 +231,7 @@ def test_nodes_of_a_cluster_are_asked_for_only_where_that_is_allowed(
     """A current context that leads elsewhere is sent nothing, and the sentence says where to name it."""
     monkeypatch.setattr(nodes, "MachinesApi", lambda _access: pytest.fail("it was asked"))
     monkeypatch.setenv("KUBECONFIG", str(write(tmp_path / "config", "prod", "b")))
-    finder = MachinesSource(DEMO, "infra-demo")
+    finder = MachinesFinder(DEMO, "infra-demo")
     found = nodes.find_nodes(finder, tmp_path, tmp_path, keep=False)
     assert "write `context: prod` into `nodes` of the entry demo" in found.complaints[0]
 

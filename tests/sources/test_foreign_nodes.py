@@ -25,7 +25,7 @@ from locallb.kubernetes.api import limits as allowance
 from locallb.model.pacing import Pace
 from locallb.sources import found as found_module
 from locallb.sources.kubernetes import nodes
-from locallb.sources.kubernetes.entry import MachinesSource
+from locallb.sources.kubernetes.entry import MachinesFinder
 from locallb.sources.kubernetes.nodes import MAX_POD_ROUTES, NodePolls
 from tests.sources.machines import BOTH, WAYS, A, find, pods, put, settings
 from tests.support.certificates import Authority, Pair
@@ -293,7 +293,7 @@ def test_while_one_reader_polls_no_other_asks(tmp_path: Path) -> None:
         put(api, A, *BOTH)
         assert find(tmp_path) == ({A: WAYS}, [])
     (finder,) = settings().finders
-    assert isinstance(finder, MachinesSource)
+    assert isinstance(finder, MachinesFinder)
     reported: list[str] = []
     with answering(tmp_path / "cloudprovider", wait) as requested:
         polls = NodePolls(finder, tmp_path, reported.append, Pace(first=0.02, longest=0.02, floor=0.02))
@@ -325,7 +325,7 @@ def test_where_nothing_is_known_the_first_answer_is_waited_for_once(
     other = {"podIPs": [{"ip": "10.0.7.9"}], "hostIPs": [{"ip": "172.18.0.9"}]}
     one = {"metadata": {"name": "m9", "namespace": f"infra-{A}"}, "status": other}
     (finder,) = settings().finders
-    assert isinstance(finder, MachinesSource)
+    assert isinstance(finder, MachinesFinder)
 
     def answer(_: BaseHTTPRequestHandler) -> bytes:
         if not answers:

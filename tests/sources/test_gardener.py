@@ -25,7 +25,7 @@ from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
-from locallb.sources.gardener.entry import GardenerSource
+from locallb.sources.gardener.entry import GardenerFinder
 from locallb.sources.gardener.seed import ADMIN, TOKEN, Shoot, parse_shoot, way
 from locallb.sources.gardener.source import SOURCE, find_shoots
 from locallb.sources.kubernetes.entry import KubernetesSource, node_routes, parsed, printed
@@ -36,7 +36,7 @@ from tests.sources.support import files_in
 from tests.support.seed_api import CLUSTERS, PODS, RECORDS, SeedApi, cluster, kubeconfig, served_seed
 from tests.support.waiting import becomes
 
-SEED = GardenerSource(ClusterName("seed"), "seed.kubeconfig")
+SEED = GardenerFinder(ClusterName("seed"), "seed.kubeconfig")
 A, B = "shoot--local--a", "shoot--local--b"
 SPEC = {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]}
 INSIDE = kubeconfig("https://kube-apiserver", {"tokenFile": "/x"})
@@ -51,7 +51,7 @@ def seed(tmp_path: Path) -> Iterator[SeedApi]:
         yield api
 
 
-def inspect(root: Path, finder: GardenerSource = SEED, *, keep: bool = True) -> Found[KubernetesSource]:
+def inspect(root: Path, finder: GardenerFinder = SEED, *, keep: bool = True) -> Found[KubernetesSource]:
     return find_shoots(finder, root, retained(root), keep=keep)
 
 
@@ -240,7 +240,7 @@ def test_routes_from_arbitrary_pods_are_parsed_as_printed(value: object) -> None
 def test_names_and_patterns_say_which_are_meant(seed: SeedApi, tmp_path: Path) -> None:
     """A name that leads to none is told; a pattern may match nothing."""
     seed.put_shoot(B)
-    named = GardenerSource(
+    named = GardenerFinder(
         ClusterName("seed"), "seed.kubeconfig", shoots=frozenset({"*--a", "*--x", "shoot--local--c"})
     )
     finding = inspect(tmp_path, named)
@@ -505,10 +505,10 @@ def test_only_inline_certificates_and_tokens_are_taken() -> None:
 
 def test_the_entry_of_a_seed() -> None:
     """All shoots, or those that are named."""
-    assert parse_settings({"sources": [{"gardener": {}}]}).finders == (GardenerSource(ClusterName("seed")),)
+    assert parse_settings({"sources": [{"gardener": {}}]}).finders == (GardenerFinder(ClusterName("seed")),)
     given_all = {"name": "s", "kubeconfig": "k", "context": "c", "shoots": [A, "*--b"]}
     (finder,) = parse_settings({"sources": [{"gardener": given_all}]}).finders
-    assert finder == GardenerSource(ClusterName("s"), "k", ContextName("c"), frozenset({A, "*--b"}))
+    assert finder == GardenerFinder(ClusterName("s"), "k", ContextName("c"), frozenset({A, "*--b"}))
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,12 @@ import pytest
 
 from locallb.model.identities import ClusterName
 from locallb.sources.kubernetes import nodes as last_readings
-from locallb.sources.kubernetes.entry import MachinesSource
+from locallb.sources.kubernetes.entry import MachinesFinder
 from locallb.sources.kubernetes.nodes import LastReadings, Pass
 
 T = TypeVar("T")
 ROOT = Path("/project")
-FINDERS = [MachinesSource(ClusterName(f"a{number}"), f"infra-a{number}") for number in range(10)]
+FINDERS = [MachinesFinder(ClusterName(f"a{number}"), f"infra-a{number}") for number in range(10)]
 
 
 def test_silent_finders_are_waited_for_together(monkeypatch: pytest.MonkeyPatch) -> None:

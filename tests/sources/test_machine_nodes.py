@@ -20,7 +20,7 @@ from locallb.model.pacing import Pace
 from locallb.model.snapshot import HostFacts, Snapshot, Subnet
 from locallb.planning.pod_routes import container_routes
 from locallb.sources.found import find_sources
-from locallb.sources.kubernetes.entry import MachinesSource
+from locallb.sources.kubernetes.entry import MachinesFinder
 from locallb.sources.kubernetes.nodes import NodePolls
 from tests.sources.machines import BOTH, WAYS, A, B, complaints, find, pods, put, settings
 from tests.support.seed_api import NAMESPACES, SeedApi, kubeconfig, served_seed
@@ -186,7 +186,7 @@ def test_machine_changes_are_reported(runtime: SeedApi, tmp_path: Path) -> None:
     """So is a kubeconfig that leads elsewhere, and silence; where nothing is different, nothing is."""
     stated: list[str] = []
     (finder,) = settings().finders
-    assert isinstance(finder, MachinesSource)
+    assert isinstance(finder, MachinesFinder)
     polls = NodePolls(finder, tmp_path, stated.append, Pace(first=0.02, longest=0.02, floor=0.02))
     with served_seed() as other:
         put(other, A, ["10.0.7.9"], ["172.18.0.3"])
@@ -218,10 +218,10 @@ def _more(some: list[Any], than: int) -> bool:
 def test_machines_entry_defaults_to_gardeners_namespace_and_own_kubeconfig() -> None:
     """The namespace is that of Gardener's shoots; the kubeconfig that of this user, or of this pod."""
     (finder,) = parse_settings({"sources": [{"kubernetes": {"name": A, "nodes": {}}}]}).finders
-    assert finder == MachinesSource(ClusterName(A), f"infra-{A}")
+    assert finder == MachinesFinder(ClusterName(A), f"infra-{A}")
     given = {"kubeconfig": "k", "context": "c", "namespace": "n"}
     parsed = parse_settings({"sources": [{"kubernetes": {"name": A, "nodes": given}}]})
-    assert parsed.finders == (MachinesSource(ClusterName(A), "n", "k", ContextName("c")),)
+    assert parsed.finders == (MachinesFinder(ClusterName(A), "n", "k", ContextName("c")),)
     assert [source.node_routes for source in parsed.sources] == [()]
 
 

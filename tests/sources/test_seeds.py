@@ -17,14 +17,14 @@ from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access
 from locallb.sources.found import find_sources
-from locallb.sources.gardener.entry import GardenerSource
+from locallb.sources.gardener.entry import GardenerFinder
 from locallb.sources.gardener.seed import ADMIN
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import SourceRead
 from locallb.storage.paths import stack_directory
 from tests.support.seed_api import PODS, SeedApi, kubeconfig, served_seed
 
-ONE, OTHER = (GardenerSource(ClusterName(name), f"{name}.kubeconfig") for name in ("seed", "other"))
+ONE, OTHER = (GardenerFinder(ClusterName(name), f"{name}.kubeconfig") for name in ("seed", "other"))
 A, B, C = "shoot--local--a", "shoot--local--b", "shoot--local--c"
 
 
@@ -48,7 +48,7 @@ def put(seed: SeedApi, shoot: str) -> None:
 
 
 def find(
-    root: Path, *finders: GardenerSource, keep: bool = True
+    root: Path, *finders: GardenerFinder, keep: bool = True
 ) -> tuple[dict[ClusterName, Source], tuple[SourceRead, ...]]:
     settings = Settings((), (), finders=finders or (ONE, OTHER))
     sources, reported = find_sources(Home("p", "dev", str(root)), settings, keep=keep)

@@ -21,7 +21,7 @@ from locallb.model.snapshot import HostFacts
 from locallb.runtimes.docker.daemon import DockerAbsentError
 from locallb.sources import SourceError
 from locallb.sources import snapshot_cache as worlds
-from locallb.sources.gardener.entry import GardenerSource
+from locallb.sources.gardener.entry import GardenerFinder
 from locallb.sources.kind.entry import KindClusters
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.snapshot import SnapshotResult
@@ -235,7 +235,7 @@ def test_shoots_that_come_and_sleep_are_looked_at_where_a_mark_says_so(tmp_path:
         spec = {"type": "LoadBalancer", "ports": [{"port": 80, "nodePort": 30080}]}
         metadata = {"namespace": "n", "name": "web", "uid": "u", "resourceVersion": "1"}
         shoot.objects["/api/v1/services"] = [{"metadata": metadata, "spec": spec}]
-        settings = Settings((), (), finders=(GardenerSource(ClusterName("seed"), "seed.kubeconfig"),))
+        settings = Settings((), (), finders=(GardenerFinder(ClusterName("seed"), "seed.kubeconfig"),))
         world = SnapshotCache(Home("p", "dev", str(tmp_path)), settings, tuple, lambda _name: None)
         assert names(world.read(EVERYTHING)) == set()
         seed.put_shoot("shoot--local--a")

@@ -21,7 +21,7 @@ _PATTERN = re.compile(r"[a-z0-9*-]{1,63}")
 _OF_SHOOTS = "shoot--"
 
 
-class GardenerSource(Struct, frozen=True):
+class GardenerFinder(Struct, frozen=True):
     """A seed of Gardener, and the shoots that it has."""
 
     cluster: ClusterName
@@ -38,6 +38,7 @@ class GardenerSource(Struct, frozen=True):
     type: ClassVar[str] = "gardener"
     live: ClassVar[bool] = True
     is_foreign: ClassVar[bool] = False
+    is_administered: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -56,7 +57,7 @@ class GardenerEntry(Struct, frozen=True):
     finds: bool = True
     single_entry_example: str = ""
 
-    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> GardenerSource | None:
+    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> GardenerFinder | None:
         key = f"{key}.gardener"
         seed = mistakes.mapping(key, entry["gardener"], _EXAMPLE)
         mistakes.unknown(f"{key}.", seed, ("name", *_TEXTS, _SHOOTS, CLASSES))
@@ -67,7 +68,7 @@ class GardenerEntry(Struct, frozen=True):
         shoots = _shoots(mistakes, f"{key}.{_SHOOTS}", seed.get(_SHOOTS, "all"))
         classes = mistakes.flag(f"{key}.{CLASSES}", seed.get(CLASSES, False))
         return (
-            GardenerSource(ClusterName(name), texts["kubeconfig"], ContextName(texts["context"]), shoots, classes)
+            GardenerFinder(ClusterName(name), texts["kubeconfig"], ContextName(texts["context"]), shoots, classes)
             if name
             else None
         )

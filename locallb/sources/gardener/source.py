@@ -21,7 +21,7 @@ from locallb.model.routes import PodRoute
 from locallb.model.texts import few
 from locallb.sources import SourceError
 from locallb.sources.consents import allowed
-from locallb.sources.gardener.entry import GardenerSource
+from locallb.sources.gardener.entry import GardenerFinder
 from locallb.sources.gardener.seed import Seed, SeedContents
 from locallb.sources.kept_access import SUFFIX, forgotten, listed, put, retained
 from locallb.sources.kubernetes.entry import KubernetesSource, parsed, printed
@@ -31,12 +31,12 @@ from locallb.storage import files
 _ROUTES = ".routes"
 
 
-def is_selected(finder: GardenerSource, shoot: str) -> bool:
+def is_selected(finder: GardenerFinder, shoot: str) -> bool:
     """Return whether a shoot is to be served."""
     return not finder.shoots or any(fnmatchcase(shoot, pattern) for pattern in finder.shoots)
 
 
-def find_shoots(finder: GardenerSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
+def find_shoots(finder: GardenerFinder, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
     """Find the shoots, and how each is reached: in files in `directory`, which are only written to `keep` them.
 
     Raises:
@@ -117,7 +117,7 @@ def _by_shoot(machines: Mapping[str, tuple[PodRoute, ...]]) -> dict[ClusterName,
 
 
 def _sources(
-    finder: GardenerSource, existing: Mapping[str, Path], directory: Path, inspect: SeedContents | None
+    finder: GardenerFinder, existing: Mapping[str, Path], directory: Path, inspect: SeedContents | None
 ) -> tuple[KubernetesSource, ...]:
     """Return the seed, with the gateways for the shoots, and the shoots."""
     intended = {name: path for name, path in sorted(existing.items()) if is_selected(finder, name)}
@@ -148,7 +148,7 @@ def _sources(
 
 
 def _as_last_found(
-    finder: GardenerSource, existing: Mapping[str, Path], directory: Path, why: KubeError
+    finder: GardenerFinder, existing: Mapping[str, Path], directory: Path, why: KubeError
 ) -> Found[KubernetesSource]:
     sentence = f"source gardener: which shoots there are can't be found out: {why}"
     if not existing and files.read(_seed(directory)) is None:
@@ -182,7 +182,7 @@ def _elsewhere(identity: str, directory: Path, existing: Collection[str]) -> str
     )
 
 
-def _missing(finder: GardenerSource, present: Collection[str]) -> tuple[str, ...]:
+def _missing(finder: GardenerFinder, present: Collection[str]) -> tuple[str, ...]:
     return tuple(
         f"the seed {finder.cluster} has no shoot {name}; make it, or take it out of local-lb:sources"
         for name in sorted(finder.shoots)
@@ -190,14 +190,14 @@ def _missing(finder: GardenerSource, present: Collection[str]) -> tuple[str, ...
     )
 
 
-def _without_routes(finder: GardenerSource, inspect: SeedContents) -> tuple[str, ...]:
+def _without_routes(finder: GardenerFinder, inspect: SeedContents) -> tuple[str, ...]:
     if inspect.machines is not None or not inspect.shoots:
         return ()
     why = "doesn't let us list pods, so the ways to its shoots' Nodes are unknown; allow its user to list pods"
     return (f"the seed {finder.cluster} {why}",)
 
 
-def _unreached(finder: GardenerSource, existing: Collection[str], inspect: SeedContents) -> tuple[str, ...]:
+def _unreached(finder: GardenerFinder, existing: Collection[str], inspect: SeedContents) -> tuple[str, ...]:
     """Report shoots that aren't up yet, and kubeconfigs with entries that local-lb refuses."""
     intended = {name: inspect.accesses[name] for name in sorted(inspect.accesses) if is_selected(finder, name)}
     young = (
@@ -212,14 +212,14 @@ def _unreached(finder: GardenerSource, existing: Collection[str], inspect: SeedC
     return (*young, *refused)
 
 
-class Gardener(FinderType[GardenerSource]):
+class Gardener(FinderType[GardenerFinder]):
     """The seed is asked, again and again while it is watched."""
 
-    def find(self, finder: GardenerSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
+    def find(self, finder: GardenerFinder, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
         """Find the seed and its shoots."""
         return find_shoots(finder, root, directory, keep=keep)
 
-    def watch(self, finder: GardenerSource, root: Path, changed: Callable[[str], None], pace: Pace = PACE) -> Polls:
+    def watch(self, finder: GardenerFinder, root: Path, changed: Callable[[str], None], pace: Pace = PACE) -> Polls:
         """Poll every few seconds whether seed, shoots or credentials changed, and at first.
 
         What would be watched are objects of a whole Shoot each, of which two fields count, and Secrets, one by one.

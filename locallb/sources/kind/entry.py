@@ -28,6 +28,7 @@ class KindClusters(Struct, frozen=True):
     place: ClassVar[str] = "kind"
     live: ClassVar[bool] = True
     is_foreign: ClassVar[bool] = False
+    is_administered: ClassVar[bool] = True
 
 
 class KindEntry(Struct, frozen=True):

@@ -95,7 +95,7 @@ _NODES, _NAMESPACE = "nodes", "namespace"
 _OTHER = "{kubeconfig: FILE, context: CONTEXT, namespace: infra-CLUSTER}"
 
 
-class MachinesSource(Struct, frozen=True):
+class MachinesFinder(Struct, frozen=True):
     """Where the Nodes of a cluster are pods: in a namespace of another one."""
 
     cluster: ClusterName
@@ -108,6 +108,7 @@ class MachinesSource(Struct, frozen=True):
     """No consent is needed: a cluster that isn't of this host is named by its context."""
     type: ClassVar[str] = "kubernetes"
     live: ClassVar[bool] = True
+    is_administered: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
@@ -147,7 +148,7 @@ class KubernetesSource(Struct, frozen=True):
     """Whether its Nodes and endpoints may have addresses of this host's loopback."""
     classes: bool = False
     """Whether it gets a GatewayClass and an IngressClass `local-lb`."""
-    nodes: MachinesSource | None = None
+    nodes: MachinesFinder | None = None
     """The source of the routes to its Nodes, where that is configured."""
     consents: str = ""
     """The file with the clusters that users confirmed; empty if there is none."""
@@ -202,14 +203,14 @@ class KubernetesEntry(Struct, frozen=True):
         return replace(source, nodes=nodes, node_routes=())
 
 
-def _machines(mistakes: Mistakes, key: str, value: object, cluster: ClusterName) -> MachinesSource:
+def _machines(mistakes: Mistakes, key: str, value: object, cluster: ClusterName) -> MachinesFinder:
     """Read where Nodes are pods."""
     given = mistakes.mapping(key, value, _OTHER)
     mistakes.unknown(f"{key}.", given, (*_TEXTS, _NAMESPACE))
     texts = mistakes.optional_texts(f"{key}.", given, _TEXTS)
     usual = f"{INFRA}{cluster}"
     namespace = mistakes.label(f"{key}.{_NAMESPACE}", given.get(_NAMESPACE, usual), usual)
-    return MachinesSource(cluster, namespace, texts["kubeconfig"], ContextName(texts["context"]))
+    return MachinesFinder(cluster, namespace, texts["kubeconfig"], ContextName(texts["context"]))
 
 
 ENTRY = KubernetesEntry()

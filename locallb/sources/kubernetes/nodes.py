@@ -39,7 +39,7 @@ from locallb.sources.kubernetes.entry import (
     INFRA,
     LABELS,
     KubernetesSource,
-    MachinesSource,
+    MachinesFinder,
     node_routes,
     parsed,
     printed,
@@ -111,7 +111,7 @@ class Pass(Struct, frozen=True):
 class Reading(Struct, eq=False):
     """A poller: its start, its last result, and whether a reader waited for it."""
 
-    finder: MachinesSource
+    finder: MachinesFinder
     root: Path
     since: float
     inspect: Pass | None = None
@@ -124,9 +124,9 @@ class LastReadings:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._changed = Condition()
-        self._existing: dict[tuple[MachinesSource, Path], Reading] = {}
+        self._existing: dict[tuple[MachinesFinder, Path], Reading] = {}
 
-    def begin(self, finder: MachinesSource, root: Path) -> Reading:
+    def begin(self, finder: MachinesFinder, root: Path) -> Reading:
         """Note that a reader polls from now on, in place of the one before."""
         with self._changed:
             reading = self._existing[finder, root] = Reading(finder, root, self._clock())
@@ -145,7 +145,7 @@ class LastReadings:
             reading.inspect = inspect
             self._changed.notify_all()
 
-    def find(self, finder: MachinesSource, root: Path, timeout: float) -> tuple[bool, Pass | None]:
+    def find(self, finder: MachinesFinder, root: Path, timeout: float) -> tuple[bool, Pass | None]:
         """Return whether a reader polls, and what it found last; None before anything was found.
 
         Waits for the first look, once, until it has had so many seconds: all that began together have the same ones.
@@ -169,7 +169,7 @@ MAX_POD_ROUTES = 1000
 """Limit of routes to the Nodes of one cluster, and of candidate pods; with more of either none is used."""
 
 
-def find_nodes(finder: MachinesSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
+def find_nodes(finder: MachinesFinder, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
     """Find the ways to a cluster's Nodes, in `directory` unless configured. Raises ClientError where that fails."""
     path, name = directory / f"{finder.cluster}.routes", _requested(finder, root)
     last = _retained(path, name)
@@ -183,12 +183,12 @@ def find_nodes(finder: MachinesSource, root: Path, directory: Path, *, keep: boo
     return Found(complaints=complaints, node_routes={finder.cluster: last})
 
 
-def _complaint(finder: MachinesSource, failure: str, last: int) -> str:
+def _complaint(finder: MachinesFinder, failure: str, last: int) -> str:
     existing = f"so the {last} ways to them count that were found last" if last else "and no way to them is known"
     return f"source {finder.cluster}: which pods are its Nodes can't be found out: {failure}; {existing}"
 
 
-def _requested(finder: MachinesSource, root: Path) -> str:
+def _requested(finder: MachinesFinder, root: Path) -> str:
     """Return the identity of a source in one line: routes of another one may differ."""
     kubeconfig = finder.kubeconfig
     with suppress(KubeError):
@@ -205,7 +205,7 @@ def _retained(path: Path, name: str) -> tuple[PodRoute, ...]:
 class NodePolls:
     """Calls `changed` where a cluster's Nodes are reached by other ways, and at first, until `stop`."""
 
-    def __init__(self, finder: MachinesSource, root: Path, changed: Callable[[str], None], pace: Pace = PACE) -> None:
+    def __init__(self, finder: MachinesFinder, root: Path, changed: Callable[[str], None], pace: Pace = PACE) -> None:
         reading = LAST_READINGS.begin(finder, root)
         self._end = partial(LAST_READINGS.end, reading)
         inspect = partial(_noted, reading, Memo())
@@ -225,14 +225,14 @@ def _noted(reading: Reading, apis: Memo[MachinesApi]) -> tuple[PodRoute, ...]:
     return inspect.routes
 
 
-def _read_nodes(finder: MachinesSource, root: Path, apis: Memo[MachinesApi]) -> Pass:
+def _read_nodes(finder: MachinesFinder, root: Path, apis: Memo[MachinesApi]) -> Pass:
     try:
         return Pass(_ask(finder, root, apis))
     except KubeError as error:
         return Pass(failure=str(error))
 
 
-def _ask(finder: MachinesSource, root: Path, apis: Memo[MachinesApi]) -> tuple[PodRoute, ...]:
+def _ask(finder: MachinesFinder, root: Path, apis: Memo[MachinesApi]) -> tuple[PodRoute, ...]:
     """Ask for the ways. Raises KubeError."""
     client = ForeignMachinesApi if finder.kubeconfig else MachinesApi
     api = apis.of(None, client, allowed(finder, root, key="nodes"))

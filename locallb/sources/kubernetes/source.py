@@ -25,7 +25,7 @@ from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.consents import allowed, allowed_meaning, note_served
-from locallb.sources.kubernetes.entry import KubernetesSource, MachinesSource
+from locallb.sources.kubernetes.entry import KubernetesSource, MachinesFinder
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.gateway_listing import of_gateways, word_of
 from locallb.sources.kubernetes.informers import NO_PACES
@@ -293,7 +293,7 @@ def _unready(source: KubernetesSource, access: Access, why: str = "") -> SourceR
     return SourceRead(nothing.reading, {source.cluster: access}, unready=True, classes=classes_of(source, {}))
 
 
-class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesSource]):
+class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesFinder]):
     """APIs, read once or followed by watches; clusters with their Nodes as pods find the routes to them."""
 
     def read(self, source: KubernetesSource, home: Home, existing: Collection[ObjectKey], *, keep: bool) -> SourceRead:
@@ -310,11 +310,11 @@ class Kubernetes(SourceType[KubernetesSource], FinderType[MachinesSource]):
         """Return the access that the kubeconfig describes, if it may be used. Raises KubeError."""
         return allowed(source, root)
 
-    def find(self, finder: MachinesSource, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
+    def find(self, finder: MachinesFinder, root: Path, directory: Path, *, keep: bool) -> Found[KubernetesSource]:
         """Find the ways to Nodes that are pods."""
         return find_nodes(finder, root, directory, keep=keep)
 
-    def watch(self, finder: MachinesSource, root: Path, changed: Callable[[str], None]) -> NodePolls:
+    def watch(self, finder: MachinesFinder, root: Path, changed: Callable[[str], None]) -> NodePolls:
         """Poll every few seconds whether the routes to Nodes changed."""
         return NodePolls(finder, root, changed)
 
