@@ -259,7 +259,10 @@ class Converger(Struct):
         return differing, later
 
     def drifted(self, plan: Plan) -> set[ObjectKey]:
-        """Find load balancers and proxies of which others changed or removed something. Raises EngineError."""
+        """Find load balancers and proxies of which others changed or removed something. Raises EngineError.
+
+        What is under way differs by our own doing.
+        """
         reported = self._stamps.of(plan)
         observed = self.engine.state_stamp(), *map(stamps.stamps, (paths.proxies_root(), *paths.ledgers())), *reported
         if observed == self._in_order:
@@ -267,7 +270,7 @@ class Converger(Struct):
         late = frozenset(lane.lane for lane in self.late_lanes())
         roots = self.engine.drifted(POLLED, longest=DEADLINE, without=late)
         self._in_order = None if roots or late else observed
-        return self._keys_of(roots)
+        return self._keys_of(roots) - self._begun.keys()
 
     def _keys_of(self, roots: Collection[str]) -> set[ObjectKey]:
         """Return what these roots belong to."""

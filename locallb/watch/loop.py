@@ -388,6 +388,7 @@ class Loop:
         if is_full:
             outcome = self._converger.wait(lambda: self._is_enough(began))
         else:
+            self._schedule = self._schedule.updating(began, batch.keys)
             outcome = self._converger.update(plan, wanted, batch, lambda: self._is_enough(began))
         if len(batch.keys) >= FEW:
             set_aside()

@@ -120,7 +120,7 @@ class Schedule(Struct, frozen=True):
     updated: float = -math.inf
     """When the last update ended."""
     recent: Mapping[ObjectKey, tuple[float, ...]] = field(default_factory=lambda: _NOT_UPDATED)
-    """When each load balancer was updated a moment ago: the last `BURST` times."""
+    """When updates of each load balancer began a moment ago, also before the one before had ended: the last `BURST`."""
     checked: float = -math.inf
     """When the last look began."""
     remaining: Mapping[ObjectKey, float] = field(default_factory=lambda: _NOT_STARVED)
@@ -189,6 +189,12 @@ class Schedule(Struct, frozen=True):
         often = ((key, times) for key, times in self.recent.items() if len(times) == BURST and key.cluster)
         return {key: times[-1] + APART for key, times in often if times[0] + SPAN > now}
 
+    def updating(self, now: float, keys: Collection[ObjectKey]) -> Schedule:
+        """Note that an update of these begins."""
+        recent = {key: times for key, times in self.recent.items() if times[-1] + SPAN > now}
+        recent |= {key: (*recent.get(key, ()), now)[-BURST:] for key in keys}
+        return replace(self, recent=MappingProxyType(recent))
+
     def ended(
         self,
         now: float,
@@ -206,9 +212,7 @@ class Schedule(Struct, frozen=True):
             pace = OF_OTHERS if key in dependent else UPDATES
             retained[key] = _retry(self.retries.get(key), now, chance, wanted, pace)
         after = self.repaired(now, self.crashes.keys() & done)
-        recent = {key: times for key, times in self.recent.items() if times[-1] + SPAN > now}
-        recent |= {key: (*recent.get(key, ()), now)[-BURST:] for key in done}
-        return replace(after, retries=MappingProxyType(retained), recent=MappingProxyType(recent), updated=now)
+        return replace(after, retries=MappingProxyType(retained), updated=now)
 
     def interrupted(self, now: float, remaining: Collection[ObjectKey]) -> Schedule:
         """Note what is left of a look, because something new came; nothing if all was done."""

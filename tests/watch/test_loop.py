@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -209,10 +210,14 @@ def test_converged_is_reported_only_after_all_of_the_plan_is_done(
     assert (Converged() in reported) == (ends == "all is done")
 
 
+@pytest.mark.parametrize("is_broken", [False, True])
 def test_what_is_new_is_served_although_something_changes_all_the_time(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
+    loop: Loop,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    is_broken: bool,
 ) -> None:
-    """Whatever changes goes first, and is another every time the loop looks."""
+    """Whatever changes, or breaks, goes first, and is another every time the loop looks."""
     busy, fresh, status = (ObjectKey(DEMO, "n", name) for name in ("busy", "fresh", "status"))
     many = tuple(ObjectKey(DEMO, "n", f"told{number}") for number in range(MAX))
     done = list[ObjectKey]()
@@ -224,7 +229,8 @@ def test_what_is_new_is_served_although_something_changes_all_the_time(
         return Outcome(result, ended=frozenset(batch.keys))
 
     def work(*_: object) -> Work:
-        return Work(changed=(busy,), new=(fresh,), reported=(status, *many)).without({fresh, status} & {*done})
+        work = Work(new=(fresh,), reported=(status, *many)).without({fresh, status} & {*done})
+        return replace(work, broken=(busy,)) if is_broken else replace(work, changed=(busy,))
 
     loop._converger = played(update, wanted=lambda _plan: {}, work=work)
     monkeypatch.setattr(Failures, "inspect", lambda *_: ())
@@ -252,7 +258,7 @@ def test_what_changes_all_the_time_lets_others_go_first_and_is_repaired_at_once(
     monkeypatch.setattr(Failures, "inspect", lambda *_: ())
     now = time.monotonic()
     for _ in range(schedule.BURST):
-        loop._schedule = loop._schedule.ended(now + 1000, [busy], {}, 0)
+        loop._schedule = loop._schedule.updating(now + 1000, [busy])
     inspect(loop)
     assert batches == [(fresh,)]
     assert reported[-1] == Converged(1)

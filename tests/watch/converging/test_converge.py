@@ -223,6 +223,8 @@ def test_an_address_whose_claim_was_removed_leads_to_its_service(namespace: str)
     converger = Converger(HOME, cast("Engine", Drifting(f"{key}/127.77.0.1")))
     converger.applied = {key: "digest"}
     assert converger.drifted(Plan()) == {key}
+    converger._note_begun([key], {key: "other"}, refresh=False)
+    assert converger.drifted(Plan()) == set(), "it differs by what is under way"
 
 
 def test_an_output_whose_party_does_not_answer_delays_no_other(monkeypatch: pytest.MonkeyPatch) -> None:

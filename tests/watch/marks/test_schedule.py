@@ -309,20 +309,20 @@ def test_no_load_balancer_is_updated_all_the_time(changes: list[tuple[float, fro
         waiting = {key: at for key, at in schedule.busy(now).items() if at > now}
         assert all(at <= now + APART for at in waiting.values())
         done = changed - waiting.keys()
-        schedule = schedule.ended(now, done, {}, 0)
+        schedule = schedule.updating(now, done)
         for key in done:
             last = updates[key][-BURST:]
             assert len(last) < BURST or last[0] + SPAN <= now or last[-1] + APART <= now
             updates[key].append(now)
-    assert schedule.ended(now + 2 * SPAN, (), {}, 0).recent == {}
+    assert schedule.updating(now + 2 * SPAN, ()).recent == {}
 
 
 def test_a_busy_load_balancer_delays_no_other_and_looks_are_further_apart() -> None:
     """The one that changes with it is updated at once; a look for each of its changes would cost what it waits for."""
     schedule, of_stack = Schedule().begun(0.0), ObjectKey(ClusterName(""), "", "names")
     for _ in range(BURST):
-        schedule = schedule.ended(0.0, {A, of_stack}, {}, 0)
-    assert schedule.ended(0.0, {B}, {}, 0).busy(1.0) == {A: APART}
+        schedule = schedule.updating(0.0, {A, of_stack})
+    assert schedule.updating(0.0, {B}).busy(1.0) == {A: APART}
     assert schedule.marked(0.0, MARK).check_at() == FLOOR
     assert schedule.begun(SPAN).marked(SPAN, MARK).check_at() == SPAN + QUIET
 
