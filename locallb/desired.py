@@ -53,7 +53,7 @@ from locallb.model.texts import address_name, owner_fields
 from locallb.outputs.events import event_resource
 from locallb.outputs.output import OutputContext, published
 from locallb.outputs.status import status_resource
-from locallb.planning.entrances import clients_allowed, hostnames_claimed, ports_without_tls
+from locallb.planning.entrances import clients_allowed, hostnames_claimed, hostnames_of, ports_without_tls, urls_of
 from locallb.planning.planned import (
     DesiredRun,
     Placement,
@@ -69,7 +69,6 @@ from locallb.planning.planned import (
     Rejection,
     run_planner,
 )
-from locallb.planning.urls import hostnames_of, urls_of
 from locallb.resources.codec import encode
 
 _NO_CLUSTER = Access("", ContextName(""))

@@ -23,9 +23,9 @@ from locallb.model.identities import LOCALHOST, ROUTED, ObjectKey, Protocol
 from locallb.model.objects import ServicePort, Via
 from locallb.model.serving import Proxy
 from locallb.model.texts import few
+from locallb.planning.entrances import scheme_of, url, url_host
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
 from locallb.planning.service_rows import PortRow, Row, State
-from locallb.planning.urls import scheme_of, url, url_host
 from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies
 

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from locallb.cli.failures import Refused
 from locallb.cli.project_layout import is_standard
-from locallb.config.addresses import DEFAULT_POOL
+from locallb.config.services import DEFAULT_POOL
 from locallb.config.settings import LeaderElection, Policies, Settings, SettingsError, Sharing
 from locallb.engine.sdk_parts import defer
 from locallb.engine.state.errors import EngineError, LockHeld

@@ -11,9 +11,9 @@ from operator import itemgetter
 from msgspec import Struct
 
 from locallb.config.settings import Pool
-from locallb.model.host_addresses import usable
 from locallb.model.identities import Family, IPAddress
 from locallb.model.ranges import Span, span_of, spans_of, subtract
+from locallb.model.routes import usable
 from locallb.model.snapshot import HostFacts
 
 _NEVER = {

@@ -1,37 +1,35 @@
 """Parses the decoded values of the stack configuration (namespace `local-lb`) into `Settings`, or reports all mistakes.
 
 A mistake never hides another one: everything is read, then one error lists all. Keys that this version doesn't know
-are refused by name, never ignored. The keys `leaderElection` and `ingress` are parsed here, too.
+are refused by name, never ignored. The keys `leaderElection` and `ingress` are parsed here, too. Entries of `sources`
+and keys of outputs are parsed by their implementations (`SourceEntry`, `OutputEntry`).
 
-Not here: reading the stack file (`engine.state.project`), decoding its values (`sources.configuration`), and the keys
-of sources and outputs (`entries`).
+Not here: reading the stack file (`engine.state.project`), and decoding its values (`sources.configuration`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from types import MappingProxyType
-from typing import cast
+from typing import Protocol, cast
 
 from msgspec.structs import replace
 
-from locallb.config.addresses import (
-    DEFAULT_POOL,
-    parse_cidrs_of_clusters,
-    parse_pod_routes,
-    parse_pools,
-    parse_port_mapping,
-)
 from locallb.config.candidates import candidates, listed
 from locallb.config.dns import parse_dns
-from locallb.config.entries import output_entry, source_entry
 from locallb.config.proxies import parse_containers, parse_proxies
 from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES, Finder, Source
-from locallb.config.selectors import (
+from locallb.config.services import (
+    DEFAULT_POOL,
+    parse_cidrs_of_clusters,
     parse_classes,
     parse_gateway_classes,
     parse_namespaces,
+    parse_pod_routes,
     parse_policies,
+    parse_pools,
+    parse_port_mapping,
     parse_selector,
     parse_services,
 )
@@ -52,6 +50,44 @@ from locallb.model.fields import LABEL, LABEL_REMEDY
 from locallb.model.identities import Family, IPAddress
 from locallb.model.objects import BackendChoice
 from locallb.model.texts import clipped, shown
+
+
+class SourceEntry(Protocol):
+    """Parser of a source entry of one type."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys that it may have, its own word first."""
+
+    @property
+    def finds(self) -> bool:
+        """Whether it gives a finder, not a source."""
+
+    @property
+    def single_entry_example(self) -> str:
+        """An example with everything in one entry, if only one is allowed; otherwise empty."""
+
+    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> Source | Finder | None:
+        """Return the parsed entry at `key`; None if it is invalid, which is noted."""
+
+
+class OutputEntry(Protocol):
+    """Parser of the stack's key with an output's name."""
+
+    def parse(self, mistakes: Mistakes, key: str, value: object) -> object:
+        """Return the output's parsed settings, frozen and comparable."""
+
+
+def output_entry(word: str) -> OutputEntry:
+    """Return how the key of an output is parsed."""
+    return cast("OutputEntry", OUTPUTS.load(word, "entry"))
+
+
+@cache
+def source_entry(word: str) -> SourceEntry:
+    """Return how entries of a type are parsed."""
+    return cast("SourceEntry", SOURCES.load(word, "entry"))
+
 
 KEY = "leaderElection"
 _EXAMPLE = "{enabled: true, cluster: shop, lease: local-lb, namespace: kube-system}"

@@ -3,7 +3,7 @@
 Packages are loaded on demand, so a stack loads only used ones, and a lower room can use a higher one by a protocol:
 planning imports nothing that has effects.
 
-Not here: the interfaces of implementations (`config.entries`, `planning.planned`, `runtimes.runtime`, `sources.source`,
+Not here: the interfaces of implementations (`config.parsing`, `planning.planned`, `runtimes.runtime`, `sources.source`,
 `outputs.output`).
 """
 

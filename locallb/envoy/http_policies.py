@@ -3,7 +3,7 @@
 A fault comes and goes with the routes alone: each HTTP listener has the fault filter, disabled, and routes enable and
 configure it. So no listener changes, and requests on open connections meet the fault.
 
-Not here: the options as data (`model/http_policies`), faults as data (`model/faults`), and the routes (`http_routes`).
+Not here: the options as data (`model/http_routes`), faults as data (`model/faults`), and the routes (`http_routes`).
 """
 
 from __future__ import annotations
@@ -15,8 +15,7 @@ from itertools import count
 from locallb.envoy.document import Json, Message, typed
 from locallb.envoy.listeners import ranges
 from locallb.model.faults import Fault
-from locallb.model.http_policies import Cors, Mirror, RetryRule, SessionAffinity, SessionKind
-from locallb.model.http_routes import Forward, HttpRoute
+from locallb.model.http_routes import Cors, Forward, HttpRoute, Mirror, RetryRule, SessionAffinity, SessionKind
 from locallb.model.identities import IPNetwork
 
 FAULT = "local-lb.fault"

@@ -20,12 +20,13 @@ from locallb.envoy import overload
 from locallb.envoy.document import Json, Message, encoded, typed
 from locallb.envoy.http_policies import awake, duration, mirror, per_filter, retries
 from locallb.model.faults import Fault
-from locallb.model.http_policies import MAX_SEPARATORS, HeaderChanges
 from locallb.model.http_routes import (
+    MAX_SEPARATORS,
     OPTIONS,
     DirectResponse,
     Forward,
     GrpcMethod,
+    HeaderChanges,
     HttpRoute,
     Match,
     PathKind,

@@ -14,7 +14,6 @@ from typing import NamedTuple, TypeAlias
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.gateway.conditions import INCOMPATIBLE_FILTERS, UNSUPPORTED, Failure
 from locallb.gateway.listeners import (
     KINDS,
     MAX_ENTRIES,
@@ -25,10 +24,10 @@ from locallb.gateway.listeners import (
     intersections,
     is_general,
 )
-from locallb.model.gateway_objects import GatewayRoute, ParentRef, RouteKind, TlsMode
-from locallb.model.gateway_rules import FIRST, RouteRule
+from locallb.model.gateway_objects import FIRST, GatewayRoute, ParentRef, RouteKind, RouteRule, TlsMode
 from locallb.model.http_routes import SIZE_OF_ONE
 from locallb.model.memory import AnyMemo, Memo
+from locallb.model.reasons import INCOMPATIBLE_FILTERS, UNSUPPORTED, Failure
 from locallb.model.texts import any_of, clipped
 
 _BY_NAME = frozenset({RouteKind.HTTP, RouteKind.GRPC, RouteKind.TLS})

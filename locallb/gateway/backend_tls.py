@@ -10,12 +10,11 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
-from locallb.gateway.conditions import ACCEPTED, INVALID, RESOLVED, Failure, conditions, verdict
 from locallb.model.fields import JsonObject
 from locallb.model.gateway_objects import CONTROLLER, GROUP, BackendTlsPolicy, Named, PolicyTarget, Reference
 from locallb.model.gateway_of_cluster import AuthorityBundle, GatewayObjects
 from locallb.model.http_serving import BackendTls
-from locallb.model.reasons import Condition
+from locallb.model.reasons import ACCEPTED, INVALID, RESOLVED, Condition, Failure, conditions, verdict
 
 
 class BackendTlsPolicies:

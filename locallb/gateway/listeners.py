@@ -20,7 +20,6 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.certificates import local
-from locallb.gateway.conditions import INVALID, INVALID_ROUTE_KINDS, Failure
 from locallb.model.gateway_objects import (
     GROUP,
     FrontendValidation,
@@ -40,6 +39,7 @@ from locallb.model.gateway_of_cluster import AuthorityBundle, GatewayObjects, Tl
 from locallb.model.http_checks import MAX_AUTHORITIES
 from locallb.model.http_serving import Certificate, ClientValidation
 from locallb.model.identities import Protocol
+from locallb.model.reasons import INVALID, INVALID_ROUTE_KINDS, Failure
 from locallb.model.snapshot import LocalAuthority
 
 

@@ -21,6 +21,7 @@ from locallb.model.gateway_objects import (
     GROUP,
     NO_HOST,
     Allowed,
+    BackendRef,
     BackendTlsPolicy,
     From,
     FrontendValidation,
@@ -41,7 +42,6 @@ from locallb.model.gateway_objects import (
     WantedAddress,
 )
 from locallb.model.gateway_of_cluster import AuthorityBundle, BackendService, Namespace, TlsSecret
-from locallb.model.gateway_rules import BackendRef
 from locallb.model.http_routes import MAX_WEIGHT
 from locallb.model.identities import KEY_PREFIX, Digest, IPAddress, Protocol, Uid
 from locallb.model.objects import ServicePort

@@ -33,20 +33,37 @@ from locallb.gateway.parsing import (
     texts,
 )
 from locallb.model.fields import FieldError, Fields, as_text
-from locallb.model.gateway_objects import GROUP, GatewayRoute, Meta, ParentRef, RouteKind
-from locallb.model.gateway_rules import (
+from locallb.model.gateway_objects import (
     ANYTHING,
     FIRST,
+    GROUP,
     BackendRef,
     Filters,
+    GatewayRoute,
+    Meta,
     MirrorRef,
+    ParentRef,
     Rank,
+    RouteKind,
     RouteRule,
     path_rank,
     written_path_rank,
 )
-from locallb.model.http_policies import Cors, HeaderChanges, RetryRule, SessionAffinity, SessionKind
-from locallb.model.http_routes import Forward, GrpcMethod, Match, PathKind, PathMatch, PathRewrite, Redirect, ValueMatch
+from locallb.model.http_routes import (
+    Cors,
+    Forward,
+    GrpcMethod,
+    HeaderChanges,
+    Match,
+    PathKind,
+    PathMatch,
+    PathRewrite,
+    Redirect,
+    RetryRule,
+    SessionAffinity,
+    SessionKind,
+    ValueMatch,
+)
 from locallb.model.texts import fault_of, shown
 
 _Value = TypeVar("_Value")

@@ -18,18 +18,27 @@ from msgspec.structs import replace
 
 from locallb.gateway.attachment import Attached
 from locallb.gateway.backend_tls import BackendTlsPolicies, policy_failure
-from locallb.gateway.conditions import UNSUPPORTED, Failure
 from locallb.gateway.listeners import MAX_GATEWAY_AUTHORITIES, Grants, covering, not_permitted, specificity
 from locallb.model.faults import Fault
-from locallb.model.gateway_objects import GatewayRoute, Named, Reference, RouteKind
+from locallb.model.gateway_objects import (
+    BackendRef,
+    GatewayRoute,
+    Named,
+    PlacedMatch,
+    Rank,
+    Reference,
+    RouteKind,
+    RouteRule,
+    ordered,
+    rank_among_others,
+)
 from locallb.model.gateway_of_cluster import BackendService, GatewayObjects
-from locallb.model.gateway_rules import BackendRef, PlacedMatch, Rank, RouteRule, ordered, rank_among_others
-from locallb.model.http_policies import Mirror
-from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, Redirect, Target
+from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, Mirror, Redirect, Target
 from locallb.model.http_serving import ANY, BackendTls, Certificate, Chain, HttpRoutes, Speaks, VirtualHost
 from locallb.model.identities import ObjectKey, Protocol, UpstreamName
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import Service, ServicePort
+from locallb.model.reasons import UNSUPPORTED, Failure
 from locallb.model.texts import digest, part_id
 
 

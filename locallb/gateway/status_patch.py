@@ -16,12 +16,12 @@ from typing import Any
 
 from msgspec import Struct, field
 
-from locallb.gateway.conditions import ACCEPTED, DRAINED, FAULT_ORDERED, PARTIALLY_INVALID, PROGRAMMED, RESOLVED
 from locallb.gateway.kinds import KINDS, ApiKind, kind_of_object
 from locallb.gateway.parsing import parse_meta
 from locallb.model.fields import JsonObject, object_of, objects_of
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
+from locallb.model.reasons import ACCEPTED, DRAINED, FAULT_ORDERED, PARTIALLY_INVALID, PROGRAMMED, RESOLVED
 
 _REPORTED = {
     **{kind.name: ObjectKind(kind.plural) for kind in KINDS.values() if kind.plural in set(ObjectKind)},

@@ -17,22 +17,6 @@ from msgspec import Struct, field
 
 from locallb.gateway.attachment import ParentVerdict, invalid
 from locallb.gateway.backend_tls import BackendTlsPolicies
-from locallb.gateway.conditions import (
-    ACCEPTED,
-    CONFLICTED,
-    INSECURE_VALIDATION,
-    INVALID,
-    LISTENERS_NOT_VALID,
-    OVERLAPPING_TLS,
-    PARTIALLY_INVALID,
-    PENDING,
-    PROGRAMMED,
-    RESOLVED,
-    UNSUPPORTED,
-    Failure,
-    conditions,
-    verdict,
-)
 from locallb.gateway.listeners import BoundListener, intersection, is_allowed
 from locallb.gateway.routes import Backends
 from locallb.gateway.translation import BoundGateway
@@ -52,7 +36,23 @@ from locallb.model.gateway_objects import (
 )
 from locallb.model.gateway_of_cluster import GatewayObjects
 from locallb.model.identities import IPAddress
-from locallb.model.reasons import Condition
+from locallb.model.reasons import (
+    ACCEPTED,
+    CONFLICTED,
+    INSECURE_VALIDATION,
+    INVALID,
+    LISTENERS_NOT_VALID,
+    OVERLAPPING_TLS,
+    PARTIALLY_INVALID,
+    PENDING,
+    PROGRAMMED,
+    RESOLVED,
+    UNSUPPORTED,
+    Condition,
+    Failure,
+    conditions,
+    verdict,
+)
 from locallb.model.snapshot import PortKey
 
 FEATURES = (

@@ -17,7 +17,6 @@ from msgspec.structs import replace
 
 from locallb.certificates import local
 from locallb.gateway.attachment import Attached, Attachment, attach
-from locallb.gateway.conditions import LISTENERS_NOT_VALID, Failure
 from locallb.gateway.listeners import BoundListener, attached_sets, bound_listeners, client_pair, covers, specificity
 from locallb.gateway.routes import Backends, Bound, Hosted, Upstreams, http_routes, https_routes, upstream_prefix
 from locallb.model.faults import Fault
@@ -40,6 +39,7 @@ from locallb.model.http_serving import Chain, TcpForward, Termination
 from locallb.model.identities import ClusterName, Family, ObjectKey, ObjectKind, Protocol
 from locallb.model.memory import AnyMemo, Memo, few_replaced
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
+from locallb.model.reasons import LISTENERS_NOT_VALID, Failure
 from locallb.model.snapshot import LocalAuthority
 
 AttachedListener = tuple[BoundListener, Sequence[Attached]]

@@ -24,10 +24,18 @@ from locallb.host.limits import SocketOwners, socket_owners
 from locallb.host.netlink import RouteError, interfaces, routes, rules
 from locallb.host.sockets import LISTEN, SocketRow, bind, rows
 from locallb.model.errors import ClientError, refuse_scarcity
-from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import IPAddress, Protocol
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import POD_PROTOCOL, HostRoute, HostRule, diversions, is_host_only, networks_of_host
+from locallb.model.routes import (
+    POD_PROTOCOL,
+    HostAddresses,
+    HostRoute,
+    HostRule,
+    diversions,
+    is_host_only,
+    networks_of_host,
+    survey,
+)
 from locallb.model.snapshot import HostFacts, Socket
 from locallb.storage.paths import is_another_directory, proxies_root
 from locallb.threads import addresses_of

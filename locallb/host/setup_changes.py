@@ -27,8 +27,7 @@ from locallb.host.macos import DEVICE, alias_notes, pool_aliases
 from locallb.host.setup_plan import inspected, restarted_by
 from locallb.host.setup_steps import HOSTS, PRESENT, ObservedHost, Retained, SetupRecord, SetupStep, StepKind, Table
 from locallb.model.errors import ClientError, refusal
-from locallb.model.host_addresses import survey
-from locallb.model.routes import HostRoute
+from locallb.model.routes import HostRoute, survey
 from locallb.planning.pool_routes import is_local, pool_routes
 from locallb.programs import Program, ProgramError
 from locallb.storage import files

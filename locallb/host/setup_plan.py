@@ -38,11 +38,10 @@ from locallb.host.setup_steps import (
     removing_command,
     wanted_block,
 )
-from locallb.model.host_addresses import is_public
 from locallb.model.identities import IPNetwork
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
-from locallb.model.routes import PROTOCOL, inside
+from locallb.model.routes import PROTOCOL, inside, is_public
 from locallb.model.texts import few
 from locallb.planning.pool_routes import PoolRoute
 

@@ -21,8 +21,7 @@ from locallb.model import http_checks as check
 from locallb.model.fields import FieldError
 from locallb.model.gateway_of_cluster import Ingress
 from locallb.model.http_checks import checked
-from locallb.model.http_policies import Cors
-from locallb.model.http_routes import MAX_WEIGHT, PathRewrite, Redirect, ValueMatch
+from locallb.model.http_routes import MAX_WEIGHT, Cors, PathRewrite, Redirect, ValueMatch
 from locallb.model.http_serving import Speaks
 from locallb.model.identities import IPNetwork
 from locallb.model.texts import clipped, few, shown

@@ -20,9 +20,8 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.certificates import local
-from locallb.gateway.conditions import Failure
 from locallb.gateway.listeners import covering, pair_in, specificity
-from locallb.model.gateway_objects import NO_HOST, Named
+from locallb.model.gateway_objects import NO_HOST, Named, PlacedMatch, ordered
 from locallb.model.gateway_of_cluster import (
     EVERY_PATH,
     FIRST,
@@ -34,7 +33,6 @@ from locallb.model.gateway_of_cluster import (
     IngressTls,
     everything_refused,
 )
-from locallb.model.gateway_rules import PlacedMatch, ordered
 from locallb.model.http_routes import DirectResponse, HttpRoute, Match, PathKind, PathMatch, ValueMatch
 from locallb.model.http_serving import (
     ANY,
@@ -46,6 +44,7 @@ from locallb.model.http_serving import (
     VirtualHost,
 )
 from locallb.model.objects import EMPTY
+from locallb.model.reasons import Failure
 from locallb.model.snapshot import LocalAuthority
 
 

@@ -16,14 +16,13 @@ from locallb.gateway.routes import Backends, BackendTarget, Upstreams, upstream_
 from locallb.ingress.annotations import BackendProtocol, Canary, Location, Policy
 from locallb.ingress.hosts import UNAVAILABLE, Routes, above
 from locallb.ingress.parsing import refused_path
-from locallb.model.gateway_objects import GatewayRoute, Named, RouteKind
+from locallb.model.gateway_objects import BackendRef, GatewayRoute, Named, RouteKind
 from locallb.model.gateway_of_cluster import GatewayObjects, Ingress, IngressBackend, IngressPath, IngressRule
-from locallb.model.gateway_rules import BackendRef
 from locallb.model.http_checks import checked
-from locallb.model.http_policies import HeaderChanges
 from locallb.model.http_routes import (
     DirectResponse,
     Forward,
+    HeaderChanges,
     HttpRoute,
     Match,
     PathKind,

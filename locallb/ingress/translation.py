@@ -21,8 +21,8 @@ from locallb.gateway.listeners import MAX_ENTRIES
 from locallb.gateway.routes import Bound
 from locallb.gateway.statuses import ApiStatus
 from locallb.ingress.annotations import policy_of
-from locallb.ingress.classes import grouped
 from locallb.ingress.hosts import Hosts, certificates, chains, within_bounds
+from locallb.ingress.parsing import grouped
 from locallb.ingress.rules import IngressBackends, Rules, applied, standing_for
 from locallb.model.faults import Fault, annotation_problem
 from locallb.model.fields import FieldError, as_address

@@ -13,13 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
-from locallb.gateway.conditions import INCOMPATIBLE_FILTERS, INVALID_ROUTE_KINDS, UNSUPPORTED
 from locallb.gateway.kinds import CLUSTER_SCOPED
 from locallb.ingress.parsing import ROUTED_KINDS
 from locallb.kubernetes import pod_ranges
 from locallb.model.fields import object_of, text_of
 from locallb.model.identities import DOMAIN, ObjectKind, Owner
-from locallb.model.reasons import OF_THE_OBJECT, Event, Problem, Reason
+from locallb.model.reasons import (
+    INCOMPATIBLE_FILTERS,
+    INVALID_ROUTE_KINDS,
+    OF_THE_OBJECT,
+    UNSUPPORTED,
+    Event,
+    Problem,
+    Reason,
+)
 from locallb.model.texts import clipped, few
 from locallb.planning.planned import Placement, PlannedNews, Rejection
 

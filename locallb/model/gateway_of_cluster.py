@@ -4,7 +4,7 @@ Ingresses and their classes (networking.k8s.io/v1), Services, Secrets and Config
 fault of a rule, a path or a backend is kept as its `problem`, so that the others are served.
 
 Not here: the kinds of Gateway API (`gateway_objects`), parsing (`gateway/parsing`, `ingress/parsing`), and the
-selection of Ingresses by class (`ingress/classes`).
+selection of Ingresses by class (`ingress/parsing`).
 """
 
 from __future__ import annotations

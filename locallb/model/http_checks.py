@@ -3,7 +3,7 @@
 Each check returns its value or raises ValueError with one sentence that names it. Every value of an HTTP
 configuration is validated here, so that nothing from a cluster reaches a proxy unvalidated; all sizes are bounded.
 
-Not here: the values themselves (`http_serving`, `http_routes`, `http_policies`).
+Not here: the values themselves (`http_serving`, `http_routes`).
 """
 
 from __future__ import annotations

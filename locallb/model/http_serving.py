@@ -4,7 +4,7 @@ Each value is validated on creation: an unservable one raises ValueError with a 
 can be served. A certificate is a reference; its key is read when it is written for Envoy. The creator of a list of
 routes decides their order.
 
-Not here: routes (`http_routes`), options of a route (`http_policies`), and upstreams, backends and L4 listeners
+Not here: routes and their options (`http_routes`), and upstreams, backends and L4 listeners
 (`serving`).
 """
 
@@ -18,8 +18,7 @@ from msgspec import Struct
 
 from locallb.model import http_checks as check
 from locallb.model.faults import Fault
-from locallb.model.http_policies import NO_CHANGES
-from locallb.model.http_routes import HttpRoute, Target
+from locallb.model.http_routes import NO_CHANGES, HttpRoute, Target
 from locallb.model.identities import ClusterName, Digest, Fingerprint, IPAddress, IPNetwork, Protocol, place
 
 

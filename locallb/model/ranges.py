@@ -2,7 +2,7 @@
 
 A span is its first and its last number, so that a set of addresses costs the same with one member or with 2**128.
 
-Not here: the meaning of addresses (`host_addresses`).
+Not here: the meaning of addresses (`routes`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,6 @@ from msgspec import Struct, field
 
 from locallb.model.faults import Order
 from locallb.model.gateway_of_cluster import ObjectOfCluster
-from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import (
     ClusterName,
     ContextName,
@@ -32,7 +31,7 @@ from locallb.model.identities import (
 )
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
 from locallb.model.own_classes import ClassFacts, HeldClass
-from locallb.model.routes import Diversion, HostRoute, PodRoute
+from locallb.model.routes import Diversion, HostAddresses, HostRoute, PodRoute
 from locallb.model.serving import HeapBounds, ProxyTraits
 
 LAST_PORT = 65535

@@ -19,7 +19,7 @@ from pulumi.resource import DependencyResource
 from locallb.model.desired import COMPONENT
 from locallb.program import LoadBalancers
 from locallb.provider import make_types
-from locallb.provider.dispatch import Dispatcher
+from locallb.provider.plugin import Dispatcher
 from locallb.provider.resource_types import ResourceTypes
 from locallb.resources.codec import UNKNOWN
 from locallb.resources.resource_type import ProviderError

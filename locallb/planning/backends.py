@@ -3,7 +3,7 @@
 Refusal follows desired state: no eligible Node, or no usable endpoint although EndpointSlices are known, means no
 backend and, later, no listener. Missing EndpointSlices of a Service mean nothing, except in a running cluster with
 pods that this host reaches: each Service gets some in a moment there, so they are waited for. Behind endpoints the
-NodePorts are on standby, for a network that doesn't let this host in. Not here: which Nodes are eligible (`nodes`),
+NodePorts are on standby, for a network that doesn't let this host in. Not here: which Nodes are eligible, and
 which endpoints are usable and reached (`endpoints`), whether one answers (the proxy's health check).
 """
 
@@ -21,6 +21,10 @@ from locallb.model.relays import Relayed, RelayedPort, RelayId
 from locallb.model.serving import Backend, ConnectCheck, HealthCheck, distinct
 from locallb.model.texts import counted
 from locallb.planning.endpoints import (
+    KUBE_PROXY_PORT,
+    BackendIndex,
+    Health,
+    NodePorts,
     Reach,
     Usable,
     endpoints_without,
@@ -29,7 +33,6 @@ from locallb.planning.endpoints import (
     usable,
     why_none_is,
 )
-from locallb.planning.nodes import KUBE_PROXY_PORT, BackendIndex, Health, NodePorts
 
 
 class PortBackends(Struct, frozen=True):

@@ -28,9 +28,9 @@ from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import FamilyPolicy, Service, ServicePort, ServiceType
 from locallb.model.snapshot import LocalAuthority
 from locallb.planning.admission import has_only_foreign_addresses
+from locallb.planning.entrances import scheme_of, url
 from locallb.planning.planned import LocalUrl
 from locallb.planning.selection import is_ours
-from locallb.planning.urls import scheme_of, url
 
 DOMAIN = "localhost"
 HTTP, HTTPS = 80, 443

@@ -28,22 +28,27 @@ from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot, Socket
 from locallb.planning.admission import Admitted, admit, occupied_ports
 from locallb.planning.allocation import Answer
-from locallb.planning.backend_paths import BackendPaths, routes_to_gain, straight
+from locallb.planning.endpoints import BackendIndex, by_service, eligible
 from locallb.planning.gateways import Gateways, gateways_of, with_gateways, with_overrides
 from locallb.planning.localhost import LocalNames, local_names, local_urls
 from locallb.planning.names import with_names
-from locallb.planning.nodes import BackendIndex, by_service, eligible
 from locallb.planning.notices import STACK_NOTICES, notices_of, of_faults
 from locallb.planning.own_classes import with_classes
 from locallb.planning.planned import LocalUrl, Placement, Plan, PlannedProxy, PlannedRoutes, Rejection
-from locallb.planning.pod_routes import RoutePlan, routes_of
+from locallb.planning.pod_routes import (
+    BackendPaths,
+    RoutePlan,
+    relayed_clusters,
+    routes_of,
+    routes_to_gain,
+    straight,
+    with_relays,
+)
 from locallb.planning.proxy_assignment import ProxyAssignments
 from locallb.planning.proxy_placing import Placed, PlacementInputs, PlanContext, place, proxy_of_stack
 from locallb.planning.refused import left_out, unused_pins
-from locallb.planning.relays import relayed_clusters, with_relays
-from locallb.planning.selection import is_internal, is_ours
+from locallb.planning.selection import is_internal, is_ours, with_unserved
 from locallb.planning.statuses import with_statuses
-from locallb.planning.unserved import with_unserved
 
 
 def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = None) -> Plan:

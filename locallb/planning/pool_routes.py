@@ -1,6 +1,6 @@
 """Address pools compared with the host's routes: local already, harmful to make local, or impossible.
 
-Pure. Not here: which single addresses are this host's (`host_addresses`), and making a route.
+Pure. Not here: which single addresses are this host's (`model.routes`), and making a route.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from msgspec import Struct
 
 from locallb.config.candidates import NEVER_SPANS
 from locallb.config.settings import Pool
-from locallb.model.host_addresses import HostAddresses, is_public, usable
 from locallb.model.identities import Family, IPAddress, IPNetwork
 from locallb.model.ranges import AddressRange, Span, covered, range_of, span_of, spans_of, subtract
 from locallb.model.reasons import Problem, Reason
-from locallb.model.routes import LOOPBACK, HostRoute, inside
+from locallb.model.routes import LOOPBACK, HostAddresses, HostRoute, inside, is_public, usable
 from locallb.model.snapshot import HostFacts
 from locallb.model.texts import few
 

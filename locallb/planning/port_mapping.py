@@ -14,11 +14,11 @@ from ipaddress import IPv4Address, IPv6Address
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.model.host_addresses import usable
 from locallb.model.identities import LOCALHOST, Family, Home, IPAddress, ObjectKey, Owner, Protocol
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
+from locallb.model.routes import usable
 from locallb.model.snapshot import HostFacts, PortKey, Snapshot
 from locallb.planning.address_holders import age
 from locallb.planning.allocation import Answer

@@ -41,8 +41,8 @@ from locallb.model.snapshot import Access, HostFacts
 from locallb.model.texts import part_id, proxy_id, proxy_name, proxy_owner, upstream_name
 from locallb.planning.admission import PortProblems
 from locallb.planning.backends import PortBackends, failover_backends, upstreams
+from locallb.planning.endpoints import BackendIndex
 from locallb.planning.gateways import Serving, Where, serve
-from locallb.planning.nodes import BackendIndex
 from locallb.planning.notices import Notice
 from locallb.planning.planned import (
     Placement,

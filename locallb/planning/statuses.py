@@ -25,7 +25,6 @@ from msgspec.structs import replace
 from locallb.config.settings import Settings
 from locallb.gateway.attachment import ParentVerdict
 from locallb.gateway.backend_tls import BackendTlsPolicies, policy_status
-from locallb.gateway.conditions import DRAINED, FAULT_ORDERED, INVALID, OF_PROGRAMMED, Failure, ordered
 from locallb.gateway.routes import Backends, Bound
 from locallb.gateway.statuses import (
     ApiStatus,
@@ -46,7 +45,17 @@ from locallb.model.gateway_of_cluster import GatewayObjects
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, ObjectKind, Owner, UpstreamName, place
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import ServicePort
-from locallb.model.reasons import Condition, Problem, Reason
+from locallb.model.reasons import (
+    DRAINED,
+    FAULT_ORDERED,
+    INVALID,
+    OF_PROGRAMMED,
+    Condition,
+    Failure,
+    Problem,
+    Reason,
+    ordered,
+)
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.gateways import Gateways
 from locallb.planning.names import published_hosts

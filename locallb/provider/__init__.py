@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING
 
 from locallb.config.registry import RUNTIMES
 from locallb.outputs.output import outputs
-from locallb.provider.api_relay import ApiRelay
 from locallb.provider.certificates import LocalCertificate, ServedCertificate
 from locallb.provider.claims import LoopbackAddress, LoopbackPorts, ServiceClaim
 from locallb.provider.fragments import ServiceConfig
 from locallb.provider.own_class import OwnClass
-from locallb.provider.pod_routes import PodRoutes
+from locallb.provider.pod_routes import ApiRelay, PodRoutes
 from locallb.provider.proxy_config import ProxyConfig
 from locallb.provider.reachable import Reachable
 from locallb.provider.resource_types import AnyResourceType, ResourceTypes
@@ -54,7 +53,7 @@ def make_types(root: Path | None = None) -> ResourceTypes:
 
 def make_provider(root: Path | None = None) -> Provider:
     """Make the provider for Pulumi's protocol, of the same types."""
-    from locallb.provider.dispatch import Dispatcher  # noqa: PLC0415 - loads the SDK
+    from locallb.provider.plugin import Dispatcher  # noqa: PLC0415 - loads the SDK
 
     schema = Path(__file__).with_name("schema.json").read_text(encoding="utf-8")
     return Dispatcher(make_types(root), schema)

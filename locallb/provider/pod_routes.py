@@ -1,21 +1,30 @@
-"""PodRoutes: routes to the pods of a cluster, in this host's table or in the network namespace of a container.
+"""PodRoutes and ApiRelay: how proxies get to the pods of a cluster.
 
-Our protocol and the stack's metric distinguish them from all other routes, even without the state. Not here: how routes
-are changed, and which ones conflict.
+Routes are in this host's table or in the network namespace of a container. Our protocol and the stack's metric
+distinguish them from all other routes, even without the state. A relay is a process that connects to pods of one
+cluster through its API server (`relay`).
+
+Not here: how routes are changed and which ones conflict, and the process (`runtimes.process.relays`).
 """
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Collection, Iterator, Mapping
 
 from msgspec.structs import replace
 
+from locallb.model.relays import RIGHTS, RelayedPort, RelayId
 from locallb.model.routes import PodRoute
-from locallb.model.texts import metric_of
+from locallb.model.texts import few, metric_of
+from locallb.relay import directory as places
+from locallb.relay.directory import Served
 from locallb.resources.codec import is_unknown
-from locallb.resources.properties import PodRoutesInputs, PodRoutesState
-from locallb.resources.resource_type import ProviderError, ResourceType, grown
+from locallb.resources.properties import ApiRelayInputs, ApiRelayState, PodRoutesInputs, PodRoutesState
+from locallb.resources.resource_type import ProviderError, ResourceType, grown, id_faults
 from locallb.runtimes.pod_routes import HOST, change_routes, present_routes
+from locallb.runtimes.process import processes, relays
+from locallb.runtimes.process.processes import Process
 
 
 class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
@@ -74,3 +83,80 @@ def _change(given: PodRoutesInputs, *, put: Collection[PodRoute], remove: Collec
     for route in sorted(change_routes(given.owner, put, remove, given.container), key=str):
         where = "its proxy's container doesn't run" if given.container else "look at `ip route show proto 78`"
         raise ProviderError(f"the route {route} can't be made: {where}; run up again")
+
+
+class ApiRelay(ResourceType[ApiRelayInputs, ApiRelayState]):
+    """Starts, adopts, instructs and ends it."""
+
+    inputs = ApiRelayInputs
+    state = ApiRelayState
+    replaced_for = frozenset({"relay", "owner"})
+    delete_first = True
+
+    def check(self, new: ApiRelayInputs) -> Iterator[tuple[str, str]]:
+        """Accept ids that are names of directories, and ports as they are printed."""
+        yield from id_faults("relay", new.relay)
+        for text in () if is_unknown(new.ports) else new.ports:
+            try:
+                RelayedPort.parse(text)
+            except ValueError as error:
+                yield "ports", f"{text!r} isn't like `demo/shop/web:80 shop/web-1:8080`: {error}"
+
+    def preview_outputs(self, new: ApiRelayInputs, old: ApiRelayState | None) -> Mapping[str, object]:
+        """Return the process, which an update leaves alone unless its program is another one."""
+        return {"pid": old.pid, "started": old.started} if old and old.version == new.version else {}
+
+    def create(self, new: ApiRelayInputs) -> tuple[str, ApiRelayState]:
+        """Start it, or adopt the one that runs."""
+        return new.relay, self._put(new)
+
+    def read(self, state: ApiRelayState) -> ApiRelayState | None:
+        """Check that this very process serves these ports."""
+        if not processes.is_alive(Process(state.pid, state.started)):
+            return None
+        answer = places.ask(places.path_of(RelayId(state.relay)))
+        return state if answer and answer.version == _digest(state) else None
+
+    def update(self, old: ApiRelayState, new: ApiRelayInputs) -> ApiRelayState:
+        """Have it serve other ports; connections to others go on."""
+        del old
+        return self._put(new)
+
+    def leaves_nothing(self, state: ApiRelayState) -> bool:
+        """Return True: its directory identifies the process to every run that starts or removes it."""
+        del state
+        return True
+
+    def delete(self, state: ApiRelayState) -> None:
+        """End it, and remove its directory."""
+        if self.belongs_to_copied_project(state.owner):
+            return
+        relays.end_relay(places.path_of(RelayId(state.relay)))
+
+    def _put(self, new: ApiRelayInputs) -> ApiRelayState:
+        _require_right(new)
+        directory, version = places.path_of(RelayId(new.relay)), _digest(new)
+        places.write(directory, Served(new.access, tuple(map(RelayedPort.parse, new.ports)), version, new.owner))
+        process = relays.run(directory, new.version, version)
+        return grown(self.state, new, pid=process.pid, started=process.started)
+
+
+def _digest(wanted: ApiRelayInputs) -> str:
+    """Name what it is to serve."""
+    terms = (wanted.access.kubeconfig, wanted.access.context, *wanted.ports)
+    return hashlib.sha256("\0".join(terms).encode()).hexdigest()
+
+
+def _require_right(new: ApiRelayInputs) -> None:
+    """Ask the API whether this user may connect to the pods. Raises ProviderError, KubeError."""
+    from locallb.kubernetes.api.client import Cluster  # noqa: PLC0415 - no stack without a relay needs it
+
+    cluster = Cluster(new.access)
+    if cluster.may_forward():
+        return
+    namespaces = sorted({RelayedPort.parse(text).namespace for text in new.ports})
+    if lacking := [namespace for namespace in namespaces if not cluster.may_forward(namespace)]:
+        raise ProviderError(
+            f"the user of context {new.access.context} may not connect to pods through the API server (create"
+            f" pods/portforward) in {few(lacking)}: give it the right of {RIGHTS}"
+        )

@@ -1,6 +1,6 @@
 """All our resource types by their tokens, with plain values instead of Pulumi's protocol.
 
-The embedded engine asks here, checks and diffs in its own thread, effects in threads of its lanes; `dispatch` asks for
+The embedded engine asks here, checks and diffs in its own thread, effects in threads of its lanes; `plugin` asks for
 the Pulumi CLI. Nothing here knows what a resource is for. In a preview only `check`, `diff` and
 `preview_outputs` of a kind are asked, so a preview can't change anything.
 """

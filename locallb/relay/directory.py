@@ -1,6 +1,6 @@
 """The directory of a relay: `<state home>/relays/<12 hex digits>`, with what it serves, its owner and its sockets.
 
-Not here: the process (`process`), and its resource (`provider.api_relay`).
+Not here: the process (`process`), and its resource (`provider.pod_routes`).
 """
 
 from __future__ import annotations

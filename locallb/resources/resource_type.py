@@ -1,6 +1,6 @@
 """The interface of a resource type, and the provider's error: one sentence, which the engine shows unchanged.
 
-Not here: Pulumi's protocol, which `provider.dispatch` speaks for all resource types, and the types
+Not here: Pulumi's protocol, which `provider.plugin` speaks for all resource types, and the types
 (`provider.resource_types`).
 """
 

@@ -3,7 +3,7 @@
 Pulumi's configuration is flat keys with JSON inside. A Secret's certificate and key are validated here; of both only a
 digest is passed on, or the reason that they can't be used.
 
-Not here: which Secrets are read (`gateway.needs`), and reading a key when a proxy's certificates are written
+Not here: which Secrets are read (`gateway.kinds`), and reading a key when a proxy's certificates are written
 (`provider.certificates`).
 """
 

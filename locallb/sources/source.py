@@ -2,7 +2,7 @@
 
 A finder is a type of source that names others: the existing clusters. What it needs and can't watch is polled every few
 seconds (`Polls`). Not here: how an entry of the configuration is
-parsed (`config.entries`), and when sources are read.
+parsed (`config.parsing`), and when sources are read.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from lightkube import Client
 
-from locallb.gateway.needs import CONFIG_MAP, SECRET
+from locallb.gateway.kinds import CONFIG_MAP, SECRET
 from locallb.kubernetes.object_parsing import Parsed
 from locallb.kubernetes.rights import CERTIFICATE_RULES
 from locallb.model.gateway_objects import Named, Reference

@@ -8,9 +8,8 @@ import pytest
 
 from locallb.components import arguments
 from locallb.components.arguments import Arguments, configuration, key_of
-from locallb.config import addresses, dns, selectors
-from locallb.config.entries import source_entry
-from locallb.config.parsing import KEYS, parse_settings
+from locallb.config import dns, services
+from locallb.config.parsing import KEYS, parse_settings, source_entry
 from locallb.config.registry import OUTPUTS, SOURCES
 from locallb.config.settings import SettingsError
 from locallb.dns.provider import PROVIDERS
@@ -24,8 +23,8 @@ def keys(record: Any) -> set[str]:  # noqa: ANN401 - a TypedDict
 def test_the_arguments_are_all_keys() -> None:
     """Of the stack, of pools, policies and names; and of entries of every source."""
     assert keys(Arguments) == {*KEYS, *OUTPUTS.having("entry")}
-    assert keys(arguments.Pool) == set(addresses._KEYS)
-    assert keys(arguments.Policies) == set(selectors._KEYS)
+    assert keys(arguments.Pool) == set(services._POOL_KEYS)
+    assert keys(arguments.Policies) == set(services._POLICY_KEYS)
     assert keys(arguments.Dns) == set(dns._KEYS)
     assert keys(arguments.Zone) == {"zone", "embedded", *PROVIDERS}
     for word, registered in PROVIDERS.items():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from locallb.planning.nodes import KUBE_PROXY_PORT
+from locallb.planning.endpoints import KUBE_PROXY_PORT
 from tests.support.backends import Backend
 from tests.support.fake_api import Api, served, source, versioned
 from tests.support.manifests import node, port, service

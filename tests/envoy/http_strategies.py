@@ -8,17 +8,22 @@ from hypothesis import strategies as st
 
 from locallb.model.faults import WHOLE, Fault, RequestDelay, RequestFailure
 from locallb.model.http_checks import checked
-from locallb.model.http_policies import Cors, HeaderChanges, Mirror, RetryRule, SessionAffinity, SessionKind
 from locallb.model.http_routes import (
+    Cors,
     DirectResponse,
     Forward,
     GrpcMethod,
+    HeaderChanges,
     HttpRoute,
     Match,
+    Mirror,
     PathKind,
     PathMatch,
     PathRewrite,
     Redirect,
+    RetryRule,
+    SessionAffinity,
+    SessionKind,
     Target,
     ValueMatch,
 )

@@ -13,8 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.envoy.http_routes import of_route
-from locallb.model.http_policies import MAX_SEPARATORS, HeaderChanges
-from locallb.model.http_routes import Forward, GrpcMethod, HttpRoute, Match, Target
+from locallb.model.http_routes import MAX_SEPARATORS, Forward, GrpcMethod, HeaderChanges, HttpRoute, Match, Target
 from locallb.model.http_serving import HttpBackends, Speaks, VirtualHost
 from locallb.model.identities import Protocol, UpstreamName
 from locallb.model.objects import Discovery

@@ -15,8 +15,17 @@ from locallb.envoy import http_chains as names
 from locallb.envoy import render, render_empty, render_part, watches
 from locallb.envoy.fragments import as_files
 from locallb.envoy.http_chains import SYSTEM_AUTHORITIES, watched_by_chains
-from locallb.model.http_policies import HeaderChanges
-from locallb.model.http_routes import Forward, HttpRoute, Match, PathKind, PathMatch, PathRewrite, Redirect, Target
+from locallb.model.http_routes import (
+    Forward,
+    HeaderChanges,
+    HttpRoute,
+    Match,
+    PathKind,
+    PathMatch,
+    PathRewrite,
+    Redirect,
+    Target,
+)
 from locallb.model.http_serving import (
     ANY,
     BackendTls,

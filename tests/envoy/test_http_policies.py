@@ -7,8 +7,19 @@ import subprocess
 
 import pytest
 
-from locallb.model.http_policies import Cors, Mirror, RetryRule, SessionAffinity, SessionKind
-from locallb.model.http_routes import Forward, HttpRoute, Match, Redirect, Target, ValueMatch
+from locallb.model.http_routes import (
+    Cors,
+    Forward,
+    HttpRoute,
+    Match,
+    Mirror,
+    Redirect,
+    RetryRule,
+    SessionAffinity,
+    SessionKind,
+    Target,
+    ValueMatch,
+)
 from locallb.model.identities import UpstreamName
 from tests.envoy.conftest import ServeHttp, Start
 from tests.support.envoy_traffic import TIMEOUT, Block

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from locallb.model.http_policies import HeaderChanges
 from locallb.model.http_routes import (
     DirectResponse,
     Forward,
     GrpcMethod,
+    HeaderChanges,
     HttpRoute,
     Match,
     PathKind,

@@ -5,8 +5,17 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.kinds import KINDS
-from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, SERVICE, by_kind, kind_of, named_objects, wanted_kinds
+from locallb.gateway.kinds import (
+    CONFIG_MAP,
+    KINDS,
+    NAMESPACE,
+    SECRET,
+    SERVICE,
+    by_kind,
+    kind_of,
+    named_objects,
+    wanted_kinds,
+)
 from locallb.kubernetes.relevant import parse_gateway_api
 from locallb.model.gateway_of_cluster import ObjectOfCluster
 from locallb.model.memory import Memo

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.gateway.conditions import Failure
 from locallb.gateway.routes import Backends
 from locallb.gateway.status_patch import contains, status_patch, withdrawn
 from locallb.gateway.statuses import (
@@ -25,6 +24,7 @@ from locallb.gateway.translation import bind
 from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.gateway_of_cluster import GatewayObjects, TlsSecret
 from locallb.model.identities import Protocol
+from locallb.model.reasons import Failure
 from tests.gateway.conditions import ADDRESS, SERVING, conditions
 from tests.support.gateway_objects import (
     JsonObject,

@@ -10,10 +10,10 @@ from msgspec.structs import replace
 from locallb.config.settings import Pool
 from locallb.host.doctor import FindingLevel as Level
 from locallb.host.doctor import ObservedLock, ObservedName, ObservedProxy, examine, free_addresses, headroom
-from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, Protocol
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
+from locallb.model.routes import HostAddresses, survey
 from locallb.model.routes import HostRoute as Route
 from locallb.model.snapshot import Claim, HostFacts, Socket
 from locallb.planning.pool_routes import PoolRoute, pool_routes

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from locallb import programs as program
-from locallb.config.addresses import DEFAULT_POOL, parse_range
+from locallb.config.services import DEFAULT_POOL, parse_range
 from locallb.config.settings import Pool
 from locallb.host import facts
 from locallb.host import macos as ifconfig

@@ -10,8 +10,7 @@ from locallb.config.parsing import parse_ingress
 from locallb.config.settings import AddressPer, IngressSettings, Settings
 from locallb.config.values import Mistakes
 from locallb.gateway.kinds import parse_api_object
-from locallb.ingress.classes import class_notices, grouped, left_out
-from locallb.ingress.parsing import CLASS_ANNOTATION, INGRESS_KINDS
+from locallb.ingress.parsing import CLASS_ANNOTATION, INGRESS_KINDS, class_notices, grouped, left_out
 from locallb.ingress.translation import (
     MAX_LISTED_IN_STATUS,
     BoundIngresses,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.config.addresses import DEFAULT_POOL
+from locallb.config.services import DEFAULT_POOL
 from locallb.config.settings import Classes, Settings
 from locallb.kubernetes.events import (
     BURST,

@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.config.addresses import parse_range
 from locallb.config.candidates import candidates, possible
+from locallb.config.services import parse_range
 from locallb.config.settings import Pool
 from locallb.host.doctor import FindingLevel, HostInspection, examine
-from locallb.model.host_addresses import is_public, survey
 from locallb.model.identities import Family, IPAddress
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import HostRoute
+from locallb.model.routes import HostRoute, is_public, survey
 from locallb.model.snapshot import HostFacts
 from locallb.planning.pool_routes import pool_notices, pool_routes, unchecked
 from tests.support.allocation import given as allocated

@@ -7,16 +7,17 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.model.http_policies import HeaderChanges, RetryRule
 from locallb.model.http_routes import (
     DirectResponse,
     Forward,
+    HeaderChanges,
     HttpRoute,
     Match,
     PathKind,
     PathMatch,
     PathRewrite,
     Redirect,
+    RetryRule,
     Target,
     ValueMatch,
 )

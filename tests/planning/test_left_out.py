@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from locallb.config.addresses import DEFAULT_POOL
+from locallb.config.services import DEFAULT_POOL
 from locallb.config.settings import Classes, Settings
 from locallb.kubernetes.object_parsing import parse_objects
 from locallb.kubernetes.relevant import kinds_of

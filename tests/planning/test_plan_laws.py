@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from msgspec import field
 from msgspec.structs import replace
 
-from locallb.config.addresses import DEFAULT_POOL
+from locallb.config.services import DEFAULT_POOL
 from locallb.config.settings import PodRouting, ProxySettings, Settings, Sharing
 from locallb.model.identities import ClusterName, Family, Home, NodeName, ObjectKey, Protocol
 from locallb.model.memory import AnyMemo, Memo

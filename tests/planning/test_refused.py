@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from locallb.model.gateway_objects import GatewayRoute, Meta, Named, RouteKind
+from locallb.model.gateway_objects import GatewayRoute, Meta, Named, RouteKind, RouteRule
 from locallb.model.gateway_of_cluster import ObjectOfCluster
-from locallb.model.gateway_rules import RouteRule
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.objects import Service
 from locallb.model.snapshot import Snapshot

@@ -17,7 +17,7 @@ from locallb.model.own_classes import NAME, ClassFacts
 from locallb.model.snapshot import Access, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.unserved import MOST
+from locallb.planning.selection import MOST
 from tests.support.gateway_objects import DEMO, JsonObject, gateway, gateway_class, listener
 from tests.support.ingress_objects import ingress, ingress_class, path, rule
 from tests.support.planned_gateways import SETTINGS, snapshot

@@ -15,7 +15,6 @@ from locallb.config.settings import Pool, Settings
 from locallb.envoy import watches
 from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.faults import Fault
-from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import Family, ObjectKey, Owner, Protocol, SharingKey
 from locallb.model.memory import AnyMemo
 from locallb.model.objects import (
@@ -31,7 +30,7 @@ from locallb.model.objects import (
     TrafficPolicy,
 )
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import HostRoute
+from locallb.model.routes import HostAddresses, HostRoute
 from locallb.model.snapshot import Claim, HostFacts, Socket
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from locallb.config.addresses import DEFAULT_POOL
+from locallb.config.services import DEFAULT_POOL
 from locallb.config.settings import ProxySettings, Settings, Sharing
 from locallb.model.identities import ClusterName, Home, NodeName, ObjectKey, Protocol
 from locallb.model.objects import Node, Service, ServicePort

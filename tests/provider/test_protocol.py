@@ -31,7 +31,7 @@ from locallb.engine.state.resource import ResourceState
 from locallb.model.texts import owner_fields
 from locallb.package import generate as package
 from locallb.provider import ProviderError, generate
-from locallb.provider.dispatch import Dispatcher
+from locallb.provider.plugin import Dispatcher
 from locallb.resources import codec
 from locallb.resources.wire import wrapped
 from tests.support.provider import Driver, Wanted, owner, urn

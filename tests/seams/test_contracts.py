@@ -15,8 +15,7 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from locallb.config.entries import output_entry, source_entry
-from locallb.config.parsing import parse_settings
+from locallb.config.parsing import output_entry, parse_settings, source_entry
 from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES, Registry
 from locallb.config.settings import SettingsError
 from locallb.config.values import Mistakes

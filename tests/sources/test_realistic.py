@@ -10,7 +10,7 @@ import pytest
 from locallb.kubernetes.documents import read_documents
 from locallb.model.objects import Service
 from locallb.planning.backends import upstreams
-from locallb.planning.nodes import BackendIndex, eligible
+from locallb.planning.endpoints import BackendIndex, eligible
 from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.manifests.source import read_manifests
 from locallb.sources.source import SourceResult

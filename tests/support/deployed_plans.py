@@ -24,7 +24,7 @@ from locallb.model.identities import ContextName, ObjectKey
 from locallb.model.snapshot import Access
 from locallb.planning.planned import Plan
 from locallb.provider import KINDS
-from locallb.provider.dispatch import Dispatcher
+from locallb.provider.plugin import Dispatcher
 from locallb.provider.resource_types import ResourceTypes
 from locallb.resources import codec
 from locallb.resources.codec import Values

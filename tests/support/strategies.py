@@ -20,7 +20,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.config.settings import Classes, Pool, Settings
-from locallb.model.host_addresses import HostAddresses, survey
 from locallb.model.identities import (
     ClusterName,
     Family,
@@ -46,7 +45,7 @@ from locallb.model.objects import (
     TrafficPolicy,
 )
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import HostRoute
+from locallb.model.routes import HostAddresses, HostRoute, survey
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
 from locallb.sources.manifests.entry import ManifestsSource
 

@@ -7,12 +7,11 @@ from ipaddress import ip_address, ip_network
 
 from msgspec.structs import replace
 
-from locallb.config.addresses import DEFAULT_POOL
 from locallb.config.parsing import parse_settings
+from locallb.config.services import DEFAULT_POOL
 from locallb.config.settings import OtherServices, PodRouting, ProxySettings, Settings, Sharing
 from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.faults import Fault, Order
-from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import (
     ClusterName,
     ContextName,
@@ -45,7 +44,7 @@ from locallb.model.objects import (
 from locallb.model.own_classes import ClassFacts, HeldClass
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
-from locallb.model.routes import Diversion, HostRoute, PodRoute
+from locallb.model.routes import Diversion, HostAddresses, HostRoute, PodRoute
 from locallb.model.serving import HeapBounds, ProxyTraits
 from locallb.model.snapshot import (
     Access,

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 
 import pytest
 
-from locallb.planning.nodes import AUTOSCALER_TAINT
+from locallb.planning.endpoints import AUTOSCALER_TAINT
 from tests.support.client_kinds import NODE
 from tests.support.envoy_traffic import Load
 from tests.support.real_nodes import EXCLUDED, GATEWAY, Node, World

@@ -29,9 +29,9 @@ from locallb.dns.zones import is_hostname, is_wildcard, name_fault
 from locallb.model.http_serving import ANY, Chain, HttpListener, HttpRoutes, LocalCertificate
 from locallb.model.identities import IPAddress, ObjectKey
 from locallb.observe import inspect
+from locallb.planning.entrances import url, url_host
 from locallb.planning.planned import Plan, PlannedPort
 from locallb.planning.service_rows import NOT_DEPLOYED, Row, State
-from locallb.planning.urls import url, url_host
 from locallb.programs import become
 from locallb.threads import addresses_of
 

@@ -1,6 +1,6 @@
 """Processes of relays: started so that they outlive us, found by their environment, ended.
 
-Not here: what a relay does (`relay`), and its resource (`provider.api_relay`).
+Not here: what a relay does (`relay`), and its resource (`provider.pod_routes`).
 """
 
 from __future__ import annotations

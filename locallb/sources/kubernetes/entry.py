@@ -15,8 +15,8 @@ from typing import ClassVar
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.config.addresses import parse_pod_cidrs
 from locallb.config.registry import CLASSES, LOOPBACK_BACKENDS
+from locallb.config.services import parse_pod_cidrs
 from locallb.config.values import Mistakes
 from locallb.model.fields import JsonObject, at, objects_of, text_of
 from locallb.model.identities import ClusterName, ContextName, Family, IPAddress, IPNetwork

@@ -16,7 +16,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from locallb.gateway.needs import NAMESPACE, SERVICE, by_kind, kind_of
+from locallb.gateway.kinds import NAMESPACE, SERVICE, by_kind, kind_of
 from locallb.kubernetes.answers import Object, WatchPace
 from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.discovery import lacking_rights

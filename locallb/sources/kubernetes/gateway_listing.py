@@ -14,12 +14,11 @@ from contextlib import closing
 
 from msgspec import Struct, field
 
-from locallb.gateway import needs as of_gateways_gateway
-from locallb.gateway.kinds import KINDS
-from locallb.gateway.needs import CONFIG_MAP, NAMESPACE, SECRET, SERVICE, ExistingObjects, by_kind, kind_of
+from locallb.gateway import kinds as of_gateways_gateway
+from locallb.gateway.kinds import CONFIG_MAP, KINDS, NAMESPACE, SECRET, SERVICE, ExistingObjects, by_kind, kind_of
 from locallb.gateway.parsing import is_bundle, parse_referred
 from locallb.gateway.status_patch import observed_statuses
-from locallb.ingress import classes as of_ingresses
+from locallb.ingress import parsing as of_ingresses
 from locallb.ingress.parsing import INGRESS_KINDS, ROUTED_KINDS
 from locallb.kubernetes import relevant as parse_gateway_api
 from locallb.kubernetes.api.discovery import (

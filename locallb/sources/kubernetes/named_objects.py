@@ -2,7 +2,7 @@
 
 Of a Secret only a digest leaves this module, of a ConfigMap only certificates of authorities. One that can't be read
 delays no other: it counts as last read, and is retried at growing intervals. Not here: which may be read
-(`gateway.needs`, `ingress.classes`), and reading a key when a proxy's certificates are written.
+(`gateway.kinds`, `ingress.parsing`), and reading a key when a proxy's certificates are written.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from msgspec import Struct, field
 
-from locallb.gateway.needs import CONFIG_MAP, SECRET
+from locallb.gateway.kinds import CONFIG_MAP, SECRET
 from locallb.gateway.parsing import BUNDLE_REFERENCE, SECRET_REFERENCE, parse_referred
 from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.servers import KubeError, RefusedError

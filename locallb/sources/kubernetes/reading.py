@@ -28,7 +28,7 @@ from locallb.kubernetes.relevant import kinds_of, relevant
 from locallb.model.identities import ClusterName, ContextName, Family, Home, ObjectKey, ObjectKind
 from locallb.model.own_classes import ClassFacts
 from locallb.model.snapshot import Access, Contents
-from locallb.planning.nodes import KUBE_PROXY_PORT
+from locallb.planning.endpoints import KUBE_PROXY_PORT
 from locallb.planning.refused import few_kinds
 from locallb.sources import SourceError
 from locallb.sources.consents import allowed_meaning, note_served

@@ -2,7 +2,7 @@
 
 One watch for each, of its metadata alone, so that no key is transferred; the caller reads the object by its name. The
 right to watch is optional: an object that may not be watched, or exceeds the limit, is read at intervals. Not here:
-reading (`named_objects`), and which are named (`gateway.needs`).
+reading (`named_objects`), and which are named (`gateway.kinds`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import partial
 
 from msgspec import Struct, field
 
-from locallb.gateway.needs import SECRET
+from locallb.gateway.kinds import SECRET
 from locallb.kubernetes.answers import BOOKMARK
 from locallb.kubernetes.api.feed import OPENED, ExpiredError, Feed
 from locallb.kubernetes.api.servers import ForbiddenError, KubeError

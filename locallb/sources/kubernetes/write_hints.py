@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from msgspec.structs import replace
 
-from locallb.gateway.needs import kind_of
+from locallb.gateway.kinds import kind_of
 from locallb.gateway.status_patch import reported_kind
 from locallb.kubernetes.api.live_object import RECENT
 from locallb.kubernetes.api.writes import QUOTAS

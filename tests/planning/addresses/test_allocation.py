@@ -10,11 +10,11 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.config.settings import Pool, Settings
-from locallb.model.host_addresses import survey
 from locallb.model.identities import ClusterName, Family, Home, NodeName, ObjectKey, Owner, Protocol
 from locallb.model.objects import FamilyPolicy, Node, Service
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
+from locallb.model.routes import survey
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
 from locallb.planning.allocation import allocate
 from tests.support.allocation import (

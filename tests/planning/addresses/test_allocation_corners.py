@@ -9,12 +9,11 @@ from itertools import permutations
 import pytest
 from msgspec.structs import replace
 
-from locallb.model.host_addresses import survey
 from locallb.model.identities import Protocol, SharingKey
 from locallb.model.objects import Service
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
-from locallb.model.routes import HostRoute
+from locallb.model.routes import HostRoute, survey
 from locallb.model.snapshot import HostFacts, Socket
 from tests.support.allocation import BOTH, FOUR, PREFER, REQUIRE, claim, doubtful, given, pool, service, terms
 from tests.support.strategies import OTHER_HOME, route

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.ledger.claims import UNKNOWN
-from locallb.model.host_addresses import HostAddresses
 from locallb.model.http_routes import HttpRoute, Match, Redirect
 from locallb.model.http_serving import Chain, HttpRoutes, VirtualHost
 from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Owner, Protocol
 from locallb.model.objects import FamilyPolicy, Service, ServicePort
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
+from locallb.model.routes import HostAddresses
 from locallb.model.snapshot import Claim, HostFacts, MappedPort, Snapshot, Socket
 from locallb.planning.gateways import with_mapped_redirects
 from locallb.planning.port_mapping import COUNT, FIRST, LOOPBACK, map_ports

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from locallb.cli.project_layout import stack_text
-from locallb.config.addresses import DEFAULT_POOL
 from locallb.config.parsing import parse_settings
+from locallb.config.services import DEFAULT_POOL
 from locallb.config.settings import Pool, Settings
 from locallb.model.identities import Family, Protocol, SharingKey
 from locallb.model.memory import AnyMemo, Memo

@@ -10,8 +10,7 @@ from msgspec.structs import replace
 from locallb.model.faults import ALL, Down, Order
 from locallb.model.objects import Via
 from locallb.planning.backends import PortBackends, failover_backends, upstreams
-from locallb.planning.endpoints import Destination, Reach, names_of, names_of_endpoints
-from locallb.planning.nodes import BackendIndex, eligible
+from locallb.planning.endpoints import BackendIndex, Destination, Reach, eligible, names_of, names_of_endpoints
 from tests.support.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 
 A, B = node("a", "10.0.0.1", "fd00::1"), node("b", "10.0.0.2", "fd00::2")

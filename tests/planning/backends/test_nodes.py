@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from locallb.model.identities import ClusterName
-from locallb.planning.nodes import eligible
+from locallb.planning.endpoints import eligible
 from tests.support.objects import JsonObject, node, parsed
 
 LABEL = "node.kubernetes.io/exclude-from-external-load-balancers"

@@ -17,7 +17,7 @@ from locallb.model.relays import RelayedPort, relay_id
 from locallb.model.serving import ConnectCheck
 from locallb.model.snapshot import Snapshot
 from locallb.planning.backends import PortBackends, upstreams
-from locallb.planning.nodes import BackendIndex, eligible
+from locallb.planning.endpoints import BackendIndex, eligible
 from tests.support.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
 from tests.support.strategies import HOME
 

@@ -19,8 +19,7 @@ from locallb.model.routes import LOCAL_TABLE, Diversion, HostRoute, PodRoute
 from locallb.model.serving import ConnectCheck, HttpCheck
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.planning.backends import PortBackends, upstreams
-from locallb.planning.endpoints import reach_of
-from locallb.planning.nodes import BackendIndex, eligible
+from locallb.planning.endpoints import BackendIndex, eligible, reach_of
 from locallb.planning.plan import make_plan
 from tests.planning.node_routes import BRIDGE, DEFAULT, by
 from tests.support.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service

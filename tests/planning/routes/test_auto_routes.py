@@ -9,10 +9,9 @@ from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import PodRouting, Settings
-from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import ContextName
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import POD_PROTOCOL, HostRoute, PodRoute
+from locallb.model.routes import POD_PROTOCOL, HostAddresses, HostRoute, PodRoute
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.model.texts import metric_of
 from locallb.planning.plan import make_plan

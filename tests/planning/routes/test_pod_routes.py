@@ -12,12 +12,11 @@ from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import PodRouting, Settings
-from locallb.model.host_addresses import HostAddresses
 from locallb.model.identities import ClusterName, Home, NodeName
 from locallb.model.memory import Memo
 from locallb.model.objects import Node
 from locallb.model.ranges import AddressRange
-from locallb.model.routes import POD_PROTOCOL, Diversion, HostRoute, PodRoute
+from locallb.model.routes import POD_PROTOCOL, Diversion, HostAddresses, HostRoute, PodRoute
 from locallb.model.serving import Listener
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.model.texts import metric_of

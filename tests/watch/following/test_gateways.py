@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from locallb.gateway.kinds import KINDS
-from locallb.gateway.needs import kind_of
+from locallb.gateway.kinds import KINDS, kind_of
 from locallb.gateway.status_patch import ObservedRouteStatus
 from locallb.kubernetes.api import live_object
 from locallb.kubernetes.api.live_object import RECENT

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from locallb.gateway.needs import SECRET
+from locallb.gateway.kinds import SECRET
 from locallb.kubernetes.api.servers import KubeError, RefusedError, UnreachableError
 from locallb.model.gateway_objects import Named, Reference
 from locallb.model.identities import ContextName
