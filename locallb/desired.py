@@ -328,77 +328,49 @@ def _proof(placement: Placement, proxy: ServingProxy, paths: tuple[ResourceKey, 
     )
 
 
-def routes_group(planned: PlannedRoutes) -> Group:
-    """Return the routes to the pods of a cluster, which exist before what is served by these pods is proven."""
+_OfCluster = PlannedRoutes | PlannedRelay | PlannedZones | PlannedClass
+
+
+def cluster_group(planned: _OfCluster) -> Group:
+    """Return what the stack has for a cluster as a whole: ways to its pods, zones in its CoreDNS, a class of ours.
+
+    What is served by pods is proven after the routes or the relay to them exist; nothing waits for the others.
+    """
+    inputs: dict[str, object] = {"owner": owner_fields(planned.owner)}
+    match planned:
+        case PlannedRoutes():
+            group, kind = CLUSTER_ROUTES, POD_ROUTES
+            inputs |= {"container": "", "routes": [str(route) for route in planned.routes]}
+        case PlannedRelay():
+            group, kind = CLUSTER_RELAY, RELAY
+            inputs |= {"relay": planned.id, "access": encode(planned.access), "version": RELAY_VERSION}
+            inputs["ports"] = [str(port) for port in planned.ports]
+        case PlannedZones():
+            group, kind = CLUSTER_ZONES, STUB_ZONES
+            inputs |= {"access": encode(planned.access), "zones": list(planned.zones)}
+        case PlannedClass(wanted=wanted):
+            group, kind = CLUSTER_CLASS, OWN_CLASS
+            inputs |= {
+                "access": encode(planned.access),
+                "cluster": planned.cluster,
+                "kind": wanted.kind.value,
+                "label": wanted.owner,
+                "controller": wanted.controller,
+                "default": wanted.is_default,
+                "used": wanted.is_used,
+            }
     name = str(planned.key)
-    root = Resource(ResourceKey(CLUSTER_ROUTES, name), {"cluster": planned.cluster}, outputs={})
-    inputs = {
-        "owner": owner_fields(planned.owner),
-        "container": "",
-        "routes": [str(route) for route in planned.routes],
-    }
-    return group_of(root, [Resource(routes_of(planned.key), inputs, root.key)])
+    root = Resource(ResourceKey(group, name), {"cluster": planned.cluster}, outputs={})
+    return group_of(root, [Resource(ResourceKey(kind, name), inputs, root.key)])
 
 
-def routes_of(owner: ObjectKey) -> ResourceKey:
-    """Return the resource of the routes to a cluster's pods, by their owner."""
-    return ResourceKey(POD_ROUTES, str(owner))
-
-
-def relay_group(planned: PlannedRelay) -> Group:
-    """Return the relay to the pods of a cluster."""
-    root = Resource(ResourceKey(CLUSTER_RELAY, str(planned.key)), {"cluster": planned.cluster}, outputs={})
-    inputs = {
-        "relay": planned.id,
-        "owner": owner_fields(planned.owner),
-        "access": encode(planned.access),
-        "version": RELAY_VERSION,
-        "ports": [str(port) for port in planned.ports],
-    }
-    return group_of(root, [Resource(relay_of(planned.key), inputs, root.key)])
-
-
-def relay_of(owner: ObjectKey) -> ResourceKey:
-    """Return the resource of the relay to a cluster's pods, by its owner."""
-    return ResourceKey(RELAY, str(owner))
-
-
-def zones_group(planned: PlannedZones) -> Group:
-    """Return the zones that pods of a cluster resolve; nothing waits for them."""
-    name = str(planned.key)
-    root = Resource(ResourceKey(CLUSTER_ZONES, name), {"cluster": planned.cluster}, outputs={})
-    inputs = {"owner": owner_fields(planned.owner), "access": encode(planned.access), "zones": list(planned.zones)}
-    return group_of(root, [Resource(ResourceKey(STUB_ZONES, name), inputs, root.key)])
-
-
-def class_group(planned: PlannedClass) -> Group:
-    """Return a class of ours in a cluster; nothing waits for it."""
-    name, wanted = str(planned.key), planned.wanted
-    root = Resource(ResourceKey(CLUSTER_CLASS, name), {"cluster": planned.cluster}, outputs={})
-    inputs = {
-        "owner": owner_fields(planned.owner),
-        "access": encode(planned.access),
-        "cluster": planned.cluster,
-        "kind": wanted.kind.value,
-        "label": wanted.owner,
-        "controller": wanted.controller,
-        "default": wanted.is_default,
-        "used": wanted.is_used,
-    }
-    return group_of(root, [Resource(ResourceKey(OWN_CLASS, name), inputs, root.key)])
-
-
-def object_group(planned: PlannedStatus) -> Group:
-    """Return the status of an object next to its Gateways, after the proof of the one it waits for."""
+def object_group(planned: PlannedStatus | PlannedNews) -> Group:
+    """Return the status of an object next to its Gateways, after the proof of the one it waits for; or its events."""
     root = Resource(ResourceKey(GATEWAY_OBJECT, str(planned.key)), {"uid": planned.owner.uid}, outputs={})
+    if isinstance(planned, PlannedNews):
+        return group_of(root, [event_resource(planned, OutputContext(root.key))])
     ready = (ResourceKey(REACHABLE, str(planned.gateway)),) if planned.gateway else ()
     return group_of(root, [status_resource(planned, OutputContext(root.key, ready))])
-
-
-def news_group(planned: PlannedNews) -> Group:
-    """Return the events of an unserved object."""
-    root = Resource(ResourceKey(GATEWAY_OBJECT, str(planned.key)), {"uid": planned.owner.uid}, outputs={})
-    return group_of(root, [event_resource(planned, OutputContext(root.key))])
 
 
 class Desired(Struct, frozen=True):
@@ -428,8 +400,9 @@ def desired(plan: Plan, memo: AnyMemo | None = None) -> Desired:
     own = {planned.proxy.name: planned for planned in plan.proxies if planned.proxy.name in names}
     of_stack = [planned for planned in plan.proxies if planned.proxy.name not in names]
     by_owner, digests = dict[ObjectKey, tuple[Group, ...]](), dict[ObjectKey, Digest]()
-    for owner, group in _of_clusters(plan, memo):
-        by_owner[owner], digests[owner] = (group,), group.digest
+    for each in (*plan.routes, *plan.relays, *plan.zones, *plan.classes):
+        group = memo.of(each.key, cluster_group, each)
+        by_owner[each.key], digests[each.key] = (group,), group.digest
     serving: dict[ProxyName, ServingProxy] = {}
     for planned in of_stack:
         group, serving[planned.proxy.name] = memo.of(("proxy", planned.proxy.name), proxy_group, planned)
@@ -441,33 +414,19 @@ def desired(plan: Plan, memo: AnyMemo | None = None) -> Desired:
             group = memo.of(rejection.key, rejection_group, rejection)
             by_owner[rejection.key], digests[rejection.key] = (group,), group.digest
     paths: dict[ClusterName, tuple[ResourceKey, ...]] = {
-        **{planned.cluster: (routes_of(planned.key),) for planned in plan.routes},
-        **{planned.cluster: (relay_of(planned.key),) for planned in plan.relays},
+        **{planned.cluster: (ResourceKey(POD_ROUTES, str(planned.key)),) for planned in plan.routes},
+        **{planned.cluster: (ResourceKey(RELAY, str(planned.key)),) for planned in plan.relays},
     }
     for placement in plan.placements:
         key, proxy = placement.key, own.get(placement.proxy) or serving[placement.proxy]
         served: _Served = memo.of(key, _served, placement, proxy, paths.get(key.cluster, ()))
         by_owner[key], digests[key] = (*by_owner.get(key, ()), *served.groups), served.digest
-    for status in plan.statuses:
-        group = memo.of(status.key, object_group, status)
-        by_owner[status.key], digests[status.key] = (group,), group.digest
-    for news in plan.unserved:
-        group = memo.of(news.key, news_group, news)
-        by_owner[news.key], digests[news.key] = (group,), group.digest
+    objects: tuple[PlannedStatus | PlannedNews, ...] = (*plan.statuses, *plan.unserved)
+    for item in objects:
+        group = memo.of(item.key, object_group, item)
+        by_owner[item.key], digests[item.key] = (group,), group.digest
     memo.evict_unused()
     return Desired(by_owner, digests)
-
-
-def _of_clusters(plan: Plan, memo: AnyMemo) -> Iterator[tuple[ObjectKey, Group]]:
-    """Return what the stack has for clusters as a whole."""
-    for planned in plan.routes:
-        yield planned.key, memo.of(planned.key, routes_group, planned)
-    for relay in plan.relays:
-        yield relay.key, memo.of(relay.key, relay_group, relay)
-    for zones in plan.zones:
-        yield zones.key, memo.of(zones.key, zones_group, zones)
-    for planned_class in plan.classes:
-        yield planned_class.key, memo.of(planned_class.key, class_group, planned_class)
 
 
 def _served(placement: Placement, proxy: PlannedProxy | ServingProxy, paths: tuple[ResourceKey, ...]) -> _Served:

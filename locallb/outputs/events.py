@@ -41,9 +41,6 @@ from locallb.resources.resource_type import ResourceType, grown
 class ServiceEvents(ResourceType[ServiceEventsInputs, ServiceEventsState]):
     """Sends what is new. An event that can't be sent is lost, as everywhere in Kubernetes."""
 
-    inputs = ServiceEventsInputs
-    state = ServiceEventsState
-
     def create(self, new: ServiceEventsInputs) -> tuple[str, ServiceEventsState]:
         return str(new.owner.service), _send(new, _current(new), EventAllowance(), {})
 

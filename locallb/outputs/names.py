@@ -60,8 +60,6 @@ ATTEMPTS = 3
 class DnsName(ResourceType[DnsNameInputs, DnsNameState]):
     """Puts, repairs and removes a name; what has no mark of this stack is left alone."""
 
-    inputs = DnsNameInputs
-    state = DnsNameState
     replaced_for = frozenset({"zone", "name", "server", "port", "provider", "place"})
     delete_first = True
     """Both may be one zone, under two addresses of its server."""
@@ -211,8 +209,6 @@ class _Observed:
 class StubZones(ResourceType[StubZonesInputs, StubZonesState]):
     """Puts, follows and removes the block."""
 
-    inputs = StubZonesInputs
-    state = StubZonesState
     replaced_for = frozenset({"access", "owner"})
     delete_first = True
 

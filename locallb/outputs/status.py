@@ -49,9 +49,6 @@ from locallb.resources.resource_type import ProviderError, ResourceType, grown
 class ServiceStatus(ResourceType[ServiceStatusInputs, ServiceStatusState]):
     """Publishes, repairs and withdraws."""
 
-    inputs = ServiceStatusInputs
-    state = ServiceStatusState
-
     def create(self, new: ServiceStatusInputs) -> tuple[str, ServiceStatusState]:
         """Publish it; existing entries of the same addresses are replaced."""
         return str(new.owner.service), self._publish(new, ())
@@ -117,9 +114,6 @@ def _addresses(state: ServiceStatusState) -> list[str]:
 
 class GatewayStatus(ResourceType[GatewayStatusInputs, GatewayStatusState]):
     """Publishes, repairs and withdraws. An object that is gone has no status, and none is missed."""
-
-    inputs = GatewayStatusInputs
-    state = GatewayStatusState
 
     def create(self, new: GatewayStatusInputs) -> tuple[str, GatewayStatusState]:
         return str(new.owner.service), self._publish(new)

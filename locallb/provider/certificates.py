@@ -75,9 +75,6 @@ _LOCAL_REPLACING = frozenset({"proxy", "certificate", "hosts", "authority", "per
 class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateState]):
     """Makes a certificate and writes its two files, before anything refers to them."""
 
-    inputs = LocalCertificateInputs
-    state = LocalCertificateState
-
     def check(self, new: LocalCertificateInputs) -> Iterator[tuple[str, str]]:
         """Accept what a certificate can be made for."""
         yield from proxy_faults(new.proxy)
@@ -124,11 +121,6 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
             made = None
         return state if made and made.serial == state.serial and made.begins <= store.now() < made.ends else None
 
-    def update(self, old: LocalCertificateState, new: LocalCertificateInputs) -> LocalCertificateState:
-        """Make another one: for another owner or another mode."""
-        del old
-        return self.create(new)[1]
-
     def delete(self, state: LocalCertificateState) -> None:
         """Remove the files, unless the directory has another owner by now; and the directory, if it is empty."""
         if not self.belongs_to_copied_project(state.owner):
@@ -146,9 +138,6 @@ _SERVED_REPLACING = frozenset({"proxy", "file", "namespace", "secret", "digest",
 
 class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateState]):
     """Reads a Secret and writes its two files, before anything refers to them."""
-
-    inputs = ServedCertificateInputs
-    state = ServedCertificateState
 
     def check(self, new: ServedCertificateInputs) -> Iterator[tuple[str, str]]:
         """Accept digests that can stand in a file's name."""
@@ -180,11 +169,6 @@ class ServedCertificate(ResourceType[ServedCertificateInputs, ServedCertificateS
         """Check that both files have what the digest says."""
         pair = read_certificate_file(Proxies.ours().path(state.proxy), _certificate(state))
         return state if pair and TlsPair(*pair).digest == state.digest else None
-
-    def update(self, old: ServedCertificateState, new: ServedCertificateInputs) -> ServedCertificateState:
-        """Write them again: for another owner or another mode."""
-        del old
-        return self.create(new)[1]
 
     def delete(self, state: ServedCertificateState) -> None:
         """Remove the files, unless the directory has another owner by now; and the directory, if it is empty."""

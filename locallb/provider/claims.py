@@ -37,9 +37,6 @@ from locallb.storage import paths
 class ServiceClaim(ResourceType[ServiceClaimInputs, ServiceClaimState]):
     """Sets the finalizer and takes it away."""
 
-    inputs = ServiceClaimInputs
-    state = ServiceClaimState
-
     def preview_outputs(self, new: ServiceClaimInputs, old: ServiceClaimState | None) -> Mapping[str, object]:
         del new, old
         return {"finalizer": FINALIZER}
@@ -133,8 +130,6 @@ class _LoopbackClaim(ResourceType[_InputsT, _StateT]):
 class LoopbackAddress(_LoopbackClaim[LoopbackAddressInputs, LoopbackAddressState]):
     """All of an address."""
 
-    inputs = LoopbackAddressInputs
-    state = LoopbackAddressState
     of_ports = False
 
     def check(self, new: LoopbackAddressInputs) -> Iterator[tuple[str, str]]:
@@ -159,8 +154,6 @@ class LoopbackAddress(_LoopbackClaim[LoopbackAddressInputs, LoopbackAddressState
 class LoopbackPorts(_LoopbackClaim[LoopbackPortsInputs, LoopbackPortsState]):
     """Ports of an address that all Services share."""
 
-    inputs = LoopbackPortsInputs
-    state = LoopbackPortsState
     of_ports = True
 
     def check(self, new: LoopbackPortsInputs) -> Iterator[tuple[str, str]]:

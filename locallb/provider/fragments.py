@@ -360,8 +360,6 @@ def _without(document: _Document, parts: Mapping[PartId, FragmentChange]) -> _Do
 class ServiceConfig(ResourceType[ServiceConfigInputs, ServiceConfigState]):
     """Puts a part in, and takes it out before the Service's addresses go."""
 
-    inputs = ServiceConfigInputs
-    state = ServiceConfigState
     replaced_for = frozenset({"proxy", "part"})
     """Move to another proxy old before new: two can't listen at one address."""
     delete_first = True

@@ -131,18 +131,17 @@ def _resource_classes(schema: Schema) -> Iterator[str]:
         name = _short(token)
         inputs = resource["inputProperties"]
         optional = inputs.keys() - set(resource["requiredInputs"])
-        yield from _struct(f"{name}Inputs", f"What a program says of its `{name}`.", inputs, "Struct", optional)
-        about = f"What is known of one `{name}`: its inputs and its outputs."
-        yield from _struct(f"{name}State", about, _outputs(resource), f"{name}Inputs", optional)
+        yield from _struct(f"{name}Inputs", "", inputs, "Struct", optional)
+        yield from _struct(f"{name}State", "", _outputs(resource), f"{name}Inputs", optional)
     yield ""
 
 
 def _struct(name: str, about: str, fields: Schema, base: str, optional: Collection[str] = ()) -> Iterator[str]:
     """Write a class; where a property may be missing, all fields are given by name."""
     yield from ("", "", f"class {name}({base}, frozen=True{', kw_only=True' if optional else ''}):")
-    yield f'    """{about}"""'
-    if fields:
-        yield ""
+    yield from ((f'    """{about}"""', "") if about else ())
+    if not fields:
+        yield "    pass"
     for field, value in fields.items():
         identity = _NAMES.get(field) or _NAMES.get(f"{name}.{field}")
         blank = (" = ()" if "items" in value else ' = ""') if field in optional else ""

@@ -39,14 +39,13 @@ from locallb.resources.resource_type import ProviderError, ResourceType, grown
 class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
     """Makes, repairs and removes the class."""
 
-    inputs = OwnClassInputs
-    state = OwnClassState
     replaced_for = frozenset({"owner", "access", "cluster", "kind", "label"})
     delete_first = True
 
     def create(self, new: OwnClassInputs) -> tuple[str, OwnClassState]:
         """Make it; one with this stack's label is its own."""
-        return f"{new.kind}/{NAME}", self._put(new)
+        _repeat(new, lambda: _bring(new))
+        return f"{new.kind}/{NAME}", grown(self.state, new)
 
     def read(self, state: OwnClassState) -> OwnClassState | None:
         """Read what it has now. An API that doesn't answer proves nothing: then it counts as unchanged."""
@@ -70,11 +69,6 @@ class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
             return False
         return live is None or not _is_its_own(live, state)
 
-    def update(self, old: OwnClassState, new: OwnClassInputs) -> OwnClassState:
-        """Repair it, or make it what is wanted now."""
-        del old
-        return self._put(new)
-
     def delete(self, state: OwnClassState) -> None:
         """Remove it, unless a Gateway or an Ingress names it; a removed cluster has none any more."""
         if self.belongs_to_copied_project(state.owner):
@@ -85,10 +79,6 @@ class OwnClass(ResourceType[OwnClassInputs, OwnClassState]):
         except TransientKubeError as error:
             remedy = live_object.remedy_of_silence(state.access)
             raise ProviderError(f"{_name(state)} can't be removed: {error}; {remedy}") from error
-
-    def _put(self, new: OwnClassInputs) -> OwnClassState:
-        _repeat(new, lambda: _bring(new))
-        return grown(self.state, new)
 
 
 def _repeat(inputs: OwnClassInputs, step: Callable[[], bool]) -> None:

@@ -30,8 +30,6 @@ from locallb.runtimes.process.processes import Process
 class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):
     """Makes, follows and removes routes."""
 
-    inputs = PodRoutesInputs
-    state = PodRoutesState
     replaced_for = frozenset({"container", "owner"})
     """Replace for another table or owner; routes are added and removed in place."""
 
@@ -88,8 +86,6 @@ def _change(given: PodRoutesInputs, *, put: Collection[PodRoute], remove: Collec
 class ApiRelay(ResourceType[ApiRelayInputs, ApiRelayState]):
     """Starts, adopts, instructs and ends it."""
 
-    inputs = ApiRelayInputs
-    state = ApiRelayState
     replaced_for = frozenset({"relay", "owner"})
     delete_first = True
 
@@ -107,8 +103,12 @@ class ApiRelay(ResourceType[ApiRelayInputs, ApiRelayState]):
         return {"pid": old.pid, "started": old.started} if old and old.version == new.version else {}
 
     def create(self, new: ApiRelayInputs) -> tuple[str, ApiRelayState]:
-        """Start it, or adopt the one that runs."""
-        return new.relay, self._put(new)
+        """Start it, or adopt the one that runs and have it serve these ports; connections to others go on."""
+        _require_right(new)
+        directory, version = places.path_of(RelayId(new.relay)), _digest(new)
+        places.write(directory, Served(new.access, tuple(map(RelayedPort.parse, new.ports)), version, new.owner))
+        process = relays.run(directory, new.version, version)
+        return new.relay, grown(self.state, new, pid=process.pid, started=process.started)
 
     def read(self, state: ApiRelayState) -> ApiRelayState | None:
         """Check that this very process serves these ports."""
@@ -116,11 +116,6 @@ class ApiRelay(ResourceType[ApiRelayInputs, ApiRelayState]):
             return None
         answer = places.ask(places.path_of(RelayId(state.relay)))
         return state if answer and answer.version == _digest(state) else None
-
-    def update(self, old: ApiRelayState, new: ApiRelayInputs) -> ApiRelayState:
-        """Have it serve other ports; connections to others go on."""
-        del old
-        return self._put(new)
 
     def leaves_nothing(self, state: ApiRelayState) -> bool:
         """Return True: its directory identifies the process to every run that starts or removes it."""
@@ -132,13 +127,6 @@ class ApiRelay(ResourceType[ApiRelayInputs, ApiRelayState]):
         if self.belongs_to_copied_project(state.owner):
             return
         relays.end_relay(places.path_of(RelayId(state.relay)))
-
-    def _put(self, new: ApiRelayInputs) -> ApiRelayState:
-        _require_right(new)
-        directory, version = places.path_of(RelayId(new.relay)), _digest(new)
-        places.write(directory, Served(new.access, tuple(map(RelayedPort.parse, new.ports)), version, new.owner))
-        process = relays.run(directory, new.version, version)
-        return grown(self.state, new, pid=process.pid, started=process.started)
 
 
 def _digest(wanted: ApiRelayInputs) -> str:

@@ -32,8 +32,6 @@ _LARGEST_BUNDLE = 16 << 20
 class ProxyConfig(ResourceType[ProxyConfigInputs, ProxyConfigState]):
     """Writes what differs, in the order of `rollout`."""
 
-    inputs = ProxyConfigInputs
-    state = ProxyConfigState
     replaced_for = frozenset({"proxy"})
     """Replace for another proxy; everything else is an update."""
 

@@ -125,8 +125,6 @@ class _Sighting(Struct, frozen=True):
 class Reachable(ResourceType[ReachableInputs, ReachableState]):
     """Waits, and tells exactly what is missing."""
 
-    inputs = ReachableInputs
-    state = ReachableState
     replaced_for = frozenset({"proxy", "part"})
     """Prove again whatever changes; probes alone prove nothing new and change nothing."""
 

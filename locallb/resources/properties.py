@@ -47,8 +47,6 @@ class ListenerState(Struct, frozen=True):
 
 
 class LoopbackAddressInputs(Struct, frozen=True):
-    """What a program says of its `LoopbackAddress`."""
-
     address: str
     """IPv4 or IPv6 address. A change replaces the claim, new before old."""
     owner: Owner
@@ -64,15 +62,11 @@ class LoopbackAddressInputs(Struct, frozen=True):
 
 
 class LoopbackAddressState(LoopbackAddressInputs, frozen=True):
-    """What is known of one `LoopbackAddress`: its inputs and its outputs."""
-
     claim: str
     """Path of the ledger with the claim."""
 
 
 class LoopbackPortsInputs(Struct, frozen=True):
-    """What a program says of its `LoopbackPorts`."""
-
     address: str
     """Loopback address. A change replaces the claim, new before old."""
     owner: Owner
@@ -88,15 +82,11 @@ class LoopbackPortsInputs(Struct, frozen=True):
 
 
 class LoopbackPortsState(LoopbackPortsInputs, frozen=True):
-    """What is known of one `LoopbackPorts`: its inputs and its outputs."""
-
     claim: str
     """Path of the ledger with the claim."""
 
 
 class ProxyConfigInputs(Struct, frozen=True, kw_only=True):
-    """What a program says of its `ProxyConfig`."""
-
     proxy: ProxyId
     """Id of the proxy: twelve hex digits, the name of its directory. A change replaces the resource."""
     name: ProxyName
@@ -122,8 +112,6 @@ class ProxyConfigInputs(Struct, frozen=True, kw_only=True):
 
 
 class ProxyConfigState(ProxyConfigInputs, frozen=True, kw_only=True):
-    """What is known of one `ProxyConfig`: its inputs and its outputs."""
-
     directory: str
     """Path of the proxy's directory."""
     bootstrap: Digest
@@ -131,8 +119,6 @@ class ProxyConfigState(ProxyConfigInputs, frozen=True, kw_only=True):
 
 
 class ServedCertificateInputs(Struct, frozen=True, kw_only=True):
-    """What a program says of its `ServedCertificate`."""
-
     proxy: ProxyId
     """Id of the proxy. A change replaces the resource."""
     name: ProxyName
@@ -162,15 +148,11 @@ class ServedCertificateInputs(Struct, frozen=True, kw_only=True):
 
 
 class ServedCertificateState(ServedCertificateInputs, frozen=True, kw_only=True):
-    """What is known of one `ServedCertificate`: its inputs and its outputs."""
-
     chain: str
     """Name of the certificate's file."""
 
 
 class LocalCertificateInputs(Struct, frozen=True):
-    """What a program says of its `LocalCertificate`."""
-
     proxy: ProxyId
     """Id of the proxy. A change replaces the resource."""
     name: ProxyName
@@ -193,8 +175,6 @@ class LocalCertificateInputs(Struct, frozen=True):
 
 
 class LocalCertificateState(LocalCertificateInputs, frozen=True):
-    """What is known of one `LocalCertificate`: its inputs and its outputs."""
-
     chain: str
     """Name of the certificate's file."""
     serial: str
@@ -204,8 +184,6 @@ class LocalCertificateState(LocalCertificateInputs, frozen=True):
 
 
 class EnvoyProcessInputs(Struct, frozen=True, kw_only=True):
-    """What a program says of its `EnvoyProcess`."""
-
     proxy: ProxyId
     """Id of the proxy. A change replaces the process."""
     owner: Owner
@@ -223,8 +201,6 @@ class EnvoyProcessInputs(Struct, frozen=True, kw_only=True):
 
 
 class EnvoyProcessState(EnvoyProcessInputs, frozen=True, kw_only=True):
-    """What is known of one `EnvoyProcess`: its inputs and its outputs."""
-
     pid: int
     """Process id."""
     started: str
@@ -234,8 +210,6 @@ class EnvoyProcessState(EnvoyProcessInputs, frozen=True, kw_only=True):
 
 
 class PodmanContainerInputs(Struct, frozen=True):
-    """What a program says of its `PodmanContainer`."""
-
     proxy: ProxyId
     """Id of the proxy. A change replaces the container."""
     owner: Owner
@@ -267,15 +241,11 @@ class PodmanContainerInputs(Struct, frozen=True):
 
 
 class PodmanContainerState(PodmanContainerInputs, frozen=True):
-    """What is known of one `PodmanContainer`: its inputs and its outputs."""
-
     container: ContainerId
     """Id of the container."""
 
 
 class ServiceConfigInputs(Struct, frozen=True):
-    """What a program says of its `ServiceConfig`."""
-
     proxy: ProxyId
     """Id of the proxy. A change replaces the part, old before new, because both need the same addresses."""
     part: PartId
@@ -289,12 +259,10 @@ class ServiceConfigInputs(Struct, frozen=True):
 
 
 class ServiceConfigState(ServiceConfigInputs, frozen=True):
-    """What is known of one `ServiceConfig`: its inputs and its outputs."""
+    pass
 
 
 class ReachableInputs(Struct, frozen=True, kw_only=True):
-    """What a program says of its `Reachable`."""
-
     proxy: ProxyId
     """Id of the proxy. A change replaces the proof."""
     part: PartId
@@ -318,8 +286,6 @@ class ReachableInputs(Struct, frozen=True, kw_only=True):
 
 
 class ReachableState(ReachableInputs, frozen=True, kw_only=True):
-    """What is known of one `Reachable`: its inputs and its outputs."""
-
     waiting: str
     """Why it isn't known yet that a backend of each upstream takes connections; empty once it is."""
     ports: tuple[ListenerState, ...]
@@ -327,8 +293,6 @@ class ReachableState(ReachableInputs, frozen=True, kw_only=True):
 
 
 class ServiceClaimInputs(Struct, frozen=True):
-    """What a program says of its `ServiceClaim`."""
-
     access: Access
     """Cluster of the Service."""
     owner: Owner
@@ -336,15 +300,11 @@ class ServiceClaimInputs(Struct, frozen=True):
 
 
 class ServiceClaimState(ServiceClaimInputs, frozen=True):
-    """What is known of one `ServiceClaim`: its inputs and its outputs."""
-
     finalizer: str
     """The finalizer."""
 
 
 class ServiceStatusInputs(Struct, frozen=True, kw_only=True):
-    """What a program says of its `ServiceStatus`."""
-
     access: Access
     """Cluster of the Service."""
     owner: Owner
@@ -360,12 +320,10 @@ class ServiceStatusInputs(Struct, frozen=True, kw_only=True):
 
 
 class ServiceStatusState(ServiceStatusInputs, frozen=True, kw_only=True):
-    """What is known of one `ServiceStatus`: its inputs and its outputs."""
+    pass
 
 
 class GatewayStatusInputs(Struct, frozen=True):
-    """What a program says of its `GatewayStatus`."""
-
     access: Access
     """Cluster of the object."""
     owner: Owner
@@ -377,12 +335,10 @@ class GatewayStatusInputs(Struct, frozen=True):
 
 
 class GatewayStatusState(GatewayStatusInputs, frozen=True):
-    """What is known of one `GatewayStatus`: its inputs and its outputs."""
+    pass
 
 
 class ServiceEventsInputs(Struct, frozen=True, kw_only=True):
-    """What a program says of its `ServiceEvents`."""
-
     access: Access
     """Cluster of the Service."""
     owner: Owner
@@ -394,8 +350,6 @@ class ServiceEventsInputs(Struct, frozen=True, kw_only=True):
 
 
 class ServiceEventsState(ServiceEventsInputs, frozen=True, kw_only=True):
-    """What is known of one `ServiceEvents`: its inputs and its outputs."""
-
     tokens: int
     """Number of events that may now be sent at once."""
     since: int
@@ -403,8 +357,6 @@ class ServiceEventsState(ServiceEventsInputs, frozen=True, kw_only=True):
 
 
 class PodRoutesInputs(Struct, frozen=True):
-    """What a program says of its `PodRoutes`."""
-
     owner: Owner
     """Owner of the routes. A change replaces them."""
     container: str
@@ -417,15 +369,11 @@ class PodRoutesInputs(Struct, frozen=True):
 
 
 class PodRoutesState(PodRoutesInputs, frozen=True):
-    """What is known of one `PodRoutes`: its inputs and its outputs."""
-
     metric: int
     """Their metric, which together with protocol 78 distinguishes them from all other routes."""
 
 
 class DnsNameInputs(Struct, frozen=True, kw_only=True):
-    """What a program says of its `DnsName`."""
-
     owner: Owner
     """Owner of the name."""
     zone: ZoneName
@@ -455,15 +403,11 @@ class DnsNameInputs(Struct, frozen=True, kw_only=True):
 
 
 class DnsNameState(DnsNameInputs, frozen=True, kw_only=True):
-    """What is known of one `DnsName`: its inputs and its outputs."""
-
     marked: OwnerId
     """The owner that its ownership records actually have."""
 
 
 class StubZonesInputs(Struct, frozen=True):
-    """What a program says of its `StubZones`."""
-
     owner: Owner
     """Owner of the block. A change replaces it."""
     access: Access
@@ -473,8 +417,6 @@ class StubZonesInputs(Struct, frozen=True):
 
 
 class StubZonesState(StubZonesInputs, frozen=True):
-    """What is known of one `StubZones`: its inputs and its outputs."""
-
     config_map: str
     """The ConfigMap of kube-system with the block."""
     key: str
@@ -484,8 +426,6 @@ class StubZonesState(StubZonesInputs, frozen=True):
 
 
 class OwnClassInputs(Struct, frozen=True):
-    """What a program says of its `OwnClass`."""
-
     owner: Owner
     """Owner of the class. A change replaces it."""
     access: Access
@@ -505,12 +445,10 @@ class OwnClassInputs(Struct, frozen=True):
 
 
 class OwnClassState(OwnClassInputs, frozen=True):
-    """What is known of one `OwnClass`: its inputs and its outputs."""
+    pass
 
 
 class ApiRelayInputs(Struct, frozen=True):
-    """What a program says of its `ApiRelay`."""
-
     relay: str
     """Id of the relay, the name of its directory. A change replaces it."""
     owner: Owner
@@ -524,8 +462,6 @@ class ApiRelayInputs(Struct, frozen=True):
 
 
 class ApiRelayState(ApiRelayInputs, frozen=True):
-    """What is known of one `ApiRelay`: its inputs and its outputs."""
-
     pid: int
     """Process id."""
     started: str

@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import Generic, TypeVar, get_args
 
 from msgspec import Struct
 from msgspec.structs import asdict
@@ -51,11 +51,18 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
     """One type of resource. Methods block; what goes wrong is a ProviderError or a ClientError."""
 
     inputs: type[InputsT]
+    """Of the class' parameters, like `state`."""
     state: type[StateT]
     replaced_for: frozenset[str] = frozenset()
     """Inputs that can't change in place."""
     delete_first = False
     """Whether the old one goes before its replacement comes."""
+
+    def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
+        for parameters in map(get_args, getattr(cls, "__orig_bases__", ())):
+            if not any(isinstance(each, TypeVar) for each in parameters):
+                cls.inputs, cls.state = parameters
 
     def __init__(self, root: Path | None) -> None:
         self.root = root
@@ -86,9 +93,10 @@ class ResourceType(ABC, Generic[InputsT, StateT]):
     def read(self, state: StateT) -> StateT | None:
         """Look what is there now; None if it is gone. Changes nothing."""
 
-    @abstractmethod
     def update(self, old: StateT, new: InputsT) -> StateT:
-        """Change it in place."""
+        """Change it in place: here by making it once more."""
+        del old
+        return self.create(new)[1]
 
     @abstractmethod
     def delete(self, state: StateT) -> None:
