@@ -255,8 +255,8 @@ def format_checkpoint(checkpoint: Checkpoint, snapshot: StackState, time: str) -
         head += f'"secrets_providers":{compact(existing.pop("secrets_providers"))},'
     tail = ""
     if snapshot.pending:
-        operations = [operation.as_json() for operation in snapshot.pending.values()]
-        tail += f'"pending_operations":{compact(operations)},'
+        operations = ",".join(operation.text for operation in snapshot.pending.values())
+        tail += f'"pending_operations":[{operations}],'
     tail += f'"metadata":{compact(existing.pop("metadata", {}))}'
     tail += "".join(f",{compact(key)}:{compact(value)}" for key, value in existing.items())
     tail += "}" + "".join(f",{compact(key)}:{compact(value)}" for key, value in checkpoint.around.items()) + "}}"

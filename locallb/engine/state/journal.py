@@ -46,14 +46,14 @@ class Journal:
 
     def append(self, mutations: Sequence[Mutation]) -> None:
         """Write changes that belong together, as one line."""
-        self._line([encode(mutation) for mutation in mutations])
+        self._line(f"[{','.join(map(encode, mutations))}]")
 
     def seal(self, time: str) -> None:
         """Name the state into which everything goes."""
-        self._line({"saved": time})
+        self._line(compact({"saved": time}))
 
-    def _line(self, content: Value) -> None:
-        text = f"{compact(content)}\n"
+    def _line(self, content: str) -> None:
+        text = f"{content}\n"
         if self._broken:  # the last line may be cut short: nothing may follow it
             raise StateUnwritable(f"{self._path} can't be written any more; make room, then run again")
         if self._descriptor < 0:
@@ -148,23 +148,22 @@ def seal_leftover(path: Path, files: Files, time: str) -> None:
         os.close(descriptor)
 
 
-def encode(mutation: Mutation) -> dict[str, Value]:
-    """Write a change as JSON."""
-    raw: dict[str, Value]
+def encode(mutation: Mutation) -> str:
+    """Write a change as JSON in one line, from the bytes that a resource keeps of itself."""
     match mutation:
         case Put(resource):
-            raw = {"put": resource.as_json()}
+            text = f'{{"put":{resource.text}}}'
         case Supersede(resource, number):
-            raw = {"supersede": resource.as_json(), "number": number}
+            text = f'{{"supersede":{resource.text},"number":{number}}}'
         case Drop(urn):
-            raw = {"drop": urn}
+            text = compact({"drop": urn})
         case Free(number):
-            raw = {"free": number}
+            text = compact({"free": number})
         case Begin(number, operation):
-            raw = {"begin": operation.as_json(), "number": number}
+            text = f'{{"begin":{operation.text},"number":{number}}}'
         case End(number):
-            raw = {"end": number}
-    return raw
+            text = compact({"end": number})
+    return text
 
 
 def decode(raw: dict[str, Value]) -> Mutation:

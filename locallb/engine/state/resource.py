@@ -141,7 +141,7 @@ def _unordered(state: ResourceState) -> dict[str, frozenset[str]]:
 
 
 def resource_from_json(raw: dict[str, Value], text: str = "") -> ResourceState:
-    """Read a resource of a state file; `text` is its exact JSON, if known, and is written back unchanged.
+    """Read a resource of a state file; `text` is its exact JSON, if known, and is written back unchanged from one line.
 
     Raises KeyError, TypeError or AttributeError when the shape is wrong.
     """
@@ -162,7 +162,7 @@ def resource_from_json(raw: dict[str, Value], text: str = "") -> ResourceState:
         pending_replacement=bool(raw.get("pendingReplacement", False)),
         extras={key: value for key, value in raw.items() if key not in _OWN},
     )
-    if text:
+    if text and "\n" not in text:
         state.__dict__["data"] = text.encode()
     return state
 
@@ -195,9 +195,10 @@ class Pending(Struct, frozen=True):
     kind: str
     resource: ResourceState
 
-    def as_json(self) -> dict[str, Value]:
-        """Return the operation as the state file has it."""
-        return {"resource": self.resource.as_json(), "type": self.kind}
+    @property
+    def text(self) -> str:
+        """The operation as one line of JSON, as the state file has it."""
+        return f'{{"resource":{self.resource.text},"type":{compact(self.kind)}}}'
 
 
 def pending_from_json(raw: dict[str, Value]) -> Pending:
