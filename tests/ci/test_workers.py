@@ -133,3 +133,49 @@ def test_clusters_of_workers_side_by_side_give_no_node_port_twice(monkeypatch: p
 def _numbers(ports: str) -> range:
     first, last = map(int, ports.split("-"))
     return range(first, last + 1)
+
+
+def test_workers_compile_tests_for_each_other(tmp_path: Path) -> None:
+    """Each loads what the other one compiled; a file that can't be compiled is named as without."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+    (tmp_path / "workers_plugin.py").write_text((CHECKOUT / "tests/workers.py").read_text())
+    (tmp_path / "later.py").write_text(LATER)
+    for number in range(4):
+        (tmp_path / f"test_{number}.py").write_text(f"def test_it():\n    one = {number}\n    assert one != 2\n")
+    (tmp_path / "test_4.py").write_text("def\n")
+    terms = ["-q", "-n", "2", "-p", "later", "-p", "workers_plugin", "--continue-on-collection-errors"]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *terms],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=SECONDS,
+    )
+    assert "assert 2 != 2" in done.stdout, done.stdout + done.stderr
+    assert "1 failed, 3 passed, 1 error" in done.stdout, done.stdout
+    assert "SyntaxError" in done.stdout
+
+
+LATER = """
+import time
+from pathlib import Path
+
+import pytest
+from _pytest.assertion import rewrite
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection(session):
+    "Wait until all are compiled, and let nothing be compiled afterwards but what can't be."
+    place = Path(__file__).parent / "__pycache__"
+    while hasattr(session.config, "workerinput") and len(list(place.glob("test_*-pytest-*.pyc"))) < 4:
+        time.sleep(0.01)
+    compiling = rewrite._rewrite_test
+
+    def refused(path, config):
+        assert path.name == "test_4.py", path
+        return compiling(path, config)
+
+    rewrite._rewrite_test = refused
+"""
