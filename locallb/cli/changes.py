@@ -5,16 +5,19 @@ Not here: resources with their properties, which `--diff` shows (`run_output`), 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import chain
 
 from locallb.cli.console import Out
 from locallb.cli.run_output import QUIET, print_tree
-from locallb.engine.core.events import Result, StepRecord
+from locallb.cli.service_output import print_causes
+from locallb.engine.core.events import StepRecord
 from locallb.model.desired import BALANCER, PROXY
-from locallb.report.alerts import listed
+from locallb.planning.service_rows import causes
+from locallb.report.alerts import listed, removed, reported, summary
 from locallb.report.changes import QUIET as QUIET_CHANGES
 from locallb.report.changes import Change, Report, ServiceChange, What
+from locallb.report.exposure import Wider
 from locallb.report.wording import SIGNS, by_gravity, closed, differences, visible
 
 STYLES = {
@@ -26,6 +29,8 @@ STYLES = {
     Change.REJECTED: "red",
     Change.UNCHANGED: "dim",
 }
+WIDER_CLIENTS = frozenset({Wider.UNRESTRICTED, Wider.SOURCES})
+"""Exposures that are said apart from the line of their Service: clients get access that they lacked before."""
 _OF_ENGINE = "pulumi:"
 """What types begin with that no user declares."""
 
@@ -36,16 +41,24 @@ def root_name(step: StepRecord) -> str:
     return subject.name if subject.type in {BALANCER, PROXY} else subject.parent.rpartition("::")[2]
 
 
-def print_changes(out: Out, report: Report, result: Result) -> None:
-    """Print all changes."""
+def print_changes(out: Out, report: Report, steps: Sequence[StepRecord] = ()) -> None:
+    """Print all changes, what isn't served by its causes, resources among `steps` of no object, and the summary."""
     services = [service for service in by_gravity(report) if service.change not in QUIET_CHANGES]
+    for service in services:
+        for exposure in service.exposures:
+            if exposure.kind in WIDER_CLIENTS:
+                out.line(("! ", "yellow"), visible(f"{service.key}: {reported(exposure)}"))
     for service in services:
         style = STYLES[service.change]
         words = "; ".join(_words(service))
         out.line((f" {SIGNS[service.change]:<2} ", style), (visible(str(service.key)), "bold"), f"  {visible(words)}")
     shown = {str(service.key) for service in services}
-    others = [step for step in result.steps if root_name(step) not in shown]
-    print_tree(out, [step for step in others if step.op not in QUIET and not step.subject.type.startswith(_OF_ENGINE)])
+    others = [step for step in steps if root_name(step) not in shown and step.op not in QUIET]
+    others = [step for step in others if not step.subject.type.startswith(_OF_ENGINE)]
+    print_tree(out, others)
+    refused = ((service.key, str(p.reason), p.message) for service in by_gravity(report) for p in service.problems)
+    print_causes(out, causes(refused))
+    out.line("" if services or others else "Nothing to change. ", summary(report))
 
 
 def _words(service: ServiceChange) -> Iterator[str]:
@@ -54,8 +67,10 @@ def _words(service: ServiceChange) -> Iterator[str]:
     if service.change is Change.ADDED and after:
         places = " ".join(map(str, after.addresses)) or "no address"
         yield f"new at {places}: {listed(port.label for port in after.ports)}"
-    elif service.change is Change.REMOVED:
-        yield "removed"
+        if clients := {source for port in after.ports for source in port.sources or ()}:
+            yield f"only for {listed(sorted(map(str, clients)))}"
+    elif service.change is Change.REMOVED and service.before:
+        yield removed(service.before)
     else:
         yield from _differences(service)
     yield from chain((str(problem.reason) for problem in service.problems), closed(service))

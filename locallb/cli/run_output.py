@@ -84,22 +84,20 @@ def print_tree(out: Out, steps: Iterable[StepRecord], *, details: bool = False) 
 
 
 def print_counts(out: Out, result: Result, *, planned: bool) -> None:
-    """Print how many resources changed, and how long it took."""
+    """Print in a line how many resources changed, and how long it took."""
     if result.ok and result.unchanged:
         out.line("Nothing to change." if planned else "Nothing changed.")
-    failed, same = sum(step.failed for step in result.steps), result.changes.get(Op.SAME, 0)
-    if failed or any(result.changes.values()):
-        out.line(("Resources:", "bold"))
+    parts: list[tuple[tuple[str, str], str]] = []
     for op, word in DONE.items():
         if count := result.changes.get(op, 0):
-            sign, style = SIGNS[op]
-            out.line("    ", (sign, style), f" {count} {'to ' + op.value if planned else word}")
-    if failed:
-        out.line("    ", ("x", "red"), f" {failed} failed")
-    if same:
-        out.line(f"    {same} unchanged")
-    if not planned:
-        out.line(("Duration:", "bold"), f" {result.duration:.2f}s")
+            parts.append((SIGNS[op], f" {count} {'to ' + op.value if planned else word}"))
+    if failed := sum(step.failed for step in result.steps):
+        parts.append((("x", "red"), f" {failed} failed"))
+    if same := result.changes.get(Op.SAME, 0):
+        parts.append((("", ""), f"{same} unchanged"))
+    pieces = [piece for number, (sign, text) in enumerate(parts) for piece in (", " if number else " ", sign, text)]
+    if pieces:
+        out.line(("Resources:", "bold"), *pieces, *([] if planned else [f" in {result.duration:.2f}s"]))
 
 
 def _with_ancestors(loud: Mapping[str, StepRecord], steps: Mapping[str, StepRecord]) -> Mapping[str, StepRecord]:
@@ -198,13 +196,14 @@ DOING = {
 
 
 class Progress:
-    """Shows live progress: on a terminal one line that moves, above it finished steps; elsewhere a line for each step.
+    """Shows progress: on a terminal one line that moves, and lines for steps that fail or last, or for `every` one.
 
     Use it as a context manager and pass `listen` to the engine.
     """
 
-    def __init__(self, out: Out, title: str, *, silent: bool = False) -> None:
+    def __init__(self, out: Out, title: str, *, silent: bool = False, every: bool = False) -> None:
         self._out = out
+        self._every = every
         self._silent = silent
         self._running: dict[tuple[Op, str], str] = {}
         self._status = _status(out, title) if out.live and not silent else None
@@ -248,8 +247,10 @@ class Progress:
         self._update()
         if event.op not in DOING:
             return
-        sign, style = SIGNS[event.op]
         failed = isinstance(event, StepFailed)
+        if not (failed or self._every or event.seconds >= LONG):
+            return
+        sign, style = SIGNS[event.op]
         seconds = "" if event.seconds < SHORT else f" ({event.seconds:.2f}s)"
         terms = ("  failed", "bold red") if failed else ""
         self._out.line((f" {sign:<2} ", style), _named(event), seconds, terms)
@@ -268,8 +269,8 @@ def _status(out: Out, title: str) -> Status:
     return Status(title, console=out.console)
 
 
-SHORT = 0.1
-"""Seconds below which a duration is not shown."""
+SHORT, LONG = 0.1, 2.0
+"""Seconds below which a duration is not shown, and from which on a finished step is."""
 
 
 def _named(event: StepStarted | StepDone | StepFailed) -> str:
@@ -297,23 +298,22 @@ def report_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
 ) -> int:
     """Print how a run ended, without sentences that were `printed` before or twice; return the exit code.
 
-    A preview shows `changes` instead of resources, if given.
+    A preview shows `changes` instead of resources and the table, if given.
     """
     table = inspect(plan)
     if args.json:
         print_json(out, session, command, result, table)
     else:
-        if command == "preview":
-            if changes:
-                changes()
-                print_counts(out, result, planned=True)
-            else:
-                print_steps(out, result, planned=True)
-            printed |= _to_come(table, result)
+        if changes:
+            changes()
         else:
-            print_counts(out, result, planned=False)
-        out.line("")
-        print_services(out, table, printed, (*plan.straight, *plan.left_out))
+            if command == "preview":
+                print_steps(out, result, planned=True)
+                printed |= _to_come(table, result)
+            else:
+                print_counts(out, result, planned=False)
+            out.line("")
+            print_services(out, table, printed, (*plan.straight, *plan.left_out))
         complain(out, result, printed.union(*map(as_reported, table)))
     if not result.ok:
         return ending(result)

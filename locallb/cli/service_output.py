@@ -25,7 +25,7 @@ from locallb.model.serving import Proxy
 from locallb.model.texts import few
 from locallb.planning.entrances import scheme_of, url, url_host
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
-from locallb.planning.service_rows import PortRow, Row, State
+from locallb.planning.service_rows import Cause, PortRow, Row, State, causes, grouped
 from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies
 
@@ -129,16 +129,27 @@ def print_services(
 
 
 def _print_table(out: Out, rows: Sequence[Row], printed: frozenset[str]) -> None:
-    named = any(row.names or row.local_hosts for row in rows)
+    shown, common = grouped(rows)
+    named = any(row.names or row.local_hosts for row in shown)
     head = ("SERVICE", "ADDRESS", *(["NAMES"] if named else []), "PORTS", "STATE", "REASON")
-    out.table(head, [_cells(row, named=named) for row in rows])
-    sentences = list(dict.fromkeys(row.message for row in rows if row.message and printed.isdisjoint(as_reported(row))))
-    if sentences:
+    lines = [_cells(row, named=named) for row in shown]
+    lines += [
+        (cause.counted, *["-"] * (len(head) - 3), (str(State.REJECTED), STYLES[State.REJECTED]), cause.reason)
+        for cause in common
+    ]
+    out.table(head, lines)
+    unprinted = [row for row in rows if printed.isdisjoint(as_reported(row))]
+    if found := causes((row.key, row.reason, row.message) for row in unprinted):
         out.line("")
-    for sentence in sentences[:MAX_SENTENCES]:
-        out.line(("! ", "yellow"), sentence)
-    if len(sentences) > MAX_SENTENCES:
-        out.line(f"  and {len(sentences) - MAX_SENTENCES} more; `locallb status --json` has all")
+    print_causes(out, found)
+
+
+def print_causes(out: Out, found: Sequence[Cause]) -> None:
+    """Print a sentence for each cause."""
+    for cause in found[:MAX_SENTENCES]:
+        out.line(("! ", "yellow"), cause.sentence)
+    if len(found) > MAX_SENTENCES:
+        out.line(f"  and {len(found) - MAX_SENTENCES} more; `locallb status --json` has all")
 
 
 def as_reported(row: Row) -> frozenset[str]:

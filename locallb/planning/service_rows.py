@@ -5,17 +5,19 @@ Not here: printing rows (`cli.service_output`), and observing proxies (`locallb.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
+from itertools import chain
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.dns.zones import is_wildcard
 from locallb.model.http_serving import HttpListener
-from locallb.model.identities import IPAddress, ObjectKey, UpstreamName
+from locallb.model.identities import IPAddress, ObjectKey, ObjectKind, UpstreamName
 from locallb.model.objects import ServicePort, Via
 from locallb.model.reasons import Problem, Reason
+from locallb.model.texts import counted
 from locallb.planning.notices import Notice, ordered_of
 from locallb.planning.planned import LocalUrl, Placement, Plan, PlannedPort
 
@@ -95,6 +97,61 @@ class Row(Struct, frozen=True):
         """Return the reason of the state, and those of notices, each once."""
         codes = (self.reason, *(notice.reason for notice in self.notices))
         return tuple(dict.fromkeys(code for code in codes if code))
+
+
+class Cause(Struct, frozen=True):
+    """One reason why Services don't serve, which one remedy ends."""
+
+    reason: str
+    message: str
+    """The sentence of the first of them."""
+    keys: tuple[ObjectKey, ...]
+
+    @property
+    def is_common(self) -> bool:
+        """Whether so many have it that they are said as one."""
+        return len(self.keys) >= MIN_COMMON
+
+    @property
+    def counted(self) -> str:
+        return counted(len(self.keys), "Service" if self.keys[0].kind is ObjectKind.SERVICE else "load balancer")
+
+    @property
+    def sentence(self) -> str:
+        """Return the remedy, and the first of them; the message of one alone."""
+        fault, _, remedy = self.message.rpartition(_REMEDY)
+        if not self.is_common:
+            return self.message
+        return f"{self.counted}: {', '.join(filter(None, (self.reason, fault and remedy)))}; first: {fault or remedy}"
+
+
+MIN_COMMON = 3
+"""Services with one cause that are said as one."""
+_REMEDY = "; "
+"""Before the remedy in a sentence."""
+
+
+def causes(problems: Iterable[tuple[ObjectKey, str, str]]) -> tuple[Cause, ...]:
+    """Group problems (Service, reason, message) by reason and remedy; a few of one cause have a sentence each."""
+    groups: dict[tuple[str, str], dict[str, list[ObjectKey]]] = {}
+    for key, reason, message in problems:
+        if message:
+            fault, _, remedy = message.rpartition(_REMEDY)
+            group = reason, remedy if fault else message.removeprefix(str(key))
+            groups.setdefault(group, {}).setdefault(message, []).append(key)
+    found: list[Cause] = []
+    for (reason, _), messages in groups.items():
+        whole = Cause(reason, next(iter(messages)), tuple(dict.fromkeys(chain.from_iterable(messages.values()))))
+        found += [whole] if whole.is_common else [Cause(reason, text, (keys[0],)) for text, keys in messages.items()]
+    return tuple(found)
+
+
+def grouped(table: Sequence[Row]) -> tuple[list[Row], list[Cause]]:
+    """Return the rows that are shown one by one, and the causes of many that get nothing at all."""
+    refused = [row for row in table if row.state is State.REJECTED and not row.local_urls]
+    common = [each for each in causes((row.key, row.reason, row.message) for row in refused) if each.is_common]
+    hidden = {(key, State.REJECTED, cause.reason) for cause in common for key in cause.keys}
+    return [row for row in table if row.local_urls or (row.key, row.state, row.reason) not in hidden], common
 
 
 def rows(plan: Plan, observed: Mapping[str, Observation]) -> tuple[Row, ...]:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 
 from msgspec.structs import replace
 
 from locallb.model.texts import printable
-from locallb.report.alerts import listed
+from locallb.report.alerts import MAX_LISTED, listed
 from locallb.report.changes import Change, PortDifference, Report, ServiceChange, What
 from locallb.report.sides import Balancer
 
@@ -90,6 +90,8 @@ _SENTENCES = {
     What.UID: "recreated in the cluster: another uid",
     What.CONFIGURATION: "its proxy's configuration",
 }
+TO = " → "
+"""Between what a route matches and its backends."""
 _ORDER = {
     change: number
     for number, change in enumerate(
@@ -127,12 +129,28 @@ def difference(change: PortDifference) -> str:
         case What.RESOURCES:
             return f"put right: {listed(change.after)}"
         case What.ROUTES:
-            parts = (("new", change.after), ("gone", change.before))
-            return "routes: " + "; ".join(f"{word}: {listed(routes)}" for word, routes in parts if routes)
+            return "; ".join(_routes(change.before, change.after))
         case What.SOURCES:
             return f"{where}, {_NAMES[change.what]}: {_sides(change, 'everybody')}"
         case _:
             return f"{where}{', ' if where else ''}{_NAMES[change.what]}: {_sides(change, 'none')}"
+
+
+def _routes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
+    """Return routes that differ: the backends of one before → after, others as new or gone."""
+    was, now = ({line.partition(TO)[0]: line.partition(TO)[2] for line in side} for side in (before, after))
+    unique = len(was) == len(before) and len(now) == len(after)
+    both = [match for match in was if unique and match in now]
+    yield from (f"route {match}: {was[match]} → {now[match]}" for match in both[:MAX_LISTED])
+    if len(both) > MAX_LISTED:
+        yield f"and {len(both) - MAX_LISTED} more routes"
+    new, gone = ([line for line in side if line.partition(TO)[0] not in both] for side in (after, before))
+    if len(new) == len(gone) == 1:
+        yield f"route {gone[0]} becomes {new[0]}"
+        return
+    for word, only in (("new", new), ("gone", gone)):
+        if only:
+            yield f"{'route' if len(only) == 1 else 'routes'} {word}: {listed(only)}"
 
 
 def _sides(change: PortDifference, nothing: str) -> str:

@@ -151,6 +151,30 @@ def test_only_the_first_of_many_sentences_are_shown() -> None:
     assert lines[-2:] == ["! why 19", "  and 5 more; `locallb status --json` has all"]
 
 
+def test_services_with_one_cause_are_one_row_and_one_sentence() -> None:
+    """By the reason and its remedy, so that others stay in sight; a few of one cause have a row and a sentence each."""
+    full, remedy = "gets no IPv4 address: all of pool default is taken", "add addresses to local-lb:pools"
+    serving = balancer("web", ServicePort(80, name="http"))
+    keys = [KEY._replace(name=f"s{number}") for number in range(34)]
+    rejected = [Row(key, State.REJECTED, reason="PoolExhausted", message=f"{key} {full}; {remedy}") for key in keys]
+    assert printed([serving, *rejected]).splitlines() == [
+        "SERVICE       ADDRESS      PORTS    STATE      REASON",
+        "c/shop/web    127.77.0.5   80/TCP   serving",
+        "34 Services   -            -        rejected   PoolExhausted",
+        "",
+        f"! 34 Services: PoolExhausted, {remedy}; first: c/shop/s0 {full}",
+        "",
+        "Try: curl http://127.77.0.5/",
+    ]
+    assert printed(rejected[:2]).count(full) == 2
+    down = [
+        Row(key, State.DEGRADED, serving.addresses, (), "BackendsDown", f"{key}: {number} is closed; start it")
+        for number, key in enumerate(keys)
+    ]
+    assert [line.split()[0] for line in printed(down).splitlines()[1:35]] == [str(key) for key in keys]
+    assert printed(down).splitlines()[36:] == ["! 34 Services: BackendsDown, start it; first: c/shop/s0: 0 is closed"]
+
+
 def test_a_long_table_is_not_cut_on_a_pipe() -> None:
     """Scripts get whole names."""
     long = "x" * 300
@@ -221,10 +245,7 @@ def test_the_tree_shows_changes_below_their_parents_and_json_by_its_leaves() -> 
         " ~  └─ ProxyConfig web  update",
         "            files.lds.json.port: 1 => 7",
         " -  LoadBalancer old  delete",
-        "Resources:",
-        "    ~ 1 to update",
-        "    - 1 to delete",
-        "    2 unchanged",
+        "Resources: ~ 1 to update, - 1 to delete, 2 unchanged",
     ]
 
 

@@ -34,5 +34,5 @@ def test_the_session_is_what_the_commands_print(tmp_path: Path) -> None:
     assert commands(terms(drawn)) == commands(terms(retained)) != []
     for picture in (drawn, retained):
         assert "19 created" in terms(picture)
-        assert "port 9001/TCP is new, for everybody" in terms(picture)
+        assert "9000/TCP → 9001/TCP" in terms(picture)
         assert "url(" not in picture.read_text().replace("url(#", "")

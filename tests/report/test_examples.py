@@ -89,7 +89,7 @@ def test_the_gitlab_job_tells_and_gates(change: Path) -> None:
         base = git(change, "rev-parse", "HEAD~1")
         done = bash(change, "\n".join(job["script"]), CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
         assert done.code == code
-        assert "port 9443/TCP is new, for everybody" in done.out
+        assert "port 9000/TCP → 9443/TCP" in done.out
         assert all((change / path).stat().st_size for path in job["artifacts"]["paths"])
         forbid(change)
 
@@ -101,7 +101,7 @@ def test_the_pre_commit_hook_tells_and_gates(change: Path) -> None:
     git(change, "reset", "-q", "--soft", "HEAD~1")
     done = bash(change, hook["entry"])
     assert done.code == 0
-    assert "port 9443/TCP is new, for everybody" in done.out
+    assert "port 9000/TCP → 9443/TCP" in done.out
     forbid(change)
     done = bash(change, hook["entry"])
     assert done.code == 12

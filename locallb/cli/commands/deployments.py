@@ -117,7 +117,7 @@ def up(session: Session, args: Arguments, out: Out) -> int:
             return Exit.FAILED
     program = session.program(plan, lambda: session.stamp() == as_of)
     session.sign_in()
-    with Progress(out, f"Updating ({session.stack})", silent=args.json) as progress:
+    with Progress(out, f"Updating ({session.stack})", silent=args.json, every=args.diff) as progress:
 
         def update(program: Program) -> Result:
             return _next_to_watch(session, lambda: program.update(session.engine(progress.listen), scope))
@@ -226,8 +226,7 @@ def _changes(session: Session, program: Program) -> Callable[[Out, Result], None
     from locallb.cli.commands.preview import report_live  # noqa: PLC0415 - likewise
 
     def show(out: Out, planned: Result) -> None:
-        print_changes(out, report_live(session, planned, *what_was_planned(session, program)), planned)
-        print_counts(out, planned, planned=True)
+        print_changes(out, report_live(session, planned, *what_was_planned(session, program)), planned.steps)
 
     return show
 

@@ -13,7 +13,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -23,7 +23,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.changes import STYLES, print_changes, root_name
+from locallb.cli.changes import print_changes, root_name
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, refuse
 from locallb.cli.run_output import QUIET, Progress, report_outcome, what_was_planned
@@ -42,67 +42,32 @@ from locallb.model.texts import named_after
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.programs import Revision
-from locallb.report.alerts import Alert, Topic, alerts, listed, summary
+from locallb.report.alerts import Topic, alerts
 from locallb.report.assemble import assembled
-from locallb.report.changes import Change, Report, ServiceChange
+from locallb.report.changes import Report
 from locallb.report.deployed import DeployedResource, deployed_side
 from locallb.report.sides import Side, planned_side
-from locallb.report.wording import SIGNS, by_gravity, reasons, shown_side, visible
+from locallb.report.wording import visible
 from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
 from locallb.sources.snapshot import SnapshotResult, holding, read_hostless
 from locallb.sources.source import source_type
 from locallb.storage.files import scratch
 
-MAX_ALERTS = 20
-
 
 def print_report(out: Out, report: Report) -> None:
     out.line((f"From {visible(report.old)} to {visible(report.new)} ({report.stack})", "bold"))
-    print_alerts(out, alerts(report))
-    rows = [service for service in by_gravity(report) if service.change is not Change.UNCHANGED]
-    if rows:
-        out.line("")
-        out.table(("", "SERVICE", "ADDRESS", "PORTS", "CHANGE", "REASON"), [_cells(service) for service in rows])
-    out.line("")
+    _print_policies(out, report)
+    print_changes(out, report)
     for notice in report.notices:
         out.line(("note: ", "dim"), visible(notice))
-    out.line(summary(report))
 
 
-SHOWN_IN_TABLE = frozenset({Topic.CONFLICT, Topic.EXHAUSTION, Topic.REJECTION})
-
-
-def outside_the_table(report: Report) -> list[Alert]:
-    """Return what the tree of resources and the table of Services lack: former values, allowed clients, policies."""
-    existing = {str(service.key) for service in report.services if service.before is None}
-    return [alert for alert in alerts(report) if alert.topic not in SHOWN_IN_TABLE and alert.service not in existing]
-
-
-def print_alerts(out: Out, listed: Sequence[Alert]) -> None:
-    """Print the alerts that a reader must not miss.
-
-    Omitted is what is reported as an error anyway: unreadable sources, and, if errors are printed with the report,
-    violated policies.
-    """
-    errors = {Topic.UNREADABLE, Topic.POLICY} if out.together else {Topic.UNREADABLE}
-    important = [alert for alert in listed if alert.topic not in errors]
-    for alert in important[:MAX_ALERTS]:
-        out.line(("! ", "bold red" if alert.topic is Topic.POLICY else "yellow"), visible(alert.message))
-    if len(important) > MAX_ALERTS:
-        out.line(f"  and {len(important) - MAX_ALERTS} more; `--format json` has all")
-
-
-def _cells(service: ServiceChange) -> Sequence[str | tuple[str, str]]:
-    side = shown_side(service)
-    return (
-        (SIGNS[service.change], STYLES[service.change]),
-        visible(str(service.key)),
-        " ".join(str(address) for address in side.addresses) if side and side.addresses else "-",
-        listed(port.label for port in side.ports) if side and side.ports else "-",
-        (str(service.change), STYLES[service.change]),
-        visible("; ".join(reasons(service)[:2])),
-    )
+def _print_policies(out: Out, report: Report) -> None:
+    """Print what policies forbid, unless it is printed as an error beside the report."""
+    for alert in alerts(report) if not out.together else ():
+        if alert.topic is Topic.POLICY:
+            out.line(("! ", "bold red"), visible(alert.message))
 
 
 FORMATS = {
@@ -408,14 +373,15 @@ def preview(session: Session, args: Arguments, out: Out) -> int:
     with Progress(out, f"Previewing update ({session.stack})", silent=silent) as progress:
         result = program.preview(session.engine(progress.listen), scope)
     reading, plan = what_was_planned(session, program)
-    if args.targets:  # policies and reports are about whole stacks
-        return report_outcome(session, args, out, "preview", result, plan)
     report = report_live(session, result, reading, plan)
-    if args.format != "tree":
+    if args.targets:  # policies are about whole stacks
+        touched = tuple(each for each in report.services if any(root_name(s) == str(each.key) for s in result.steps))
+        report = replace(report, services=touched, violations=())
+    elif args.format != "tree":
         return Exit.INTERRUPTED if result.interrupted else report_to(report, args, out)
     if not args.json:
-        print_alerts(out, outside_the_table(report))
-    changes = None if args.diff else partial(print_changes, out, report, result)
+        _print_policies(out, report)
+    changes = None if args.diff else partial(print_changes, out, report, result.steps)
     code = report_outcome(session, args, out, "preview", result, plan, changes=changes)
     refused = refuse(report.violations, out)
     return refused or code if code in {Exit.OK, Exit.CHANGES} else code

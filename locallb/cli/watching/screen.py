@@ -16,7 +16,7 @@ from locallb.cli.service_output import STYLES, next_step
 from locallb.cli.watching.board import Board, View, by_urgency, count_states
 from locallb.cli.watching.log import LogLevel, LogRecord, clock
 from locallb.model.texts import counted
-from locallb.planning.service_rows import PortRow, Row, State
+from locallb.planning.service_rows import PortRow, Row, State, grouped
 from locallb.report.changes import rooms_for
 from locallb.report.wording import LONGEST_NAME, visible
 
@@ -29,7 +29,7 @@ _LEVELS = {LogLevel.INFO: "", LogLevel.WARNING: "yellow", LogLevel.ERROR: "red"}
 _NARROW = 50
 """Columns below which names are cut rather than states."""
 _LEAST_EVENTS, _HEAD_AND_GAPS = 3, 7
-_ENDINGS = "Ctrl-C ends the watch, not what serves", "Ctrl-C ends the watch"
+_ENDINGS = "Ctrl-C stops watching; Services go on", "Ctrl-C stops watching"
 """The longest that there is room for."""
 
 
@@ -45,14 +45,21 @@ class Screen(Struct):
         width, height = options.max_width, options.height or console.height
         is_roomy = height > 2 * _HEAD_AND_GAPS
         events = max(_LEAST_EVENTS, min(height // 3, len(self.records))) if is_roomy else 0
-        room = max(1, height - _HEAD_AND_GAPS - is_roomy - bool(self.board.delays) - events)
+        rows, common = grouped([view.row for view in self.views])
+        room = max(1, height - _HEAD_AND_GAPS - is_roomy - bool(self.board.delays) - len(common[:MAX_PARTS]) - events)
         for line in (*self._head(), *([self._next(width)] if is_roomy else ())):
             line.truncate(width, overflow="ellipsis")
             yield line
         yield Text("")
-        shown = by_urgency(list(self.views))[: max(1, room - 1)]
+        for cause in common[:MAX_PARTS]:
+            line = Text(visible(cause.sentence), STYLES[State.REJECTED], no_wrap=True)
+            line.truncate(width, overflow="ellipsis")
+            yield line
+        single = {*map(id, rows)}
+        views = by_urgency([view for view in self.views if id(view.row) in single])
+        shown = views[: max(1, room - 1)]
         yield from _table(shown, width)
-        yield self._rest(shown)
+        yield self._rest(views[len(shown) :])
         for record in list(self.records)[-events:] if events else ():
             line = Text(f"{clock(record.at)} {visible(record.sentence)}", _LEVELS[record.level], no_wrap=True)
             line.truncate(width, overflow="ellipsis")
@@ -133,12 +140,11 @@ class Screen(Struct):
             " `locallb watch` goes on, `locallb destroy` removes it all."
         )
 
-    def _rest(self, shown: Sequence[View]) -> Text:
-        remaining = len(self.views) - len(shown)
+    def _rest(self, remaining: Sequence[View]) -> Text:
         if not remaining:
             return Text("" if self.views else _NOTHING_YET if self.board.planned else "Reading the sources.")
-        troubled = sum(view.is_troubled for view in self.views) - sum(view.is_troubled for view in shown)
-        return Text(f"and {remaining} more, {f'{troubled} of them troubled' if troubled else 'all serving'}", "dim")
+        troubled = sum(view.is_troubled for view in remaining)
+        return Text(f"{len(remaining)} more, {f'{troubled} with problems' if troubled else 'all serving'}", "dim")
 
 
 class _Column(Struct, frozen=True):

@@ -120,13 +120,13 @@ def test_the_view_never_exceeds_the_terminal(width: int, height: int) -> None:
 @pytest.mark.parametrize(
     ("width", "reported"),
     [
-        (80, "next     curl http://127.77.0.2:8080/  Ctrl-C ends the watch, not what serves"),
-        (77, "next     curl http://127.77.0.2:8080/  Ctrl-C ends the watch, not what serves"),
-        (76, "next     curl http://127.77.0.2:8080/  Ctrl-C ends the watch"),
-        (60, "next     curl http://127.77.0.2:8080/  Ctrl-C ends the watch"),
+        (80, "next     curl http://127.77.0.2:8080/  Ctrl-C stops watching; Services go on"),
+        (76, "next     curl http://127.77.0.2:8080/  Ctrl-C stops watching; Services go on"),
+        (75, "next     curl http://127.77.0.2:8080/  Ctrl-C stops watching"),
+        (60, "next     curl http://127.77.0.2:8080/  Ctrl-C stops watching"),
         (59, "next     curl http://127.77.0.2:8080/"),
         (40, "next     curl http://127.77.0.2:8080/"),
-        (35, "next     Ctrl-C ends the watch"),
+        (35, "next     Ctrl-C stops watching"),
         (29, ""),
         (20, ""),
     ],
@@ -165,7 +165,35 @@ def test_watch_view_shows_troubled_and_recent_services_first_and_counts_the_rest
     lines = stream.getvalue().splitlines()
     table = lines[lines.index(next(line for line in lines if line.startswith("SERVICE"))) + 1 :]
     assert [line.split()[0] for line in table[:3]] == ["demo/shop/s0500", "demo/shop/s0700", "demo/shop/s0000"]
-    assert any(line.startswith("and 988 more, all serving") for line in lines)
+    assert any(line.startswith("988 more, all serving") for line in lines)
+
+
+def test_watch_view_says_one_cause_of_many_services_in_one_line() -> None:
+    """At 80 by 24 the Services that serve are in sight, and so is the remedy for forty others."""
+    screen = Screen("dev")
+    snapshot = snapshot_of(*(f"s{number:02d}" for number in range(44)))  # in a pool of four
+    event = replace(
+        planned(snapshot),
+        plan=make_plan(
+            snapshot,
+            parse_settings(
+                {
+                    "sources": [{"manifests": "m", "name": "demo"}],
+                    "pools": [{"name": "p", "addresses": ["127.80.0.0/30"]}],
+                }
+            ),
+        ),
+    )
+    screen.board.observed = serving(event.plan)
+    screen.board.take(EventBatch((RelayedEvent(NOON, event),), event))
+    screen.views = screen.board.views()
+    stream = io.StringIO()
+    Console(file=stream, width=80, height=24, color_system=None).print(screen)
+    lines = stream.getvalue().splitlines()
+    assert [line for line in lines if "PoolExhausted" in line] == [
+        "40 Services: PoolExhausted, add addresses to local-lb:pools or delete a Service…"
+    ]
+    assert sum(line.startswith("demo/shop/s") and " serving " in line for line in lines) == 4
 
 
 def test_a_mapped_port_is_shown_as_clients_find_it() -> None:
