@@ -9,7 +9,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from locallb.cli.grammar import make_parser
+from locallb.cli.grammar import ALIASES, DESCRIBE, make_parser
 from locallb.model.faults import WHOLE, RequestDelay, RequestFailure
 from locallb.model.identities import ContextName, IPNetwork
 
@@ -23,9 +23,9 @@ class Arguments(Struct, frozen=True):
     command: str
     directory: Path
     stack: str
-    json: bool
-    yes: bool
-    expect_no_changes: bool
+    json: bool = False
+    yes: bool = False
+    expect_no_changes: bool = False
     named: bool = False
     """Whether `directory` was given, as is done on purpose."""
     diff: bool = False
@@ -61,6 +61,15 @@ class Arguments(Struct, frozen=True):
     fail_on: tuple[str, ...] = ()
     """States of Services with which `up` ends badly."""
 
+    namespace: str = ""
+    """The namespace of the Services that `status` shows; empty for all."""
+    selector: str = ""
+    """The labels that they have, as kubectl writes them."""
+    states: tuple[str, ...] = ()
+    """The states that they are in; empty for all."""
+    output: str = ""
+    """The form in which `status` shows them, as kubectl names it; empty for the table, or for details."""
+
     services: tuple[str, ...] = ()
     """Services that `status` tells all about, none for a table of all; for `completion` the words at the cursor."""
     repeat: bool = False
@@ -72,7 +81,7 @@ class Arguments(Struct, frozen=True):
     only_print: bool = False
     """`open` prints the URL, and opens nothing."""
     once: bool = False
-    """`top` looks once."""
+    """`top` and `status` show it once."""
     sort: str = ""
     """What `top` sorts by."""
     runtime: str = ""
@@ -132,63 +141,19 @@ def parse(terms: Sequence[str] | None = None) -> Arguments:
         given, options = parser.take(terms), ()
     if getattr(given, "place", None) is not None and given.command != "ca":
         given.directory = given.place
+    given.command = ALIASES.get(invoked := given.command, invoked)
+    if invoked == DESCRIBE:
+        given.services = given.services or ["*"]
+    given.json = given.json or getattr(given, "output", None) == "json"
     if problem := _contradiction(given):
         parser.error(problem)
-    return Arguments(
-        command=given.command,
-        directory=given.directory or Path(),
-        named=given.directory is not None,
-        stack=given.stack,
-        json=given.json,
-        yes=getattr(given, "yes", False),
-        expect_no_changes=getattr(given, "expect_no_changes", False),
-        diff=getattr(given, "diff", False),
-        targets=tuple(getattr(given, "targets", ())),
-        action=getattr(given, "action", "") or "",
-        apply=getattr(given, "apply", False),
-        persist=getattr(given, "persist", False),
-        group=getattr(given, "group", ""),
-        allow_zone=tuple(getattr(given, "allow_zone", ())),
-        allow_network=tuple(getattr(given, "allow_network", ())),
-        on_behalf_of=tuple(getattr(given, "on_behalf_of", ())),
-        format=getattr(given, "format", "tree"),
-        against=getattr(given, "against", None),
-        from_pulumi=getattr(given, "from_pulumi", None),
-        plain=getattr(given, "plain", False),
-        all_services=getattr(given, "all_services", False),
-        stop_watch=getattr(given, "stop_watch", False),
-        metrics=getattr(given, "metrics", None) or "",
-        page=getattr(given, "page", None) or "",
-        services=tuple(getattr(given, "services", ())),
-        repeat=getattr(given, "repeat", False),
-        traffic=getattr(given, "traffic", False),
-        port=getattr(given, "port", 0),
-        only_print=getattr(given, "only_print", False),
-        once=getattr(given, "once", False),
-        sort=getattr(given, "sort", ""),
-        runtime=getattr(given, "runtime", ""),
-        refuse=getattr(given, "refuse", 0),
-        hang=getattr(given, "hang", 0),
-        reset=getattr(given, "reset", 0),
-        delay=getattr(given, "delay", None),
-        status=getattr(given, "status", None),
-        seconds=getattr(given, "seconds", 0),
-        ends=getattr(given, "ends", False),
-        backends=tuple(getattr(given, "backends", ())),
-        down=getattr(given, "down", False),
-        undo=getattr(given, "undo", False),
-        place=getattr(given, "place", None),
-        sources=tuple(getattr(given, "sources", ())),
-        goal=getattr(given, "goal", ""),
-        host=getattr(given, "host", None) or "",
-        options=options,
-        domains=tuple(getattr(given, "domains", None) or ()),
-        replaces=getattr(given, "replaces", False),
-        channel=getattr(given, "channel", ""),
-        context=ContextName(getattr(given, "context", "")),
-        kubeconfig=getattr(given, "kubeconfig", ""),
-        fail_on=tuple(dict.fromkeys(getattr(given, "fail_on", ()))),
-    )
+    values = {name: value for name, value in vars(given).items() if value is not None and name in _FIELDS}
+    values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
+    values |= {"directory": given.directory or Path(), "named": given.directory is not None, "options": options}
+    return Arguments(**values)
+
+
+_FIELDS = frozenset(Arguments.__struct_fields__)
 
 
 def _split(terms: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -201,19 +166,21 @@ def _split(terms: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 
 def _contradiction(given: argparse.Namespace) -> str:
     """Return which words exclude each other; empty if none do."""
+    said = vars(given).get
+    is_report = said("format", "tree") != "tree" or said("against") is not None or said("from_pulumi") is not None
+    found = {
+        "name the SERVICE whose backend it is": given.command == "drain" and given.backends and not given.services,
+        "name one SERVICE: a browser or a script gets one at a time": given.command in {"open", "url"}
+        and len(given.services) > 1,
+        "-o shows once what is served; for traffic, or to repeat it, say --json": said("output")
+        and (given.traffic or given.repeat),
+        "--json is the run itself, of the stack's state; for the report say --format json alone": is_report
+        and given.json,
+        "a report is of the whole stack; leave out --target": is_report and given.targets,
+    }
     if given.command == "fault":
         return _contradiction_of_fault(given)
-    if given.command == "drain":
-        return "name the SERVICE whose backend it is" if given.backends and not given.services else ""
-    if given.command in {"open", "url"} and len(given.services) > 1:
-        return "name one SERVICE: a browser or a script gets one at a time"
-    report = getattr(given, "format", "tree") != "tree" or getattr(given, "against", None) is not None
-    report = report or getattr(given, "from_pulumi", None) is not None
-    if report and given.json:
-        return "--json is the run itself, of the stack's state; for the report say --format json alone"
-    if report and getattr(given, "targets", ()):
-        return "a report is of the whole stack; leave out --target"
-    return ""
+    return next((sentence for sentence, is_so in found.items() if is_so), "")
 
 
 def _contradiction_of_fault(given: argparse.Namespace) -> str:
@@ -221,7 +188,7 @@ def _contradiction_of_fault(given: argparse.Namespace) -> str:
     whole = given.refuse + given.hang + given.reset
     anything = whole or given.delay or given.status
     if (anything or given.down) and given.ends:
-        return "--end takes no shares, and no --down"
+        return "--undo takes no shares, and no --down"
     if given.down != bool(given.backends) and not given.ends:
         return "--backend NAME and --down belong together: which backends count as if they refused"
     if (anything or given.backends) and not given.services:

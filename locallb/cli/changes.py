@@ -10,9 +10,11 @@ from itertools import chain
 
 from locallb.cli.console import Out
 from locallb.cli.run_output import QUIET, print_tree
-from locallb.cli.service_output import print_causes
+from locallb.cli.service_output import MAX_NAMES, print_causes
 from locallb.engine.core.events import StepRecord
 from locallb.model.desired import BALANCER, PROXY
+from locallb.model.identities import ObjectKey
+from locallb.model.texts import few
 from locallb.planning.service_rows import causes
 from locallb.report.alerts import listed, removed, reported, summary
 from locallb.report.changes import QUIET as QUIET_CHANGES
@@ -51,14 +53,21 @@ def print_changes(out: Out, report: Report, steps: Sequence[StepRecord] = ()) ->
     for service in services:
         style = STYLES[service.change]
         words = "; ".join(_words(service))
-        out.line((f" {SIGNS[service.change]:<2} ", style), (visible(str(service.key)), "bold"), f"  {visible(words)}")
+        out.line((f" {SIGNS[service.change]:<2} ", style), (visible(service.key.shown), "bold"), f"  {visible(words)}")
     shown = {str(service.key) for service in services}
     others = [step for step in steps if root_name(step) not in shown and step.op not in QUIET]
     others = [step for step in others if not step.subject.type.startswith(_OF_ENGINE)]
     print_tree(out, others)
-    refused = ((service.key, str(p.reason), p.message) for service in by_gravity(report) for p in service.problems)
-    print_causes(out, causes(refused))
+    print_causes(out, causes(chain.from_iterable(map(_problems, by_gravity(report)))))
     out.line("" if services or others else "Nothing to change. ", summary(report))
+
+
+def _problems(service: ServiceChange) -> Iterator[tuple[ObjectKey, str, str]]:
+    """Return why it isn't served, and why ports of one that changes aren't."""
+    yield from ((service.key, str(problem.reason), problem.message) for problem in service.problems)
+    for port in service.after.ports if service.after and service.change not in QUIET_CHANGES else ():
+        if port.problem:
+            yield service.key, port.problem, port.message
 
 
 def _words(service: ServiceChange) -> Iterator[str]:
@@ -67,6 +76,8 @@ def _words(service: ServiceChange) -> Iterator[str]:
     if service.change is Change.ADDED and after:
         places = " ".join(map(str, after.addresses)) or "no address"
         yield f"new at {places}: {listed(port.label for port in after.ports)}"
+        if after.names:
+            yield few([name.split()[0] for name in after.names], MAX_NAMES)
         if clients := {source for port in after.ports for source in port.sources or ()}:
             yield f"only for {listed(sorted(map(str, clients)))}"
     elif service.change is Change.REMOVED and service.before:

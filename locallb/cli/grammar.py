@@ -14,7 +14,7 @@ from pathlib import Path
 
 from locallb import __version__
 from locallb.cli.failures import MEANINGS
-from locallb.cli.parser import ANSWER, COMMAND, Parser
+from locallb.cli.parser import ANSWER, COMMAND, Parser, Renamed
 from locallb.model.identities import IPNetwork
 from locallb.model.texts import any_of
 
@@ -54,7 +54,8 @@ def add_fault(command: argparse.ArgumentParser, _common: argparse.ArgumentParser
     )
     _add_backends(command, "with --down: this Node, Pod or address; may be repeated")
     command.add_argument("--down", action="store_true", help="treat the backends as if they refused connections")
-    command.add_argument("--end", dest="ends", action="store_true", help="end it now; without SERVICE, end all faults")
+    command.add_argument("--undo", dest="ends", action="store_true", help="end it now; without SERVICE, end all faults")
+    command.add_argument("--end", dest="ends", action=Renamed, const="--undo")
 
 
 def add_drain(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
@@ -149,6 +150,9 @@ OVERRIDES = ("name", "connections", "requests", "failures", "bytes")
 FAILURES = ("rejected", "pending", "degraded")
 """States of a Service that `up --fail-on` may name."""
 
+STATES = ("serving", *FAILURES)
+FORMS, JSONPATH = ("wide", "json", "yaml", "name"), "jsonpath="
+"""Forms in which `status` shows Services, as kubectl names them."""
 GOALS = ("serving", "address", "name")
 """What `wait` waits for."""
 
@@ -186,7 +190,7 @@ def _add_yes(command: argparse.ArgumentParser, _common: argparse.ArgumentParser)
 def _add_doing(command: argparse.ArgumentParser, text: str) -> None:
     """Add the option of a command that otherwise prints what it would do."""
     command.add_argument("-y", "--yes", dest="apply", action="store_true", help=text)
-    command.add_argument("--apply", action="store_true", help=argparse.SUPPRESS)
+    command.add_argument("--apply", action=Renamed, const="--yes")
 
 
 def _add_expectation(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
@@ -226,9 +230,44 @@ def _add_demands(command: argparse.ArgumentParser, _common: argparse.ArgumentPar
 
 
 def _add_services(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
-    command.add_argument("services", metavar="SERVICE", nargs="*", help="show these in detail")
-    command.add_argument("-w", "--watch", dest="repeat", action="store_true", help="repeat until interrupted")
+    command.add_argument(
+        "services", metavar="SERVICE", nargs="*", help="show these in detail; a part of a name, or a glob"
+    )
+    _add_pace(command, repeats=False)
+    command.add_argument("-n", "--namespace", default="", help="only those of this namespace")
+    command.add_argument("-A", "--all-namespaces", action="store_true", help="those of all namespaces (default)")
+    command.add_argument("-l", "--selector", metavar="LABELS", default="", help="only those with them: app=web,!beta")
+    command.add_argument(
+        "--state", dest="states", choices=STATES, action="append", default=[], help="only those in it; may be repeated"
+    )
+    command.add_argument(
+        "-o",
+        "--output",
+        metavar="FORM",
+        type=_form,
+        help="wide, json, yaml, name, or jsonpath={.items[*].name}",
+    )
     command.add_argument("--traffic", action="store_true", help="show traffic through them, counted by their proxies")
+
+
+def _add_pace(command: argparse.ArgumentParser, *, repeats: bool) -> None:
+    """Add the two options that say whether a command goes on; one of them is what it does by itself."""
+    both = command.add_mutually_exclusive_group()
+    default = " (default)"
+    both.add_argument(
+        "-w",
+        "--watch",
+        dest="repeat",
+        action="store_true",
+        help=f"repeat until interrupted{default if repeats else ''}",
+    )
+    both.add_argument("--once", action="store_true", help=f"show it once{'' if repeats else default}")
+
+
+def _form(text: str) -> str:
+    if text not in FORMS and not text.startswith(JSONPATH):
+        raise argparse.ArgumentTypeError(f"{text!r} is none of {', '.join(FORMS)}, {JSONPATH}{{…}}")
+    return text
 
 
 def _add_open(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
@@ -279,15 +318,15 @@ def _port(text: str) -> int:
 
 
 def _add_top(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
-    command.add_argument("services", metavar="SERVICE", nargs="*", help="only names that contain one of these")
-    command.add_argument("--once", action="store_true", help="show what was counted so far, and exit")
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="only these; a name, its beginning, or a glob")
+    _add_pace(command, repeats=True)
     command.add_argument(
         "--sort", choices=OVERRIDES, default=OVERRIDES[0], help=f"sort by this (default: {OVERRIDES[0]})"
     )
 
 
 def _add_logs(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
-    command.add_argument("services", metavar="SERVICE", nargs="*", help="only names that contain one of these")
+    command.add_argument("services", metavar="SERVICE", nargs="*", help="only these; a name, its beginning, or a glob")
     command.add_argument("-f", "--follow", action="store_true", help="accepted, without effect")
 
 
@@ -512,6 +551,11 @@ COMMANDS = {
 }
 
 
+GET, DESCRIBE = "get", "describe"
+ALIASES = {GET: "status", DESCRIBE: "status"}
+"""Other names of commands, as kubectl has them; `describe` shows details."""
+
+
 def make_parser() -> Parser:
     """Make the parser of the whole command line."""
     common = Parser(add_help=False)
@@ -525,7 +569,8 @@ def make_parser() -> Parser:
     _add_common(parser, suppress=False)
     commands = parser.add_subparsers(dest="command", metavar=COMMAND, required=True)
     for name, text in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text, parents=[common])
+        aliases = [alias for alias, of in ALIASES.items() if of == name]
+        command = commands.add_parser(name, aliases=aliases, help=text, description=text, parents=[common])
         for names, add in OPTIONS:
             if name in names:
                 add(command, common)

@@ -21,7 +21,7 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused
 from locallb.cli.run_output import Progress, complain, ending
 from locallb.cli.session import Session
-from locallb.cli.targets import matching, scope_of
+from locallb.cli.targets import scope_of, selected
 from locallb.engine.core.events import Result
 from locallb.gateway.routes import Bound
 from locallb.model.desired import BALANCER
@@ -74,7 +74,7 @@ def _behind(gateway: Bound) -> frozenset[ObjectKey]:
 def chosen_of(names: Iterable[str], existing: Served) -> tuple[ObjectKey, ...]:
     """Return the named Services. Raises TargetError if a name matches none or several."""
     keys = {str(key): key for key in existing.services}
-    return tuple(dict.fromkeys(keys[matching(name, keys)] for name in names))
+    return tuple(keys[name] for name in selected(names, keys))
 
 
 def require_backends(existing: Served, key: ObjectKey, names: Iterable[str]) -> None:

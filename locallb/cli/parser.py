@@ -17,7 +17,7 @@ _ELSEWHERE = {
     **dict.fromkeys(("down", "delete", "remove", "rm", "stop", "uninstall"), "destroy"),
     **dict.fromkeys(("apply", "start", "deploy", "install", "run", "serve"), "up"),
     **dict.fromkeys(("plan", "diff"), "preview"),
-    **dict.fromkeys(("ls", "list", "get", "show", "ps"), "status"),
+    **dict.fromkeys(("ls", "list", "show", "ps"), "status"),
     **dict.fromkeys(("check", "logs"), "doctor"),
     "version": "--version",
 }
@@ -55,6 +55,17 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - as argparse has it
         if action.choices is not None and value not in action.choices:
             raise argparse.ArgumentError(action, f"{value!r} isn't {_remedy(action, str(value))}")
+
+
+class Renamed(argparse.Action):
+    """An option by its former name: it works, and a note says the present one, which is its `const`."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str, const: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, const=const, help=argparse.SUPPRESS)
+
+    def __call__(self, _parser: argparse.ArgumentParser, namespace: argparse.Namespace, *given: object) -> None:
+        setattr(namespace, self.dest, True)
+        sys.stderr.write(f"note: {given[-1]} is called {self.const} now\n")
 
 
 def _remedy(action: argparse.Action, value: str) -> str:

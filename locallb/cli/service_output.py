@@ -76,7 +76,7 @@ def next_step(rows: Sequence[Row]) -> str:
     row, link = min(candidates, key=lambda candidate: _distance(*candidate))
     name = link.is_local or _name(row)
     if row.key.kind in ROUTED and not (name and link.scheme):
-        return f"`locallb status {row.key}`"
+        return f"`locallb status {row.key.shown}`"
     if name or not link.scheme:
         return link.url
     return f"curl {'-k ' if link.scheme == 'https' else ''}{link.url}"  # no certificate has an address
@@ -113,13 +113,22 @@ STYLES = {State.SERVING: "green", State.DEGRADED: "yellow", State.PENDING: "yell
 
 
 def print_services(
-    out: Out, rows: Sequence[Row], printed: frozenset[str] = frozenset(), left_out: Sequence[str] = ()
+    out: Out,
+    rows: Sequence[Row],
+    printed: frozenset[str] = frozenset(),
+    left_out: Sequence[str] = (),
+    *,
+    wide: bool = False,
 ) -> None:
     """Print the table, below it the sentences behind the reasons that weren't `printed`, and what to try next.
 
-    `left_out` are sentences about what isn't in the table, which are all there is to say of an empty one.
+    `left_out` are sentences about what isn't in the table, which are all there is to say of an empty one. A `wide`
+    table has a row for each Service, with every name and port, and its sentence there instead of below.
     """
-    if rows:
+    if rows and wide:
+        head = ("SERVICE", "ADDRESS", "NAMES", "PORTS", "STATE", "REASON", "MESSAGE")
+        out.table(head, [(*_cells(row, named=True, wide=True), row.message) for row in rows])
+    elif rows:
         _print_table(out, rows, printed)
     for sentence in left_out:
         out.line(sentence)
@@ -187,22 +196,23 @@ def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
     ]
 
 
-def _cells(row: Row, *, named: bool) -> Sequence[str | tuple[str, str]]:
+def _cells(row: Row, *, named: bool, wide: bool = False) -> Sequence[str | tuple[str, str]]:
+    names = (*row.local_hosts[:1], *row.names)
     return (
-        str(row.key),
+        row.key.shown,
         " ".join(str(address) for address in row.addresses) or "-",
-        *([few((*row.local_hosts[:1], *row.names), MAX_NAMES) or "-"] if named else []),
-        _ports(row.ports),
+        *([few(names, len(names) if wide else MAX_NAMES) or "-"] if named else []),
+        _ports(row.ports, len(row.ports) if wide else _MAX_PORTS),
         (str(row.state), STYLES[row.state]),
         " ".join(row.codes),
     )
 
 
-def _ports(rows: Sequence[PortRow]) -> str:
+def _ports(rows: Sequence[PortRow], most: int) -> str:
     """Format the ports, of many only the first few, with ports that don't serve first."""
-    if len(rows) > _MAX_PORTS:
+    if len(rows) > most:
         rows = sorted(rows, key=lambda row: row.state is State.SERVING)
-    return few([_port(row) for row in rows], _MAX_PORTS, " ") or "-"
+    return few([_port(row) for row in rows], most, " ") or "-"
 
 
 def _port(row: PortRow) -> str:
@@ -273,7 +283,7 @@ def detail_json(detail: Detail) -> dict[str, object]:
 def print_detail(out: Out, detail: Detail) -> None:
     """Print it, a line for each thing."""
     row, proxy = detail.row, detail.proxy
-    out.line((str(row.key), "bold"), "  ", (str(row.state), STYLES[row.state]), f"  {row.reason}".rstrip())
+    out.line((row.key.shown, "bold"), "  ", (str(row.state), STYLES[row.state]), f"  {row.reason}".rstrip())
     _field(out, "addresses", " ".join(map(str, row.addresses)) or "-")
     for number, each in enumerate(row.local_urls):
         _field(out, "" if number else "localhost", each.url)

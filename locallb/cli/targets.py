@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from fnmatch import fnmatchcase
+from itertools import chain
 
 from locallb.cli.failures import Refused
 from locallb.cli.session import Session
@@ -37,7 +39,7 @@ def scope_of(session: Session, targets: Sequence[str], *, keep: bool) -> tuple[S
     plan, resources = planned[1], session.resources()
     in_state = {resource.name for resource in resources if resource.type in _SERVING}
     names = sorted({str(placement.key) for placement in plan.placements} | in_state)
-    named = {matching(target, names) for target in targets}
+    named = {*selected(targets, names)}
     listener_sets = _waiting(named, plan, resources)
     chosen = named | {str(gateway) for waiting, gateway in plan.awaited if str(waiting) in listener_sets}
     proxies = {placement.proxy for placement in plan.placements if str(placement.key) in chosen}
@@ -56,17 +58,49 @@ def _waiting(chosen: Collection[str], plan: Plan, resources: Iterable[ResourceSt
     return before.union(str(waiting) for waiting, gateway in plan.awaited if str(gateway) in chosen)
 
 
-def matching(target: str, names: Iterable[str]) -> str:
-    """Find the one name that is `target`, or that ends with it after a slash."""
+_GLOB = frozenset("*?[")
+
+
+def selected(targets: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Return the names that are meant, each once: of a glob all that it matches. Raises TargetError."""
     names = list(names)
-    if matches := choose(target, names):
-        return matches[0]
+    return tuple(dict.fromkeys(chain.from_iterable(_selected(target, names) for target in targets)))
+
+
+def _selected(target: str, names: Sequence[str]) -> Sequence[str]:
+    if _GLOB.isdisjoint(target):
+        return [matching(target, names)]
+    if matches := [name for name in names if is_named(name, target)]:
+        return matches
     raise _failure(target, (), names)
 
 
+def is_named(name: str, target: str) -> bool:
+    """Return whether a glob matches a name, or its end after a slash; whether it begins so, without one."""
+    fits = str.startswith if _GLOB.isdisjoint(target) else fnmatchcase
+    return any(fits(form, target) for form in _forms(name))
+
+
+def _forms(name: str) -> Iterator[str]:
+    """Return the name, and its ends after a slash; IngressClasses have no namespace, and need none."""
+    parts = name.replace("//", "/").split("/")
+    return ("/".join(parts[number:]) for number in range(len(parts)))
+
+
+def matching(target: str, names: Iterable[str]) -> str:
+    """Find the one name that is `target`, or that ends with it after a slash, or that begins so. Raises TargetError."""
+    names = list(names)
+    if matches := choose(target, names):
+        return matches[0]
+    matches = tuple(name for name in names if target and is_named(name, target))
+    if len(matches) == 1:
+        return matches[0]
+    raise _failure(target, matches, matches or names)
+
+
 def choose(target: str, names: Iterable[str]) -> tuple[str, ...]:
-    """Return the one name that is meant, as `matching` finds it, or none. Raises TargetError if it may be several."""
-    matches = tuple(name for name in names if name == target or name.endswith(f"/{target}"))
+    """Return the one name that is `target` or its end after a slash, or none. Raises TargetError for several."""
+    matches = tuple(name for name in names if target in {name, *_forms(name)})
     if len(matches) > 1:
         raise _failure(target, matches, matches)
     return matches

@@ -17,6 +17,7 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Exit
 from locallb.cli.process import exit_cleanly_when_interrupted
 from locallb.cli.session import UNPLANNED, Session
+from locallb.cli.targets import is_named
 from locallb.model.errors import ClientError
 from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan
@@ -71,7 +72,7 @@ def print_traffic(out: Out, rows: Sequence[TrafficRow], seconds: float) -> None:
     if not rows:
         out.line("There is no Service here with a proxy, or none of that name.")
         return
-    out.line((f"in {seconds:.1f} s" if seconds else "since proxies know their backends", "dim"))
+    out.line((f"in {seconds:.1f} s" if seconds else "totals since each proxy was started", "dim"))
     out.table(_HEAD, [_cells(row) for row in rows])
     for row in rows:
         if not row.answers:
@@ -210,7 +211,7 @@ class _Shown:
         chosen = {
             name: key
             for name, key in services_by_listener(plan).items()
-            if not self._terms or any(word in str(key) for word in self._terms)
+            if not self._terms or any(is_named(str(key), term) for term in self._terms)
         }
         self.services = chosen
         failures = set(self.reading.follow(_directories(plan, chosen.values())))
@@ -263,7 +264,7 @@ _SORTED = {
 def top(session: Session, args: Arguments, out: Out) -> int:
     """Show traffic through Services, once or until interrupted; `status --traffic` does the same.
 
-    The first table has the totals since proxies know their backends; each later one has the traffic in between.
+    The first table has the totals since each proxy was started; each later one has the traffic in between.
     """
     _, plan = session.plan(glance=True)
     rows = _chosen(traffic(plan), args)
@@ -291,7 +292,9 @@ def _planned(session: Session, plan: Plan) -> Plan:
 
 
 def _chosen(rows: Iterable[TrafficRow], args: Arguments) -> tuple[TrafficRow, ...]:
-    return tuple(row for row in rows if not args.services or any(word in str(row.key) for word in args.services))
+    return tuple(
+        row for row in rows if not args.services or any(is_named(str(row.key), term) for term in args.services)
+    )
 
 
 def _show(rows: Iterable[TrafficRow], args: Arguments, out: Out, seconds: float) -> None:

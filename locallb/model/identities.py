@@ -152,6 +152,11 @@ class ObjectKey(NamedTuple):
         kind = "" if self.kind is ObjectKind.SERVICE else f"{self.kind}/"
         return f"{self.cluster}/{kind}{self.namespace}/{self.name}"
 
+    @property
+    def shown(self) -> str:
+        """Its text for users, without an empty part for the namespace of an IngressClass, which has none."""
+        return str(self).replace("//", "/")
+
     @classmethod
     def parse(cls, text: str) -> ObjectKey:
         """Return the key that prints as `text`. Names have no slash themselves."""

@@ -93,7 +93,7 @@ def _ordered(service: Service) -> str:
         faults.append(f"as if refusing, {few(sorted(down.names))} gets no new TCP connections, until {down.until}")
     by, end = f"its annotation {FAULT_ANNOTATION}", "remove the annotation to end it before"
     if service.ordered.fault or down:
-        by, end = "a command", f"`locallb fault {service.key} --end` ends it before"
+        by, end = "a command", f"`locallb fault {service.key} --undo` ends it before"
     return f"{service.key}: a fault {_ORDERED} {by}: {'; '.join(faults)}; {end}"
 
 

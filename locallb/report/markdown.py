@@ -6,6 +6,7 @@ then rows from the end, with a note: it is never cut in the middle.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 
 from locallb.model.objects import Via
@@ -79,9 +80,14 @@ def _written(report: Report, rows: Sequence[ServiceChange], *, details: bool, ma
 
 def _head(report: Report) -> str:
     return (
-        f"### Load balancers of stack {markdown_code(report.stack)}\n\n"
+        f"{marker(report.stack)}\n### Load balancers of stack {markdown_code(report.stack)}\n\n"
         f"**{summary(report)}** From {markdown_code(report.old)} to {markdown_code(report.new)}.\n"
     )
+
+
+def marker(stack: str) -> str:
+    """Return the hidden first line, by which a job finds the comment that it wrote for a stack before."""
+    return f"<!-- local-lb: stack {re.sub('[^A-Za-z0-9_.]', '-', stack)} -->"
 
 
 def _alerts(alerts: Sequence[Alert], maximum: int) -> str:
@@ -106,12 +112,11 @@ def _table(report: Report, rows: Sequence[ServiceChange]) -> str:
 
 
 def _row(service: ServiceChange) -> str:
-    side = shown_side(service)
     cells = (
         SIGNS[service.change],
         markdown_code(service.key),
         _addresses(service),
-        ", ".join(port.label for port in side.ports) if side else "",
+        _ports(service),
         _emphasised(service.change),
         markdown_text("; ".join(reasons(service)[:3])),
     )
@@ -127,6 +132,15 @@ def _addresses(service: ServiceChange) -> str:
     if before and after and before != after:
         return f"~~{before}~~ {after}"
     return after or (f"~~{before}~~" if before else "")
+
+
+def _ports(service: ServiceChange) -> str:
+    """Return the ports, with the former ones first where others come in their place."""
+    side = shown_side(service)
+    labels = [port.label for port in side.ports] if side else []
+    before = [port.label for port in service.before.ports] if service.before else labels
+    former = [label for label in before if label not in labels]
+    return ", ".join([*(f"~~{label}~~" for label in former), *labels])
 
 
 def _joined(balancer: Balancer | None) -> str:

@@ -112,7 +112,7 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     check(made.run("curl", "web/x", "--json"), "curl")
     for names in (["web", "none"], ["web", "--for", "address"]):
         check(made.run("wait", *names, "--timeout", "1s", "--json"), "wait")
-    check(made.run("fault", "--end", "--json"), "fault")
+    check(made.run("fault", "--undo", "--json"), "fault")
     for terms in (["web", "--backend", "127.0.0.1"], [], ["web"], ["--undo"]):
         check(made.run("drain", *terms, "--json"), "drain")
     for action in ("setup", "teardown", "status"):

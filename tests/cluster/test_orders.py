@@ -43,7 +43,7 @@ def test_a_condition_comes_and_goes_with_an_order(cluster: Objects, play: Stage,
     assert conditions(cluster, "web") == {SERVING, FAULT}
     assert condition(cluster, "web")["status"] == "True"
     assert play.run("up", "--yes", "--expect-no-changes").code == 0
-    assert play.run("fault", "--end").code == 0
+    assert play.run("fault", "--undo").code == 0
     assert conditions(cluster, "web") == {SERVING}
     assert play.run("drain", "web").code == 0
     assert refused(at, 8080)

@@ -174,7 +174,7 @@ class Show:
 
     def heal(self, names: set[str]) -> str:
         """End what was ordered and run `up`; return what is still wrong afterwards."""
-        self._play.run("fault", "--end")
+        self._play.run("fault", "--undo")
         self._play.run("drain", "--undo")
         done = self._play.run("up", "--yes")
         if done.code != Exit.OK:

@@ -41,10 +41,10 @@ def test_the_other_backend_has_all_new_connections_until_the_end(proxies: str) -
             assert [row["down"] for row in play.run("fault", "--json").json] == [[], ["a"]]
             assert answers(address) == {"b"}
             assert play.run("up", "--yes", "--expect-no-changes").code == 0
-            assert play.run("fault", "web", "--end", "--backend", "a").code == 0
+            assert play.run("fault", "web", "--undo", "--backend", "a").code == 0
             eventually(lambda: answers(address) == {"a", "b"})
             assert log("two") == mine
-        play.run("fault", "--end")
+        play.run("fault", "--undo")
         assert envoys(play.root) == pids
 
 
@@ -55,10 +55,10 @@ def test_no_client_fails_while_orders_come_and_go(proxies: str) -> None:
         for terms in (
             ("fault", "web", "--backend", "a", "--down"),
             ("drain", "web", "--backend", "a"),
-            ("fault", "--end"),
+            ("fault", "--undo"),
             ("drain", "--undo"),
             ("fault", "web", "--backend", "b", "--down"),
-            ("fault", "--end"),
+            ("fault", "--undo"),
         ):
             assert play.run(*terms).code == 0
             enough = reported.total() + 50
@@ -90,7 +90,7 @@ def test_where_all_backends_are_down_clients_are_reset() -> None:
         assert play.run("fault", "web", "--backend", "a", "--backend", "127.0.0.2", "--down").code == 0
         assert {answer(address) for _ in range(20)} <= FAILS
         assert play.status()["n/web"]["state"] == "serving"
-        assert play.run("fault", "--end").out.endswith("No fault is ordered.\n")
+        assert play.run("fault", "--undo").out.endswith("No fault is ordered.\n")
         eventually(lambda: answers(address) == {"a", "b"})
 
 
@@ -119,7 +119,7 @@ def test_invalid_down_order_is_refused_with_one_sentence() -> None:
             (["web", "--backend", "a"], 2, "--backend NAME and --down belong together"),
             (["web", "--down"], 2, "--backend NAME and --down belong together"),
             (["--backend", "a", "--down"], 2, "name the SERVICE"),
-            (["web", "--end", "--down"], 2, "--end takes no shares, and no --down"),
+            (["web", "--undo", "--down"], 2, "--undo takes no shares, and no --down"),
             (["web", "--backend", "z", "--down"], 1, "c/n/web has no backend z"),
         ):
             done = play.run("fault", *terms)

@@ -83,7 +83,7 @@ def test_a_loop_drains_and_undoes_it_and_a_fault_stays() -> None:
         assert play.run("drain", "web", "--undo").code == 0
         eventually(lambda: answers(address) == {"a", "b"})
         assert [row["hang"] for row in play.run("fault", "--json").json] == [0.01]
-        play.run("fault", "--end")
+        play.run("fault", "--undo")
 
 
 def test_invalid_drain_is_refused_without_effect() -> None:

@@ -74,7 +74,7 @@ def test_a_share_of_requests_fails_from_the_order_to_its_end(play: Stage) -> Non
             assert (row["kind"], row["delay"]) == ("gateways", {"milliseconds": 1, "share": 100})
             assert row["status"] == {"code": 503, "share": 10}
             assert play.run("up", "--yes", "--expect-no-changes").code == 0
-            assert play.run("fault", "--end").out.endswith("No fault is ordered.\n")
+            assert play.run("fault", "--undo").out.endswith("No fault is ordered.\n")
             assert {requested() for _ in range(100)} == {200}
             assert client.sock is mine
         assert ((listeners(play), envoys(play.root)), orders_of(play)) == (before, [])
@@ -115,7 +115,7 @@ def test_fault_annotation_of_a_gateway_applies_until_it_expires(play: Stage) -> 
         assert get(address)[0] == 503
         play.run("fault", "web", "--status", "504")
         assert get(address)[0] == 504
-        done = play.run("fault", "--end", "web")
+        done = play.run("fault", "--undo", "web")
         assert (done.code, "annotation local-lb.dev/fault; remove that" in done.err) == (1, True)
         assert get(address)[0] == 503
         for text, reported in (
@@ -141,7 +141,7 @@ def test_requests_to_ingresses_fail_as_well(play: Stage) -> None:
         assert get(address)[0] == 200
         assert play.run("fault", "local", "--status", "429", "--for", "1h").code == 0
         assert get(address)[0] == 429
-        assert play.run("fault", "--end").code == 0
+        assert play.run("fault", "--undo").code == 0
         assert get(address)[0] == 200
 
 
@@ -205,7 +205,7 @@ def test_invalid_gateway_order_is_refused_without_effect() -> None:
             (["web", "--status", "99"], 2, "'99' is no status such as 503 or 503:10%"),
             (["web", "--delay", "2h"], 2, "'2h' is no delay such as 200ms or 2s:10%"),
             (["web", "--status", "503:101%"], 2, "at most 100%"),
-            (["web", "--end", "--status", "503"], 2, "--end takes no shares"),
+            (["web", "--undo", "--status", "503"], 2, "--undo takes no shares"),
             (["--delay", "1s"], 2, "name the SERVICE"),
         )
         for terms, code, reported in cases:

@@ -48,7 +48,7 @@ def test_a_share_of_clients_fails_from_the_order_to_its_end(proxies: str) -> Non
         assert abs(failed - CLIENTS * 0.1) <= DEVIATIONS * math.sqrt(CLIENTS * 0.1 * 0.9), reported
         assert {answer(at["n/other"]) for _ in range(50)} == {"b: hello"}
         assert play.run("up", "--yes", "--expect-no-changes").code == 0
-        assert play.run("fault", "--end").out.endswith("No fault is ordered.\n")
+        assert play.run("fault", "--undo").out.endswith("No fault is ordered.\n")
         assert {answer(at["n/web"]) for _ in range(100)} == {"b: hello"}
         assert envoys(play.root) == pids
         assert orders_of(play) == []
@@ -63,13 +63,13 @@ def test_status_and_preview_show_active_orders() -> None:
         assert TOLD + "0.05% are left hanging, until " in play.run("preview").err
         assert "serving   FaultOrdered" in play.run("status").out
         for reported in (play.run("status").err, play.run("status", "web").out, play.up().err):
-            assert re.search(r"`locallb .*fault c/n/web --end` ends it before", reported)
+            assert re.search(r"`locallb .*fault c/n/web --undo` ends it before", reported)
         (notice,) = play.status()["n/web"]["ordered"]
         assert (notice["reason"], notice["message"][: len(TOLD)]) == ("FaultOrdered", TOLD)
         (row,) = ordered(play)
         assert (row["name"], row["hang"], row["by"]) == ("web", 0.05, "command")
         assert 7000 < row["seconds"] <= 7200
-        play.run("fault", "--end", "web")
+        play.run("fault", "--undo", "web")
         assert "ordered" not in play.status()["n/web"]
 
 
@@ -118,7 +118,7 @@ def test_fault_annotation_is_not_ended_by_a_command() -> None:
         play.run("fault", "web", "--hang", "0.01%")
         assert [row["by"] for row in ordered(play)] == ["command"]
         eventually(lambda: answer(address) == "b: hello")
-        done = play.run("fault", "web", "--end")
+        done = play.run("fault", "web", "--undo")
         assert (done.code, "annotation local-lb.dev/fault; remove that" in done.err) == (1, True)
         assert answer(address) in FAILS
 
@@ -133,7 +133,7 @@ def test_invalid_order_is_refused_without_effect() -> None:
             (["udp", "--refuse", "1%"], 1, "c/n/udp has no TCP port"),
             (["nobody", "--refuse", "1%"], 1, "there is no load balancer 'nobody'"),
             (["--refuse", "1%"], 2, "name the SERVICE"),
-            (["web", "--end", "--refuse", "1%"], 2, "--end takes no shares, and no --down"),
+            (["web", "--undo", "--refuse", "1%"], 2, "--undo takes no shares, and no --down"),
             (["web", "--refuse", "1"], 2, "'1' is no share such as 10% or 0.5%"),
             (["web", "--refuse", "60%", "--hang", "41%"], 2, "at most 100%"),
             (["web", "--refuse", "1%", "--for", "8d"], 2, "'8d' is no time such as 90s"),

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import yaml
 
+from locallb.report.markdown import marker
 from tests.support.repository import GIT, commit, git
 from tests.support.stages import CHECKOUT, Done
 
@@ -82,6 +83,24 @@ def test_the_github_workflow_tells_and_gates(change: Path) -> None:
         forbid(change)
 
 
+@pytest.mark.parametrize("url", ["", "https://api.test/comments/7"])
+def test_the_github_workflow_keeps_one_comment_for_each_stack(change: Path, url: str, tmp_path: Path) -> None:
+    """It finds its own by the report's hidden first line and replaces it; without one it writes one."""
+    steps = {step.get("name"): step for step in loaded(CI / "github-actions.yml")["jobs"]["preview"]["steps"]}
+    (change / "preview.md").write_text(f"{marker('dev')}\ntext\n")
+    (tmp_path / "gh").write_text(
+        f'#!/bin/sh\necho "$MARKER $*" >> {tmp_path}/calls\ncase "$*" in *--jq*) echo "{url}";; esac\n'
+    )
+    (tmp_path / "gh").chmod(0o755)
+    place = "repos/o/r/issues/5/comments"
+    surroundings = {"GITHUB_REPOSITORY": "o/r", "NUMBER": "5", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    assert bash(change, steps["Comment"]["run"], **surroundings).code == 0
+    searched, written = (tmp_path / "calls").read_text().splitlines()
+    assert searched.startswith(f"<!-- local-lb: stack dev --> api {place} --paginate")
+    verb = f"PATCH {url}" if url else f"POST {place}"
+    assert written == f"<!-- local-lb: stack dev --> api --method {verb} -F body=@preview.md"
+
+
 def test_the_gitlab_job_tells_and_gates(change: Path) -> None:
     """The log has the report, both files are there, and the job ends with the preview's own code."""
     job = loaded(CI / "gitlab-ci.yml")["load-balancers"]
@@ -89,7 +108,7 @@ def test_the_gitlab_job_tells_and_gates(change: Path) -> None:
         base = git(change, "rev-parse", "HEAD~1")
         done = bash(change, "\n".join(job["script"]), CI_MERGE_REQUEST_DIFF_BASE_SHA=base)
         assert done.code == code
-        assert "port 9000/TCP → 9443/TCP" in done.out
+        assert "port 9443/TCP is new, for everybody" in done.out
         assert all((change / path).stat().st_size for path in job["artifacts"]["paths"])
         forbid(change)
 

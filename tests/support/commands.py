@@ -5,7 +5,7 @@ None starts a program of the user's: `open` prints what it would open.
 
 CHANGING = (
     *(("up", "--yes"), ("up", "--yes", "--json"), ("destroy", "--yes"), ("refresh", "--yes"), ("gc", "--yes")),
-    *(("fault", "web", "--refuse", "50%"), ("fault", "--end"), ("drain", "web"), ("drain", "--undo")),
+    *(("fault", "web", "--refuse", "50%"), ("fault", "--undo"), ("drain", "web"), ("drain", "--undo")),
 )
 ENDLESS = (("watch",), ("watch", "--json"), ("status", "--watch"), ("top",), ("logs",))
 SEARCHING = (

@@ -34,12 +34,13 @@ from locallb.cli.service_output import (
     services_json,
 )
 from locallb.cli.session import UNPLANNED, Session
-from locallb.cli.targets import matching
+from locallb.cli.targets import matching, selected
 from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol
 from locallb.observe import inspect
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import Row
+from locallb.sources.snapshot import SnapshotResult
 
 if TYPE_CHECKING:
     from locallb.cli.leading import Leaders, LeaseHolder
@@ -61,23 +62,57 @@ def status(session: Session, args: Arguments, out: Out) -> int:
     leaders = _Leaders()
     leader = leaders.inspect(session, args)
     reading, plan = session.plan(glance=True)
-    table = inspect(plan)
+    table = _rows(inspect(plan), reading, args)
     if leader.doubtful:  # a renewal in between shows at once
         leader = leaders.settled(session, args, out)
     delays = _delays(session)
-    if args.json:
-        out.raw(json.dumps(_document(table, plan, args, leader, delays), indent=2))
+    if args.json or args.output:
+        _print_form(table, _document(table, plan, args, leader, delays), args, out)
     else:
         _print(table, plan, args, leader, out)
         _warn_of_delays(delays, out)
         _report_trust(session, out)
     printed = frozenset(row.message for row in table)
-    for notice in () if args.services else (*reading.notices, *plan.notices):
+    for notice in (
+        () if args.services or _is_part(args) or args.output not in _TABLES else (*reading.notices, *plan.notices)
+    ):
         if args.json or notice not in printed:
             out.warning(notice)
     for complaint in reading.complaints:
         out.error(complaint)
     return Exit.FAILED if reading.complaints else Exit.OK
+
+
+_TABLES = frozenset({"", "wide"})
+
+
+def _is_part(args: Arguments) -> bool:
+    """Return whether only some Services are asked for, without their names."""
+    return bool(args.namespace or args.selector or args.states)
+
+
+def _rows(table: tuple[Row, ...], reading: SnapshotResult, args: Arguments) -> tuple[Row, ...]:
+    """Return the rows that are asked for. Raises Refused."""
+    if not _is_part(args):
+        return table
+    from locallb.cli.selection import chosen_rows  # noqa: PLC0415 - few ask for a part
+
+    return chosen_rows(table, {each.key: each.labels for each in reading.snapshot.services}, args)
+
+
+def _print_form(table: tuple[Row, ...], document: list[dict[str, object]], args: Arguments, out: Out) -> None:
+    """Print Services in the form that `-o` names, or as JSON."""
+    if args.output in {"", "json"}:
+        out.raw(json.dumps(document, indent=2))
+    elif args.output == "name":
+        for row in table:
+            out.line(row.key.shown)
+    elif args.output == "wide":
+        print_services(out, table, wide=True)
+    else:
+        from locallb.cli.selection import in_form  # noqa: PLC0415 - loads YAML
+
+        out.document(in_form(document, args.output))
 
 
 class _Leader(Struct, frozen=True):
@@ -172,7 +207,10 @@ def _waits(row: Row, delays: Sequence[Delay]) -> Mapping[str, object]:
 
 def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader, out: Out) -> None:
     if not args.services:
-        print_services(out, table, left_out=(*plan.left_out, *filter(None, (leader.line,))))
+        left_out = plan.left_out
+        if _is_part(args):
+            left_out = () if table else ("No load balancer is so; `locallb status` shows all.",)
+        print_services(out, table, left_out=(*left_out, *filter(None, (leader.line,))))
     for number, detail in enumerate(_chosen(table, plan, args)):
         if number:
             out.line("")
@@ -182,7 +220,7 @@ def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader,
 def _chosen(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[Detail]:
     """Return the Services that were asked for. Raises TargetError if a name matches none or several."""
     names = sorted({str(row.key) for row in table})
-    wanted = {matching(name, names) for name in args.services}
+    wanted = {*selected(args.services, names)}
     return details([row for row in table if str(row.key) in wanted], plan)
 
 
@@ -195,8 +233,8 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
         document: object
         try:
             reading = Session(session.project, session.stack)
-            _, plan = reading.plan(glance=True)
-            table, leader = inspect(plan), leaders.inspect(reading, args)
+            read, plan = reading.plan(glance=True)
+            table, leader = _rows(inspect(plan), read, args), leaders.inspect(reading, args)
             delays = _delays(reading)
             document = _document(table, plan, args, leader, delays)
         except UNPLANNED as error:

@@ -162,7 +162,7 @@ def _places(row: Row) -> str:
 
 
 _COLUMNS = (
-    _Column("SERVICE", lambda view: (visible(str(view.row.key), LONGEST_NAME), ""), 0, 48),
+    _Column("SERVICE", lambda view: (visible(view.row.key.shown, LONGEST_NAME), ""), 0, 48),
     _Column("STATE", lambda view: (str(view.row.state), STYLES[view.row.state]), 0, 10),
     _Column("ADDRESS", lambda view: (_places(view.row), ""), 70, 48),
     _Column("PORTS", lambda view: (" ".join(map(_port, view.row.ports)) or "-", ""), 78, 30),
