@@ -166,13 +166,15 @@ def _split(terms: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
 
 def _contradiction(given: argparse.Namespace) -> str:
     """Return which words exclude each other; empty if none do."""
-    said = vars(given).get
-    is_report = said("format", "tree") != "tree" or said("against") is not None or said("from_pulumi") is not None
+    value_of = vars(given).get
+    is_report = (
+        value_of("format", "tree") != "tree" or value_of("against") is not None or value_of("from_pulumi") is not None
+    )
     found = {
         "name the SERVICE whose backend it is": given.command == "drain" and given.backends and not given.services,
         "name one SERVICE: a browser or a script gets one at a time": given.command in {"open", "url"}
         and len(given.services) > 1,
-        "-o shows once what is served; for traffic, or to repeat it, say --json": said("output")
+        "-o shows once what is served; for traffic, or to repeat it, say --json": value_of("output")
         and (given.traffic or given.repeat),
         "--json is the run itself, of the stack's state; for the report say --format json alone": is_report
         and given.json,

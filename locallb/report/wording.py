@@ -144,11 +144,11 @@ def _routes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:
     yield from (f"route {match}: {was[match]} → {now[match]}" for match in both[:MAX_LISTED])
     if len(both) > MAX_LISTED:
         yield f"and {len(both) - MAX_LISTED} more routes"
-    new, gone = ([line for line in side if line.partition(TO)[0] not in both] for side in (after, before))
-    if len(new) == len(gone) == 1:
-        yield f"route {gone[0]} becomes {new[0]}"
+    new, removed = ([line for line in side if line.partition(TO)[0] not in both] for side in (after, before))
+    if len(new) == len(removed) == 1:
+        yield f"route {removed[0]} becomes {new[0]}"
         return
-    for word, only in (("new", new), ("gone", gone)):
+    for word, only in (("new", new), ("gone", removed)):
         if only:
             yield f"{'route' if len(only) == 1 else 'routes'} {word}: {listed(only)}"
 
