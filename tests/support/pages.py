@@ -10,7 +10,7 @@ from pathlib import Path
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PAGES = (
-    *(CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md")),
+    *(CHECKOUT / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((CHECKOUT / "docs").rglob("*.md")),
     *sorted((CHECKOUT / "examples").rglob("*.md")),
 )
