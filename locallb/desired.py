@@ -439,7 +439,7 @@ def _served(placement: Placement, proxy: PlannedProxy | ServingProxy, paths: tup
     return _Served((running, group), group.digest)
 
 
-_OUR_PACKAGE = "locallb"
+OUR_PACKAGE = "locallb"
 """The package with a provider that has no version of its own."""
 
 
@@ -500,4 +500,4 @@ def provider_version(package: str) -> str | None:
 
     Asked of the metadata, as the package's SDK does: to import that takes a third of a second.
     """
-    return None if package == _OUR_PACKAGE else version(f"pulumi_{package}")
+    return None if package == OUR_PACKAGE else version(f"pulumi_{package}")

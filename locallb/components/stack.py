@@ -5,16 +5,24 @@ The only place that turns data into resources of the SDK. Not here: desired reso
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping, Sequence
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import pulumi
 from msgspec import Struct, field
 
-from locallb.desired import Desired, desired, exports, provider_version
+import locallb
+from locallb import safe_files
+from locallb.desired import OUR_PACKAGE, Desired, desired, exports, provider_version
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.desired import Group, Ref, ResourceKey
 from locallb.planning.planned import Plan
+
+_MAX_SIZE = 64 * 1024
+"""Bytes of a repository's configuration."""
 
 
 def declare_groups(
@@ -31,6 +39,22 @@ def declare_groups(
     for group in groups:
         declaration.register_outputs(group.members[0])
     return declaration.made
+
+
+@cache
+def _plugin(package: str) -> tuple[str | None, str | None]:
+    """Return the version of a package's plugin, and where the CLI has it from.
+
+    A component that runs in a clone which `pulumi package add` made of a Git repository has its resources there too:
+    the CLI finds that plugin by this URL alone.
+    """
+    root = Path(locallb.__file__).parents[1]
+    clone = re.fullmatch(r"resource-.+-v(\d+\.\d+\.\d+(?:-\w+)?)", root.name) if package == OUR_PACKAGE else None
+    text = safe_files.read_if_present(root / ".git/config", _MAX_SIZE) if clone else None
+    origin = re.search(rb"^\s*url = https://(\S+)$", text, re.MULTILINE) if text else None
+    if clone and origin:
+        return clone[1], f"git://{origin[1].decode()}/{OUR_PACKAGE}/provider"
+    return provider_version(package), None
 
 
 class _Declaration(Struct):
@@ -65,9 +89,8 @@ class _Declaration(Struct):
         needs += [self.declared(key) for key in resource.follows if key in self.desired]
         needs += () if parent else self.after
         inputs = self._resolved(resource.inputs)
-        options = pulumi.ResourceOptions(
-            parent=parent, depends_on=needs, version=provider_version(resource.key.type.partition(":")[0])
-        )
+        version, url = _plugin(resource.key.type.partition(":")[0])
+        options = pulumi.ResourceOptions(parent=parent, depends_on=needs, version=version, plugin_download_url=url)
         if resource.outputs is not None:
             return pulumi.ComponentResource(resource.key.type, resource.key.name, inputs, options)
         resolved_later = self._outputs.get(resource.key, set()) - {"id"}

@@ -32,6 +32,8 @@ _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 _RESULT = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}
 Schema = dict[str, Any]
 SCHEMA = construct.SCHEMA
+_NAMES = {"nodejs": {"packageName": "@pulumi/locallb"}, "python": {"packageName": "pulumi_locallb"}}
+"""Of the generated packages: else the CLI names that of a Git repository by the repository's owner."""
 
 
 def package_schema(resources: Mapping[str, Any], keys: str) -> Schema:
@@ -52,6 +54,7 @@ def package_schema(resources: Mapping[str, Any], keys: str) -> Schema:
     }
     return {
         **resources,
+        "language": _NAMES,
         "types": {**resources["types"], **dict(sorted(types.items()))},
         "resources": {COMPONENT: component, **resources["resources"]},
     }

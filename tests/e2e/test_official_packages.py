@@ -14,14 +14,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import certifi
 import pulumi
 import pytest
 from pulumi import automation
 
 from locallb import __version__
 from tests.support.backends import Backend, ask
+from tests.support.certificates import Authority
+from tests.support.git_server import publish, serving
 from tests.support.manifests import node, port, service
 from tests.support.official_cli import cli_environment, install_plugin, needs_cli
+from tests.support.pages import CHECKOUT
 from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.envoy, pytest.mark.pulumi, needs_cli]
@@ -194,14 +198,19 @@ pulumi.export("addresses", served.addresses)
 """
 
 
-def test_a_program_in_python(program: Program) -> None:
-    """By the package generated for it; what isn't known yet is no deletion, and a secret is refused."""
+def in_python(program: Program) -> None:
+    """Write it in Python, with an environment that has Pulumi's SDK."""
     environment = program.directory / "venv"
     venv.create(environment)
     place = sysconfig.get_path("purelib", "venv", {"base": str(environment)})
     Path(place, "borrowed.pth").write_text(f"{Path(pulumi.__file__).parents[1]}\n")
     program.write({"name": "python", "options": {"toolchain": "pip", "virtualenv": "venv"}})
     (program.directory / "__main__.py").write_text(PYTHON.replace("{arguments}", repr(program.arguments)))
+
+
+def test_a_program_in_python(program: Program) -> None:
+    """By the package generated for it; what isn't known yet is no deletion, and a secret is refused."""
+    in_python(program)
     program.pulumi("package", "add", str(program.plugin))
     program.pulumi("stack", "init", "dev")
     program.pulumi("config", "set", "later", "true")
@@ -227,3 +236,23 @@ def test_resources_refuse_secrets(program: Program) -> None:
     assert "property address" in told
     assert "is a secret" in told
     program.left_nothing()
+
+
+@pytest.mark.checkout
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root has HTTPS's own port")
+def test_a_package_of_a_git_repository(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By its tag, without an installation: the CLI clones it and installs what it needs beside it."""
+    shutil.rmtree(program.stage.root / "pulumi")
+    source, authority = program.stage.root / "source", Authority(program.stage.root / "authority")
+    shutil.copytree(CHECKOUT / "locallb", source / "locallb", ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "requirements.txt"):
+        shutil.copy(CHECKOUT / name, source / name)
+    publish(source, program.stage.root / "repositories/ours/local-lb.git", f"v{__version__}")
+    roots = program.stage.root / "roots.pem"
+    roots.write_text(authority.own.pem + Path(certifi.where()).read_text())
+    monkeypatch.setenv("SSL_CERT_FILE", str(roots))
+    in_python(program)
+    at = program.stage.at(30)
+    with serving(program.stage.root / "repositories", at, authority.sign(f"IP:{at}")):
+        program.pulumi("package", "add", f"https://{at}/ours/local-lb.git/locallb/provider@{__version__}")
+    program.lives()
