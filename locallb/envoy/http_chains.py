@@ -212,15 +212,11 @@ def listeners(spec: HttpListener, discovery: Discovery) -> Iterator[Message]:
         yield typed(
             "envoy.config.listener.v3.Listener",
             name=f"{spec.place}/{QUIC}",
-            **{**bound_at(spec, ""), **_datagrams(spec)},
+            **{**bound_at(spec, ""), "address": socket_address(str(spec.address), spec.port, Protocol.UDP)},
             udp_listener_config={"quic_options": {"quic_protocol_options": _STREAMS}},
             per_connection_buffer_limit_bytes=overload.HTTP_BUFFER,
             filter_chains=[_chain(spec, chain, discovery, quic=True) for chain in spec.secure],
         )
-
-
-def _datagrams(spec: HttpListener) -> Message:
-    return {"address": socket_address(str(spec.address), spec.port, Protocol.UDP)}
 
 
 _INSPECTOR: Message = {

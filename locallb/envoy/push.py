@@ -9,12 +9,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from ipaddress import ip_address
 from itertools import groupby
 from pathlib import Path
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -34,6 +33,7 @@ from locallb.model.serving import ProxyTraits
 from locallb.storage import files
 
 UdpSocket: TypeAlias = tuple[IPAddress, int]
+_Answer = TypeVar("_Answer")
 
 _NOWHERE = "none"
 """A cluster that there isn't: datagrams to it are dropped."""
@@ -133,7 +133,7 @@ class Series(Struct):
         if not self._follow(step, _of(step.name, before).rejected):
             self._attempts = None
         elif step.clusters:
-            self._wait(lambda: step.clusters.isdisjoint(_warming(self.directory)))
+            self._wait(lambda: _answer(self.directory, lambda admin: step.clusters.isdisjoint(admin.warming()), True))
 
     def _drop_stale_datagrams(self, step: rollout.Write) -> None:
         """Have Envoy read away what came to UDP ports of these listeners while it didn't serve them."""
@@ -141,7 +141,7 @@ class Series(Struct):
             return
         before = files.read_shared(self.directory / step.name) or ""
         added = udp_sockets(step.text) - udp_sockets(before)
-        stale = added & _given_up(self.directory) if added else frozenset()
+        stale = added & _answer(self.directory, _given_up, frozenset[UdpSocket]()) if added else frozenset()
         if not stale:
             return
         created = _created(self.directory) + len(stale)
@@ -154,7 +154,10 @@ class Series(Struct):
         for step in steps:
             self._write(step)
         wanted = {step.version for step in steps if step.version}
-        self._wait(lambda: not wanted or _has_routes(self.directory, wanted), EnvoyVerdict(self.directory).is_refused)
+        self._wait(
+            lambda: not wanted or _answer(self.directory, lambda admin: wanted <= admin.routes(), True),
+            EnvoyVerdict(self.directory).is_refused,
+        )
 
     def _write(self, step: rollout.Write) -> None:
         files.write(self.directory / step.name, step.text, mode=self.mode)
@@ -221,54 +224,33 @@ def texts(directory: Path) -> Mapping[str, str]:
     return {name: text for name, text in read.items() if text is not None}
 
 
+def _answer(directory: Path, question: Callable[[EnvoyAdmin], _Answer], otherwise: _Answer) -> _Answer:
+    """Return what Envoy answers; `otherwise` where none does."""
+    try:
+        return question(EnvoyAdmin(directory))
+    except EnvoyAdminError:
+        return otherwise
+
+
 def _runs(directory: Path, step: rollout.Write) -> bool:
     """Return whether Envoy runs this version of a file, or none answers."""
-    try:
-        return _of(step.name, EnvoyAdmin(directory).active()).version == step.version
-    except EnvoyAdminError:
-        return True
+    return _answer(directory, lambda admin: _of(step.name, admin.active()).version == step.version, True)
 
 
-def _has_routes(directory: Path, versions: AbstractSet[str]) -> bool:
-    """Return whether Envoy has these versions of routes, or none answers."""
-    try:
-        return versions <= EnvoyAdmin(directory).routes()
-    except EnvoyAdminError:
-        return True
-
-
-def _given_up(directory: Path) -> AbstractSet[UdpSocket]:
+def _given_up(admin: EnvoyAdmin) -> frozenset[UdpSocket]:
     """Return the UDP sockets that Envoy has kept of listeners that are gone."""
-    try:
-        admin = EnvoyAdmin(directory)
-        remaining = admin.draining() - admin.places()
-    except EnvoyAdminError:
-        return frozenset()
+    remaining = admin.draining() - admin.places()
     return frozenset((address, port) for address, port, protocol in remaining if protocol is Protocol.UDP)
 
 
 def _created(directory: Path) -> int:
     """Count the listeners that Envoy has begun to serve so far."""
-    try:
-        return EnvoyAdmin(directory).created()
-    except EnvoyAdminError:
-        return 0
-
-
-def _warming(directory: Path) -> AbstractSet[str]:
-    """Return the clusters that Envoy makes ready; none where none answers."""
-    try:
-        return EnvoyAdmin(directory).warming()
-    except EnvoyAdminError:
-        return frozenset()
+    return _answer(directory, lambda admin: admin.created(), 0)
 
 
 def _attempts(directory: Path) -> Subscriptions | None:
     """Ask Envoy what became of files; None where none answers."""
-    try:
-        return EnvoyAdmin(directory).attempts()
-    except EnvoyAdminError:
-        return None
+    return _answer(directory, lambda admin: admin.attempts(), None)
 
 
 def _refused(directory: Path, name: str) -> int | None:
