@@ -11,6 +11,7 @@ from itertools import chain
 from locallb.cli.console import Out
 from locallb.cli.run_output import QUIET, print_tree
 from locallb.cli.service_output import MAX_NAMES, print_causes
+from locallb.dns.zones import is_wildcard
 from locallb.engine.core.events import StepRecord
 from locallb.model.desired import BALANCER, PROXY
 from locallb.model.identities import ObjectKey
@@ -77,7 +78,8 @@ def _words(service: ServiceChange) -> Iterator[str]:
         places = " ".join(map(str, after.addresses)) or "no address"
         yield f"new at {places}: {listed(port.label for port in after.ports)}"
         if after.names:
-            yield few([name.split()[0] for name in after.names], MAX_NAMES)
+            names = (name.split()[0] for name in after.names)
+            yield few(sorted(names, key=lambda name: (is_wildcard(name), name)), MAX_NAMES)
         if clients := {source for port in after.ports for source in port.sources or ()}:
             yield f"only for {listed(sorted(map(str, clients)))}"
     elif service.change is Change.REMOVED and service.before:
