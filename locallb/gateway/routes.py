@@ -177,7 +177,7 @@ class Backends:
 
     def _targets(self, route: GatewayRoute) -> Iterator[BackendTarget | Failure]:
         for rule in route.rules:
-            for ref in (*rule.backends, *(mirror.backend for mirror in rule.filters.mirrors)):
+            for ref in rule.references:
                 yield self.target(route, ref)
 
     def unused_policies(self, route: GatewayRoute) -> Iterator[str]:
@@ -268,13 +268,13 @@ class Upstreams:
         tls = replace(target.tls, client=self._client) if target.tls else None
         return Resolved(name, target._replace(tls=tls), by_policy)
 
-    def resolved(self, route: GatewayRoute) -> Sequence[Resolved]:
+    def resolved(self, route: GatewayRoute) -> Mapping[BackendRef, Resolved]:
         """Find the backends of all references of a route of HTTP, in order; they depend on no other route."""
 
-        def find(route: GatewayRoute, *_: object) -> Sequence[Resolved]:
-            return tuple(self.resolve(route, ref) for rule in route.rules for ref in _references(rule))
+        def find(route: GatewayRoute, *_: object) -> Mapping[BackendRef, Resolved]:
+            return {ref: self.resolve(route, ref) for rule in route.rules for ref in _asked(rule)}
 
-        found: Sequence[Resolved] = self.memory.of(
+        found: Mapping[BackendRef, Resolved] = self.memory.of(
             ("resolved", route.reference), find, route, self._backends.objects, self._client
         )
         return found
@@ -365,23 +365,21 @@ class _Served(Struct, frozen=True):
 
 def _served(route: GatewayRoute, upstreams: Upstreams) -> _Served:
     """Translate a route, once for all of its hosts."""
-    resolved = upstreams.resolved(route)
-    names = tuple(UpstreamName("") if isinstance(name := upstreams.admit(to), Failure) else name for to in resolved)
+    admitted = {ref: upstreams.admit(to) for ref, to in upstreams.resolved(route).items()}
+    names = {ref: UpstreamName("") if isinstance(name, Failure) else name for ref, name in admitted.items()}
     served: _Served = upstreams.memory.of(("served", route.reference), _translated, route, names)
     return served
 
 
-def _references(rule: RouteRule) -> tuple[BackendRef, ...]:
-    """Return the backends that get requests by a rule, and then those that get copies."""
-    if rule.problem or rule.filters.redirect:
-        return ()
-    mirrors = (mirror.backend for mirror in rule.filters.mirrors)
-    return (*(backend for backend in rule.backends if backend.weight), *mirrors)
+def _asked(rule: RouteRule) -> Iterator[BackendRef]:
+    """Yield the references of a rule of which a proxy needs upstreams: none with weight 0 or beside an answer."""
+    if not rule.problem and not rule.filters.redirect:
+        yield from (ref for ref in rule.backends if ref.weight)
+        yield from (mirror.backend for mirror in rule.filters.mirrors)
 
 
-def _translated(route: GatewayRoute, names: Sequence[UpstreamName]) -> _Served:
-    """Translate a route; `names` are the upstreams of the references of its rules, in order."""
-    upstreams = iter(names)
+def _translated(route: GatewayRoute, upstreams: Mapping[BackendRef, UpstreamName]) -> _Served:
+    """Translate a route with the upstream of each reference, empty where there is none."""
     matches = [
         ((rank, rank_among_others(served.match, rank)), (route.meta.age, number, place), served)
         for number, rule in enumerate(route.rules)
@@ -391,7 +389,7 @@ def _translated(route: GatewayRoute, names: Sequence[UpstreamName]) -> _Served:
 
 
 def _matches(
-    rule: RouteRule, fault: Fault | None, upstreams: Iterator[UpstreamName]
+    rule: RouteRule, fault: Fault | None, upstreams: Mapping[BackendRef, UpstreamName]
 ) -> Iterator[tuple[Rank, HttpRoute]]:
     if rule.problem:
         yield from ((rank, HttpRoute(match, REFUSED)) for match, rank in rule.ranked)
@@ -401,16 +399,16 @@ def _matches(
         yield rank, HttpRoute(match, action, filters.request, filters.response, filters.cors, fault=fault)
 
 
-def _action(rule: RouteRule, upstreams: Iterator[UpstreamName]) -> Forward | Redirect:
+def _action(rule: RouteRule, upstreams: Mapping[BackendRef, UpstreamName]) -> Forward | Redirect:
     filters = rule.filters
     if filters.redirect:
         return filters.redirect
     targets = tuple(
-        Target(next(upstreams), backend.weight, backend.request, backend.response)
+        Target(upstreams[backend], backend.weight, backend.request, backend.response)
         for backend in rule.backends
         if backend.weight
     )
-    mirrors = [(next(upstreams), mirror.per_million) for mirror in filters.mirrors]
+    mirrors = [(upstreams[mirror.backend], mirror.per_million) for mirror in filters.mirrors]
     return Forward(
         targets,
         filters.hostname,

@@ -182,6 +182,11 @@ class RouteRule(Struct, frozen=True):
         """Return the matches, each with its precedence."""
         return zip(self.matches, self.ranks or map(rank, self.matches), strict=True)
 
+    @property
+    def references(self) -> tuple[BackendRef, ...]:
+        """Return every backend that it names: of requests, and of copies of them."""
+        return (*self.backends, *(mirror.backend for mirror in self.filters.mirrors))
+
     def refused(self, problem: str) -> RouteRule:
         """Return this rule as an unserved one, for its own problem or this one."""
         return self if self.problem else replace(self, problem=problem)

@@ -332,6 +332,15 @@ class HttpRoute(Struct, frozen=True):
         if rewritten and rewritten.groups:
             _check_groups(path, rewritten.value)
 
+    @property
+    def upstreams(self) -> tuple[UpstreamName, ...]:
+        """Return every upstream to which it refers, also for copies of requests; none where it answers itself."""
+        if not isinstance(self.action, Forward):
+            return ()
+        names = [target.upstream for target in self.action.targets]
+        names += [mirror.upstream for mirror in self.action.mirrors]
+        return tuple(dict.fromkeys(filter(None, names)))
+
 
 def _check_groups(path: PathMatch | GrpcMethod | None, value: str) -> None:
     if not isinstance(path, PathMatch) or path.kind is not PathKind.REGEX:

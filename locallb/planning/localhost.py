@@ -260,9 +260,7 @@ def _is_misdirected(host: VirtualHost) -> bool:
 
 
 def _routed(bound: Bound, port: int, name: str, routes: tuple[HttpRoute, ...]) -> _Served:
-    forwards = [route.action for route in routes if isinstance(route.action, Forward)]
-    named = {target.upstream for forward in forwards for target in forward.targets}
-    named |= {mirror.upstream for forward in forwards for mirror in forward.mirrors}
+    named = {upstream for route in routes for upstream in route.upstreams}
     targets = {upstream: bound.targets[upstream] for upstream in sorted(named) if upstream in bound.targets}
     return _Served(LocalName(name, bound.key, port), VirtualHost((name,), routes), targets)
 
