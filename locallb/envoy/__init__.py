@@ -15,7 +15,7 @@ How to see on the admin socket whether a configuration is active (the provider's
   failed, `error_state.details` ("cannot bind '127.77.0.5:8080': Address already in use"); its name stands in
   `error_state.failed_configuration.name`. Envoy doesn't try again until the file changes or it is started again.
 
-Not here: what is served (`plan`), writing the files and running Envoy (the provider).
+Not here: what is served (`planning`), writing the files and running Envoy (the provider).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A peer that doesn't read costs at most `BUFFER` on each side of a connection, since Envoy then stops reading from the
 other one. What many of them take together is bounded by the heap: with more of it in use, Envoy first gives free memory
 back, then closes idle connections and ends the requests that hold most of it, refuses new requests and ends those that
-don't move, and refuses new connections last. Not here: time limits of requests (`http.listeners`).
+don't move, and refuses new connections last. Not here: time limits of requests (`http_routes`).
 """
 
 from __future__ import annotations

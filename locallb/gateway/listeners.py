@@ -5,7 +5,7 @@ of conflicting listeners of one object, unless an earlier one excludes them, non
 any number of labels, one at least; an empty hostname matches every name. `Grants` are the ReferenceGrants that
 references into other namespaces need.
 
-Not here: routes (`routes`, `attachment`), conditions (`statuses`), the form of hostnames (`parsing.fields`), and
+Not here: routes (`routes`, `attachment`), conditions (`statuses`), the form of hostnames (`model.http_checks`), and
 reading Secrets and ConfigMaps.
 """
 

@@ -6,7 +6,7 @@ expand without end, depth without end) are refused at a bounded cost.
 
 Plain scalars mean what they mean to Kubernetes' tools: null, booleans (yes, no, on and off too), integers (also octal
 and hexadecimal) and decimal numbers; everything else is text. Merge keys (`<<`) work. Not here: the meaning of
-documents (`objects`).
+documents (`object_parsing`).
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The minimal RBAC rights in a cluster: the needs of our requests, and nothing else.
 
-deploy/rbac*.yaml and `locallb.components.in_cluster` have the same rules; tests compare both with these, and the API
-server's audit log shows that each right for Services is used.
+deploy/rbac*.yaml has the same rules, and `locallb.components.in_cluster` those without a relay; tests compare them, and
+the API server's audit log shows that each right for Services is used.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Parses a Service, with the API's own defaults and validation.
 
 A Service that the API server would refuse is refused here by the same rules, as far as a load balancer cares, because
-manifests never passed an API server. Not here: which objects are Services (`objects`), and which are ours
+manifests never passed an API server. Not here: which objects are Services (`object_parsing`), and which are ours
 (`planning.selection`).
 """
 

@@ -1,7 +1,7 @@
 """The comparison of two sides, and its types: the change of each Service, every difference, and the room in each pool.
 
 The room of a pool is the number of its addresses that remain free once a plan is applied. Not here: reading a side
-(`deployed`, `sides`), and violated policies (`assemble`).
+(`deployed`, `sides`), and violated policies (`policies`).
 """
 
 from __future__ import annotations

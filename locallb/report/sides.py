@@ -1,6 +1,6 @@
 """One side of a comparison: each Service as its clients see it.
 
-A side is made from a plan (the desired state, or another revision's) or from deployed resources (see `resources`).
+A side is made from a plan (the desired state, or another revision's) or from deployed resources (`deployed`).
 Where something isn't known on a side it is None, and never compared.
 """
 

@@ -1,7 +1,7 @@
 """Triggers of the loop: files, directories, containers, processes and routes that are watched.
 
 Each runs in a thread of its own and only sets a mark. Not here: what a mark means (`planner`), clusters' own
-events (`followed_cluster`), and when to look (`schedule`).
+events (`sources.kubernetes.followed_cluster`), and when to look (`schedule`).
 """
 
 from __future__ import annotations

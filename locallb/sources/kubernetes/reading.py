@@ -1,7 +1,7 @@
 """The source `kubernetes`: a running cluster, read by its API.
 
 One that doesn't answer isn't an empty one: its last good reading counts, which is kept with the name of its context.
-Not here: what objects mean (`kubernetes.object_parsing`), how requests are made (`api.client`).
+Not here: what objects mean (`kubernetes.object_parsing`), how requests are made (`kubernetes.api.client`).
 """
 
 from __future__ import annotations

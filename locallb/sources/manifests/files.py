@@ -3,7 +3,7 @@
 A file with the bytes of the last reading isn't read again. Certificates and authorities are reduced to digests, so that
 no key leaves the file; they are among the objects of a source, so that the last good reading has them, too.
 
-Not here: the replacement of a broken file (`reading`), and reading keys when a proxy's certificates are written
+Not here: the replacement of a broken file (`source`), and reading keys when a proxy's certificates are written
 (`provider.certificates`).
 """
 
