@@ -272,7 +272,7 @@ class Upstreams:
         """Find the backends of all references of a route of HTTP, in order; they depend on no other route."""
 
         def find(route: GatewayRoute, *_: object) -> Mapping[BackendRef, Resolved]:
-            return {ref: self.resolve(route, ref) for rule in route.rules for ref in _asked(rule)}
+            return {ref: self.resolve(route, ref) for rule in route.rules for ref in _needed(rule)}
 
         found: Mapping[BackendRef, Resolved] = self.memory.of(
             ("resolved", route.reference), find, route, self._backends.objects, self._client
@@ -371,7 +371,7 @@ def _served(route: GatewayRoute, upstreams: Upstreams) -> _Served:
     return served
 
 
-def _asked(rule: RouteRule) -> Iterator[BackendRef]:
+def _needed(rule: RouteRule) -> Iterator[BackendRef]:
     """Yield the references of a rule of which a proxy needs upstreams: none with weight 0 or beside an answer."""
     if not rule.problem and not rule.filters.redirect:
         yield from (ref for ref in rule.backends if ref.weight)
