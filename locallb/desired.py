@@ -45,8 +45,9 @@ from locallb.model.desired import (
 )
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.http_serving import AnyCertificate, LocalCertificate
-from locallb.model.identities import ClusterName, ContextName, Digest, ObjectKey, ProxyName
+from locallb.model.identities import ContextName, Digest, ObjectKey, ProxyName
 from locallb.model.memory import AnyMemo, Memo
+from locallb.model.objects import Via
 from locallb.model.relays import VERSION as RELAY_VERSION
 from locallb.model.snapshot import Access
 from locallb.model.texts import address_name, owner_fields
@@ -413,13 +414,13 @@ def desired(plan: Plan, memo: AnyMemo | None = None) -> Desired:
         if rejection.access:
             group = memo.of(rejection.key, rejection_group, rejection)
             by_owner[rejection.key], digests[rejection.key] = (group,), group.digest
-    paths: dict[ClusterName, tuple[ResourceKey, ...]] = {
-        **{planned.cluster: (ResourceKey(POD_ROUTES, str(planned.key)),) for planned in plan.routes},
-        **{planned.cluster: (ResourceKey(RELAY, str(planned.key)),) for planned in plan.relays},
-    }
+    routes = {planned.cluster: (ResourceKey(POD_ROUTES, str(planned.key)),) for planned in plan.routes}
+    relays = {planned.cluster: (ResourceKey(RELAY, str(planned.key)),) for planned in plan.relays}
     for placement in plan.placements:
         key, proxy = placement.key, own.get(placement.proxy) or serving[placement.proxy]
-        served: _Served = memo.of(key, _served, placement, proxy, paths.get(key.cluster, ()))
+        is_relayed = any(port.via in {Via.API, Via.BOTH} for port in placement.ports)
+        paths = (*routes.get(key.cluster, ()), *(relays.get(key.cluster, ()) if is_relayed else ()))
+        served: _Served = memo.of(key, _served, placement, proxy, paths)
         by_owner[key], digests[key] = (*by_owner.get(key, ()), *served.groups), served.digest
     objects: tuple[PlannedStatus | PlannedNews, ...] = (*plan.statuses, *plan.unserved)
     for item in objects:

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from locallb.model.identities import ClusterName, IPNetwork
+from locallb.model.objects import ServiceType
 from locallb.model.routes import PodRoute
 
 CLASSES = "classes"
@@ -77,6 +78,9 @@ class Source(Entry, Protocol):
 
     def with_pod_ranges(self) -> Source:
         """Return the same source, of which the CNI's ranges of pods are read too."""
+
+    def with_forwarding(self, types: frozenset[ServiceType]) -> Source:
+        """Return the same source, of which pods may be reached through an API: of LoadBalancers and these `types`."""
 
     @property
     def node_routes(self) -> tuple[PodRoute, ...] | None:

@@ -28,6 +28,34 @@ def relay_id(home: Home, cluster: ClusterName) -> RelayId:
     return RelayId(_digest("relay", *home, cluster)[:12])
 
 
+class ForwardingFacts(Struct, frozen=True):
+    """What is known of a running cluster, to choose whether its pods are reached through its API server."""
+
+    nodes_answer: bool = True
+    """Whether this host reaches any Node of it, or it has none."""
+    asked: bool = False
+    """Whether the rights below are known: they are asked for where they may matter."""
+    everywhere: bool = False
+    """Whether this user may connect to pods of all namespaces."""
+    namespaces: frozenset[str] = frozenset()
+    """Otherwise those to whose pods the user may connect."""
+
+
+class RelayWay(Struct, frozen=True):
+    """The relay of a cluster, and which connections take it."""
+
+    relay: RelayId
+    only: bool = True
+    """Whether all do. Otherwise those of TCP ports that have no other way."""
+    nodes_answer: bool = True
+    """Whether NodePorts are such a way."""
+    namespaces: frozenset[str] | None = None
+    """The namespaces with pods that may be reached; None for all."""
+
+    def reaches(self, namespace: str) -> bool:
+        return self.namespaces is None or namespace in self.namespaces
+
+
 class RelayedPort(Struct, frozen=True, order=True):
     """A port of a pod, as one port of a Service leads to it."""
 

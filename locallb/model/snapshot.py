@@ -31,6 +31,7 @@ from locallb.model.identities import (
 )
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
 from locallb.model.own_classes import ClassFacts, HeldClass
+from locallb.model.relays import ForwardingFacts
 from locallb.model.routes import Diversion, HostAddresses, HostRoute, PodRoute
 from locallb.model.serving import HeapBounds, ProxyTraits
 
@@ -42,6 +43,7 @@ _NO_ROUTES: Mapping[ClusterName, tuple[PodRoute, ...]] = MappingProxyType({})
 _NO_HEAPS: Mapping[ProxyName, HeapBounds] = MappingProxyType({})
 _NO_CLASSES: Mapping[ClusterName, Mapping[ObjectKind, ClassFacts]] = MappingProxyType({})
 _NO_HEALTH_PORTS: Mapping[ClusterName, frozenset[Family]] = MappingProxyType({})
+_NO_FORWARDING: Mapping[ClusterName, ForwardingFacts] = MappingProxyType({})
 
 
 class Access(Struct, frozen=True):
@@ -240,6 +242,8 @@ class Snapshot(Struct, frozen=True):
     """Access to the live clusters, to publish statuses of their Services."""
     health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=lambda: _NO_HEALTH_PORTS)
     """The families in which Nodes answer on kube-proxy's health port, by cluster; absent: in none."""
+    forwarding: Mapping[ClusterName, ForwardingFacts] = field(default_factory=lambda: _NO_FORWARDING)
+    """What is known of the way through the API servers of live clusters; absent where it isn't taken."""
     node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=lambda: _NO_ROUTES)
     """The ways to Nodes that are pods of another cluster, by theirs; none of their own pods is reached."""
     external_ips: frozenset[IPAddress] = frozenset()

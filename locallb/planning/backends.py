@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from locallb.model.identities import ClusterName, Family, IPAddress, Protocol
 from locallb.model.objects import BackendChoice, Node, Service, ServicePort, TrafficPolicy, Via
 from locallb.model.reasons import Problem, Reason
-from locallb.model.relays import Relayed, RelayedPort, RelayId
+from locallb.model.relays import Relayed, RelayedPort, RelayId, RelayWay
 from locallb.model.serving import Backend, ConnectCheck, HealthCheck, distinct
 from locallb.model.texts import counted
 from locallb.planning.endpoints import (
@@ -117,17 +117,20 @@ def _find(
     if not slices and family in index.awaiting.get(service.key.cluster, ()) and choice is not BackendChoice.NODE_PORTS:
         # A NodePort would be given up again in a moment, and kube-proxy opens it a second later than it is known.
         return _Found(why_none="it has no EndpointSlice yet, which Kubernetes makes for a Service with a selector")
-    if relay := index.relays.get(service.key.cluster):
-        return _relayed(service, port, remaining, relay)
+    way = index.relays.get(service.key.cluster)
+    if way and way.only:
+        return _relayed(service, port, remaining, way.relay)
     if not port.node_port:
         cluster, anywhere = service.key.cluster, choice is BackendChoice.PODS
-        return _direct(port, family, remaining, lambda address: anywhere or index.has_route(cluster, address))
+        direct = _direct(port, family, remaining, lambda address: anywhere or index.has_route(cluster, address))
+        return _or_relayed(direct, service, port, remaining, way)
     health = Health(index.health_ports.get(service.key.cluster, frozenset()))
     reached = _reached(ready, choice, index.reaches.get(service.key.cluster, Reach()))
     here = health.of(service, port, family, excluding_pods=reached > 0)
     by_nodes = _on_nodes(service, here, nodes, remaining if slices else None)
     if not reached or reached < len(ready):
-        return by_nodes
+        unanswered = choice is BackendChoice.AUTO and way is not None and not way.nodes_answer
+        return _or_relayed(by_nodes, service, port, remaining, way) if unanswered else by_nodes
     backends = [_endpoint(port, match, *_requested(here, service.key.cluster, match, index)) for match in remaining]
     # Behind NodePorts Kubernetes chooses the pod, also one that is out.
     stands_by = not out or names_of_endpoints(slices).isdisjoint(out)
@@ -215,6 +218,18 @@ def _relayed(service: Service, port: ServicePort, ready: Sequence[Usable], relay
     ]
     why = "none of its endpoints is a pod, and this host reaches nothing else through the API server; " + _OTHER_WAY
     return _Found(backends, why, Reason.UNREACHABLE, via=Via.API)
+
+
+def _or_relayed(
+    found: _Found, service: Service, port: ServicePort, ready: Sequence[Usable], way: RelayWay | None
+) -> _Found:
+    """Choose pods by a relay if it reaches them, in place of nothing or of NodePorts."""
+    if way is None or port.protocol is not Protocol.TCP or not way.reaches(service.key.namespace):
+        return found
+    if found.via is Via.PODS and found.backends:
+        return found
+    relayed = _relayed(service, port, ready, way.relay)
+    return relayed if relayed.backends else found
 
 
 _OTHER_WAY = "run local-lb where the Nodes are reached, or let local-lb:podRoutes host make routes"

@@ -33,7 +33,7 @@ from locallb.model.objects import (
     TrafficPolicy,
 )
 from locallb.model.ranges import span_of
-from locallb.model.relays import RelayId
+from locallb.model.relays import RelayWay
 from locallb.model.routes import POD_PROTOCOL, Diversion, HostRoute, PodRoute, inside
 from locallb.model.serving import Backend, HealthCheck, HttpCheck
 from locallb.model.snapshot import HostFacts, Snapshot
@@ -391,7 +391,7 @@ class BackendIndex(Struct, frozen=True):
     awaiting: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
     """The families in which all pods of running clusters are reached: EndpointSlices, which each Service gets, are
     waited for."""
-    relays: Mapping[ClusterName, RelayId] = field(default_factory=dict)
+    relays: Mapping[ClusterName, RelayWay] = field(default_factory=dict)
     """The relays of clusters with pods that are reached through the API server."""
 
     @classmethod
@@ -410,7 +410,7 @@ class BackendIndex(Struct, frozen=True):
         settings: Settings | None = None,
         routes_to_pods: Mapping[ClusterName, Sequence[PodRoute]] = MappingProxyType({}),
         listed: Collection[ClusterName] = (),
-        relays: Mapping[ClusterName, RelayId] = MappingProxyType({}),
+        relays: Mapping[ClusterName, RelayWay] = MappingProxyType({}),
     ) -> BackendIndex:
         """Make the index of a snapshot with `nodes`, the eligible ones, in place of its own.
 
@@ -439,7 +439,7 @@ class BackendIndex(Struct, frozen=True):
             {key: order.drained for key, order in snapshot.overrides.items() if order.drained},
             {
                 cluster: frozenset(Family)
-                if cluster in relays
+                if (way := relays.get(cluster)) and (way.only or not way.nodes_answer)
                 else _reached_families(nodes_of_cluster, reached[cluster], routes_to_pods.get(cluster, ()))
                 for cluster, nodes_of_cluster in made.nodes.items()
                 if cluster in listed

@@ -23,7 +23,7 @@ from locallb.model.identities import LOCALHOST, ClusterName, Home, IPAddress, Ob
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import EndpointSlice, Node, ServicePort
 from locallb.model.reasons import Problem, Reason
-from locallb.model.relays import RelayId
+from locallb.model.relays import RelayWay
 from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Access, Claim, HostFacts, Snapshot, Socket
 from locallb.planning.admission import Admitted, admit, occupied_ports
@@ -39,6 +39,7 @@ from locallb.planning.pod_routes import (
     BackendPaths,
     RoutePlan,
     relayed_clusters,
+    rights_to_gain,
     routes_of,
     routes_to_gain,
     straight,
@@ -90,8 +91,14 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     gain = routes_to_gain(paths, plan.routes, snapshot, settings, partial(_routes, memo=memo))
     plan = replace(
         plan,
-        left_out=(*left_out(snapshot, plan, settings), *gateways.left_out, *snapshot.hints, *gain),
-        straight=tuple(straight(paths, plan.routes, snapshot.access)),
+        left_out=(
+            *left_out(snapshot, plan, settings),
+            *gateways.left_out,
+            *snapshot.hints,
+            *gain,
+            *rights_to_gain(paths, snapshot.forwarding),
+        ),
+        straight=tuple(straight(paths, plan.routes, snapshot.access, snapshot.forwarding)),
     )
     plan = with_unserved(plan, gateways.clusters, snapshot, settings, memo)
     memo.evict_unused()
@@ -175,7 +182,7 @@ class _Around(NamedTuple):
     lone: Mapping[ClusterName, str]
     """Sentences about clusters of which every Node is used although all are excluded."""
     routing: RoutePlan
-    relays: Mapping[ClusterName, RelayId]
+    relays: Mapping[ClusterName, RelayWay]
 
 
 class _World(Struct, frozen=True):

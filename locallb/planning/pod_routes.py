@@ -24,7 +24,7 @@ from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, 
 from locallb.model.objects import BackendChoice, Node, Via
 from locallb.model.ranges import span_of
 from locallb.model.reasons import Reason
-from locallb.model.relays import RelayedPort, RelayId, relay_id
+from locallb.model.relays import RIGHTS, ForwardingFacts, RelayedPort, RelayId, RelayWay, relay_id
 from locallb.model.routes import LOOPBACK, POD_PROTOCOL, Diversion, HostRoute, PodRoute
 from locallb.model.serving import Upstream
 from locallb.model.snapshot import Snapshot
@@ -310,14 +310,23 @@ def parts(route: PodRoute) -> tuple[IPNetwork, IPAddress | None]:
     return route.destination, route.gateway
 
 
-def relayed_clusters(snapshot: Snapshot, settings: Settings) -> Mapping[ClusterName, RelayId]:
-    """Return the relays of the clusters that are reached through their API servers, whether they have pods or not."""
-    if settings.pod_routes is not PodRouting.API:
-        return {}
-    return {cluster: relay_id(snapshot.home, cluster) for cluster in sorted(snapshot.access)}
+def relayed_clusters(snapshot: Snapshot, settings: Settings) -> Mapping[ClusterName, RelayWay]:
+    """Return the relays of the clusters that are reached through their API servers, whether they have pods or not.
+
+    Without a key for it only ports that have no other way take them, as far as this user has the right.
+    """
+    ways: dict[ClusterName, RelayWay] = {}
+    for cluster in sorted(snapshot.access):
+        facts, relay = snapshot.forwarding.get(cluster), relay_id(snapshot.home, cluster)
+        if settings.pod_routes is PodRouting.API:
+            ways[cluster] = RelayWay(relay)
+        elif settings.pod_routes is PodRouting.AUTO and facts and (facts.everywhere or facts.namespaces):
+            namespaces = None if facts.everywhere else facts.namespaces
+            ways[cluster] = RelayWay(relay, only=False, nodes_answer=facts.nodes_answer, namespaces=namespaces)
+    return ways
 
 
-def with_relays(plan: Plan, relays: Mapping[ClusterName, RelayId], snapshot: Snapshot) -> Plan:
+def with_relays(plan: Plan, relays: Mapping[ClusterName, RelayWay], snapshot: Snapshot) -> Plan:
     """Return the plan with a relay for each of these clusters that has backends."""
     if not relays:
         return plan
@@ -329,9 +338,9 @@ def with_relays(plan: Plan, relays: Mapping[ClusterName, RelayId], snapshot: Sna
     return replace(
         plan,
         relays=tuple(
-            PlannedRelay(cluster, snapshot.home, snapshot.access[cluster], tuple(sorted(ports[relay])))
-            for cluster, relay in relays.items()
-            if relay in ports
+            PlannedRelay(cluster, snapshot.home, snapshot.access[cluster], tuple(sorted(ports[way.relay])))
+            for cluster, way in relays.items()
+            if way.relay in ports
         ),
     )
 
@@ -349,6 +358,17 @@ _FAR = "its Nodes are pods of another cluster, to which this host has no routes;
 _SLOW = (
     "connections go by NodePorts, which kube-proxy opens about a second later than pods answer; {key} makes routes"
     " straight to the pods"
+)
+_PORTS = "ports without a nodePort"
+_RELAYED = f"connections of {_PORTS} go through the API server; {{key}} makes routes straight to the pods"
+_SILENT = "none of its Nodes answers this host"
+_NO_WAY = f"this host has no way to pods of {_PORTS}"
+_UNANSWERED = (
+    "none of its Nodes answers this host, so connections go to pods through the API server, of TCP only; a route to its"
+    " Nodes is faster"
+)
+_LACKING = (
+    "{why}; with the right to create pods/portforward ({rights}) TCP connections go to its pods through the API server"
 )
 _NONE = "this host has no route to pods that Gateways or Ingresses lead to; {key} makes routes straight to them"
 
@@ -380,13 +400,16 @@ _NOWHERE = BackendPaths()
 
 
 def straight(
-    paths: Mapping[ClusterName, BackendPaths], routes: Iterable[PlannedRoutes], access: Container[ClusterName]
+    paths: Mapping[ClusterName, BackendPaths],
+    routes: Iterable[PlannedRoutes],
+    access: Container[ClusterName],
+    forwarding: Mapping[ClusterName, ForwardingFacts],
 ) -> Iterator[str]:
-    """Return a sentence for each running cluster of which connections go straight to pods."""
+    """Return a sentence for each running cluster of which connections go to pods."""
     made = {planned.cluster: len(planned.routes) for planned in routes}
     for cluster in sorted(paths):
         if cluster in access and Via.API in paths[cluster].vias:
-            yield f"{cluster}: connections go to pods through the API server, of TCP only"
+            yield f"{cluster}: {_relayed(cluster, paths, forwarding)}"
         if cluster in access and paths[cluster].vias == {Via.PODS}:
             by = (
                 f"by {counted(made[cluster], 'route')} of local-lb's"
@@ -394,6 +417,26 @@ def straight(
                 else "by this host's own routes"
             )
             yield f"{cluster}: connections go straight to pods, {by}"
+
+
+def _relayed(
+    cluster: ClusterName, paths: Mapping[ClusterName, BackendPaths], forwarding: Mapping[ClusterName, ForwardingFacts]
+) -> str:
+    if cluster in forwarding and not forwarding[cluster].nodes_answer:
+        return _UNANSWERED
+    some = f" of {_PORTS}" if paths[cluster].vias != {Via.API} else ""
+    return f"connections{some} go to pods through the API server, of TCP only"
+
+
+def rights_to_gain(
+    paths: Mapping[ClusterName, BackendPaths], forwarding: Mapping[ClusterName, ForwardingFacts]
+) -> Iterator[str]:
+    """Return a sentence for each cluster with ports that would be reached with one right more."""
+    for cluster in sorted(paths.keys() & forwarding.keys()):
+        facts, found = forwarding[cluster], paths[cluster]
+        if facts.asked and not facts.everywhere and (found.unreached or not facts.nodes_answer):
+            why = _NO_WAY if facts.nodes_answer else _SILENT
+            yield f"{cluster}: {_LACKING.format(why=why, rights=RIGHTS)}"
 
 
 def routes_to_gain(
@@ -409,22 +452,24 @@ def routes_to_gain(
     """
     if settings.pod_routes not in {PodRouting.OFF, PodRouting.AUTO} or snapshot.host.addresses is None:
         return
-    by_nodes = {cluster for cluster, each in paths.items() if each.vias - {Via.PODS}}
+    by_nodes = {cluster for cluster, each in paths.items() if each.vias - {Via.PODS, Via.API}}
+    relayed = {cluster for cluster, each in paths.items() if Via.API in each.vias}
     unreached = {cluster for cluster, each in paths.items() if each.unreached}
     far = by_nodes & snapshot.node_routes.keys()
     if settings.backends is BackendChoice.NODE_PORTS:
         by_nodes = far
-    if not by_nodes | unreached:
+    if not by_nodes | unreached | relayed:
         return
     word = PodRouting.CONTAINER if settings.publishes else PodRouting.HOST
     could = find(replace(snapshot, host=replace(snapshot.host, may_route=True)), replace(settings, pod_routes=word))
     present = set() if settings.publishes else {way(route) for route in snapshot.host.routes}
     present |= {parts(route) for planned in routes for route in planned.routes}
     foreign = {source.cluster for source in settings.sources if source.nodes and source.nodes.is_foreign}
-    for cluster in sorted(by_nodes | unreached):
+    for cluster in sorted(by_nodes | unreached | relayed):
         wanted = could.routes.get(cluster, ())
         if not present.issuperset(map(parts, wanted)):
-            why = _FAR if cluster in far else _SLOW if cluster in by_nodes else _NONE
+            slow = _SLOW if cluster in by_nodes else _RELAYED if cluster in relayed else _NONE
+            why = _FAR if cluster in far else slow
             key = _OWN if cluster in foreign and not settings.publishes else f"local-lb:podRoutes {word}"
             yield f"{cluster}: {why.format(key=key)} (as root, or through Docker)"
         elif not wanted and settings.pod_routes is PodRouting.AUTO and cluster in snapshot.access:

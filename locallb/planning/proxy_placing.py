@@ -110,6 +110,9 @@ def _silence(
     """Return what is wrong if none of these takes a connection."""
     many, first = len(backends) > 1, backends[0]
     silent = f"none of its {len(backends)} backends, such as {first}," if many else f"its backend {first}"
+    if any(backend.relayed for backend in backends):
+        why = f"the relay to {'them' if many else 'it'} through the API server doesn't answer; `locallb up` starts it"
+        return Problem(Reason.BACKENDS_DOWN, f"{key} port {port}: {silent} is reached: {why}")
     if any(has_route(backend.address) for backend in backends):
         why = f"{silent} takes {'a' if many else 'no'} connection; start what listens there, or correct the port"
         return Problem(Reason.BACKENDS_DOWN, f"{key} port {port}: {why}")

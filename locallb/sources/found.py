@@ -15,7 +15,7 @@ from locallb.config.registry import Finder, Source
 from locallb.config.settings import PodRouting, Settings
 from locallb.kubernetes.object_parsing import Parsed
 from locallb.model.errors import ClientError
-from locallb.model.identities import ClusterName, Home
+from locallb.model.identities import PROCESS, ClusterName, Home
 from locallb.model.routes import PodRoute
 from locallb.sources import SourceError
 from locallb.sources.readings import ReadCache
@@ -45,6 +45,8 @@ def find_sources(home: Home, settings: Settings, *, keep: bool) -> tuple[tuple[S
     listed = tuple(_routed(source, elsewhere) for source in sources)
     routes = routes_to_nodes(listed)
     reads = [_reported(finding, routes, repeated) for (_, finding), repeated in zip(findings, twice, strict=True)]
+    if settings.pod_routes is PodRouting.AUTO and settings.runtime == PROCESS:
+        listed = tuple(source.with_forwarding(settings.services.types) for source in listed)
     return tuple(_with_pod_ranges(listed, settings, findings)), tuple(reads)
 
 

@@ -176,6 +176,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
         host=host,
         access={name: access for source in read for name, access in source.access.items()},
         health_ports={name: families for source in read for name, families in source.health_ports.items()},
+        forwarding={name: facts for source in read for name, facts in source.forwarding.items()},
         classes={name: facts for source in read for name, facts in source.classes.items()},
         node_routes={name: routes for source in read for name, routes in source.node_routes.items()},
         contents=tuple(source.reading.contents for source in read if source.reading.contents),

@@ -25,6 +25,7 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, Family, Home, ObjectKey, ObjectKind
 from locallb.model.own_classes import ClassFacts
 from locallb.model.pacing import Backoff, Pace
+from locallb.model.relays import ForwardingFacts
 from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access, Contents
 from locallb.sources import SourceError
@@ -53,6 +54,8 @@ class SourceRead(Struct, frozen=True):
     access: Mapping[ClusterName, Access] = field(default_factory=dict)
     health_ports: Mapping[ClusterName, frozenset[Family]] = field(default_factory=dict)
     """The families in which Nodes of live clusters answer on kube-proxy's health port."""
+    forwarding: Mapping[ClusterName, ForwardingFacts] = field(default_factory=dict)
+    """As `Snapshot` has it."""
     unready: bool = False
     """It is being created: nothing of it is known yet, which is not an error."""
     node_routes: Mapping[ClusterName, tuple[PodRoute, ...]] = field(default_factory=dict)

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.support.backends import ask, backends
-from tests.support.fake_api import Api, served, source, versioned
+from tests.support.fake_api import Api, node, served, source, versioned
 from tests.support.stages import Stage, stage
 from tests.support.waiting import becomes
 from tests.support.watching import eventually, watching
 
 pytestmark = pytest.mark.envoy
 PORT = 8080
+SILENT = "127.91.9.1"
 
 
 @pytest.fixture
@@ -123,3 +126,44 @@ def test_a_lacking_right_is_named(cluster: tuple[Stage, Api]) -> None:
         done = play.run("up", "--yes")
     assert done.code != 0
     assert "create pods/portforward) in n: give it the right of deploy/rbac-relay.yaml" in done.out + done.err
+
+
+@contextmanager
+def silent_node() -> Iterator[dict[str, Any]]:
+    """Return a Node that answers no connection: the queues of its ports are full."""
+    with ExitStack() as stack:
+        for port in (10256, 10250, 30080):
+            listening = stack.enter_context(socket.socket())
+            listening.bind((SILENT, port))
+            listening.listen(0)
+            for _ in range(2):
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex((SILENT, port))
+        address = {"type": "InternalIP", "address": SILENT}
+        yield {"metadata": {"name": "far", "resourceVersion": "1"}, "status": {"addresses": [address]}}
+
+
+def test_without_a_key_only_a_cluster_of_which_no_node_answers_takes_the_api_server(tmp_path: Path) -> None:
+    """Another one keeps its NodePorts; where the right lacks, a sentence names it, and nothing fails."""
+    with stage() as play, backends() as make, ExitStack() as stack:
+        apis: dict[str, Api] = {}
+        entries = []
+        for name in ("far", "near"):
+            (tmp_path / name).mkdir()
+            apis[name], access = stack.enter_context(served(tmp_path / name))
+            entries.append({"kubernetes": {**source(access)["kubernetes"], "name": name}})
+            apis[name].services = [balancer(name, "TCP")]
+            apis[name].others["endpointslices"] = [pod(name, 1, make(f"{name}-1").port)]
+        apis["far"].nodes, apis["near"].nodes = [stack.enter_context(silent_node())], [node("near")]
+        play.configure(sources=entries)
+        stack.callback(play.run, "destroy", "--yes")
+        apis["far"].forbidden.add("create pods")
+        assert "far: none of its Nodes answers this host; with the right to create pods/portforward" in play.up().out
+        assert relays(play) == []
+        apis["far"].forbidden.clear()
+        shown = play.up().out
+        assert "far: none of its Nodes answers this host, so connections go to pods through the API server" in shown
+        status = play.status()
+        assert [status[f"n/{name}"]["ports"][0]["via"] for name in apis] == ["api", "nodePorts"]
+        assert ask(status["n/far"]["addresses"][0], PORT).startswith("far-1")

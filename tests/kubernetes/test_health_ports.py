@@ -10,7 +10,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from locallb.kubernetes.api.health_ports import answering
+from locallb.kubernetes.api.health_ports import answering, any_reached
 from locallb.model.identities import Family
 
 Serving = Callable[[str, bytes], int]
@@ -65,3 +65,13 @@ def test_response_of_another_program_is_no_answer(serving: Serving, answer: byte
 def test_cluster_without_nodes_has_no_health_port() -> None:
     """No request is made."""
     assert requested(1) == set()
+
+
+def test_a_node_is_reached_if_it_takes_or_refuses_a_connection(serving: Serving) -> None:
+    """Whatever listens there; a network that answers nothing, or to which there is no route, isn't."""
+    port = serving("127.91.0.1", OTHER)
+    nowhere = ip_address("255.255.255.255")
+    assert any_reached([nowhere, ip_address("127.91.0.1")], [port])
+    assert any_reached([ip_address("127.91.0.3")], [port])
+    assert not any_reached([], [port])
+    assert not any_reached([nowhere], [port, port + 1])

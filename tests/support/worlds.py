@@ -44,6 +44,7 @@ from locallb.model.objects import (
 from locallb.model.own_classes import ClassFacts, HeldClass
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
+from locallb.model.relays import ForwardingFacts
 from locallb.model.routes import Diversion, HostAddresses, HostRoute, PodRoute
 from locallb.model.serving import HeapBounds, ProxyTraits
 from locallb.model.snapshot import (
@@ -157,6 +158,7 @@ FULL = Snapshot(
         subnets=(Subnet(ip_network("172.18.0.0/16")),),
     ),
     health_ports={C: frozenset({Family.IPV4})},
+    forwarding={C: ForwardingFacts(nodes_answer=False, asked=True, namespaces=frozenset({"shop"}))},
     node_routes={C: (PodRoute(PODS, ip_address("172.18.0.3")),)},
     external_ips=frozenset({FIRST}),
     contents=(Contents(C, {"Service": 2}),),

@@ -1,13 +1,15 @@
-"""kube-proxy's health port on Nodes: asked once, to learn in which address families it answers at all.
+"""Ports of Nodes, asked once: in which address families kube-proxy's health answers, and whether a Node is reached.
 
 Not here: whether a Node is healthy, which the proxies ask all the time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import socket
+from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from http.client import HTTPConnection, HTTPException
+from itertools import islice, product
 
 from locallb.model.identities import Family, IPAddress
 
@@ -39,6 +41,33 @@ def answering(addresses: Collection[IPAddress], port: int, path: str = "/healthz
     finally:
         pool.shutdown(wait=False, cancel_futures=True)
     return frozenset(families)
+
+
+_FEW, _TRIED = 4, 24
+"""Addresses that are connected to, and connections."""
+
+
+def any_reached(addresses: Iterable[IPAddress], ports: Iterable[int]) -> bool:
+    """Return whether any of `addresses` takes or refuses a connection to any of `ports`: then packets come back."""
+    tried = [*islice(product(ports, islice(addresses, _FEW)), _TRIED)]
+    if not tried:
+        return False
+    pool = ThreadPoolExecutor(len(tried))
+    try:
+        several = [pool.submit(_reached, str(address), port) for port, address in tried]
+        return any(future.result() for future in as_completed(several))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _reached(address: str, port: int) -> bool:
+    try:
+        socket.create_connection((address, port), TIMEOUT).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return True
 
 
 def _answers(address: str, port: int, path: str) -> bool:

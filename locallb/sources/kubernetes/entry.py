@@ -20,6 +20,7 @@ from locallb.config.services import parse_pod_cidrs
 from locallb.config.values import Mistakes
 from locallb.model.fields import JsonObject, at, objects_of, text_of
 from locallb.model.identities import ClusterName, ContextName, Family, IPAddress, IPNetwork
+from locallb.model.objects import ServiceType
 from locallb.model.routes import PodRoute
 from locallb.model.texts import clipped
 
@@ -144,6 +145,9 @@ class KubernetesSource(Struct, frozen=True):
     """The ways to its Nodes, where they are pods of another cluster; with any, even none, pods of its own have none."""
     reads_pod_ranges: bool = False
     """Its CNI is asked where its pods have their addresses."""
+    forwarding: frozenset[ServiceType] | None = None
+    """Whether this user may connect to pods through the API is asked where that may matter: types of Services with
+    ports that may need it, besides LoadBalancers and what Gateways and Ingresses lead to. None: never."""
     loopback_backends: bool = False
     """Whether its Nodes and endpoints may have addresses of this host's loopback."""
     classes: bool = False
@@ -158,6 +162,10 @@ class KubernetesSource(Struct, frozen=True):
     def with_pod_ranges(self) -> KubernetesSource:
         """Return the same source, with the CNI's pod ranges read too, unless they make no difference."""
         return self if self.pod_cidrs or self.node_routes is not None else replace(self, reads_pod_ranges=True)
+
+    def with_forwarding(self, types: frozenset[ServiceType]) -> KubernetesSource:
+        """Return the same source, of which pods may be reached through the API."""
+        return replace(self, forwarding=types)
 
     def with_node_routes(self, routes: tuple[PodRoute, ...]) -> KubernetesSource:
         return replace(self, node_routes=routes)

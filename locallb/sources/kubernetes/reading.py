@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.health_ports import answering
+from locallb.kubernetes.api.health_ports import answering, any_reached
 from locallb.kubernetes.api.kubeconfig import kubeconfig_path
 from locallb.kubernetes.api.servers import (
     KubeconfigError,
@@ -27,6 +28,7 @@ from locallb.kubernetes.object_parsing import Parsed, parse_objects, with_backen
 from locallb.kubernetes.relevant import kinds_of, relevant
 from locallb.model.identities import ClusterName, ContextName, Family, Home, ObjectKey, ObjectKind
 from locallb.model.own_classes import ClassFacts
+from locallb.model.relays import ForwardingFacts
 from locallb.model.snapshot import Access, Contents
 from locallb.planning.endpoints import KUBE_PROXY_PORT
 from locallb.planning.refused import few_kinds
@@ -55,6 +57,8 @@ class ClusterResult(Struct, frozen=True):
     access: Access
     health_ports: frozenset[Family] = frozenset()
     """The families in which its Nodes answer on kube-proxy's health port."""
+    forwarding: ForwardingFacts | None = None
+    """As `Snapshot` has it; None where it is never asked."""
     unready: bool = False
     """It was found, doesn't answer yet, and nothing of it is known."""
     classes: Mapping[ObjectKind, ClassFacts] = field(default_factory=dict)
@@ -109,7 +113,9 @@ def read_kubernetes(
     )
     parsed = replace(parsed, notices=(*parsed.notices, *missing))
     classes = {routed.class_kind: listing.classes for routed, listing in listings if listing.classes}
-    return ClusterResult(SourceResult(parsed, contents=contents), access, health_ports(parsed), classes=classes)
+    families = health_ports(parsed)
+    forwarding = forwarding_facts(source, access, parsed, families)
+    return ClusterResult(SourceResult(parsed, contents=contents), access, families, forwarding, classes=classes)
 
 
 def read_cluster(source: KubernetesSource, home: Home, existing: Collection[ObjectKey], *, keep: bool) -> SourceRead:
@@ -132,7 +138,8 @@ def is_held(source: KubernetesSource, existing: Collection[ObjectKey]) -> bool:
 def _source_read(source: KubernetesSource, read: ClusterResult) -> SourceRead:
     ports = {source.cluster: read.health_ports}
     access = {} if read.refused else {source.cluster: read.access}
-    return SourceRead(read.reading, access, ports, read.unready, classes=classes_of(source, read.classes))
+    forwarding = {source.cluster: read.forwarding} if read.forwarding else {}
+    return SourceRead(read.reading, access, ports, forwarding, read.unready, classes=classes_of(source, read.classes))
 
 
 def classes_of(
@@ -180,7 +187,8 @@ def _from_copy(
     access = Access(str(kubeconfig_path(source.kubeconfig, root)), source.context or context)
     parsed = _parsed(source, (item for listed in last.values() for item in listed))
     reading = _of_silent(source, parsed) if source.silent else SourceResult(parsed, (stale,))
-    return ClusterResult(reading, access, health_ports(parsed))
+    families = health_ports(parsed)
+    return ClusterResult(reading, access, families, forwarding_facts(source, None, parsed, families))
 
 
 def _of_silent(source: KubernetesSource, parsed: Parsed) -> SourceResult:
@@ -192,6 +200,57 @@ def not_up_yet(source: KubernetesSource, access: Access, why: str = "") -> Clust
     """Return the empty result of a cluster that was found and didn't answer yet."""
     sentence = f"the cluster {source.cluster} " + (source.silent or "isn't up yet") + (f": {why}" if why else "")
     return ClusterResult(SourceResult(Parsed(notices=(sentence,))), access, unready=True)
+
+
+KUBELET_PORT = 10250
+_MAX_NODE_PORTS = 4
+"""NodePorts that are tried: a firewall may let connections to them through and no others."""
+_MAX_NAMESPACES = 50
+"""Namespaces for which a right is asked one by one."""
+
+
+def forwarding_facts(
+    source: KubernetesSource,
+    access: Access | None,
+    parsed: Parsed,
+    families: Collection[Family],
+    before: ForwardingFacts | None = None,
+) -> ForwardingFacts | None:
+    """Find out whether this host reaches a Node, and where that may matter, to which pods this user may connect.
+
+    `families` are those in which kube-proxy answers. While the API doesn't say, or isn't asked without `access`, what
+    was `before` counts; without that, what may be served by it stays.
+    """
+    if source.forwarding is None:
+        return None
+    addresses = [address for node in parsed.nodes for address in node.addresses]
+    node_ports = (port.node_port for service in parsed.services for port in service.ports if port.node_port)
+    tried = (KUBE_PROXY_PORT, KUBELET_PORT, *islice(dict.fromkeys(node_ports), _MAX_NODE_PORTS))
+    answer = bool(families) or not addresses or any_reached(addresses, tried)
+    if answer and not may_need_api(source, parsed):
+        return ForwardingFacts()
+    unknown = replace(before, nodes_answer=answer) if before else ForwardingFacts(answer, everywhere=True)
+    if access is None:
+        return unknown
+    try:
+        cluster = Cluster(access)
+        if cluster.may_forward():
+            return ForwardingFacts(answer, asked=True, everywhere=True)
+        namespaces = {service.key.namespace for service in (*parsed.services, *parsed.internal)}
+        asked = sorted(namespaces)[:_MAX_NAMESPACES]
+        allowed = frozenset(namespace for namespace in asked if cluster.may_forward(namespace))
+    except KubeError:
+        return unknown
+    return ForwardingFacts(answer, asked=True, namespaces=allowed)
+
+
+def may_need_api(source: KubernetesSource, parsed: Parsed) -> bool:
+    """Return whether a port may have no way but the API although Nodes are reached."""
+    if source.forwarding is None:
+        return False
+    if parsed.gateway_api or any(not port.node_port for service in parsed.services for port in service.ports):
+        return True
+    return bool(source.forwarding and parsed.internal)
 
 
 def health_ports(parsed: Parsed) -> frozenset[Family]:

@@ -21,7 +21,9 @@ from locallb.kubernetes.answers import WatchPace
 from locallb.kubernetes.api.kubeconfig import Meaning, kubeconfig_path
 from locallb.kubernetes.api.servers import KubeError, UnconfirmedError, UnreachableError
 from locallb.kubernetes.events import Identity
-from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
+from locallb.kubernetes.object_parsing import Parsed
+from locallb.model.identities import ClusterName, ContextName, Family, Home, ObjectKey
+from locallb.model.relays import ForwardingFacts
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.consents import allowed, allowed_meaning, note_served
@@ -31,7 +33,16 @@ from locallb.sources.kubernetes.gateway_listing import of_gateways, word_of
 from locallb.sources.kubernetes.informers import NO_PACES
 from locallb.sources.kubernetes.nodes import NodePolls, find_nodes
 from locallb.sources.kubernetes.pod_ranges import of_ranges
-from locallb.sources.kubernetes.reading import classes_of, health_ports, is_held, last_reading, not_up_yet, read_cluster
+from locallb.sources.kubernetes.reading import (
+    classes_of,
+    forwarding_facts,
+    health_ports,
+    is_held,
+    last_reading,
+    may_need_api,
+    not_up_yet,
+    read_cluster,
+)
 from locallb.sources.kubernetes.write_hints import hold_back
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import FinderType, Found, SourceRead, SourceResult, SourceType, with_stale
@@ -41,6 +52,8 @@ from locallb.threads import Task, in_background
 KEEP_EVERY = 30.0
 """Seconds between two times that a followed cluster's last good reading is written."""
 
+ASK_EVERY = 2.0
+"""Seconds between two questions by which way pods of a cluster are reached."""
 OPENING = 2.0
 """Seconds that clusters may take for their first reads, which go on side by side, and each from there until it is
 followed; then others go on without it or, if it was read, its Services are read one by one.
@@ -57,9 +70,12 @@ class _Live(Struct):
     read: SourceRead
     late: Future[SourceRead] | None
     """The first read, where it takes long."""
+    asking: Future[ForwardingFacts | None] | None = None
+    """The question by which way its pods are reached."""
     fault: str = ""
     """The reason that the kubeconfig can't be used now."""
     keep_at: float = 0.0
+    ask_at: float = 0.0
 
 
 class _Opening(Struct, frozen=True):
@@ -208,7 +224,7 @@ class Following(Struct):
         self._end(live)
         self._remember(live.source, intended)
         live.intended, live.followed = intended, self._follow(live.source, intended.access, live.followed.paces())
-        live.read, live.late, live.keep_at = with_stale(live.read), None, 0.0
+        live.read, live.late, live.asking, live.keep_at = with_stale(live.read), None, None, 0.0
 
     def _remember(self, source: KubernetesSource, intended: Meaning) -> None:
         """Write down that this source is served. Raises SourceError."""
@@ -233,18 +249,43 @@ class Following(Struct):
             parsed = live.followed.parsed(before.gateway_api, before.ranges)
             # Health ports appear with Nodes. Asking costs half a second where one is dead, so not at every event, and
             # not while the cluster doesn't answer.
-            requested = live.read.health_ports
-            if not (why or stale) and (everything or parsed.nodes != before.nodes):
+            requested, is_new = live.read.health_ports, everything or parsed.nodes != before.nodes
+            if not (why or stale) and is_new:
                 requested = {cluster: health_ports(parsed)}
+            forwarding = self._forwarding(live, parsed, requested, ask=is_new and not (why or stale))
             last = live.read.classes.get(cluster, {}).items()
             known = {kind: replace(facts, is_current=False) for kind, facts in last} | dict(live.followed.classes())
             classes = classes_of(live.source, known)
             access = {cluster: live.followed.access}
-            live.read = SourceRead(SourceResult(parsed, stale), access, requested, classes=classes)
+            live.read = SourceRead(SourceResult(parsed, stale), access, requested, forwarding, classes=classes)
         elif live.read.unready:
             live.read = _unready(live.source, live.followed.access, why) if why else live.read
         elif stale and (live.fault or not live.read.reading.stale):
             live.read = with_stale(live.read, *stale)
+
+    def _forwarding(
+        self, live: _Live, parsed: Parsed, ports: Mapping[ClusterName, frozenset[Family]], *, ask: bool
+    ) -> Mapping[ClusterName, ForwardingFacts]:
+        """Return what is known of the way through the API; ask again if `ask`, or where it matters and is unknown.
+
+        The answer takes seconds where nothing answers, and isn't waited for.
+        """
+        cluster, existing = live.source.cluster, live.read.forwarding
+        if live.asking and live.asking.done():
+            facts, live.asking = live.asking.result(), None
+            existing = {cluster: facts} if facts else {}
+        if live.source.forwarding is None:
+            return {}
+        before, families = existing.get(cluster), ports.get(cluster, frozenset())
+        if families and not may_need_api(live.source, parsed):
+            return {cluster: ForwardingFacts()}
+        is_needed = not (before and before.asked) and may_need_api(live.source, parsed)
+        if (ask or is_needed) and live.asking is None and time.monotonic() >= live.ask_at:
+            live.ask_at = time.monotonic() + ASK_EVERY
+            work = partial(forwarding_facts, live.source, live.followed.access, parsed, families, before)
+            live.asking = in_background(Task.OPENING, f"way to pods of {cluster}", work)
+            live.asking.add_done_callback(lambda _: self.changed(cluster))
+        return existing
 
     def _meaning(self, source: KubernetesSource, existing: Meaning | None = None) -> Meaning:
         """Return what the kubeconfig means; raises UnconfirmedError if that cluster may not be used, KubeError."""

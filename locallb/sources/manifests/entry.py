@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from locallb.config.values import Mistakes
 from locallb.model.identities import ClusterName, IPNetwork
+from locallb.model.objects import ServiceType
 from locallb.model.routes import PodRoute
 from locallb.model.texts import clipped, shown
 
@@ -30,6 +31,10 @@ class ManifestsSource(Struct, frozen=True):
 
     def with_pod_ranges(self) -> ManifestsSource:
         """Return this source unchanged: its pod ranges are read anyway."""
+        return self
+
+    def with_forwarding(self, _types: frozenset[ServiceType]) -> ManifestsSource:
+        """Return the same: it has no API."""
         return self
 
     def with_node_routes(self, _node_routes: tuple[PodRoute, ...]) -> ManifestsSource:

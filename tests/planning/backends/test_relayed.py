@@ -13,9 +13,9 @@ from locallb.config.settings import SettingsError
 from locallb.model.identities import ClusterName, Home
 from locallb.model.objects import Via
 from locallb.model.reasons import Reason
-from locallb.model.relays import RelayedPort, relay_id
+from locallb.model.relays import RelayedPort, RelayWay, relay_id
 from locallb.model.serving import ConnectCheck
-from locallb.model.snapshot import Snapshot
+from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.backends import PortBackends, upstreams
 from locallb.planning.endpoints import BackendIndex, eligible
 from tests.support.objects import DEMO, JsonObject, endpoint, endpoints, node, parsed, service
@@ -23,6 +23,7 @@ from tests.support.strategies import HOME
 
 A = node("a", "172.18.0.2")
 RELAY = relay_id(HOME, DEMO)
+ALL = RelayWay(RELAY)
 UDP: JsonObject = {"ports": [{"port": 53, "protocol": "UDP", "nodePort": 30053}]}
 
 
@@ -30,11 +31,11 @@ def pod(address: str, name: str, *, ready: bool = True) -> JsonObject:
     return {**endpoint(address, "a", ready=ready), "targetRef": {"kind": "Pod", "name": name}}
 
 
-def found(*objects: JsonObject) -> PortBackends:
+def found(*objects: JsonObject, way: RelayWay = ALL) -> PortBackends:
     """Find the backends of the one port of the one Service of a cluster with a relay."""
     result = parsed(*objects)
-    snapshot = Snapshot(HOME, nodes=result.nodes, slices=result.slices)
-    relays = MappingProxyType({DEMO: RELAY})
+    snapshot = Snapshot(HOME, nodes=result.nodes, slices=result.slices, host=HostFacts(routed=()))
+    relays = MappingProxyType({DEMO: way})
     (web,) = result.services
     (entry,) = upstreams(web, BackendIndex.within(snapshot, eligible(result.nodes)[0], relays=relays))
     return entry
@@ -69,6 +70,41 @@ def test_what_the_api_server_reaches_not_has_no_backends(objects: tuple[JsonObje
     assert entry.problem is not None
     assert entry.problem.reason is Reason.UNREACHABLE
     assert why in entry.problem.message
+
+
+def auto(*objects: JsonObject, nodes_answer: bool) -> PortBackends:
+    """Find the backends of the one port of the one Service where no key asks for the API."""
+    way = RelayWay(RELAY, only=False, nodes_answer=nodes_answer, namespaces=frozenset({"shop"}))
+    return found(*objects, way=way)
+
+
+PODS = endpoints(pod("10.244.0.7", "web-1"))
+LONE: JsonObject = {"ports": [{"port": 8080}]}
+
+
+@pytest.mark.parametrize(
+    ("objects", "nodes_answer", "via"),
+    [
+        ((service(), PODS), True, Via.NODE_PORTS),
+        ((service(), PODS), False, Via.API),
+        ((service(**LONE), PODS), True, Via.API),
+        ((service(**LONE), PODS), False, Via.API),
+        ((service(namespace="other"), {**PODS, "metadata": {**PODS["metadata"], "namespace": "other"}}), False, None),
+        ((service(meta={"annotations": {"local-lb.dev/backends": "nodePorts"}}), PODS), False, Via.NODE_PORTS),
+        ((service(meta={"annotations": {"local-lb.dev/backends": "pods"}}), PODS), False, Via.PODS),
+        ((service(), endpoints(endpoint("192.0.2.7", "a"))), False, Via.NODE_PORTS),
+        ((service(**UDP), endpoints(pod("10.244.0.7", "dns"), ports=({"port": 53, "protocol": "UDP"},))), False, None),
+    ],
+    ids=["NodePorts answer", "none does", "no nodePort", "nothing", "no right", "chosen", "pods", "no pod", "UDP"],
+)
+def test_without_a_key_pods_are_reached_by_a_relay_where_nothing_else_serves(
+    objects: tuple[JsonObject, ...], *, nodes_answer: bool, via: Via | None
+) -> None:
+    """Neither UDP, nor pods of a namespace for which the right lacks; a choice of the Service's owner counts."""
+    entry = auto(*objects, A, nodes_answer=nodes_answer)
+    assert entry.via is (via or Via.NODE_PORTS)
+    assert entry.backends
+    assert all(bool(backend.relayed) is (via is Via.API) for backend in entry.backends)
 
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True)

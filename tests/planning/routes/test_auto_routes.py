@@ -9,8 +9,12 @@ from msgspec.structs import replace
 
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import PodRouting, Settings
+from locallb.desired import desired
+from locallb.model.desired import RELAY, ResourceKey
 from locallb.model.identities import ContextName
+from locallb.model.objects import Via
 from locallb.model.ranges import AddressRange
+from locallb.model.relays import ForwardingFacts
 from locallb.model.routes import POD_PROTOCOL, HostAddresses, HostRoute, PodRoute
 from locallb.model.snapshot import Access, HostFacts, Snapshot
 from locallb.model.texts import metric_of
@@ -99,6 +103,48 @@ def test_none_is_made_where_it_could_harm(snapshot: Snapshot, said: str) -> None
     plan = make_plan(snapshot, settings())
     assert (routes(plan), plan.straight, plan.notices) == ([], (), ())
     assert [text for text in plan.left_out if text.startswith(said)]
+
+
+SILENT = "demo: none of its Nodes answers this host"
+
+
+@pytest.mark.parametrize(
+    ("facts", "via", "straight", "left_out"),
+    [
+        (ForwardingFacts(nodes_answer=False, asked=True, everywhere=True), Via.API, f"{SILENT}, so connections go", ""),
+        (
+            ForwardingFacts(nodes_answer=False, asked=True),
+            Via.NODE_PORTS,
+            "",
+            f"{SILENT}; with the right to create pods/portforward (deploy/rbac-relay.yaml)",
+        ),
+        (ForwardingFacts(), Via.NODE_PORTS, "", SLOW),
+    ],
+    ids=["by the API", "no right", "by NodePorts"],
+)
+def test_the_api_server_is_the_way_where_no_node_answers(
+    facts: ForwardingFacts, via: Via, straight: str, left_out: str
+) -> None:
+    """With the right for it; the way, and the right that lacks, are sentences."""
+    read = cluster(host(may=False))
+    slices = tuple(
+        replace(each, endpoints=tuple(replace(one, pod="web-1") for one in each.endpoints)) for each in read.slices
+    )
+    plan = make_plan(replace(read, slices=slices, forwarding={DEMO: facts}), settings())
+    (placement,) = plan.placements
+    assert placement.ports[0].via is via
+    assert [text.startswith(straight) for text in plan.straight] == ([True] if straight else [])
+    assert any(text.startswith(left_out) for text in plan.left_out) or not left_out
+    relays = [planned.key for planned in plan.relays]
+    assert len(relays) == (via is Via.API)
+    ways = {
+        way
+        for groups in desired(plan).by_owner.values()
+        for group in groups
+        for each in group.members
+        for way in each.follows
+    }
+    assert ways == {ResourceKey(RELAY, str(key)) for key in relays}
 
 
 def test_a_wide_range_that_the_configuration_names_takes_the_key_as_well() -> None:
