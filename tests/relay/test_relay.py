@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 
+from locallb.kubernetes.api import upgrade
+from locallb.kubernetes.api.servers import KubeError
 from locallb.kubernetes.api.upgrade import Upgraded, upgraded
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.model.relays import RelayedPort
@@ -269,6 +271,14 @@ def test_a_pod_may_leave_its_client_waiting(api: ForwardingApi) -> None:
     assert connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 0
     assert connection.socket.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 30
     connection.close()
+
+
+def test_an_answer_that_drips_ends(api: ForwardingApi, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However little comes at a time."""
+    monkeypatch.setattr(upgrade, "WHOLE", 0.5)
+    api.faults["web-1"] = "drips"
+    with pytest.raises(KubeError, match="takes longer than it may"):
+        upgraded(api.access, "shop", "web-1")
 
 
 def test_ports_without_clients_take_no_place(api: ForwardingApi, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,9 +13,10 @@ import subprocess
 import threading
 import time
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from itertools import chain, repeat
 from pathlib import Path
 
 from locallb.model.identities import ContextName
@@ -95,13 +96,13 @@ def forward(handler: QuietHandler, api: ForwardingApi) -> None:
         answer_json(handler, 401, b'{"kind": "Status", "code": 401, "message": "Unauthorized"}')
     elif fault == "silent":
         time.sleep(30)
+    elif fault == "drips":
+        head = b"HTTP/1.1 101 Switching Protocols\r\nX-Long: " + b"x" * 200
+        _send(handler, (bytes((byte,)) for byte in head), 0.2)
     elif fault == "closes":
         handler.connection.shutdown(socket.SHUT_RDWR)
     elif fault == "endless":
-        handler.wfile.write(b"HTTP/1.1 500 No\r\nContent-Type: text/plain\r\n\r\n")
-        with suppress(OSError):
-            while True:
-                handler.wfile.write(b"no " * 1000)
+        _send(handler, chain([b"HTTP/1.1 500 No\r\nContent-Type: text/plain\r\n\r\n"], repeat(b"no " * 1000)))
     elif handler.headers.get("Upgrade") == "SPDY/3.1":
         handler.wfile.write(
             b"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: SPDY/3.1\r\n"
@@ -116,6 +117,13 @@ def forward(handler: QuietHandler, api: ForwardingApi) -> None:
             for target in [*forwarding.targets.values()]:
                 with suppress(OSError):
                     target.shutdown(socket.SHUT_RDWR)
+
+
+def _send(handler: QuietHandler, pieces: Iterable[bytes], pause: float = 0.0) -> None:
+    with suppress(OSError):
+        for piece in pieces:
+            handler.wfile.write(piece)
+            time.sleep(pause)
 
 
 class _Forwarding:

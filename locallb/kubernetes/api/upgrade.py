@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import time
 from typing import TypeAlias
 
 import httpx2
@@ -24,12 +25,15 @@ from locallb.kubernetes.api.connected import (
     unreachable,
 )
 from locallb.kubernetes.api.kubeconfig import connection
+from locallb.kubernetes.api.limits import limit
 from locallb.kubernetes.api.servers import KubeconfigError, KubeError
 from locallb.model.relays import RIGHTS
 from locallb.model.snapshot import Access
 
 TIMEOUT = httpx2.Timeout(5.0, connect=3.0)
 """Seconds for an answer, and for a connection."""
+WHOLE = 10.0
+"""Seconds for a whole answer, however its bytes come."""
 _UPGRADE = {"Connection": "Upgrade", "Upgrade": "SPDY/3.1", "X-Stream-Protocol-Version": "portforward.k8s.io"}
 _SILENCE, _PROBE_EVERY, _PROBES = 30, 10, 3
 """Seconds of silence after which the kernel asks whether the API server lives, and how often. No TCP_USER_TIMEOUT: that
@@ -54,7 +58,8 @@ class Upgraded(Struct, frozen=True, eq=False):
 def upgraded(access: Access, namespace: str, pod: str) -> Upgraded:
     """Ask the API for a connection to a pod, with the credentials of this moment. Raises KubeError."""
     reached = connection(access)
-    client = open_client(reached, (refuse_redirect,))
+    client, due = open_client(reached, (refuse_redirect,)), time.monotonic() + WHOLE
+    limit(client, lambda: due)
     try:
         path = f"{POD.path(namespace, pod)}/portforward"
         request = client.build_request("POST", path, headers=_UPGRADE, timeout=TIMEOUT)
