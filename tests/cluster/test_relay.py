@@ -31,12 +31,14 @@ def forwarding(plane: ControlPlane, cluster: Objects, tmp_path: Path) -> Iterato
         yield api
 
 
+@pytest.mark.parametrize("settings", [{"podRoutes": "api"}, {}], ids=["by the key", "by default"])
 def test_pods_answer_through_a_real_api_server(
-    forwarding: ForwardingApi, plane: ControlPlane, cluster: Objects, play: Stage
+    forwarding: ForwardingApi, plane: ControlPlane, cluster: Objects, play: Stage, settings: dict[str, str]
 ) -> None:
-    """Without the right, a sentence names the file."""
+    """By default pods that neither a route nor a NodePort leads to. Without the right, a sentence names the file."""
     metadata = {"name": "web", "namespace": "n"}
-    spec = {"type": "LoadBalancer", "ports": [{"port": PORT, "name": "a"}]}
+    ports = [{"port": PORT, "name": "a"}]
+    spec = {"type": "LoadBalancer", "ports": ports, "allocateLoadBalancerNodePorts": False}
     cluster.service({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": spec})
     role, binding = yaml.safe_load_all(RIGHT.read_text())
     with backends() as make, plane.client() as client:
@@ -52,9 +54,10 @@ def test_pods_answer_through_a_real_api_server(
             "endpoints": [endpoint],
         }
         client.create(SLICE.from_dict(slice_))
-        play.configure(sources=[plane.source], podRoutes="api")
+        play.configure(sources=[plane.source], **settings)
         refused = play.run("up", "--yes")
-        assert "give it the right of deploy/rbac-relay.yaml" in refused.out + refused.err
+        assert "deploy/rbac-relay.yaml" in refused.out + refused.err
+        assert (refused.code == 0) is not bool(settings)
         client.create(ROLE.from_dict(role))
         client.create(BINDING.from_dict({**binding, "subjects": [SUBJECT]}))
         try:
