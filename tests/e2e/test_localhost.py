@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
+import grpc
 import pytest
 
 from locallb.certificates import store, trust_stores
@@ -25,6 +26,7 @@ from tests.support.certificates import certutil
 from tests.support.environment import lent
 from tests.support.gateway_objects import backend as to
 from tests.support.gateway_objects import gateway, gateway_class, parent, route, rule
+from tests.support.http_traffic import Echo, grpc_server
 from tests.support.manifests import node, service
 from tests.support.servers import QuietHandler, in_thread
 from tests.support.stages import Stage, stage
@@ -130,6 +132,27 @@ def test_a_service_is_found_by_its_name(play: Stage, echo: int) -> None:
     assert play.run("destroy", "--yes").code == 0
     with pytest.raises(OSError, match="refused"):
         ask(port, "web.n.localhost")
+
+
+def test_websockets_and_grpc_pass_by_name(play: Stage) -> None:
+    """An upgrade both ways; HTTP/2 from the client to a backend of h2c."""
+    with ExitStack() as stack:
+        upgrading, calls = stack.enter_context(Echo("ws", HERE)), stack.enter_context(grpc_server(HERE))
+        ports = {"name": "grpc", "port": 9000, "nodePort": calls.port, "appProtocol": "kubernetes.io/h2c"}
+        prepared(play, upgrading.backend.port)
+        play.write("calls.yaml", service("calls", ports))
+        play.up()
+        at = HERE, served(play)
+        with socket.create_connection(at, 10) as client:
+            head = b"GET / HTTP/1.1\r\nhost: web.n.localhost\r\nconnection: upgrade\r\nupgrade: websocket\r\n\r\n"
+            client.sendall(head)
+            assert client.recv(4096).startswith(b"HTTP/1.1 101")
+            client.sendall(b"hello")
+            assert client.recv(4096).endswith(b"hello")
+        authority = (("grpc.default_authority", "calls.n.localhost"),)
+        with grpc.insecure_channel(f"{at[0]}:{at[1]}", authority) as channel:
+            assert channel.unary_unary("/test.Echo/Say")(b"hello", timeout=10) == b"hello"
+            assert [*channel.unary_stream("/test.Echo/Stream")(b"again", timeout=10)] == [b"again"] * 3
 
 
 def test_a_browser_finds_services_and_routes(play: Stage, echo: int) -> None:
