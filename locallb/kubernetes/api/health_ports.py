@@ -5,7 +5,6 @@ Not here: whether a Node is healthy, which the proxies ask all the time.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Collection, Iterable
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from http.client import HTTPConnection, HTTPException
@@ -61,12 +60,15 @@ def any_reached(addresses: Iterable[IPAddress], ports: Iterable[int]) -> bool:
 
 
 def _reached(address: str, port: int) -> bool:
+    connection = HTTPConnection(address, port, timeout=TIMEOUT)
     try:
-        socket.create_connection((address, port), TIMEOUT).close()
+        connection.connect()
     except ConnectionRefusedError:
         return True
     except OSError:
         return False
+    finally:
+        connection.close()
     return True
 
 
