@@ -33,7 +33,7 @@ class ForwardingFacts(Struct, frozen=True):
 
     nodes_answer: bool = True
     """Whether this host reaches any Node of it, or it has none."""
-    asked: bool = False
+    requested: bool = False
     """Whether the rights below are known: they are asked for where they may matter."""
     everywhere: bool = False
     """Whether this user may connect to pods of all namespaces."""

@@ -315,15 +315,15 @@ def relayed_clusters(snapshot: Snapshot, settings: Settings) -> Mapping[ClusterN
 
     Without a key for it only ports that have no other way take them, as far as this user has the right.
     """
-    ways: dict[ClusterName, RelayWay] = {}
+    relays: dict[ClusterName, RelayWay] = {}
     for cluster in sorted(snapshot.access):
         facts, relay = snapshot.forwarding.get(cluster), relay_id(snapshot.home, cluster)
         if settings.pod_routes is PodRouting.API:
-            ways[cluster] = RelayWay(relay)
+            relays[cluster] = RelayWay(relay)
         elif settings.pod_routes is PodRouting.AUTO and facts and (facts.everywhere or facts.namespaces):
             namespaces = None if facts.everywhere else facts.namespaces
-            ways[cluster] = RelayWay(relay, only=False, nodes_answer=facts.nodes_answer, namespaces=namespaces)
-    return ways
+            relays[cluster] = RelayWay(relay, only=False, nodes_answer=facts.nodes_answer, namespaces=namespaces)
+    return relays
 
 
 def with_relays(plan: Plan, relays: Mapping[ClusterName, RelayWay], snapshot: Snapshot) -> Plan:
@@ -434,7 +434,7 @@ def rights_to_gain(
     """Return a sentence for each cluster with ports that would be reached with one right more."""
     for cluster in sorted(paths.keys() & forwarding.keys()):
         facts, found = forwarding[cluster], paths[cluster]
-        if facts.asked and not facts.everywhere and (found.unreached or not facts.nodes_answer):
+        if facts.requested and not facts.everywhere and (found.unreached or not facts.nodes_answer):
             why = _NO_WAY if facts.nodes_answer else _SILENT
             yield f"{cluster}: {_LACKING.format(why=why, rights=RIGHTS)}"
 

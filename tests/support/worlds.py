@@ -158,7 +158,7 @@ FULL = Snapshot(
         subnets=(Subnet(ip_network("172.18.0.0/16")),),
     ),
     health_ports={C: frozenset({Family.IPV4})},
-    forwarding={C: ForwardingFacts(nodes_answer=False, asked=True, namespaces=frozenset({"shop"}))},
+    forwarding={C: ForwardingFacts(nodes_answer=False, requested=True, namespaces=frozenset({"shop"}))},
     node_routes={C: (PodRoute(PODS, ip_address("172.18.0.3")),)},
     external_ips=frozenset({FIRST}),
     contents=(Contents(C, {"Service": 2}),),

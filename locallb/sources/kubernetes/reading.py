@@ -235,13 +235,13 @@ def forwarding_facts(
     try:
         cluster = Cluster(access)
         if cluster.may_forward():
-            return ForwardingFacts(answer, asked=True, everywhere=True)
+            return ForwardingFacts(answer, requested=True, everywhere=True)
         namespaces = {service.key.namespace for service in (*parsed.services, *parsed.internal)}
-        asked = sorted(namespaces)[:_MAX_NAMESPACES]
-        allowed = frozenset(namespace for namespace in asked if cluster.may_forward(namespace))
+        requested = sorted(namespaces)[:_MAX_NAMESPACES]
+        allowed = frozenset(namespace for namespace in requested if cluster.may_forward(namespace))
     except KubeError:
         return unknown
-    return ForwardingFacts(answer, asked=True, namespaces=allowed)
+    return ForwardingFacts(answer, requested=True, namespaces=allowed)
 
 
 def may_need_api(source: KubernetesSource, parsed: Parsed) -> bool:

@@ -52,7 +52,7 @@ from locallb.threads import Task, in_background
 KEEP_EVERY = 30.0
 """Seconds between two times that a followed cluster's last good reading is written."""
 
-ASK_EVERY = 2.0
+REQUEST_EVERY = 2.0
 """Seconds between two questions by which way pods of a cluster are reached."""
 OPENING = 2.0
 """Seconds that clusters may take for their first reads, which go on side by side, and each from there until it is
@@ -70,12 +70,12 @@ class _Live(Struct):
     read: SourceRead
     late: Future[SourceRead] | None
     """The first read, where it takes long."""
-    asking: Future[ForwardingFacts | None] | None = None
+    request: Future[ForwardingFacts | None] | None = None
     """The question by which way its pods are reached."""
     fault: str = ""
     """The reason that the kubeconfig can't be used now."""
     keep_at: float = 0.0
-    ask_at: float = 0.0
+    request_at: float = 0.0
 
 
 class _Opening(Struct, frozen=True):
@@ -224,7 +224,7 @@ class Following(Struct):
         self._end(live)
         self._remember(live.source, intended)
         live.intended, live.followed = intended, self._follow(live.source, intended.access, live.followed.paces())
-        live.read, live.late, live.asking, live.keep_at = with_stale(live.read), None, None, 0.0
+        live.read, live.late, live.request, live.keep_at = with_stale(live.read), None, None, 0.0
 
     def _remember(self, source: KubernetesSource, intended: Meaning) -> None:
         """Write down that this source is served. Raises SourceError."""
@@ -271,20 +271,20 @@ class Following(Struct):
         The answer takes seconds where nothing answers, and isn't waited for.
         """
         cluster, existing = live.source.cluster, live.read.forwarding
-        if live.asking and live.asking.done():
-            facts, live.asking = live.asking.result(), None
+        if live.request and live.request.done():
+            facts, live.request = live.request.result(), None
             existing = {cluster: facts} if facts else {}
         if live.source.forwarding is None:
             return {}
         before, families = existing.get(cluster), ports.get(cluster, frozenset())
         if families and not may_need_api(live.source, parsed):
             return {cluster: ForwardingFacts()}
-        is_needed = not (before and before.asked) and may_need_api(live.source, parsed)
-        if (ask or is_needed) and live.asking is None and time.monotonic() >= live.ask_at:
-            live.ask_at = time.monotonic() + ASK_EVERY
+        is_needed = not (before and before.requested) and may_need_api(live.source, parsed)
+        if (ask or is_needed) and live.request is None and time.monotonic() >= live.request_at:
+            live.request_at = time.monotonic() + REQUEST_EVERY
             work = partial(forwarding_facts, live.source, live.followed.access, parsed, families, before)
-            live.asking = in_background(Task.OPENING, f"way to pods of {cluster}", work)
-            live.asking.add_done_callback(lambda _: self.changed(cluster))
+            live.request = in_background(Task.OPENING, f"way to pods of {cluster}", work)
+            live.request.add_done_callback(lambda _: self.changed(cluster))
         return existing
 
     def _meaning(self, source: KubernetesSource, existing: Meaning | None = None) -> Meaning:

@@ -111,9 +111,14 @@ SILENT = "demo: none of its Nodes answers this host"
 @pytest.mark.parametrize(
     ("facts", "via", "straight", "left_out"),
     [
-        (ForwardingFacts(nodes_answer=False, asked=True, everywhere=True), Via.API, f"{SILENT}, so connections go", ""),
         (
-            ForwardingFacts(nodes_answer=False, asked=True),
+            ForwardingFacts(nodes_answer=False, requested=True, everywhere=True),
+            Via.API,
+            f"{SILENT}, so connections go",
+            "",
+        ),
+        (
+            ForwardingFacts(nodes_answer=False, requested=True),
             Via.NODE_PORTS,
             "",
             f"{SILENT}; with the right to create pods/portforward (deploy/rbac-relay.yaml)",
@@ -137,14 +142,14 @@ def test_the_api_server_is_the_way_where_no_node_answers(
     assert any(text.startswith(left_out) for text in plan.left_out) or not left_out
     relays = [planned.key for planned in plan.relays]
     assert len(relays) == (via is Via.API)
-    ways = {
+    followed = {
         way
         for groups in desired(plan).by_owner.values()
         for group in groups
         for each in group.members
         for way in each.follows
     }
-    assert ways == {ResourceKey(RELAY, str(key)) for key in relays}
+    assert followed == {ResourceKey(RELAY, str(key)) for key in relays}
 
 
 def test_a_wide_range_that_the_configuration_names_takes_the_key_as_well() -> None:
