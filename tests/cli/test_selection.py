@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import pytest
 
 from locallb.cli.arguments import parse
@@ -46,7 +48,10 @@ def test_what_is_no_selector_is_refused(text: str) -> None:
         chosen_rows(ROWS, LABELS, parse(["get", "-l", text]))
 
 
-DOCUMENTS = [{"name": "web", "addresses": ["127.0.0.1", "::1"], "ports": [{"port": 80}]}, {"name": "api", "ports": []}]
+DOCUMENTS: list[Mapping[str, object]] = [
+    {"name": "web", "addresses": ["127.0.0.1", "::1"], "ports": [{"port": 80}]},
+    {"name": "api", "ports": []},
+]
 
 
 @pytest.mark.parametrize(

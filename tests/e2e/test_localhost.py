@@ -151,8 +151,8 @@ def test_websockets_and_grpc_pass_by_name(play: Stage) -> None:
             assert client.recv(4096).endswith(b"hello")
         authority = (("grpc.default_authority", "calls.n.localhost"),)
         with grpc.insecure_channel(f"{at[0]}:{at[1]}", authority) as channel:
-            assert channel.unary_unary("/test.Echo/Say")(b"hello", timeout=10) == b"hello"
-            assert [*channel.unary_stream("/test.Echo/Stream")(b"again", timeout=10)] == [b"again"] * 3
+            assert channel.unary_unary("/test.Echo/Say", None, None)(b"hello", timeout=10) == b"hello"
+            assert [*channel.unary_stream("/test.Echo/Stream", None, None)(b"again", timeout=10)] == [b"again"] * 3
 
 
 def test_a_browser_finds_services_and_routes(play: Stage, echo: int) -> None:

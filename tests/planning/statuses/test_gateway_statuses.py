@@ -171,7 +171,7 @@ def test_an_object_that_is_gone_or_another_one_is_fine(kind: ObjectKind, api: Ga
     """Made, changed, deleted: nothing is written."""
     planned = status_of(plan_of(*cluster()), kind)
     new = inputs_of(planned)
-    state = grown(GatewayStatus.state, new)
+    state = grown(GatewayStatus(None).state, new)
     key = (kind.value, planned.key.namespace, planned.key.name)
     api.objects[key]["metadata"]["uid"] = "another"
     for _ in range(2):
@@ -189,7 +189,7 @@ def test_foreign_change_of_a_gateway_status_is_found_and_repaired(kind: ObjectKi
     """By a refresh, which finds another status than the program wants."""
     planned = status_of(plan_of(*cluster()), kind)
     new = inputs_of(planned)
-    assert GatewayStatus(None).leaves_nothing(grown(GatewayStatus.state, new))
+    assert GatewayStatus(None).leaves_nothing(grown(GatewayStatus(None).state, new))
     _, state = GatewayStatus(None).create(new)
     assert GatewayStatus(None).read(state) == state
     assert not GatewayStatus(None).leaves_nothing(state)
@@ -215,7 +215,7 @@ def test_a_controller_that_took_over_is_not_written_over(api: GatewayApi) -> Non
 
 def test_a_cluster_that_is_gone_has_nothing_of_ours() -> None:
     """Its kubeconfig has no such context any more; one that doesn't answer may have."""
-    state = grown(GatewayStatus.state, inputs_of(status_of(plan_of(*cluster()), ObjectKind.GATEWAY)))
+    state = grown(GatewayStatus(None).state, inputs_of(status_of(plan_of(*cluster()), ObjectKind.GATEWAY)))
     for fault, removed in ((NoContextError, True), (UnreachableError, False)):
         error = fault("why")
         with mock.patch.object(live_object, "_at", side_effect=error):
