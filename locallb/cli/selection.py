@@ -58,11 +58,15 @@ def _meets(labels: Mapping[str, str], match: re.Match[str]) -> bool:
     return (value is None) == bool(match["absent"])
 
 
-def in_form(document: Sequence[Mapping[str, object]], form: str) -> str:
-    """Write the documents of Services as YAML, or what a JSONPath finds in them. Raises Refused."""
+def in_form(documents: Sequence[Mapping[str, object]], form: str, *, alone: bool = False) -> str:
+    """Write the documents of Services as YAML, or what a JSONPath finds in them. Raises Refused.
+
+    One that was asked for `alone`, by its name, is no list: so `kubectl get` has it.
+    """
     if form.startswith(JSONPATH):
-        return "".join(_written(form.removeprefix(JSONPATH), {"items": document}))
-    return yaml.safe_dump(json.loads(json.dumps(document)), sort_keys=False, allow_unicode=True)
+        return "".join(_written(form.removeprefix(JSONPATH), documents[0] if alone else {"items": documents}))
+    shown = json.loads(json.dumps(documents[0] if alone else documents))
+    return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
 
 
 _PART = re.compile(r"\{\s*(?P<inner>\"(?:[^\"\\]|\\.)*\"|[^{}\"]*?)\s*\}|(?P<text>[^{}]+)")

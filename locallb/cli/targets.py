@@ -61,6 +61,10 @@ def _waiting(chosen: Collection[str], plan: Plan, resources: Iterable[ResourceSt
 _GLOB = frozenset("*?[")
 
 
+def is_glob(target: str) -> bool:
+    return not _GLOB.isdisjoint(target)
+
+
 def selected(targets: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
     """Return the names that are meant, each once: of a glob all that it matches. Raises TargetError."""
     names = list(names)
@@ -68,7 +72,7 @@ def selected(targets: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
 
 
 def _selected(target: str, names: Sequence[str]) -> Sequence[str]:
-    if _GLOB.isdisjoint(target):
+    if not is_glob(target):
         return [matching(target, names)]
     if matches := [name for name in names if is_named(name, target)]:
         return matches
@@ -77,7 +81,7 @@ def _selected(target: str, names: Sequence[str]) -> Sequence[str]:
 
 def is_named(name: str, target: str) -> bool:
     """Return whether a glob matches a name, or its end after a slash; whether it begins so, without one."""
-    fits = str.startswith if _GLOB.isdisjoint(target) else fnmatchcase
+    fits = fnmatchcase if is_glob(target) else str.startswith
     return any(fits(form, target) for form in _forms(name))
 
 

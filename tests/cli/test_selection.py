@@ -79,6 +79,11 @@ def test_what_is_no_jsonpath_is_refused(template: str) -> None:
         in_form(DOCUMENTS, f"jsonpath={template}")
 
 
+def test_one_that_is_named_alone_is_no_list() -> None:
+    assert in_form(DOCUMENTS[:1], "jsonpath={.addresses[0]}", alone=True) == "127.0.0.1"
+    assert in_form(DOCUMENTS[1:], "yaml", alone=True) == "name: api\nports: []\n"
+
+
 def test_yaml_has_what_json_has() -> None:
     """Field by field, in the same order."""
     assert in_form(DOCUMENTS[1:], "yaml") == "- name: api\n  ports: []\n"

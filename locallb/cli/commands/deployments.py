@@ -26,6 +26,7 @@ from locallb.cli.run_output import (
     report_outcome,
     what_was_planned,
 )
+from locallb.cli.service_output import as_reported
 from locallb.cli.session import TIMEOUT as UPDATE_TIMEOUT
 from locallb.cli.session import Session
 from locallb.cli.targets import scope_of
@@ -35,6 +36,7 @@ from locallb.engine.state.urns import name_of
 from locallb.model.desired import ADDRESS_CLAIMS, REACHABLE
 from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.texts import counted
+from locallb.observe import inspect
 from locallb.planning.planned import Plan
 from locallb.runtimes.process import processes
 from locallb.runtimes.process.processes import Process
@@ -220,26 +222,29 @@ def _destroy(session: Session, args: Arguments, out: Out) -> int:
     return Exit.FAILED if remaining else ending(result)
 
 
-def _changes(session: Session, program: Program) -> Callable[[Out, Result], None]:
-    """Return what prints the changes of load balancers."""
+def _changes(session: Session, program: Program) -> Callable[[Out, Result], frozenset[str]]:
+    """Return what prints the changes of load balancers, and returns the messages among them."""
     from locallb.cli.changes import print_changes  # noqa: PLC0415 - where something is asked
     from locallb.cli.commands.preview import report_live  # noqa: PLC0415 - likewise
 
-    def show(out: Out, planned: Result) -> None:
-        print_changes(out, report_live(session, planned, *what_was_planned(session, program)), planned.steps)
+    def show(out: Out, planned: Result) -> frozenset[str]:
+        result, plan = what_was_planned(session, program)
+        print_changes(out, report_live(session, planned, result, plan), planned.steps)
+        return frozenset().union(*map(as_reported, inspect(plan)))
 
     return show
 
 
 def _ask_about(
-    out: Out, args: Arguments, planned: Result, show: Callable[[Out, Result], None] | None = None
+    out: Out, args: Arguments, planned: Result, show: Callable[[Out, Result], frozenset[str]] | None = None
 ) -> frozenset[str]:
     """Show what the next question is about; return the messages that were printed."""
     if args.json:
         raise Refused("--json prints one document and asks nothing; say --yes as well")
+    printed: frozenset[str] = frozenset()
     if show and planned.ok:
-        show(out, planned)
+        printed = show(out, planned)
     else:
         print_steps(out, planned, planned=True)
-    complain(out, planned)
-    return frozenset(diagnostic.message for diagnostic in planned.diagnostics)
+    complain(out, planned, printed)
+    return printed.union(diagnostic.message for diagnostic in planned.diagnostics)

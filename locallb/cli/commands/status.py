@@ -34,7 +34,7 @@ from locallb.cli.service_output import (
     services_json,
 )
 from locallb.cli.session import UNPLANNED, Session
-from locallb.cli.targets import matching, selected
+from locallb.cli.targets import is_glob, matching, selected
 from locallb.model.errors import ClientError
 from locallb.model.identities import Protocol
 from locallb.observe import inspect
@@ -112,7 +112,8 @@ def _print_form(table: tuple[Row, ...], document: list[dict[str, object]], args:
     else:
         from locallb.cli.selection import in_form  # noqa: PLC0415 - loads YAML
 
-        out.document(in_form(document, args.output))
+        alone = len(args.services) == len(document) == 1 and not is_glob(args.services[0])
+        out.document(in_form(document, args.output, alone=alone))
 
 
 class _Leader(Struct, frozen=True):
