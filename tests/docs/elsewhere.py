@@ -36,9 +36,6 @@ HTTPS = Elsewhere(
 TRUSTED = Elsewhere("it needs an authority", "tests/e2e/test_local_certificates.py", '"ca", "trust", "--yes"')
 NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "make up": Elsewhere("it installs", "tests/readme.sh", "\nmake up\n"),
-    "sudo .venv/bin/locallb host setup --yes": Elsewhere(
-        "it changes this host", "tests/host/test_resolver_setup.py", '"host", "setup", "--yes"'
-    ),
     "make test": Elsewhere("it is what runs this", "tests/readme.sh", "\ntier test\n"),
     "make setup": Elsewhere("it installs, as part of `make up`", "Makefile", "\nup: setup "),
     "make watch": Elsewhere("it goes on until it is stopped", "tests/e2e/test_watch_operation.py", '"watch"'),
@@ -58,9 +55,6 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     ),
     "kubectl get svc,nodes,endpointslices -A -o yaml > my-services/cluster.yaml": Elsewhere(
         "it needs a cluster", "tests/report/test_against.py", '"kubectl"'
-    ),
-    "kubectl get nodes,endpointslices -A -o yaml > my-services/behind.yaml": Elsewhere(
-        "it needs a cluster", "tests/sources/test_realistic.py", "kubectl"
     ),
     "dig +short @127.0.0.77 -p 5300 web.shop.demo.test": Elsewhere(
         "it needs a stack that serves", "tests/e2e/test_names.py", 'addresses(server, "web.n.c.test")'
