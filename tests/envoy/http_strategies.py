@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
 
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from locallb.model.faults import WHOLE, Fault, RequestDelay, RequestFailure
 from locallb.model.http_checks import checked
@@ -46,7 +48,6 @@ from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, ConnectCheck, HttpCheck, Proxy, Upstream
 
 UPSTREAMS = ("web", "grpc", "secure", "empty")
-PORTS = (8080, 8443, 9000)
 
 
 def accepted(make: type, **fields: st.SearchStrategy[object]) -> st.SearchStrategy[object]:
@@ -86,7 +87,7 @@ _pieces = st.sampled_from(
         r"\.",
     ]
 )
-_texts = st.text(st.characters(codec="utf-8", exclude_categories=["Cs"]), max_size=12)
+_texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
 _values = st.one_of(_texts, st.sampled_from(["%START_TIME%", "%", "a b", "", "ä", "\\1"]))
 _names = st.one_of(
     st.sampled_from(["X-A", "accept", "cookie", "x.y", "!#$%&'*+-.^_`|~"]), st.text("abcABC-_1", min_size=1)
@@ -201,8 +202,8 @@ _plain = accepted(Target, upstream=st.sampled_from(["", *UPSTREAMS]), weight=st.
 _forwarded = accepted(TcpForward, targets=_many(_plain))
 
 
-def proxies(certificate: Certificate, authorities: str) -> st.SearchStrategy[Proxy]:
-    """Make proxies with HTTP listeners at 127.77.0.5, all of whose certificates are `certificate`."""
+def listeners(certificate: Certificate, authorities: str) -> st.SearchStrategy[HttpListener]:
+    """Make HTTP listeners at 127.77.0.5, all of whose certificates are `certificate`; their port is still to choose."""
     clients = st.none() | st.builds(ClientValidation, st.just(authorities), st.booleans())
     terminations = st.none() | st.builds(Termination, st.just((certificate,)), clients)
     chains = accepted(
@@ -215,23 +216,20 @@ def proxies(certificate: Certificate, authorities: str) -> st.SearchStrategy[Pro
         delay=st.none() | st.builds(RequestDelay, st.integers(1, 3_600_000), st.integers(1, WHOLE)),
         status=st.none() | st.builds(RequestFailure, st.integers(200, 599), st.integers(1, WHOLE)),
     )
-    listeners = [
-        accepted(
-            HttpListener,
-            address=st.just(ip_address("127.77.0.5")),
-            port=st.just(port),
-            chains=st.lists(chains, min_size=1, max_size=3).map(tuple),
-            source_ranges=ranges,
-            may_fail=st.booleans(),
-            fault=faults,
-            http3=st.booleans(),
-        )
-        for port in PORTS
-    ]
-    return st.tuples(*listeners).map(lambda made: _proxy(made, certificate, authorities))
+    return accepted(
+        HttpListener,
+        address=st.just(ip_address("127.77.0.5")),
+        port=st.just(1),
+        chains=st.lists(chains, min_size=1, max_size=3).map(tuple),
+        source_ranges=ranges,
+        may_fail=st.booleans(),
+        fault=faults,
+        http3=st.booleans(),
+    )
 
 
-def _proxy(listeners: tuple[object, ...], certificate: Certificate, authorities: str) -> Proxy:
+def proxy(drawn: Iterable[HttpListener], certificate: Certificate, authorities: str) -> Proxy:
+    """Make a proxy that has these listeners, each at a port of its own."""
     nodes = (Backend.at(ip_address("127.0.0.1"), 30080),)
     system = BackendTls("a.test", "", ("*.a.test",), ("spiffe://a/b",))
     secure = BackendTls("a.test", authorities, client=certificate)
@@ -244,6 +242,6 @@ def _proxy(listeners: tuple[object, ...], certificate: Certificate, authorities:
         Upstream(UpstreamName("bytes"), Protocol.TCP, nodes, bytes_by=secure),
         Upstream(UpstreamName("empty"), Protocol.TCP, (), http=HttpBackends(tls=BackendTls("", believes_all=True))),
     )
-    made = tuple(each for each in listeners if isinstance(each, HttpListener))
+    made = tuple(replace(each, port=8080 + number) for number, each in enumerate(drawn))
     name, identity = ProxyName("kind/gateways/default/web"), ProxyId("0123456789ab")
     return Proxy(name, identity, Discovery.STATIC, (), upstreams, http=made, may_serve_http=True)

@@ -97,14 +97,21 @@ def test_every_spelling_of_a_decided_header_but_its_own_is_removed(name: str, da
     assert not any(re.fullmatch(expression, f"{spelling}x") for expression in expressions)
 
 
-_LONG = st.from_regex(r"[a-z0-9.]{1,3}([-_]{1,3}[a-z0-9.]{0,3}){9,40}", fullmatch=True)
+_OF_A_NAME = str.maketrans("ABCDEFGH", "--__a0.z")
+_LONG = st.builds(
+    str.__add__,
+    st.sampled_from("az09."),
+    st.text("ABCDEFGH", min_size=MAX_SEPARATORS + 1, max_size=160).map(lambda letters: letters.translate(_OF_A_NAME)),
+).filter(lambda name: name.count("-") + name.count("_") > MAX_SEPARATORS)
+"""Drawn as one text, as is a spelling of it."""
 
 
 @given(_LONG, st.data())
 def test_every_spelling_of_a_name_of_many_separators_is_removed(name: str, data: st.DataObject) -> None:
     """Its own as well, by a single expression."""
     (expression,) = re.findall(r'"regex": "([^"]*)"', json.dumps(of_route([name])).replace("\\\\", "\\"))
-    spelling = "".join(data.draw(st.sampled_from("-_")) if letter in "-_" else letter for letter in name)
+    separators = data.draw(st.text("-_", min_size=len(name), max_size=len(name)))
+    spelling = "".join(other if letter in "-_" else letter for letter, other in zip(name, separators, strict=True))
     assert re.fullmatch(expression, spelling)
     assert not re.fullmatch(expression, f"{spelling}x")
 

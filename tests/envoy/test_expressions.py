@@ -49,28 +49,40 @@ _MEMBERS = [
     "(?=",
     ".",
 ]
-_sets = st.builds(
-    lambda negated, members: f"[{negated}{''.join(members)}]",
-    st.sampled_from(["", "^"]),
-    st.lists(st.sampled_from(_MEMBERS)),
+_SETS = ["[", "[^"]
+_REPEATS = ["*", "+?", "{2}", "{2,}", "{0,9}", "{1000}", "{1001}", "{2,1}", "**"]
+_GROUPS = ["(", "(?:", "(?P<n>", "(?<n>", "(?s-i:", "(?x:"]
+_ATOMS = ["a", ".", r"\w", r"\.", "^", "$", "/", r"\b", r"\z", "{", "}", "]", "(?i)"]
+_REFUSED = [r"\1", r"\pL", r"\Qa", "(?=a)"]
+_ENDS = [")", "){2}", "){0,9}", "){1000}"]
+_PIECES = [*_ATOMS * 2, *_REPEATS, "{1000}", *_GROUPS * 2, *_SETS * 5, *_REFUSED, *_ENDS * 2, *"|" * 5]
+_LETTERS = {chr(0x100 + number): number for number in range(len(_PIECES))}
+
+
+def _written(letters: str, mended: bool) -> str:  # noqa: FBT001 - drawn
+    """Write a piece for each letter, and in a set a member or its end; `mended`, what opens and closes fits."""
+    written, groups, within, repeatable = "", 0, False, False
+    for number in map(_LETTERS.__getitem__, letters):
+        piece = _PIECES[number]
+        if within:
+            member = number % (len(_MEMBERS) + 3)
+            within, repeatable = member < len(_MEMBERS), True
+            piece = _MEMBERS[member] if within else "]"
+        elif mended and ((piece in _ENDS and not groups) or (piece in _REPEATS and not repeatable)):
+            continue
+        else:
+            within, repeatable = piece in _SETS, piece in _ATOMS or piece == ")"
+            groups += (piece in _GROUPS) - (piece in _ENDS)
+        written += piece
+    return f"{written}{']' if within else ''}{')' * groups}" if mended else written
+
+
+_drawn = st.builds(_written, st.text("".join(_LETTERS), min_size=3, max_size=24), st.sampled_from([True, True, False]))
+_expressions = st.one_of(
+    st.builds(str.format, st.sampled_from([*["{}"] * 5, "({}){{300}}", "(?:{}){{1000}}"]), _drawn),
+    st.text(r"ab/.[]^-()|*+?{}1,2\wdQ:=!<P>$", min_size=1, max_size=12),
 )
-_atoms = st.one_of(
-    _sets,
-    st.sampled_from(
-        ["a", ".", r"\w", r"\.", "^", "$", "/", r"\b", r"\z", r"\1", r"\pL", r"\Qa", "{", "}", "]", "(?=a)", "(?i)"]
-    ),
-)
-_repeats = st.sampled_from(["", "", "", "*", "+?", "{2}", "{2,}", "{0,9}", "{1000}", "{1001}", "{2,1}", "**"])
-_expressions = st.recursive(
-    st.lists(st.builds(str.__add__, _atoms, _repeats), min_size=1, max_size=5).map("".join),
-    lambda inner: st.builds(
-        lambda opening, text, closing: f"{opening}{text}{closing}",
-        st.sampled_from(["(", "(?:", "(?P<n>", "(?<n>", "(?s-i:", "(?x:"]),
-        st.lists(inner, min_size=1, max_size=3).map("|".join),
-        st.builds(str.__add__, st.sampled_from([")", ")", ")", ""]), _repeats),
-    ),
-    max_leaves=6,
-) | st.text(r"ab/.[]^-()|*+?{}1,2\wdQ:=!<P>$", min_size=1, max_size=12)
+"""Drawn as one text, which is a small part of the work of drawing each piece by itself."""
 _OURS = "becomes too large|reference back|Unicode class|quotation by"
 """What is refused although RE2 may take it."""
 

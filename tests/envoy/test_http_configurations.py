@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
 from ipaddress import ip_address
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -51,21 +50,31 @@ from tests.support.goldens import GOLDENS, Golden
 
 pytestmark = pytest.mark.envoy
 _CERTIFICATE = Certificate(ClusterName("kind"), "default", "web", Digest("ab" * 32))
-_PHASES = (Phase.explicit, Phase.reuse, Phase.generate)
-"""Every try starts an Envoy: a smaller example isn't worth minutes, as Envoy names what it refuses."""
+_TOGETHER = 15
+"""Listeners of a proxy: it takes an Envoy about as long to start as to look at them."""
 
 
-def _law(pair: Pair, authority: Authority, examples: int) -> Callable[[], None]:
-    """Return the law: Envoy takes a proxy, with everything inline, so that it looks at all of it."""
+def _check(pair: Pair, authority: Authority, examples: int) -> None:
+    """Have Envoy take listeners, many at once, with everything inline, so that it looks at all of them."""
+    certificate, authorities = pair.reference("web"), authority.own.pem
+    drawn: list[HttpListener] = []
 
-    @settings(max_examples=examples, phases=_PHASES, suppress_health_check=list(HealthCheck))
-    @given(http_strategies.proxies(pair.reference("web"), authority.own.pem))
-    def law(proxy: Proxy) -> None:
+    @settings(max_examples=examples, phases=(Phase.generate,), suppress_health_check=list(HealthCheck))
+    @given(http_strategies.listeners(certificate, authorities))
+    def draw(listener: HttpListener) -> None:
+        drawn.append(listener)
+
+    def refusal(listeners: list[HttpListener]) -> str:
         with TemporaryDirectory() as directory:
-            result = validate(_prepared(Path(directory), pair, authority), render(proxy).files)
-        assert result.returncode == 0, result.stderr
+            files = render(http_strategies.proxy(listeners, certificate, authorities)).files
+            result = validate(_prepared(Path(directory), pair, authority), files)
+        return result.stderr if result.returncode else ""
 
-    return law
+    draw()
+    for first in range(0, len(drawn), _TOGETHER):
+        together = drawn[first : first + _TOGETHER]
+        if why := refusal(together):
+            pytest.fail("\n".join([why, *(f"{one}: {alone}" for one in together if (alone := refusal([one])))]))
 
 
 def _prepared(directory: Path, pair: Pair, authority: Authority) -> Path:
@@ -75,14 +84,14 @@ def _prepared(directory: Path, pair: Pair, authority: Authority) -> Path:
 
 
 def test_envoy_accepts_sampled_http_configurations(pair: Pair, authority: Authority) -> None:
-    """A few of all proxies; the slow tier tries many."""
-    _law(pair, authority, 15)()
+    """A few of all listeners; the slow tier tries many."""
+    _check(pair, authority, 45)
 
 
 @pytest.mark.slow
 def test_envoy_accepts_http_configurations_with_extreme_values(pair: Pair, authority: Authority) -> None:
     """Names, values, paths, expressions and statuses at their edges, in every combination."""
-    _law(pair, authority, 250)()
+    _check(pair, authority, 750)
 
 
 @pytest.mark.parametrize("discovery", list(Discovery))
