@@ -20,7 +20,7 @@ from pathlib import Path
 from benchmarks.requests import until
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError
-from locallb.runtimes.docker.containers import PROXY_LABEL
+from locallb.runtimes.planners import PROXY_LABEL
 from tests.support.control_plane import ControlPlane
 from tests.support.stages import CHECKOUT, Stage, envoys, stage
 from tests.support.watching import Watch, watching

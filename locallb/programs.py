@@ -4,7 +4,7 @@ A program gets a list of words and no shell, no terminal, no standard input but 
 whole process group ends, and a limit of output. A revision is read from the object store as it was committed, without
 filters, attributes or hooks; work tree, index and configuration of the repository stay untouched.
 
-Not here: processes that outlive this one (`runtimes.process.processes`), and the meaning of files.
+Not here: processes that outlive this one (`runtimes.processes`), and the meaning of files.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Exit
 from locallb.cli.grammar import make_parser
 from locallb.cli.parser import ANSWER
-from locallb.cli.project_finding import PROJECT_FILE, nearest_project
+from locallb.cli.project import PROJECT_FILE, nearest_project
 from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG
 from locallb.model.fields import at, object_of, objects_of, text_of
 from locallb.safe_files import load_yaml

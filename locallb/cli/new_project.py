@@ -5,7 +5,7 @@ own is `$XDG_DATA_HOME/local-lb`, made when it is first needed, with the files t
 programs are written again after another installation wrote them; the files of its stacks are the user's from then on,
 and change only where options add sources. Sources are those that options name, and otherwise those found on this host.
 
-Not here: the texts of the files (`project_layout`), and the search for a project (`project_finding`).
+Not here: the texts of the files, and the search for a project (`project`).
 """
 
 from __future__ import annotations
@@ -25,23 +25,28 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.confirmation import Cluster, confirm_new, is_of_host
 from locallb.cli.console import Out
 from locallb.cli.failures import Refused
-from locallb.cli.project_finding import (
+from locallb.cli.project import (
+    MANIFESTS,
     PROGRAM_FILE,
     PROJECT_FILE,
+    Sources,
     fault,
     is_project,
     is_trusted,
     nearest_project,
+    program_files,
+    project_files,
     require_trusted,
+    stack_text,
+    with_sources,
 )
-from locallb.cli.project_layout import MANIFESTS, Sources, program_files, project_files, stack_text, with_sources
 from locallb.config.parsing import parse_settings
 from locallb.engine.state.project import check_stack_name
 from locallb.model.errors import ClientError
 from locallb.model.fields import objects_of
 from locallb.model.identities import ClusterName, ContextName
 from locallb.safe_files import load_yaml
-from locallb.sources.manifests.entry import cluster_name
+from locallb.sources.entries import cluster_name
 from locallb.storage import files, paths
 from locallb.storage.files import scratch
 from locallb.storage.paths import shipped
@@ -179,7 +184,7 @@ def _require_context(kubeconfig: str, context: ContextName, root: Path) -> None:
 
 def _why_no_kind() -> str:
     """Return why no cluster of kind is found; empty if there is one."""
-    from locallb.sources.kind.source import names_of_clusters  # noqa: PLC0415 - loads a client of Docker
+    from locallb.sources.kind import names_of_clusters  # noqa: PLC0415 - loads a client of Docker
 
     try:
         return "" if names_of_clusters() else "this host's Docker has no cluster of it"

@@ -111,7 +111,6 @@ class _Row(NamedTuple):
 
 
 def show(services: Sequence[Service], args: Arguments, out: Out) -> None:
-    """Show the faults of these."""
     rows = [row for service in services for row in _rows(service)]
     if args.json:
         out.raw(json.dumps([_fields(row) for row in rows], indent=2))

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, cast
 
 from msgspec import Struct, field
 
-from locallb.cli.project_layout import is_standard
+from locallb.cli.project import is_standard
 from locallb.config.settings import Settings, SettingsError
 from locallb.desired import desired, exports, provider_version
 from locallb.engine.core.declared import EVERYTHING, Declared

@@ -28,7 +28,7 @@ from msgspec.structs import replace
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused, complain, in_thread
-from locallb.cli.project_finding import nearest_project
+from locallb.cli.project import nearest_project
 from locallb.engine.state.project import PYTHON, Project
 from locallb.host import limits
 from locallb.host.capabilities import NO_MACOS, is_macos
@@ -125,7 +125,7 @@ COMMANDS = {
     "logs": "traffic:logs",
     "gc": "commands.leftovers:gc",
     "host": "commands.host:host",
-    "state": "commands.state:state",
+    "state": "commands.stacks:state",
     "watch": "commands.watch:watch",
     "service": "commands.service:service",
 }

@@ -167,7 +167,6 @@ def as_reported(row: Row) -> frozenset[str]:
 
 
 def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
-    """Make the documented list of objects."""
     return [
         {
             **row.key._asdict(),
@@ -251,7 +250,6 @@ class Detail(Struct, frozen=True):
 
 
 def details(rows: Sequence[Row], plan: Plan) -> list[Detail]:
-    """Add to each row what the plan has of it."""
     placements = {placement.key: placement for placement in plan.placements}
     proxies = {planned.proxy.name: planned for planned in plan.proxies}
     return [

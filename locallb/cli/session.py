@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.cli.failures import Refused
-from locallb.cli.project_layout import is_standard
+from locallb.cli.project import is_standard
 from locallb.config.services import DEFAULT_POOL
 from locallb.config.settings import LeaderElection, Policies, Settings, SettingsError, Sharing
 from locallb.engine.sdk_parts import defer

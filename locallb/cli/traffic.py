@@ -82,7 +82,6 @@ def print_traffic(out: Out, rows: Sequence[TrafficRow], seconds: float) -> None:
 
 
 def traffic_json(rows: Sequence[TrafficRow]) -> list[dict[str, object]]:
-    """Make the documented list of objects."""
     return [
         {
             **row.key._asdict(),
@@ -220,7 +219,6 @@ class _Shown:
         self._reported = failures
 
     def show(self, seconds: float) -> None:
-        """Show lines as they arrive."""
         until = time.monotonic() + seconds
         while time.monotonic() < until and not self._out.removed:
             for tap, message in self.reading.messages(READING_PACE):

@@ -2,7 +2,7 @@
 
 A mistake never hides another one: everything is read, then one error lists all. Keys that this version doesn't know
 are refused by name, never ignored. The keys `leaderElection` and `ingress` are parsed here, too. Entries of `sources`
-and keys of outputs are parsed by their implementations (`SourceEntry`, `OutputEntry`).
+are parsed by their implementations (`registry.SourceEntry`).
 
 Not here: reading the stack file (`engine.state.project`), and decoding its values (`sources.configuration`).
 """
@@ -10,16 +10,15 @@ Not here: reading the stack file (`engine.state.project`), and decoding its valu
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cache
 from types import MappingProxyType
-from typing import Protocol, cast
+from typing import cast
 
 from msgspec.structs import replace
 
 from locallb.config.candidates import candidates, listed
 from locallb.config.dns import parse_dns
 from locallb.config.proxies import parse_containers, parse_proxies
-from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES, Finder, Source
+from locallb.config.registry import RUNTIMES, SOURCES, Finder, Source, source_entry
 from locallb.config.services import (
     DEFAULT_POOL,
     parse_cidrs_of_clusters,
@@ -50,44 +49,6 @@ from locallb.model.fields import LABEL, LABEL_REMEDY
 from locallb.model.identities import Family, IPAddress
 from locallb.model.objects import BackendChoice
 from locallb.model.texts import clipped, shown
-
-
-class SourceEntry(Protocol):
-    """Parser of a source entry of one type."""
-
-    @property
-    def keys(self) -> tuple[str, ...]:
-        """The keys that it may have, its own word first."""
-
-    @property
-    def finds(self) -> bool:
-        """Whether it gives a finder, not a source."""
-
-    @property
-    def single_entry_example(self) -> str:
-        """An example with everything in one entry, if only one is allowed; otherwise empty."""
-
-    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> Source | Finder | None:
-        """Return the parsed entry at `key`; None if it is invalid, which is noted."""
-
-
-class OutputEntry(Protocol):
-    """Parser of the stack's key with an output's name."""
-
-    def parse(self, mistakes: Mistakes, key: str, value: object) -> object:
-        """Return the output's parsed settings, frozen and comparable."""
-
-
-def output_entry(word: str) -> OutputEntry:
-    """Return how the key of an output is parsed."""
-    return cast("OutputEntry", OUTPUTS.load(word, "entry"))
-
-
-@cache
-def source_entry(word: str) -> SourceEntry:
-    """Return how entries of a type are parsed."""
-    return cast("SourceEntry", SOURCES.load(word, "entry"))
-
 
 KEY = "leaderElection"
 _EXAMPLE = "{enabled: true, cluster: shop, lease: local-lb, namespace: kube-system}"
@@ -200,7 +161,7 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
     Raises SettingsError with one sentence for each mistake.
     """
     mistakes = Mistakes()
-    mistakes.unknown("", config, (*KEYS, *OUTPUTS.having("entry")))
+    mistakes.unknown("", config, KEYS)
     sources, finders = _sources(mistakes, config.get("sources"))
     _refuse_repeated(mistakes, config.get("sources"))
     mapped = parse_port_mapping(mistakes, config)
@@ -209,7 +170,6 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
     settings = Settings(
         sources=sources,
         finders=finders,
-        outputs=_outputs(mistakes, config),
         pools=pools,
         port_mapping=mapped,
         pins=_pins(mistakes, config.get("pins", {})),
@@ -258,12 +218,6 @@ def _bound(mistakes: Mistakes, value: object) -> int:
         mistakes.add("trafficMetrics", f"{shown(value)} is neither true nor a number of ports from 1 to {_MAX_PORTS}")
         return 0
     return value
-
-
-def _outputs(mistakes: Mistakes, config: Mapping[str, object]) -> Mapping[str, object]:
-    """Read the keys that turn outputs on."""
-    terms = (word for word in OUTPUTS.having("entry") if word in config)
-    return MappingProxyType({word: output_entry(word).parse(mistakes, word, config[word]) for word in terms})
 
 
 def _sources(mistakes: Mistakes, value: object) -> tuple[tuple[Source, ...], tuple[Finder, ...]]:

@@ -1,18 +1,18 @@
 """The registry of implementations, by the words of the configuration, and the interface of parsed source entries.
 
-Packages are loaded on demand, so a stack loads only used ones, and a lower room can use a higher one by a protocol:
+Modules are loaded on demand, so a stack loads only used ones, and a lower room can use a higher one by a protocol:
 planning imports nothing that has effects.
 
-Not here: the interfaces of implementations (`config.parsing`, `planning.planned`, `runtimes.runtime`, `sources.source`,
+Not here: the interfaces of implementations (`planning.planned`, `runtimes.runtime`, `sources.source`,
 `outputs.output`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
 from importlib import import_module
-from importlib.util import find_spec
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from msgspec import Struct
 
@@ -94,58 +94,77 @@ class Source(Entry, Protocol):
         """The finder of routes to its Nodes, where its entry has one."""
 
 
-def _has(package: str, module: str) -> bool:
-    try:
-        return find_spec(f"{package}.{module}") is not None
-    except ModuleNotFoundError:  # it is no package but a module
-        return False
-
-
 class Registry(Struct, frozen=True):
-    """The implementations of one seam."""
+    """The implementations of one seam, each loaded when it is asked for."""
 
-    packages: Mapping[str, str]
-    """The implementing package or module of each word, in the order of messages."""
+    places: Mapping[str, Mapping[str, str]]
+    """By word, in the order of messages: what it has for each role, as `module:NAME`."""
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.packages)
+        return iter(self.places)
 
     def __contains__(self, word: object) -> bool:
-        return word in self.packages
+        return word in self.places
 
-    def having(self, module: str) -> tuple[str, ...]:
-        """Return the words with packages that have this optional module."""
-        return tuple(word for word, package in self.packages.items() if _has(package, module))
+    def having(self, role: str) -> tuple[str, ...]:
+        """Return the words with something for an optional role."""
+        return tuple(word for word, roles in self.places.items() if role in roles)
 
-    def load(self, word: str, module: str) -> Any:  # noqa: ANN401 - who asks knows the protocol
-        """Return what a word's module, or the `module` of its package, offers: its name in capitals."""
-        whole = import_module(self.packages[word])
-        offering = whole if hasattr(whole, module.upper()) else import_module(f"{self.packages[word]}.{module}")
-        return getattr(offering, module.upper())
+    def load(self, word: str, role: str) -> Any:  # noqa: ANN401 - who asks knows the protocol
+        module, _, name = self.places[word][role].partition(":")
+        return getattr(import_module(module), name)
 
 
 RUNTIMES = Registry(
     {
-        "process": "locallb.runtimes.process",
-        "docker": "locallb.runtimes.docker",
-        "podman": "locallb.runtimes.podman",
+        "process": {
+            "planner": "locallb.runtimes.planners:PROCESS_PLANNER",
+            "runtime": "locallb.runtimes.process_runtime:RUNTIME",
+            "resource_type": "locallb.runtimes.resource_types:EnvoyProcess",
+        },
+        "docker": {
+            "planner": "locallb.runtimes.planners:DOCKER_PLANNER",
+            "runtime": "locallb.runtimes.docker.runtime:RUNTIME",
+            "route_helper": "locallb.runtimes.docker.route_helper:ROUTE_HELPER",
+        },
+        "podman": {
+            "planner": "locallb.runtimes.planners:PODMAN_PLANNER",
+            "runtime": "locallb.runtimes.podman:RUNTIME",
+            "resource_type": "locallb.runtimes.resource_types:PodmanContainer",
+            "route_helper": "locallb.runtimes.podman:ROUTE_HELPER",
+        },
     }
 )
-"""Runtimes of Envoy, as `runtime` names them; a `planner` and a `runtime` each."""
+"""Runtimes of Envoy, as `runtime` names them."""
 SOURCES = Registry(
     {
-        "manifests": "locallb.sources.manifests",
-        "kubernetes": "locallb.sources.kubernetes",
-        "kind": "locallb.sources.kind",
-        "gardener": "locallb.sources.gardener",
+        "manifests": {"entry": "locallb.sources.entries:MANIFESTS_ENTRY", "source": "locallb.sources.manifests:SOURCE"},
+        "kubernetes": {
+            "entry": "locallb.sources.entries:KUBERNETES_ENTRY",
+            "source": "locallb.sources.kubernetes.source:SOURCE",
+        },
+        "kind": {"entry": "locallb.sources.entries:KIND_ENTRY", "source": "locallb.sources.kind:SOURCE"},
+        "gardener": {"entry": "locallb.sources.entries:GARDENER_ENTRY", "source": "locallb.sources.gardener:SOURCE"},
     }
 )
-"""Where objects come from, as an entry of `sources` names it; an `entry` and a `source` each."""
-OUTPUTS = Registry(
-    {
-        "status": "locallb.outputs.status",
-        "events": "locallb.outputs.events",
-        "names": "locallb.outputs.names",
-    }
-)
-"""Publishers of addresses, in order: an `output` each, and an `entry` if a key of the stack turns it on."""
+"""Where objects come from, as an entry of `sources` names it."""
+OUTPUTS = Registry({word: {"output": f"locallb.outputs.{word}:OUTPUT"} for word in ("status", "events", "names")})
+"""Publishers of addresses, in order."""
+
+
+class SourceEntry(Struct, frozen=True):
+    """The parser of source entries of one type."""
+
+    keys: tuple[str, ...]
+    """The keys that it may have, its own word first."""
+    parse: Callable[..., Source | Finder | None]
+    """Takes `values.Mistakes`, a key, and the entry there; returns it parsed, None if it is invalid, which is noted."""
+    finds: bool = False
+    """Whether it gives a finder, not a source."""
+    single_entry_example: str = ""
+    """An example with everything in one entry, if only one is allowed; otherwise empty."""
+
+
+@cache
+def source_entry(word: str) -> SourceEntry:
+    return cast("SourceEntry", SOURCES.load(word, "entry"))

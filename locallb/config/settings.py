@@ -272,8 +272,6 @@ class Settings(Struct, frozen=True):
     status_order: StatusOrder = StatusOrder.IP_FAMILIES
     take_over: bool = False
     """Entries of other controllers go from the status of Services that are ours."""
-    outputs: Mapping[str, object] = field(default_factory=lambda: MappingProxyType({}))
-    """Inputs of the enabled outputs, by output key."""
     pod_routes: PodRouting = PodRouting.AUTO
     pod_cidrs: Mapping[ClusterName, tuple[IPNetwork, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Pod ranges of clusters, unless their source or their Nodes name them."""

@@ -202,5 +202,4 @@ def zone_of(name: str, zones: Sequence[Zone]) -> Zone | None:
 
 
 def is_of_clusters(zone: Zone) -> bool:
-    """Return whether a zone has the names that Services have in their cluster."""
     return is_within(zone.name, CLUSTER_DOMAIN)

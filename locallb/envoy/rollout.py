@@ -6,7 +6,7 @@ side by side in between, and for as long as requests may be delayed that the ear
 is removed: Envoy needs it once the delay is over.
 
 Not here: the execution of the steps (`push`), and the run of a trial Envoy (`validation`,
-`runtimes.process.resource_types`).
+`runtimes.resource_types`).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ is enough for ports of the loopback address, which it publishes as any other doe
 `--network host` is this host's, and root in its containers is this user.
 
 Sockets of engines are found and tried without an engine's client. Not here: requests to an engine
-(`runtimes.docker.daemon`, `runtimes.podman.engine`).
+(`runtimes.docker.daemon`, `runtimes.podman`).
 """
 
 from __future__ import annotations

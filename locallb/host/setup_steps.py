@@ -153,7 +153,6 @@ class Setup(Struct, frozen=True):
 
 
 def printed(text: str, where: str) -> str:
-    """Return the command that writes a text."""
     lines = " ".join(f"'{line}'" for line in text.splitlines())
     return f"printf '%s\\n' {lines} {where}"
 

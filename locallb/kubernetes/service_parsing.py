@@ -296,7 +296,6 @@ def _ingress(status: object) -> tuple[IngressEntry, ...]:
 
 
 def _hostnames(status: object) -> tuple[str, ...]:
-    """Parse the hostnames of a status."""
     entries = objects_of(at(status, "loadBalancer", "ingress"))
     names = (text_of(entry.get("hostname")) for entry in entries if not entry.get("ip"))
     return tuple(clipped(name) for name in names if name)

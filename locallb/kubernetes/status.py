@@ -206,7 +206,6 @@ class ObservedStatus(Struct, frozen=True):
 
     @property
     def serving(self) -> Condition | None:
-        """The condition that reports whether it serves."""
         return next((condition for condition in self.conditions if condition.type == SERVING), None)
 
 
@@ -258,7 +257,6 @@ def is_deleted(live: Live) -> bool:
 
 
 def has_finalizer(live: Live) -> bool:
-    """Return whether our finalizer is on it."""
     return FINALIZER in _finalizers(live)
 
 
@@ -345,7 +343,6 @@ def _is_ours(condition: JsonObject) -> bool:
 
 
 def _ours(conditions: Iterable[JsonObject]) -> tuple[Condition, ...]:
-    """Read the conditions that have our prefix."""
     return tuple(
         Condition(*(str(condition.get(name) or "") for name in _CONDITION))
         for condition in conditions

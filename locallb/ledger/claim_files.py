@@ -4,7 +4,7 @@ Any user with read access to the directory can take the lock, and keep it. It on
 exclusive without it. So waits for it are bounded, and there is no second wait for a process that once kept it for the
 whole timeout.
 
-Not here: the content of a claim, and conflicts (`claims`); writing claims (`publishing`).
+Not here: the content of a claim, and conflicts (`claims`); writing claims (`ledger`).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Files are read without following links, waiting or trusting: other users may write into a shared ledger. A conflict is
 why an owner may not have an address or ports of it.
 
-Not here: the lock and the directory (`claim_files`), and writing claims (`publishing`).
+Not here: the lock and the directory (`claim_files`), and writing claims (`ledger`).
 """
 
 from __future__ import annotations

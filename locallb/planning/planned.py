@@ -35,7 +35,7 @@ from locallb.model.identities import (
     UpstreamName,
 )
 from locallb.model.identities import Protocol as Transport
-from locallb.model.objects import EMPTY, ServicePort, Via
+from locallb.model.objects import ServicePort, Via
 from locallb.model.own_classes import WantedClass
 from locallb.model.reasons import Problem
 from locallb.model.relays import RelayedPort, RelayId, relay_id
@@ -321,8 +321,6 @@ class Placement(Struct, frozen=True):
     status_order: StatusOrder = StatusOrder.IP_FAMILIES
     take_over: bool = False
     """Entries of other controllers in its status are removed."""
-    outputs: Mapping[str, object] = field(default_factory=lambda: EMPTY)
-    """Inputs of the enabled outputs, by output key."""
     sharing: SharingKey = SharingKey("")
     """The key under which other Services may have the addresses, too; empty for none."""
     part: PlannedPart | None = None

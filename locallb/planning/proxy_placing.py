@@ -224,7 +224,6 @@ def place(given: PlacementInputs, frame: PlanContext, memory: AnyMemo) -> Placed
         ip_mode=frame.settings.ip_mode,
         status_order=frame.settings.status_order,
         take_over=frame.settings.take_over,
-        outputs=frame.settings.outputs,
         sharing=service.sharing_key,
         part=PlannedPart(part, render_part(part)) if part else None,
         routes=route_lines(given.gateway, memory.of("lines", Memo)) if given.gateway else (),

@@ -31,7 +31,7 @@ KINDS: tuple[type[AnyResourceType], ...] = (
     ServedCertificate,
     LocalCertificate,
     ProxyConfig,
-    *(kind for word in RUNTIMES.having("resource_types") for kind in RUNTIMES.load(word, "resource_types")),
+    *(RUNTIMES.load(word, "resource_type") for word in RUNTIMES.having("resource_type")),
     ServiceConfig,
     Reachable,
     ServiceClaim,

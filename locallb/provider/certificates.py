@@ -91,7 +91,7 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
 
     def create(self, new: LocalCertificateInputs) -> tuple[str, LocalCertificateState]:
         """Make the certificate and write the files, in the proxy's directory or in one that is made for it."""
-        from locallb.certificates import signing, store  # noqa: PLC0415 - few stacks need what they load
+        from locallb.certificates import store  # noqa: PLC0415 - few stacks need what it loads
 
         now, failure = store.now(), f"the certificate for {', '.join(new.hosts)} can't be made"
         existing = store.find()
@@ -103,7 +103,7 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
             write(place, _planned(new), pair.certificate, pair.key, shared=new.shared)
         except (store.AuthorityError, CertificateFilesError) as error:
             raise ProviderError(f"{failure}: {error}") from None
-        made, chain = signing.observed(pair.certificate), http_chains.chain_file(_planned(new))
+        made, chain = store.observed(pair.certificate), http_chains.chain_file(_planned(new))
         state = grown(self.state, new, chain=chain, serial=made.serial, expires=f"{made.ends:%Y-%m-%dT%H:%M:%SZ}")
         return f"{new.proxy}/{chain}", state
 
@@ -112,12 +112,12 @@ class LocalCertificate(ResourceType[LocalCertificateInputs, LocalCertificateStat
 
         It isn't where the clock was wrong when it was made.
         """
-        from locallb.certificates import signing, store  # noqa: PLC0415 - as above
+        from locallb.certificates import store  # noqa: PLC0415 - as above
 
         pair = read_certificate_file(Proxies.ours().path(state.proxy), _planned(state))
         try:
-            made = signing.observed(pair[0]) if pair and not key_pair_fault(*pair) else None
-        except signing.SigningError:
+            made = store.observed(pair[0]) if pair and not key_pair_fault(*pair) else None
+        except store.SigningError:
             made = None
         return state if made and made.serial == state.serial and made.begins <= store.now() < made.ends else None
 

@@ -25,7 +25,6 @@ from locallb.provider.docker_spec import NOTE, without_notes
 from locallb.resources.codec import UNKNOWN, Values
 from locallb.resources.resource_type import ProviderError, copied
 from locallb.resources.wire import plain, reported_difference, wrapped
-from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, labelled_owner
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import (
     Containers,
@@ -36,7 +35,8 @@ from locallb.runtimes.docker.engine_api import (
     require_owner,
 )
 from locallb.runtimes.docker.facts import drain_container, needs_restart
-from locallb.runtimes.process.handover import STOP_TIMEOUT
+from locallb.runtimes.handover import STOP_TIMEOUT
+from locallb.runtimes.planners import HELPER_LABEL, PROXY_LABEL, labelled_owner
 from locallb.storage import paths
 
 IN_PLACE = frozenset(

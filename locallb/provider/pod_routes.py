@@ -4,7 +4,7 @@ Routes are in this host's table or in the network namespace of a container. Our 
 distinguish them from all other routes, even without the state. A relay is a process that connects to pods of one
 cluster through its API server (`relay`).
 
-Not here: how routes are changed and which ones conflict, and the process (`runtimes.process.relays`).
+Not here: how routes are changed and which ones conflict, and the process (`runtimes.relays`).
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from locallb.relay.directory import Served
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ApiRelayInputs, ApiRelayState, PodRoutesInputs, PodRoutesState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown, id_faults
+from locallb.runtimes import processes, relays
 from locallb.runtimes.pod_routes import HOST, change_routes, present_routes
-from locallb.runtimes.process import processes, relays
-from locallb.runtimes.process.processes import Process
+from locallb.runtimes.processes import Process
 
 
 class PodRoutes(ResourceType[PodRoutesInputs, PodRoutesState]):

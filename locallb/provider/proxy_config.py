@@ -19,7 +19,7 @@ from locallb.ledger.claims import refuse_copy
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ProxyConfigInputs, ProxyConfigState
 from locallb.resources.resource_type import ResourceType, grown, proxy_faults
-from locallb.runtimes.process.handover import stop_all
+from locallb.runtimes.handover import stop_all
 from locallb.storage import files
 from locallb.storage.proxy_directories import Proxies, ProxyDirectory
 

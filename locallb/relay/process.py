@@ -2,7 +2,11 @@
 
 It listens on a socket for each port of a pod, and on `control`: whoever connects there makes it read the file again,
 and gets the digest of what it serves then. It ends at SIGTERM, and goes on without its starter. Credentials are read
-from the kubeconfig for each connection to the API, never written. Not here: who starts it.
+from the kubeconfig for each connection to the API, never written.
+
+A client goes to the pod of the socket that it came to, and to others of the same group while none has taken it. So a
+pod that goes costs its clients a moment, and only connections that it had accepted end. Connections that have carried
+a client are kept for the next one. Not here: who starts it, and what is spoken to the API (`carriers`).
 """
 
 from __future__ import annotations
@@ -13,20 +17,203 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable
+import time
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from socket import AF_UNIX, SOCK_STREAM, socket
+from socket import AF_UNIX, MSG_PEEK, SOCK_STREAM, socket
 
-from locallb.kubernetes.api.upgrade import upgraded
+from msgspec import Struct
+
+from locallb.kubernetes.api.servers import KubeError
+from locallb.kubernetes.api.upgrade import Upgraded, upgraded
 from locallb.model.errors import ClientError
 from locallb.model.relays import RelayedPort
+from locallb.model.texts import printable
 from locallb.relay import directory as places
-from locallb.relay.carriers import readable
+from locallb.relay.carriers import Carrier, CarrierError, Client, readable
 from locallb.relay.directory import CONTROL, MARK, VERSION_MARK, Served
-from locallb.relay.service import Service
 from locallb.safe_files import open_lock, try_lock
+
+MAX_CLIENTS = 2000
+"""Connections of clients at a time; others wait in the queues of their sockets."""
+ATTEMPTS = 4
+"""Pods that are tried for a client."""
+_MAX_WAITING = 32
+"""Connections of a pod that wait for clients."""
+_MAX_IDLE = 60.0
+"""Seconds that they wait."""
+_AT_ONCE = 16
+"""Requests to the API at a time."""
+_FIRST_BYTES = 0.005
+"""Seconds in which Envoy's health checks have closed their connections: they are no clients."""
+_AVOIDED = 2.0
+"""Seconds for which a pod that has failed is tried after the others."""
+_REPORT_EVERY = 10.0
+"""Seconds after which a failure of the same pod is reported again."""
+
+
+class _Waiting(Struct):
+    """A connection that waits for a client."""
+
+    carrier: Carrier
+    until: float
+
+
+class Service:
+    """Carries clients to pods; for one event loop. `open_upgraded` asks the API, in a thread, for a connection."""
+
+    def __init__(
+        self, open_upgraded: Callable[[str, str], Upgraded], report: Callable[[str], object] = lambda _: None
+    ) -> None:
+        self._open, self._report = open_upgraded, report
+        self._threads = ThreadPoolExecutor(_AT_ONCE, thread_name_prefix="upgrade")
+        self._places = asyncio.Semaphore(MAX_CLIENTS)
+        self._groups: dict[str, tuple[RelayedPort, ...]] = {}
+        self._waiting: dict[tuple[str, str], list[_Waiting]] = {}
+        self._failed: dict[RelayedPort, float] = {}
+        self._reported: dict[RelayedPort, float] = {}
+
+    def serve(self, ports: Iterable[RelayedPort]) -> None:
+        """Take over which ports there are; connections to other pods that wait for clients are closed."""
+        groups: dict[str, list[RelayedPort]] = {}
+        for port in ports:
+            groups.setdefault(port.group, []).append(port)
+        self._groups = {group: tuple(several) for group, several in groups.items()}
+        existing = {port for several in groups.values() for port in several}
+        self._failed = {port: at for port, at in self._failed.items() if port in existing}
+        self._reported = {port: at for port, at in self._reported.items() if port in existing}
+        pods = {(port.namespace, port.pod) for port in existing}
+        for pod in [*self._waiting]:
+            if pod not in pods:
+                self._close(self._waiting.pop(pod))
+
+    def connect_by(self, open_upgraded: Callable[[str, str], Upgraded]) -> None:
+        """Ask the API in another way from now on; clients that are carried stay."""
+        self._open = open_upgraded
+        self._close_waiting()
+
+    def close(self) -> None:
+        self._close_waiting()
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _close_waiting(self) -> None:
+        for waiting in self._waiting.values():
+            self._close(waiting)
+        self._waiting = {}
+
+    def _close(self, waiting: Iterable[_Waiting]) -> None:
+        for each in waiting:
+            each.carrier.close()
+
+    def release(self) -> None:
+        self._places.release()
+
+    async def reserve(self) -> None:
+        """Wait for a place for one more client."""
+        await self._places.acquire()
+
+    async def carry(self, connection: socket, port: RelayedPort) -> None:
+        """Carry a client that has a place, until it or the pod ends."""
+        try:
+            if await _has_begun(connection):
+                await self._carry(Client(connection), port)
+        except OSError:  # the client's own
+            pass
+        finally:
+            self._places.release()
+            connection.close()
+
+    async def _carry(self, client: Client, port: RelayedPort) -> None:
+        for candidate in self._candidates(port):
+            try:
+                await self._try(client, candidate)
+            except (CarrierError, KubeError) as error:
+                self._failed[candidate] = time.monotonic()
+                self._note_failure(candidate, str(error))
+            else:
+                self._failed.pop(candidate, None)
+                return
+            if client.unanswered is None:
+                return
+
+    def _candidates(self, port: RelayedPort) -> Iterator[RelayedPort]:
+        """Return the pod itself and others of its group, those that failed a moment ago last."""
+        recent = time.monotonic() - _AVOIDED
+        others = [each for each in self._groups.get(port.group, ()) if each != port]
+        every = sorted((port, *others), key=lambda each: self._failed.get(each, 0.0) > recent)
+        yield from every[:ATTEMPTS]
+
+    async def _try(self, client: Client, port: RelayedPort) -> None:
+        """Carry a client to one pod. Raises CarrierError, KubeError.
+
+        A connection that waited may have ended, or lead to a former pod of this name: then a new one is made.
+        """
+        if carrier := self._take(port):
+            try:
+                return await self._use(carrier, self._open, client, port)
+            except CarrierError:
+                self._close(self._waiting.pop((port.namespace, port.pod), ()))
+                if client.unanswered is None:
+                    raise
+        loop, way = asyncio.get_running_loop(), self._open
+        upgraded = await loop.run_in_executor(self._threads, way, port.namespace, port.pod)
+        return await self._use(Carrier(upgraded), way, client, port)
+
+    async def _use(self, carrier: Carrier, way: object, client: Client, port: RelayedPort) -> None:
+        """Carry a client by a connection that was made in this way. Raises CarrierError."""
+        reusable = False
+        try:
+            await carrier.open(port.port)
+            reusable = await carrier.carry(client)
+        finally:
+            if reusable and way is self._open:
+                self._keep(port, carrier)
+            else:
+                carrier.close()
+
+    def _take(self, port: RelayedPort) -> Carrier | None:
+        waiting = self._waiting.get((port.namespace, port.pod), [])
+        while waiting:
+            each = waiting.pop()
+            if each.until > time.monotonic() and each.carrier.is_usable:
+                return each.carrier
+            each.carrier.close()
+        return None
+
+    def _keep(self, port: RelayedPort, carrier: Carrier) -> None:
+        if not any(port in group for group in self._groups.values()):
+            carrier.close()
+            return
+        waiting = self._waiting.setdefault((port.namespace, port.pod), [])
+        waiting.append(_Waiting(carrier, time.monotonic() + _MAX_IDLE))
+        while len(waiting) > _MAX_WAITING:
+            waiting.pop(0).carrier.close()
+
+    def expire(self) -> None:
+        """Close what waited too long."""
+        now = time.monotonic()
+        for pod, waiting in self._waiting.items():
+            self._close(each for each in waiting if each.until <= now)
+            self._waiting[pod] = [each for each in waiting if each.until > now]
+
+    def _note_failure(self, port: RelayedPort, why: str) -> None:
+        now = time.monotonic()
+        if self._reported.get(port, 0.0) + _REPORT_EVERY <= now:
+            self._reported[port] = now
+            self._report(f"Pod {port.namespace}/{port.pod} port {port.port}: {printable(why)}")
+
+
+async def _has_begun(connection: socket) -> bool:
+    """Return whether a client sends something, or waits for the pod's first word; False if it has gone already."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_FIRST_BYTES):
+            await readable(connection)
+            return bool(connection.recv(1, MSG_PEEK))
+    return True
+
 
 _BACKLOG = 512
 _END = 2.0

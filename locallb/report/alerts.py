@@ -146,7 +146,6 @@ def withdrawn(narrowing: Narrowing) -> str:
 
 
 def _counted(labels: tuple[str, ...]) -> tuple[bool, str]:
-    """Return whether it is one port, and the ports in words."""
     single = len(labels) == 1
     return single, f"{'port' if single else 'ports'} {', '.join(labels)}"
 

@@ -190,11 +190,9 @@ class Report(Struct, frozen=True):
 
     @property
     def changes(self) -> bool:
-        """Return whether anything is done."""
         return any(service.change not in QUIET for service in self.services)
 
     def count(self, change: Change) -> int:
-        """Count the Services to which this happens."""
         return sum(service.change is change for service in self.services)
 
 

@@ -1,13 +1,13 @@
-"""What a stack's policies forbid: each violation is one sentence with the object, the value and the remedy.
+"""What a stack's policies forbid, a sentence with the object, the value and the remedy each, and reports with it.
 
 For previews, by both sides of a comparison, and for updates, by a plan and by what the stack holds. Not here: who stops
-for them (`locallb.program`, `locallb.cli`), and the comparison (`changes`).
+for them (`locallb.program`, `locallb.cli`), the comparison (`changes`), and the formats (`report.html`, `markdown`).
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from msgspec.structs import replace
 
@@ -17,7 +17,7 @@ from locallb.model.snapshot import Claim, Snapshot
 from locallb.model.texts import few
 from locallb.planning.planned import Plan
 from locallb.report.alerts import moved
-from locallb.report.changes import Gate, PoolRoom, ServiceChange, Violation, compare, rooms
+from locallb.report.changes import Gate, PoolRoom, Report, ServiceChange, Violation, compare, rooms
 from locallb.report.deployed import listed_entrances
 from locallb.report.exposure import is_open
 from locallb.report.sides import Balancer, Port, Side, planned_side
@@ -174,3 +174,42 @@ def _clear_ports(services: Iterable[ServiceChange]) -> Iterator[Violation]:
 
 def _ports(labels: list[str]) -> str:
     return f"port {labels[0]} is" if len(labels) == 1 else f"ports {', '.join(labels)} are"
+
+
+def assembled(
+    sides: tuple[Side, Side],
+    snapshot: Snapshot,
+    settings: Settings,
+    *,
+    old_settings: Settings | None = None,
+    touched: Mapping[ObjectKey, Collection[str]] | None = None,
+) -> Report:
+    """Compare the old and the new side; `snapshot` and `settings` are those of the new one."""
+    old, new = sides
+    services = compare(old, new, touched)
+    remaining = rooms(new, snapshot, settings)
+    violated = violations(services, remaining, settings.policies)
+    notices = new.notices
+    if old_settings is not None and old_settings.policies != settings.policies:
+        notices = (*notices, f"local-lb:policies are others than those of {old.label}, which count as well")
+        former = violations(services, remaining, old_settings.policies)
+        violated += tuple(_of_old_side(violation, old.label) for violation in former if violation not in violated)
+    return Report(
+        stack=snapshot.home.stack,
+        old=old.label,
+        new=new.label,
+        services=services,
+        rooms=remaining,
+        settings=() if old_settings is None else _differing(old_settings, settings),
+        notices=notices,
+        violations=violated,
+    )
+
+
+def _of_old_side(violation: Violation, label: str) -> Violation:
+    """Say that only the former policies forbid it: a change can't allow itself what it does."""
+    return replace(violation, message=f"{violation.message} (so {label} has it; change policies by themselves first)")
+
+
+def _differing(old: Settings, new: Settings) -> tuple[str, ...]:
+    return tuple(name for name in Settings.__struct_fields__ if getattr(old, name) != getattr(new, name))

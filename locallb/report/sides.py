@@ -123,7 +123,6 @@ def planned_side(label: str, snapshot: Snapshot, plan: Plan, *, hostless: bool =
 
 
 def _blind(snapshot: Snapshot, plan: Plan) -> frozenset[ClusterName]:
-    """Find the clusters of which no Node is known."""
     keys = (*(service.key for service in snapshot.services), *(placement.key for placement in plan.placements))
     return frozenset(key.cluster for key in keys) - {node.cluster for node in snapshot.nodes}
 

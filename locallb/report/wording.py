@@ -53,7 +53,6 @@ def markdown_code(text: object) -> str:
 
 
 def markdown_text(text: object) -> str:
-    """Make a sentence for Markdown."""
     return _references(visible(str(text)))
 
 

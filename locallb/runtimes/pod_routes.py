@@ -12,8 +12,7 @@ from functools import cache
 from typing import Protocol, cast
 
 from locallb.config.registry import RUNTIMES
-from locallb.host.netlink import RouteError, put_pod_route, remove_pod_route, routes
-from locallb.host.route_events import pod_routes_of
+from locallb.host.netlink import RouteError, pod_routes_of, put_pod_route, remove_pod_route, routes
 from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, ContainerId, Home, ObjectKey, Owner, RunIdentity
 from locallb.model.routes import POD_PROTOCOL, PodRoute

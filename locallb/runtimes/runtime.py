@@ -145,7 +145,6 @@ class Runtime(ABC):
 
 @cache
 def runtime(word: str) -> Runtime:
-    """Return a runtime by its word in the configuration."""
     return cast("Runtime", RUNTIMES.load(word, "runtime"))
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from locallb import safe_files
 from locallb.model.errors import UNTOLD, ClientError, refusal
-from locallb.runtimes.process import processes
-from locallb.runtimes.process.processes import Process
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process
 from locallb.storage import paths
 
 _TIMEOUT = 1.0

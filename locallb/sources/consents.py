@@ -17,7 +17,7 @@ from typing import Protocol
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from locallb.host.route_events import is_of_host
+from locallb.host.netlink import is_of_host
 from locallb.kubernetes.api import in_cluster
 from locallb.kubernetes.api.kubeconfig import Meaning, is_for_one_cluster, meaning, resolve
 from locallb.kubernetes.api.servers import Server, UnconfirmedError

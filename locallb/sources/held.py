@@ -1,7 +1,7 @@
 """Addresses, proxies and processes that this stack's own state lists, parsed resource by resource, and their sum.
 
 Read from the state file that the engine and the Pulumi CLI share, without either. Not here: whether any of it still
-runs (`runtimes.process.runtime`, `runtimes.docker.facts`), and holdings of other stacks (`ledger.ledger`).
+runs (`runtimes.process_runtime`, `runtimes.docker.facts`), and holdings of other stacks (`ledger.ledger`).
 """
 
 from __future__ import annotations
@@ -270,7 +270,6 @@ def held_by(resources: Iterable[HeldResource], existing: HeldMemory) -> HeldBySt
 
 
 def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[HeldResource]:
-    """Return the resources of ours."""
     latest = state["checkpoint"].get("latest") or {}
     for raw in latest.get("resources") or []:
         kind, old = str(raw["type"]), bool(raw.get("delete"))

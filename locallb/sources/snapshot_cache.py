@@ -175,7 +175,6 @@ class SnapshotCache(Struct):
         return self._sources
 
     def _source(self, source: Source, existing: Collection[ObjectKey], changes: Changes) -> SourceRead:
-        """Read a source by whatever follows those of its type."""
         moved = changes.everything or changes.moved or changes.found
         return self.followed(source.type).read(source, existing, everything=changes.everything, moved=moved)
 

@@ -2,7 +2,7 @@
 
 A finder is a type of source that names others: the existing clusters. What it needs and can't watch is polled every few
 seconds (`Polls`). Not here: how an entry of the configuration is
-parsed (`config.parsing`), and when sources are read.
+parsed (`config.registry`), and when sources are read.
 """
 
 from __future__ import annotations
@@ -125,7 +125,6 @@ class SourceType(ABC, Generic[S]):
         return ()
 
     def access_files(self, source: S, root: Path) -> tuple[Path, ...]:
-        """Return the files that define its access."""
         del source, root
         return ()
 
@@ -187,13 +186,11 @@ class FinderType(ABC, Generic[FinderT]):
 
 @cache
 def source_type(source_word: str) -> SourceType[Any]:
-    """Return a type of source by its word in the configuration."""
     return cast("SourceType[Any]", SOURCES.load(source_word, "source"))
 
 
 @cache
 def finder_type(finder_word: str) -> FinderType[Any]:
-    """Return a type of finder by its word in the configuration."""
     return cast("FinderType[Any]", SOURCES.load(finder_word, "source"))
 
 

@@ -273,7 +273,6 @@ class Converger(Struct):
         return self._keys_of(roots) - self._begun.keys()
 
     def _keys_of(self, roots: Collection[str]) -> set[ObjectKey]:
-        """Return what these roots belong to."""
         names = self._claimed.names(self.applied)
         return {key for root in roots if (key := named_after(name_of(root), names))}
 

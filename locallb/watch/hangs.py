@@ -1,8 +1,8 @@
 """Asks every proxy whether it answers, in one thread that waits for none, and says which of them hang.
 
 What is asked, what is silent and who hangs is known here alone; others are called when that changes, and look. An Envoy
-that ended is no hang: its runtime tells that. Not here: when silence is a hang (`silence`), and what follows
-(`failures`).
+that ended is no hang: its runtime tells that. Times of silence are seconds of one clock, which stands still while this
+process does: an answer that couldn't be read in time is no silence. Not here: what follows (`failures`).
 """
 
 from __future__ import annotations
@@ -13,18 +13,66 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from enum import Enum
 from functools import partial
 from pathlib import Path
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from locallb.envoy.admin import AdminQuestion, AdminReply, QueueFullError, size_of_files
+from locallb.envoy.document import reading_time
 from locallb.model.identities import RunIdentity
-from locallb.model.pacing import Backoff
-from locallb.runtimes.process import processes
-from locallb.runtimes.process.processes import Activity, ProcessError
+from locallb.model.pacing import Backoff, Pace
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Activity, ProcessError
 from locallb.threads import SupervisedThread, Task
-from locallb.watch.silence import REPLACEMENTS, Sighting, Silence, replaced_after
+
+TIMEOUT = 5.0
+"""Seconds that an answer may take of a process that does nothing; a tenth of a millisecond is usual."""
+BUSY_TIMEOUT = 30.0
+"""The same of one that computes, waits for a disk, or can't be seen, besides the time for reading its files."""
+REPLACEMENTS = Pace(first=TIMEOUT, longest=300.0, idle=60.0, spread=0.0)
+"""Of an Envoy that hangs again within a minute: the second one is replaced after twice the time."""
+
+
+class Sighting(Enum):
+    """What the thread of a process that answers is doing."""
+
+    IDLE = "idle"
+    AT_WORK = "at work"
+    """It computes, waits for a processor, or for a disk."""
+    UNSEEN = "unseen"
+
+
+class Silence(Struct, frozen=True):
+    """A question without an answer."""
+
+    since: float
+    stirred: float
+    """Time of the queried process's last observed activity or absence."""
+
+    @classmethod
+    def begun(cls, now: float) -> Silence:
+        """Return that of a question that was just put."""
+        return cls(now, now)
+
+    def observed(self, now: float, sighting: Sighting) -> Silence:
+        """Note what the process does now."""
+        return self if sighting is Sighting.IDLE else replace(self, stirred=now)
+
+    def is_hang(self, now: float, size: Callable[[], int]) -> bool:
+        """Return whether the wait for an answer is over; `size` returns the size of the proxy's files in bytes."""
+        if now - self.stirred >= TIMEOUT:
+            return True
+        beyond = now - self.since - BUSY_TIMEOUT
+        return beyond >= 0 and beyond >= reading_time(size())
+
+
+def replaced_after(hangs: Backoff) -> float:
+    """Return how many seconds after it was found to hang a proxy is replaced: at once for the first time."""
+    return hangs.pace.delay(hangs.failures) - hangs.pace.first
+
 
 EVERY, EACH = 2.0, 0.02
 """Seconds between two questions to a proxy; for each proxy so many at least, as all of them share this host."""

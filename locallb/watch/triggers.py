@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 
 from locallb.config.settings import Settings
-from locallb.host.route_events import RouteEvents
+from locallb.host.netlink import RouteEvents
 from locallb.model.identities import Home
 from locallb.runtimes.runtime import Run, RunWatch, runtime
 from locallb.sources.overrides import path_of
@@ -73,7 +73,6 @@ class Triggers:
         return FileWatch(marks, changed)
 
     def _folders(self, settings: Settings) -> list[FolderWatch]:
-        """Watch the files that have what sources have."""
         return [
             FolderWatch(path, self._setter(Mark(Cause.SOURCE, source.cluster)), source.cluster)
             for source in settings.sources

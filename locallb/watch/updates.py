@@ -161,7 +161,6 @@ class Wanted(Struct):
     _memo: AnyMemo = field(default_factory=AnyMemo)
 
     def of(self, plan: Plan) -> Desired:
-        """Return the desired state of a plan."""
         if self._last is None or self._last[0] is not plan:
             self._last = plan, self._learned(plan)
         return self._last[1]

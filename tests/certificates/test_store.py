@@ -16,8 +16,7 @@ import pytest
 
 from locallb.certificates import store
 from locallb.certificates.local import DOMAINS, VALID_DAYS
-from locallb.certificates.signing import KeyPair, make_authority, observed
-from locallb.certificates.store import AuthorityError
+from locallb.certificates.store import AuthorityError, KeyPair, make_authority, observed
 from locallb.storage import files
 from locallb.storage.files import FilesError
 from locallb.storage.key_pairs import key_pair_fault

@@ -19,8 +19,8 @@ import yaml
 from locallb.cli import new_project as first_sources
 from locallb.cli.failures import Exit
 from locallb.cli.new_project import RUNTIME_VARIABLE
-from locallb.cli.project_layout import with_sources
-from locallb.sources.kind.source import names_of_clusters
+from locallb.cli.project import with_sources
+from locallb.sources.kind import names_of_clusters
 from tests.support.backends import Backend
 from tests.support.containers import docker
 from tests.support.docker_image import image

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.cli.project_layout import PROGRAM, is_standard
+from locallb.cli.project import PROGRAM, is_standard
 
 
 @pytest.mark.parametrize(

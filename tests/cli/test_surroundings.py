@@ -16,7 +16,7 @@ import pytest
 
 import locallb
 from locallb.cli.failures import Exit
-from locallb.cli.project_finding import nearest_project
+from locallb.cli.project import nearest_project
 from tests.support.backends import backends
 from tests.support.manifests import node, service
 from tests.support.stages import CHECKOUT, Done, Stage, stage

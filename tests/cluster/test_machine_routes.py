@@ -21,8 +21,8 @@ from lightkube.generic_resource import create_namespaced_resource
 from lightkube.types import PatchType
 
 from locallb.model.identities import KEY_PREFIX, Home
-from locallb.runtimes.docker.containers import PROXY_LABEL
 from locallb.runtimes.docker.engine_api import Containers
+from locallb.runtimes.planners import PROXY_LABEL
 from locallb.runtimes.pod_routes import present_routes
 from tests.support.client_kinds import NAMESPACE, POD
 from tests.support.cluster_build import CHECKOUT

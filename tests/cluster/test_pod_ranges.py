@@ -13,7 +13,7 @@ from lightkube import Client
 from lightkube.codecs import load_all_yaml
 from lightkube.generic_resource import create_global_resource
 
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import read_kubernetes
 from tests.support.control_plane import ControlPlane, Objects

@@ -25,7 +25,7 @@ from locallb.planning.planned import Placement
 from locallb.provider.claims import ServiceClaim
 from locallb.resources.codec import decode, encode, value
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from tests.support.client_kinds import SERVICE
 from tests.support.control_plane import Objects

@@ -9,8 +9,8 @@ import pytest
 from locallb.components import arguments
 from locallb.components.arguments import Arguments, configuration, key_of
 from locallb.config import dns, services
-from locallb.config.parsing import KEYS, parse_settings, source_entry
-from locallb.config.registry import OUTPUTS, SOURCES
+from locallb.config.parsing import KEYS, parse_settings
+from locallb.config.registry import OUTPUTS, SOURCES, source_entry
 from locallb.config.settings import SettingsError
 from locallb.dns.provider import PROVIDERS
 

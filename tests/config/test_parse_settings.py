@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from locallb.config.parsing import KEYS, parse_settings
 from locallb.config.settings import Classes, LeaderElection, Pool, ProxySettings, SettingsError, Sharing, Timing
 from locallb.model.identities import ClusterName
-from locallb.sources.kind.entry import KindClusters
-from locallb.sources.manifests.entry import ManifestsSource, cluster_name
+from locallb.sources.entries import KindClusters, ManifestsSource, cluster_name
 from tests.support.strategies import span
 
 SOURCES = {"sources": [{"manifests": "examples/shop", "name": "shop"}]}

@@ -22,7 +22,7 @@ from typing import Any
 from locallb.host.capabilities import PODMAN
 from locallb.model.identities import KEY_PREFIX
 from locallb.runtimes.docker.runtime import make_image
-from locallb.runtimes.podman.engine import PodmanContainers
+from locallb.runtimes.podman import PodmanContainers
 from tests.docker.daemon import Daemon, hosted, served
 from tests.support.environment import lent
 from tests.support.host import LOCALLB, PYTHON, Namespace, Project, project

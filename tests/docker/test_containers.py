@@ -24,10 +24,10 @@ from locallb.resources.codec import recall
 from locallb.resources.properties import ReachableState
 from locallb.resources.resource_type import ProviderError
 from locallb.runtimes.docker import runtime as docker_runtime
-from locallb.runtimes.docker.containers import PROXY_LABEL
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.facts import drain_container
+from locallb.runtimes.planners import PROXY_LABEL
 from tests.support.backends import Backend, ask, refused
 from tests.support.containers import (
     Harm,

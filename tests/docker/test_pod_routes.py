@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from locallb.host.route_events import pod_routes_of
+from locallb.host.netlink import pod_routes_of
 from locallb.model.identities import Home, RunIdentity
-from locallb.runtimes.docker.containers import HELPER_LABEL
+from locallb.runtimes.planners import HELPER_LABEL
 from locallb.runtimes.pod_routes import present_routes
 from tests.support.containers import Network, containers, content, docker, docker_only, own_pool, word
 from tests.support.host import PYTHON

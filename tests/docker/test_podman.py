@@ -16,9 +16,9 @@ import yaml
 
 from locallb.host.capabilities import PODMAN
 from locallb.runtimes.docker.runtime import make_image
-from locallb.runtimes.podman.engine import PodmanContainers
-from locallb.sources.kind.entry import KindClusters
-from locallb.sources.kind.source import ADMIN, CLUSTER_LABEL, PROVIDER, ROLE_LABEL, SOURCE, find_clusters
+from locallb.runtimes.podman import PodmanContainers
+from locallb.sources.entries import KindClusters
+from locallb.sources.kind import ADMIN, CLUSTER_LABEL, PROVIDER, ROLE_LABEL, SOURCE, find_clusters
 from tests.support.environment import lent
 from tests.support.host import Done, Project, project, requested, served
 from tests.support.manifests import node, port, service

@@ -11,7 +11,7 @@ import pytest
 from locallb.cli.session import Session
 from locallb.host import facts
 from locallb.ledger.ledger import Ledger
-from locallb.sources.manifests.source import Manifests
+from locallb.sources.manifests import Manifests
 from tests.support.manifests import node, port, service
 from tests.support.stages import Stage
 

@@ -33,7 +33,7 @@ def test_beyond_what_the_host_allows_each_is_rejected_with_host_limit(
 ) -> None:
     """With room for 12 inotify instances six proxies run and serve, the others say HostLimit and how to lift it."""
     monkeypatch.setattr(
-        "locallb.runtimes.process.runtime.host_facts", lambda *given: replace(host_facts(*given), watches=12)
+        "locallb.runtimes.process_runtime.host_facts", lambda *given: replace(host_facts(*given), watches=12)
     )
     server = backend("one")
     play.write("all.yaml", node(), *(service(f"s{n}", port(8080, server.port)) for n in range(8)))

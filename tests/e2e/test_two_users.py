@@ -16,8 +16,7 @@ from typing import NamedTuple
 import pytest
 
 from locallb.ledger.claims import LedgerError
-from locallb.ledger.ledger import Ledger
-from locallb.ledger.publishing import ClaimRequest
+from locallb.ledger.ledger import ClaimRequest, Ledger
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from tests.support.backends import Backend, ask
 from tests.support.environment import lent

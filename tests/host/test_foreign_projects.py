@@ -15,7 +15,7 @@ THEIRS, MINE = 65533, 65532
 LEAVE = """
 import os, pathlib, sys
 import yaml
-from locallb.cli.project_layout import PROGRAM, program_files
+from locallb.cli.project import PROGRAM, program_files
 os.umask(0o022)
 root = pathlib.Path(sys.argv[1])
 for name, text in program_files("", "").items():

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from locallb.host.route_events import pod_routes_of
+from locallb.host.netlink import pod_routes_of
 
 pytestmark = pytest.mark.root(only="can make a network and be another user")
 NO_OWNER, METRIC = 65534, 4711
 ASK = f"""
 import codecs, os, sys
-from locallb.host.route_events import pod_routes_of
+from locallb.host.netlink import pod_routes_of
 codecs.lookup("ascii"), os.setgroups([]), os.setgid({NO_OWNER}), os.setuid({NO_OWNER})
 there = pod_routes_of(int(sys.argv[1]), {METRIC})
 print("unknown" if there is None else sorted(map(str, there)))

@@ -17,26 +17,25 @@ from typing import NoReturn
 
 import pytest
 
-from locallb.host import route_events
-from locallb.host.netlink import RouteError
-from locallb.host.route_events import RouteEvents
+from locallb.host import netlink
+from locallb.host.netlink import RouteError, RouteEvents
 from tests.support.host import PYTHON, Namespace
 from tests.support.pod_routes import SPACE
 from tests.support.waiting import becomes
 
 LISTENER = """
 import sys
-from locallb.host import route_events
+from locallb.host import netlink
 checks = 0
-def routes(real=route_events.routes):
+def routes(real=netlink.routes):
     global checks
     checks += 1
     return real()
-route_events.routes = routes
+netlink.routes = routes
 def log(line):
     sys.stdout.write(line + "\\n")  # whole: two threads log something
     sys.stdout.flush()
-events = route_events.RouteEvents(lambda: log("changed"))
+events = netlink.RouteEvents(lambda: log("changed"))
 log("ready")
 for line in sys.stdin:
     log(f"checks {checks}")
@@ -190,7 +189,7 @@ def test_routes_that_cannot_be_read_are_asked_for_less_and_less_often(monkeypatc
             raise RouteError("the routes of this host can't be read: no memory", errno.ENOMEM)
         return ()
 
-    monkeypatch.setattr(route_events, "routes", routes)
+    monkeypatch.setattr(netlink, "routes", routes)
     monkeypatch.setattr(RouteEvents, "_rest", lambda _self, seconds: rests.append(seconds))
     events = RouteEvents(lambda: changed.put(len(rests)))
     try:

@@ -134,9 +134,9 @@ def test_hostile_annotations_and_labels_are_only_values(good: Stage) -> None:
 READ = """
 import resource, sys
 from pathlib import Path
-from locallb.sources.manifests.entry import ManifestsSource
+from locallb.sources.entries import ManifestsSource
 from locallb.sources import SourceError
-from locallb.sources.manifests.source import read_manifests
+from locallb.sources.manifests import read_manifests
 place = Path(sys.argv[1])
 try:
     read = read_manifests(ManifestsSource("c", str(place)), place, place / "r", held_services=set(), keep=False)

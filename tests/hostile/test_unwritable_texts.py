@@ -18,8 +18,8 @@ from locallb.kubernetes.object_parsing import Parsed, parse_objects
 from locallb.model.identities import ClusterName
 from locallb.model.reasons import Reason
 from locallb.model.texts import TEXT_FAULT, cleaned
-from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.source import read_manifests
+from locallb.sources.entries import ManifestsSource
+from locallb.sources.manifests import read_manifests
 from locallb.sources.readings import ReadCache
 
 C = ClusterName("c")

@@ -7,9 +7,9 @@ from contextlib import ExitStack, contextmanager
 
 import pytest
 
-from locallb.runtimes.docker.containers import HELPER_LABEL
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import make_image
+from locallb.runtimes.planners import HELPER_LABEL
 from tests.kubelets.routes import made, proxies, to_pods
 from tests.kubelets.workloads import Workloads, answer
 from tests.support.containers import own_pool

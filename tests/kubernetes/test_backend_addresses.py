@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from locallb.config.parsing import parse_settings
 from locallb.kubernetes.object_parsing import Parsed, parse_objects, refusal, with_backends_of_cluster
 from locallb.model.identities import ClusterName
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.entries import KubernetesSource, ManifestsSource
 from locallb.sources.kubernetes.reading import read_kubernetes
-from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.source import read_manifests
+from locallb.sources.manifests import read_manifests
 from tests.support.fake_api import NAME, balancer, served
 from tests.support.objects import endpoint, endpoints, node, service
 from tests.support.waiting import becomes

@@ -12,7 +12,7 @@ import yaml
 from locallb.kubernetes.api.kubeconfig import connection
 from locallb.model.identities import ClusterName
 from locallb.sources.consents import allowed
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.entries import KubernetesSource
 
 _DATA = base64.b64encode(b"x").decode()
 _INLINE: dict[str, Any] = {"client-certificate-data": _DATA, "client-key-data": _DATA}

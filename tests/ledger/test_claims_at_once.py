@@ -21,8 +21,7 @@ from locallb.ledger import claim_files as lock
 from locallb.ledger import ledger as module
 from locallb.ledger.claim_files import ClaimFiles
 from locallb.ledger.claims import ContendedError, LedgerError, entry_name, entry_text
-from locallb.ledger.ledger import Ledger
-from locallb.ledger.publishing import ClaimRequest, publish
+from locallb.ledger.ledger import ClaimRequest, Ledger, publish
 from locallb.model.identities import Protocol, SharingKey
 from locallb.model.snapshot import Claim, MappedPort
 from locallb.storage import files
@@ -155,7 +154,7 @@ from locallb.kubernetes.api.writes import FENCE
 from locallb.ledger import ledger as module
 from locallb.ledger import claim_files
 from locallb.ledger.ledger import Ledger
-from locallb.ledger.publishing import ClaimRequest
+from locallb.ledger.ledger import ClaimRequest
 from tests.support.owners import owner
 
 claim_files.TIMEOUT = 0.05

@@ -24,8 +24,7 @@ from locallb.ledger import claim_files as lock
 from locallb.ledger import claims
 from locallb.ledger import ledger as module
 from locallb.ledger.claim_files import ClaimFiles
-from locallb.ledger.ledger import UNKNOWN, Ledger, LedgerError
-from locallb.ledger.publishing import ClaimRequest, publish
+from locallb.ledger.ledger import UNKNOWN, ClaimRequest, Ledger, LedgerError, publish
 from locallb.model.identities import Protocol, SharingKey
 from locallb.model.snapshot import Claim, MappedPort
 from tests.support.owners import holders, owner

@@ -6,9 +6,8 @@ import json
 
 from msgspec.structs import replace
 
-from locallb.cli.watching.board import Board, View
+from locallb.cli.watching.board import Board, EventBatch, View
 from locallb.cli.watching.page import LaneSubject, lane, rates, subjects
-from locallb.cli.watching.relay import EventBatch
 from locallb.planning.notices import FAULT
 from locallb.planning.service_rows import Row, State
 from locallb.traffic.figures import Bin, Counts, Details, Latencies, TrafficRow, UpstreamFigures

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.runtimes.process.handover import stop_all
+from locallb.runtimes.handover import stop_all
 from locallb.storage import paths
 from tests.support.provider import Driver, Wanted, block, owner
 

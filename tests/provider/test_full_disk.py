@@ -11,7 +11,7 @@ import pytest
 
 from locallb.provider.resource_types import ResourceTypes
 from locallb.resources.resource_type import ProviderError
-from locallb.runtimes.process import resource_types
+from locallb.runtimes import resource_types
 from locallb.storage.files import FilesError
 
 

@@ -21,11 +21,10 @@ from locallb.host import limits as inotify
 from locallb.model.errors import ClientError
 from locallb.resources.properties import EnvoyProcessInputs
 from locallb.resources.resource_type import ProviderError
-from locallb.runtimes.draining import LINGER, drain
-from locallb.runtimes.process import handover, processes, resource_types
-from locallb.runtimes.process import resource_types as trial
-from locallb.runtimes.process.handover import running
-from locallb.runtimes.process.processes import Process, ProcessError
+from locallb.runtimes import handover, processes, resource_types
+from locallb.runtimes import resource_types as trial
+from locallb.runtimes.handover import LINGER, drain, running
+from locallb.runtimes.processes import Process, ProcessError
 from tests.support.envoy_traffic import Load, Server, ask_tcp
 from tests.support.provider import Driver, Wanted, process_of
 from tests.support.waiting import becomes

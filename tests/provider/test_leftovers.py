@@ -18,8 +18,8 @@ from locallb.model.desired import PORTS
 from locallb.model.identities import Owner, ProxyId, ProxyName, SharingKey, Uid
 from locallb.model.snapshot import MappedPort
 from locallb.model.texts import owner_fields
-from locallb.runtimes.process import processes
-from locallb.runtimes.process.processes import Process
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 from tests.support.provider import Driver, Wanted, accepts, owner

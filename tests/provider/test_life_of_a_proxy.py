@@ -19,9 +19,9 @@ from locallb.host import limits as inotify
 from locallb.host.limits import InotifyError
 from locallb.host.sockets import SocketError
 from locallb.provider import ProviderError, reachable
-from locallb.runtimes.process import processes
-from locallb.runtimes.process.handover import running
-from locallb.runtimes.process.resource_types import LOG
+from locallb.runtimes import processes
+from locallb.runtimes.handover import running
+from locallb.runtimes.resource_types import LOG
 from locallb.storage import paths
 from tests.support.provider import Driver, Wanted, accepts, echo, exchanges, owner, process_of
 from tests.support.waiting import becomes
@@ -263,7 +263,7 @@ def test_a_proof_without_an_envoy_fails_in_one_sentence(driver: Driver, wanted: 
 def test_an_idle_proxy_stops_at_once(driver: Driver, wanted: Wanted, monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is connected, so nobody is waited for, however long that might be."""
     _, process, _ = driver.up(wanted)
-    monkeypatch.setattr("locallb.runtimes.draining.LINGER", 600.0)
+    monkeypatch.setattr("locallb.runtimes.handover.LINGER", 600.0)
     start = time.monotonic()
     driver.delete("EnvoyProcess", process)
     assert time.monotonic() - start < 600
@@ -288,7 +288,7 @@ def test_stopped_proxy_ends_lingering_connections_after_the_drain_time(
     driver: Driver, wanted: Wanted, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever clients are connected then."""
-    monkeypatch.setattr("locallb.runtimes.draining.LINGER", 0.4)
+    monkeypatch.setattr("locallb.runtimes.handover.LINGER", 0.4)
     with echo() as target:
         _, process, _ = driver.up(replace(wanted, ports={8080: target}))
         with socket.create_connection((wanted.address, 8080), timeout=5) as client:

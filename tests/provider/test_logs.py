@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin
-from locallb.runtimes.process import processes
+from locallb.runtimes import processes
 from locallb.storage import paths
 from tests.support.provider import Driver, Wanted
 from tests.support.waiting import becomes

@@ -27,9 +27,8 @@ from locallb.model.objects import Discovery
 from locallb.model.serving import Backend, Listener, Part, Proxy, Upstream
 from locallb.model.texts import owner_fields, part_id, proxy_id, proxy_owner
 from locallb.provider import ProviderError
-from locallb.runtimes import draining
-from locallb.runtimes.process import processes
-from locallb.runtimes.process.processes import Process
+from locallb.runtimes import handover, processes
+from locallb.runtimes.processes import Process
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies
 from tests.support.provider import Driver, Wanted, accepts, block, echo, exchanges, owner
@@ -142,7 +141,7 @@ def test_a_proxy_that_ends_lets_the_streams_of_a_part_that_went_end_first(
     driver: Driver, shared: Shared, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The part is gone and its port closed, and its stream has its moment all the same."""
-    monkeypatch.setattr(draining, "LINGER", 30.0)
+    monkeypatch.setattr(handover, "LINGER", 30.0)
     address = f"{block()}.21"
     with echo() as backend, ThreadPoolExecutor(1) as thread:
         part, _ = shared.part("one", address, backend, 8080)

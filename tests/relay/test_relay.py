@@ -24,7 +24,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.model.relays import RelayedPort
 from locallb.model.snapshot import Access
 from locallb.relay import directory as places
-from locallb.relay import service
+from locallb.relay import process
 from locallb.relay.carriers import Carrier, Client, UntakenError
 from locallb.relay.directory import Answer, Served
 from locallb.relay.process import Relay
@@ -167,7 +167,7 @@ def test_many_clients_at_once(api: ForwardingApi) -> None:
 
 
 def test_health_checks_open_nothing(api: ForwardingApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "_FIRST_BYTES", 60)
+    monkeypatch.setattr(process, "_FIRST_BYTES", 60)
     Path("relay").mkdir()
     with pod(echo) as number:
         ports = (port_of(number),)
@@ -282,7 +282,7 @@ def test_an_answer_that_drips_ends(api: ForwardingApi, monkeypatch: pytest.Monke
 
 
 def test_ports_without_clients_take_no_place(api: ForwardingApi, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(service, "MAX_CLIENTS", 2)
+    monkeypatch.setattr(process, "MAX_CLIENTS", 2)
     with pod(hello(b"hi")) as number:
         Path("relay").mkdir()
         ports = [port_of(number, f"web-{index}") for index in range(5)]

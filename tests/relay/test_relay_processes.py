@@ -15,8 +15,8 @@ from locallb.model.relays import RelayedPort, RelayId
 from locallb.model.snapshot import Access
 from locallb.relay import directory as places
 from locallb.relay.directory import MARK, Served
-from locallb.runtimes.process import processes, relays
-from locallb.runtimes.process.processes import ProcessError
+from locallb.runtimes import processes, relays
+from locallb.runtimes.processes import ProcessError
 from tests.support.portforward import forwarding_api
 from tests.support.waiting import becomes
 

@@ -14,10 +14,10 @@ import pytest
 from locallb.cli.commands.preview import print_report
 from locallb.cli.console import Out
 from locallb.planning.plan import make_plan
-from locallb.report.assemble import assembled
 from locallb.report.document import document
 from locallb.report.html import page
 from locallb.report.markdown import markdown
+from locallb.report.policies import assembled
 from locallb.report.sides import planned_side
 from locallb.report.wording import LONGEST_SENTENCE, markdown_code, markdown_text, visible
 from tests.support.objects import node, service

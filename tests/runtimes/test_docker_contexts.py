@@ -11,9 +11,8 @@ from typing import Any
 import pytest
 
 from locallb.host.capabilities import docker_context_problem
-from locallb.runtimes.docker.daemon import DockerAbsentError
+from locallb.runtimes.docker.daemon import DEFAULT, ContextError, DockerAbsentError, docker_place
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.engines import DEFAULT, ContextError, docker_place
 
 
 @pytest.mark.parametrize(

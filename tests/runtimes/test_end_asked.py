@@ -14,11 +14,11 @@ from unittest import mock
 import pytest
 
 from locallb.model.identities import RunIdentity
+from locallb.runtimes import processes
 from locallb.runtimes.docker.daemon import DockerAbsentError
 from locallb.runtimes.docker.runtime import ENDING, Docker
-from locallb.runtimes.podman.runtime import Podman
-from locallb.runtimes.process import processes
-from locallb.runtimes.process.runtime import Processes
+from locallb.runtimes.podman import Podman
+from locallb.runtimes.process_runtime import Processes
 from locallb.storage.proxy_directories import PROXY_MARK
 
 

@@ -9,9 +9,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from locallb.runtimes.process import processes, runtime
-from locallb.runtimes.process.processes import Process
-from locallb.runtimes.process.runtime import Exits
+from locallb.runtimes import process_runtime, processes
+from locallb.runtimes.process_runtime import Exits
+from locallb.runtimes.processes import Process
 from tests.support.descriptors import few_files
 from tests.support.waiting import becomes
 
@@ -24,7 +24,7 @@ def reported() -> list[str]:
 
 @pytest.fixture
 def followed(reported: list[str], monkeypatch: pytest.MonkeyPatch) -> Iterator[Exits]:
-    monkeypatch.setattr(runtime, "RETRY_DELAY", 0.01)
+    monkeypatch.setattr(process_runtime, "RETRY_DELAY", 0.01)
     made = Exits(reported.append)
     yield made
     made.stop()

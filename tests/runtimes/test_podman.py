@@ -32,15 +32,14 @@ from locallb.model.identities import (
 from locallb.model.routes import PodRoute
 from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
 from locallb.resources.resource_type import ProviderError, grown
-from locallb.runtimes.docker.daemon import ContainersError
+from locallb.runtimes.docker.daemon import DOCKER, ContainerEngine, ContainersError
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.engines import DOCKER, ContainerEngine
 from locallb.runtimes.docker.facts import read_facts
 from locallb.runtimes.docker.route_helper import ContainerRoutes, RouteHelperError
-from locallb.runtimes.podman.engine import PODMAN, PodmanContainers, PodmanLifecycle
-from locallb.runtimes.podman.planner import body
+from locallb.runtimes.planners import body
+from locallb.runtimes.podman import PODMAN, PodmanContainers, PodmanLifecycle
 from locallb.runtimes.runtime import UnfitRuntimeError
-from locallb.sources.kind import source as provider
+from locallb.sources import kind as provider
 
 OWNER = Owner(Home("shop", "dev", "/srv/shop"), ObjectKey(ClusterName("c"), "n", "web"))
 WANTED = PodmanContainerInputs(
@@ -171,9 +170,7 @@ def test_container_of_another_spec_serves_until_the_image_is_there_and_is_draine
 ) -> None:
     """As made by another version of ours, which a refresh takes for gone."""
     engine, drained = Engine(), list[str]()
-    monkeypatch.setattr(
-        "locallb.runtimes.podman.engine.drain_container", lambda observed: drained.append(observed["Id"])
-    )
+    monkeypatch.setattr("locallb.runtimes.podman.drain_container", lambda observed: drained.append(observed["Id"]))
     life = PodmanLifecycle(cast("Containers", engine))
     former = life.create(WANTED)
     other = replace(WANTED, image=ImageName("local-lb/envoy:2"))

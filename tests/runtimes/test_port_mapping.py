@@ -14,7 +14,7 @@ from locallb.model.identities import IPAddress, Protocol, ProxyId
 from locallb.model.ranges import AddressRange
 from locallb.model.snapshot import Subnet
 from locallb.planning.planned import SocketAddress
-from locallb.runtimes.docker.planner import internal_addresses, published_ports
+from locallb.runtimes.planners import internal_addresses, published_ports
 
 ADDRESSES = [ip_address(text) for text in ("127.77.0.5", "fd00:ff::e5", "127.77.0.6")]
 PLACES = st.sets(

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from locallb.runtimes.process import handover, processes
-from locallb.runtimes.process.processes import Process, ProcessError
+from locallb.runtimes import handover, processes
+from locallb.runtimes.processes import Process, ProcessError
 from locallb.storage.proxy_directories import PROXY_MARK
 from tests.support.descriptors import few_files
 from tests.support.waiting import becomes

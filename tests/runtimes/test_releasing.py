@@ -14,8 +14,8 @@ import pytest
 
 from locallb.envoy import rollout
 from locallb.model.identities import IPAddress, place
-from locallb.runtimes.process import resource_types
-from locallb.runtimes.process.processes import Process
+from locallb.runtimes import resource_types
+from locallb.runtimes.processes import Process
 
 AT = ip_address("127.0.0.1")
 US = Process(os.getpid(), "")

@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 from locallb.model.errors import REMEDIES, ClientError
-from locallb.runtimes import single_instance
-from locallb.runtimes.process import processes
+from locallb.runtimes import processes, single_instance
 from locallb.runtimes.single_instance import AlreadyRunningError, holder, only_one
 from tests.support.descriptors import few_files
 
@@ -154,7 +153,7 @@ UNPRIVILEGED_ID = 65534
 ASK = f"""
 import codecs, os, sys
 from pathlib import Path
-from locallb.runtimes.process import processes
+from locallb.runtimes import processes
 codecs.lookup("ascii"), os.setgroups([]), os.setgid({UNPRIVILEGED_ID}), os.setuid({UNPRIVILEGED_ID})
 print([processes.has_open(processes.identify(int(pid)), Path(sys.argv[1])) for pid in sys.argv[2:]])
 """

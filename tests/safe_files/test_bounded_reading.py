@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb import safe_files
-from locallb.runtimes.process import processes
+from locallb.runtimes import processes
 from locallb.storage import files
 from locallb.storage import files as kept_files
 from locallb.storage.files import FilesError

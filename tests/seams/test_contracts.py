@@ -15,8 +15,8 @@ import pytest
 import yaml
 from msgspec.structs import replace
 
-from locallb.config.parsing import output_entry, parse_settings, source_entry
-from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES, Registry
+from locallb.config.parsing import parse_settings
+from locallb.config.registry import OUTPUTS, RUNTIMES, SOURCES, Registry, source_entry
 from locallb.config.settings import SettingsError
 from locallb.config.values import Mistakes
 from locallb.desired import proxy_group
@@ -41,10 +41,11 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 
 
 @pytest.mark.parametrize("seam", [SOURCES, RUNTIMES, OUTPUTS])
-def test_each_extension_package_has_one_registered_word(seam: Registry) -> None:
-    """And the package is there: a line that leads nowhere is found here and not by a user."""
-    assert len(set(seam.packages.values())) == len(list(seam))
-    assert all(package.startswith("locallb.") for package in seam.packages.values())
+def test_each_role_of_each_registered_word_is_there_once(seam: Registry) -> None:
+    """A line that leads nowhere is found here and not by a user."""
+    places = [place for roles in seam.places.values() for place in roles.values()]
+    assert len(set(places)) == len(places)
+    assert all(seam.load(word, role) is not None for word, roles in seam.places.items() for role in roles)
 
 
 @pytest.mark.parametrize("word", tuple(SOURCES))
@@ -138,17 +139,6 @@ def test_output_publishes_by_resources_of_the_provider(word: str, live: bool) ->
     assert {(resource.parent, resource.needs, resource.outputs) for resource in resources} <= {(root, (proof,), None)}
     assert bool(resources) == (live and word != "names")
     assert publishing.polled <= tokens
-
-
-@pytest.mark.parametrize("word", OUTPUTS.having("entry") or ["-"])
-@pytest.mark.parametrize("value", ODD)
-def test_the_key_of_an_output_is_understood_or_refused(word: str, value: object) -> None:
-    """Never an exception of another kind. Today no output has a key."""
-    if word == "-":
-        assert not parse_settings({"sources": [{"manifests": "m"}]}).outputs
-        return
-    mistakes = Mistakes()
-    assert output_entry(word).parse(mistakes, word, value) is not None or mistakes.sentences
 
 
 def zones_of(word: str, value: object) -> tuple[Zone, ...]:

@@ -43,7 +43,7 @@ MODULES = {
     "locallb.envoy.binary": "a log in which Envoy goes on writing: it is cut where it is, not replaced",
     "locallb.host.limits": KERNEL,
     "locallb.host.facts": KERNEL,
-    "locallb.host.route_events": KERNEL,
+    "locallb.host.netlink": KERNEL,
     "locallb.host.setup_changes": f"{KERNEL}; and a directory whose mode is set",
     "locallb.host.sockets": KERNEL,
     "locallb.ledger.claim_files": "the directory itself, which is locked",
@@ -54,7 +54,7 @@ MODULES = {
     "locallb.runtimes.docker.engine_api": PROGRAM,
     "locallb.runtimes.docker.runtime": PROGRAM,
     "locallb.runtimes.docker.route_helper": PROGRAM,
-    "locallb.runtimes.process.processes": f"{KERNEL}; and logs that a process goes on writing",
+    "locallb.runtimes.processes": f"{KERNEL}; and logs that a process goes on writing",
     "locallb.watch.converge": SHIPPED,
 }
 """With the reason why the storage room isn't asked."""

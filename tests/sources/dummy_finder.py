@@ -8,10 +8,10 @@ from typing import ClassVar
 
 from msgspec import Struct
 
-from locallb.config.registry import Source
+from locallb.config.registry import Source, SourceEntry
 from locallb.config.values import Mistakes
 from locallb.model.identities import ClusterName
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.source import FinderType, Found, Polls, Watch
 
 
@@ -27,16 +27,10 @@ class DummyClusters(Struct, frozen=True):
     is_foreign: ClassVar[bool] = False
 
 
-class DummyEntry(Struct, frozen=True):
-    """A list of names, of clusters of this host or not."""
-
-    keys: tuple[str, ...] = ("dummy", "here")
-    finds: bool = True
-    single_entry_example: str = "{dummy: [shop]}"
-
-    def parse(self, mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> DummyClusters | None:
-        names = tuple(str(name) for _, name in mistakes.items(f"{key}.dummy", entry["dummy"], "[shop]"))
-        return DummyClusters(names, mistakes.flag(f"{key}.here", entry.get("here", False)))
+def parse(mistakes: Mistakes, key: str, entry: Mapping[str, object]) -> DummyClusters:
+    """Read a list of names, of clusters of this host or not."""
+    names = tuple(str(name) for _, name in mistakes.items(f"{key}.dummy", entry["dummy"], "[shop]"))
+    return DummyClusters(names, mistakes.flag(f"{key}.here", entry.get("here", False)))
 
 
 class Dummy(FinderType[DummyClusters]):
@@ -51,4 +45,5 @@ class Dummy(FinderType[DummyClusters]):
         return Polls("dummy", "locallb dummy", lambda: finder.names, changed)
 
 
-ENTRY, SOURCE = DummyEntry(), Dummy()
+ENTRY = SourceEntry(("dummy", "here"), parse, finds=True, single_entry_example="{dummy: [shop]}")
+SOURCE = Dummy()

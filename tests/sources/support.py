@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from locallb.model.identities import ClusterName, ObjectKey
-from locallb.sources.manifests import source
-from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.source import ParseCache, read_manifests
+from locallb.sources import manifests
+from locallb.sources.entries import ManifestsSource
+from locallb.sources.manifests import ParseCache, read_manifests
 from locallb.sources.source import SourceResult
 
 DEMO = ClusterName("demo")
@@ -42,7 +42,7 @@ def clock_of_readings() -> Iterator[Clock]:
     """Have readings of manifests go by a clock of the test."""
     made = Clock()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source, "time", made)
+        patch.setattr(manifests, "time", made)
         yield made
 
 

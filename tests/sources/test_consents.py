@@ -15,8 +15,8 @@ from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.sources import consents
 from locallb.sources.configuration import is_confirmable, stack_settings
 from locallb.sources.consents import allowed, allowed_meaning, is_local, note_served, remember
+from locallb.sources.entries import KubernetesSource, MachinesFinder
 from locallb.sources.kubernetes import nodes
-from locallb.sources.kubernetes.entry import KubernetesSource, MachinesFinder
 from locallb.sources.readings import ReadCache
 
 DEMO = ClusterName("demo")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import cast
 
@@ -18,7 +19,8 @@ def test_ranges_of_pods_are_read_where_the_finder_has_clusters_of_this_host(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, here: bool
 ) -> None:
     """Without a key for routes to pods, whichever finder it is."""
-    monkeypatch.setitem(cast("dict[str, str]", SOURCES.packages), "dummy", "tests.sources.dummy_finder")
+    roles = {role: f"tests.sources.dummy_finder:{role.upper()}" for role in ("entry", "source")}
+    monkeypatch.setitem(cast("dict[str, Mapping[str, str]]", SOURCES.places), "dummy", roles)
     settings = parse_settings({"sources": [{"dummy": ["shop"], "here": here}, {"manifests": "m"}]})
     sources, _ = find_sources(Home("local-lb", "dev", str(tmp_path)), settings, keep=False)
     found = {source.cluster: source for source in sources}

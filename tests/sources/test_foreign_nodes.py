@@ -24,8 +24,8 @@ from locallb.config.settings import PodRouting, Settings, SettingsError
 from locallb.kubernetes.api import limits as allowance
 from locallb.model.pacing import Pace
 from locallb.sources import found as found_module
+from locallb.sources.entries import MachinesFinder
 from locallb.sources.kubernetes import nodes
-from locallb.sources.kubernetes.entry import MachinesFinder
 from locallb.sources.kubernetes.nodes import MAX_POD_ROUTES, NodePolls
 from tests.sources.machines import BOTH, WAYS, A, find, pods, put, settings
 from tests.support.certificates import Authority, Pair

@@ -24,11 +24,9 @@ from locallb.model.pacing import Pace
 from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
+from locallb.sources.entries import GardenerFinder, KubernetesSource, node_routes, parsed_routes, printed_routes
 from locallb.sources.found import find_sources
-from locallb.sources.gardener.entry import GardenerFinder
-from locallb.sources.gardener.seed import ADMIN, TOKEN, Shoot, parse_shoot, way
-from locallb.sources.gardener.source import SOURCE, find_shoots
-from locallb.sources.kubernetes.entry import KubernetesSource, node_routes, parsed, printed
+from locallb.sources.gardener import ADMIN, SOURCE, TOKEN, Shoot, find_shoots, parse_shoot, way
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import Found, source_type
 from locallb.storage.paths import stack_directory
@@ -233,7 +231,7 @@ def test_routes_from_arbitrary_pods_are_parsed_as_printed(value: object) -> None
         {"metadata": {"namespace": value}, "status": {**whole, "hostIPs": [{"ip": "172.18.0.3"}, value]}},
     ]
     for routes in node_routes(pods).values():
-        assert parsed(printed(routes)) == routes
+        assert parsed_routes(printed_routes(routes)) == routes
         assert all(route.destination.num_addresses == 1 for route in routes)
 
 

@@ -20,11 +20,10 @@ from locallb.model.snapshot import Access
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.sources import SourceError
+from locallb.sources.entries import KindClusters, KubernetesSource
 from locallb.sources.found import find_sources
 from locallb.sources.kept_access import LARGEST
-from locallb.sources.kind.entry import KindClusters
-from locallb.sources.kind.source import SOURCE, admitted, endpoint, find_clusters
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.kind import SOURCE, admitted, endpoint, find_clusters
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache
 from locallb.storage.paths import stack_directory

@@ -8,7 +8,7 @@ import pytest
 
 from locallb.model.identities import ClusterName, ContextName
 from locallb.sources import SourceError
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.readings import ReadCache
 

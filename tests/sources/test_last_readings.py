@@ -10,8 +10,8 @@ from typing import TypeVar
 import pytest
 
 from locallb.model.identities import ClusterName
+from locallb.sources.entries import MachinesFinder
 from locallb.sources.kubernetes import nodes as last_readings
-from locallb.sources.kubernetes.entry import MachinesFinder
 from locallb.sources.kubernetes.nodes import LastReadings, Pass
 
 T = TypeVar("T")

@@ -18,7 +18,7 @@ from locallb.model.snapshot import Access
 from locallb.outputs.status import ServiceStatus
 from locallb.provider.claims import ServiceClaim
 from locallb.resources.properties import ServiceClaimInputs, ServiceStatusInputs
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.snapshot import mode_notices, read_snapshot
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.source import SourceRead, SourceResult

@@ -19,8 +19,8 @@ from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import HostFacts, Snapshot, Subnet
 from locallb.planning.pod_routes import container_routes
+from locallb.sources.entries import MachinesFinder
 from locallb.sources.found import find_sources
-from locallb.sources.kubernetes.entry import MachinesFinder
 from locallb.sources.kubernetes.nodes import NodePolls
 from tests.sources.machines import BOTH, WAYS, A, B, complaints, find, pods, put, settings
 from tests.support.seed_api import NAMESPACES, SeedApi, kubeconfig, served_seed

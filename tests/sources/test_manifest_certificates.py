@@ -11,7 +11,7 @@ import pytest
 from locallb.gateway.parsing import parse_referred
 from locallb.model.gateway_of_cluster import TlsSecret
 from locallb.sources.configuration import TYPE
-from locallb.sources.manifests.files import certificate_references
+from locallb.sources.manifest_files import certificate_references
 from tests.support.certificates import ED25519, P256, Authority
 
 BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"

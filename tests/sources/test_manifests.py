@@ -14,7 +14,7 @@ import pytest
 from locallb.model.errors import REMEDIES
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.sources import SourceError
-from locallb.sources.manifests.source import LARGEST_FILE
+from locallb.sources.manifests import LARGEST_FILE
 from tests.sources.support import Place, key, names, service
 
 BROKEN = "a: [1\n"

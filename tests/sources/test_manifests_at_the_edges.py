@@ -15,10 +15,10 @@ from locallb.config.settings import Settings
 from locallb.model.identities import Home
 from locallb.model.snapshot import Contents, HostFacts
 from locallb.sources import SourceError
+from locallb.sources.entries import ManifestsSource
 from locallb.sources.held import HeldByState
-from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.files import MAX_ALIASED_IN_ALL
-from locallb.sources.manifests.source import read_manifests
+from locallb.sources.manifest_files import MAX_ALIASED_IN_ALL
+from locallb.sources.manifests import read_manifests
 from locallb.sources.snapshot import MAX_SENTENCES, assemble
 from locallb.sources.source import SourceRead
 from tests.sources.support import DEMO, Place, key, names, service

@@ -11,8 +11,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from locallb.sources import SourceError
-from locallb.sources.manifests.files import QUIET
-from locallb.sources.manifests.source import ENDINGS, LIMITS, ParseCache
+from locallb.sources.manifest_files import QUIET
+from locallb.sources.manifests import ENDINGS, LIMITS, ParseCache
 from locallb.storage import folder_watch
 from locallb.storage.folder_watch import FollowedFolder
 from locallb.storage.folders import Folder, read_folder

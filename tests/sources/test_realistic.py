@@ -11,8 +11,8 @@ from locallb.kubernetes.documents import read_documents
 from locallb.model.objects import Service
 from locallb.planning.backends import upstreams
 from locallb.planning.endpoints import BackendIndex, eligible
-from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.source import read_manifests
+from locallb.sources.entries import ManifestsSource
+from locallb.sources.manifests import read_manifests
 from locallb.sources.source import SourceResult
 from tests.sources.support import DATA, DEMO
 

@@ -16,9 +16,9 @@ from locallb.kubernetes.api.kubeconfig import UNWRITTEN, connection
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access
+from locallb.sources.entries import GardenerFinder
 from locallb.sources.found import find_sources
-from locallb.sources.gardener.entry import GardenerFinder
-from locallb.sources.gardener.seed import ADMIN
+from locallb.sources.gardener import ADMIN
 from locallb.sources.readings import ReadCache
 from locallb.sources.source import SourceRead
 from locallb.storage.paths import stack_directory

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from locallb.kubernetes.documents import DocumentError, read_documents
 from locallb.model.fields import at
 from locallb.model.identities import ClusterName, Home
-from locallb.sources.manifests import source
-from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.files import QUIET, WrittenFiles, loses
-from locallb.sources.manifests.source import ENDINGS, LIMITS, FollowedManifests, ParseCache, read_manifests
+from locallb.sources import manifests
+from locallb.sources.entries import ManifestsSource
+from locallb.sources.manifest_files import QUIET, WrittenFiles, loses
+from locallb.sources.manifests import ENDINGS, LIMITS, FollowedManifests, ParseCache, read_manifests
 from locallb.sources.source import SourceResult
 from locallb.storage.folders import read_folder
 from tests.sources.support import DEMO, Clock, Place, clock_of_readings, service
@@ -177,7 +177,7 @@ def test_a_single_reading_waits_for_a_file_that_just_lost_something(place: Place
             (place.manifests / "a.yaml").write_text(BOTH)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(source, "time", Writing)
+        patch.setattr(manifests, "time", Writing)
         assert place.names(keep=True) == ["a", "b"]
     assert len(begun) == 1
 
@@ -192,7 +192,7 @@ def test_a_single_reading_of_a_file_at_rest_waits_for_nothing(place: Place, monk
         def sleep(self, seconds: float) -> None:
             raise AssertionError(seconds)
 
-    monkeypatch.setattr(source, "time", Later())
+    monkeypatch.setattr(manifests, "time", Later())
     assert place.names(keep=True) == ["a"]
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 
-from locallb.certificates.signing import make_authority
+from locallb.certificates.store import make_authority
 from locallb.gateway.parsing import BUNDLE_REFERENCE
-from locallb.sources.manifests.files import certificate_references
+from locallb.sources.manifest_files import certificate_references
 from tests.support.gateway_objects import JsonObject, api_object
 
 PAIR = make_authority("test", ["test"], dt.datetime(2026, 11, 1, tzinfo=dt.UTC))

@@ -18,7 +18,7 @@ import yaml
 
 from locallb.model.identities import KEY_PREFIX
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.podman.engine import PodmanContainers
+from locallb.runtimes.podman import PodmanContainers
 from tests.support.backends import Backend, ask
 from tests.support.manifests import node, port, service
 from tests.support.stages import Done, Stage

@@ -34,7 +34,7 @@ from locallb.model.serving import Backend, Listener, Proxy, Upstream
 from locallb.model.texts import owner_fields, proxy_id
 from locallb.provider import make_provider
 from locallb.resources.wire import plain, wrapped
-from locallb.runtimes.process.processes import Process
+from locallb.runtimes.processes import Process
 from tests.support.servers import in_thread
 
 Plain = Mapping[str, Any]

@@ -17,9 +17,9 @@ from locallb.model.snapshot import Snapshot
 from locallb.model.texts import address_name, owner_fields
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.report.assemble import assembled
 from locallb.report.changes import Report, ServiceChange
 from locallb.report.deployed import DeployedResource
+from locallb.report.policies import assembled
 from locallb.report.sides import Side, planned_side
 from locallb.sources.snapshot import holding
 from tests.support.objects import node, parsed, service

@@ -47,7 +47,7 @@ from locallb.model.objects import (
 from locallb.model.ranges import AddressRange
 from locallb.model.routes import HostAddresses, HostRoute, survey
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
-from locallb.sources.manifests.entry import ManifestsSource
+from locallb.sources.entries import ManifestsSource
 
 HOME = Home("project", "dev", "/srv/project")
 OTHER_HOME = Home("project", "test", "/srv/project")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-from locallb.cli.watching.relay import EventBatch, RelayedEvent
+from locallb.cli.watching.board import EventBatch, RelayedEvent
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.model.identities import ClusterName, Home, ObjectKey

@@ -19,22 +19,22 @@ from locallb import threads as supervised
 from locallb.cli.watching import page as live
 from locallb.cli.watching import program_runs
 from locallb.cli.watching import supervision as signals_module
+from locallb.cli.watching.board import Relay
 from locallb.cli.watching.health import HealthWatch
 from locallb.cli.watching.http_server import HttpServer, Page
 from locallb.cli.watching.log import plain
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.program_runs import ProgramRuns
-from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, Lines
 from locallb.cli.watching.supervision import Signals
 from locallb.config.settings import Timing
-from locallb.host.route_events import RouteEvents
+from locallb.host.netlink import RouteEvents
 from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.lease import Candidate
 from locallb.model.identities import ClusterName
 from locallb.model.pacing import Pace
 from locallb.runtimes.docker.events import ContainerEvents
-from locallb.runtimes.process.runtime import Exits
+from locallb.runtimes.process_runtime import Exits
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.informers import FollowedKinds
 from locallb.storage.folder_watch import FileWatch, FolderWatch
@@ -157,7 +157,7 @@ def routes(case: Case) -> None:
 
 
 def _process(pid: int) -> Any:  # noqa: ANN401 - a Process
-    from locallb.runtimes.process.processes import _stat  # noqa: PLC0415 - only here
+    from locallb.runtimes.processes import _stat  # noqa: PLC0415 - only here
 
     observed = _stat(pid)
     assert observed

@@ -19,7 +19,7 @@ from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.api.servers import KubeError
 from locallb.model.identities import ClusterName, ContextName, Home
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.entries import KubernetesSource
 from tests.support.fake_api import kubeconfig
 from tests.support.servers import QuietHandler, answer_json, in_thread
 from tests.support.waiting import becomes

@@ -21,9 +21,7 @@ from locallb.model.snapshot import HostFacts
 from locallb.runtimes.docker.daemon import DockerAbsentError
 from locallb.sources import SourceError
 from locallb.sources import snapshot_cache as worlds
-from locallb.sources.gardener.entry import GardenerFinder
-from locallb.sources.kind.entry import KindClusters
-from locallb.sources.manifests.entry import ManifestsSource
+from locallb.sources.entries import GardenerFinder, KindClusters, ManifestsSource
 from locallb.sources.snapshot import SnapshotResult
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.workspace import EVERYTHING

@@ -38,8 +38,8 @@ from locallb.model.identities import IPAddress, ObjectKey
 from locallb.model.texts import counted
 from locallb.observe import inspect
 from locallb.planning.planned import Plan
-from locallb.runtimes.process import processes
-from locallb.runtimes.process.processes import Process
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process
 from locallb.runtimes.single_instance import AlreadyRunningError, holder, only_one
 from locallb.sources import program_arguments
 from locallb.sources.snapshot import ReadingAndPlan
@@ -184,7 +184,6 @@ def refresh(session: Session, args: Arguments, out: Out) -> int:
 
 
 def destroy(session: Session, args: Arguments, out: Out) -> int:
-    """Remove all that this stack made."""
     try:
         session.require_stack()
     except EngineError:

@@ -57,7 +57,7 @@ from locallb.model.errors import ClientError
 from locallb.model.snapshot import Claim, HostFacts
 from locallb.model.texts import counted
 from locallb.planning.pool_routes import pool_routes
-from locallb.runtimes.process import processes
+from locallb.runtimes import processes
 from locallb.runtimes.runtime import runtime
 from locallb.sources import SourceError
 from locallb.sources.snapshot import ReadingAndPlan
@@ -94,7 +94,6 @@ class Failures(Struct):
 
 
 def inspect(directory: Path, stack: str) -> HostInspection:
-    """Examine the host, and the stack if there is one."""
     failures = Failures([])
     session = _session(directory, stack, failures)
     pools = failures.guard("stack", lambda: session.settings.pools, ()) if session else ()

@@ -25,7 +25,6 @@ def help_about(args: Arguments, out: Out) -> int:
 
 
 def _pages() -> Mapping[str, Path]:
-    """Return the pages by their topics."""
     return {path.stem: path for path in sorted(shipped("docs").glob("*.md"))}
 
 

@@ -12,7 +12,7 @@ from locallb import safe_files
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
-from locallb.cli.project_finding import PROJECT_FILE
+from locallb.cli.project import PROJECT_FILE
 from locallb.cli.session import Session
 from locallb.dns.zones import DnsSettings, Embedded, with_servers
 from locallb.host import setup_changes as setup

@@ -8,7 +8,7 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import make_image
-from locallb.runtimes.podman.engine import PodmanContainers
+from locallb.runtimes.podman import PodmanContainers
 
 
 def image(args: Arguments, out: Out) -> int:

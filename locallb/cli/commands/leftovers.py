@@ -55,7 +55,6 @@ class _Found(NamedTuple):
 
     @property
     def is_ours(self) -> bool:
-        """Whether any of it is this stack's."""
         return bool(self.services or self.names) or any(leftover.ours for leftover in self.remaining)
 
 

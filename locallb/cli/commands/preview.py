@@ -4,7 +4,7 @@ They are shown as a line for each load balancer, as a tree of resources, or as a
 most important changes first, then one line for each Service that changes. The exit code is the result of the gates,
 whatever the format.
 
-Not here: the content of a report (`report.assemble`), and other formats (`report.markdown`, `report.html`).
+Not here: the content of a report (`report.policies`), and other formats (`report.markdown`, `report.html`).
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.programs import Revision
 from locallb.report.alerts import Topic, alerts
-from locallb.report.assemble import assembled
 from locallb.report.changes import Report
 from locallb.report.deployed import DeployedResource, deployed_side
+from locallb.report.policies import assembled
 from locallb.report.sides import Side, planned_side
 from locallb.report.wording import visible
 from locallb.sources import SourceError

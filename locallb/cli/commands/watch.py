@@ -15,13 +15,13 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Exit
 from locallb.cli.session import Session
 from locallb.cli.watching import supervision as sd_notify
+from locallb.cli.watching.board import Relay
 from locallb.cli.watching.health import HealthWatch
 from locallb.cli.watching.http_server import HttpServer
 from locallb.cli.watching.log import as_json, is_journal, journal, plain, started
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.program_runs import ProgramRuns, command
 from locallb.cli.watching.published_delays import DelaysFile
-from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, EventSink, Lines, OnScreen
 from locallb.cli.watching.screen import Screen
 from locallb.cli.watching.supervision import Signals, Supervised, pages, refusal

@@ -1,25 +1,100 @@
 """The present state of every Service while the loop runs: planned, observed, failed, changed when.
 
-Made from events and observations, never more than the plan has Services. Not here: how it is shown.
+Made from events and observations, never more than the plan has Services. Events come by a queue from the loop's thread,
+which never blocks the loop. It is bounded: where a reporter can't keep up (a paused terminal, a full pipe), the oldest
+are dropped and counted. Plans are large, so only the latest is kept. Not here: how it is shown.
 """
 
 from __future__ import annotations
 
-from collections import Counter
+import time
+from collections import Counter, deque
 from collections.abc import Mapping
 from itertools import chain
 from operator import attrgetter
+from threading import Condition
 
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from locallb.cli.watching.relay import EventBatch
 from locallb.model.identities import ObjectKey
 from locallb.model.memory import Memo
 from locallb.planning.planned import Placement, Plan
 from locallb.planning.service_rows import NOT_DEPLOYED, Observation, Row, State, rows
 from locallb.watch.delays import Delay
-from locallb.watch.events import Converged, Delayed, Failed, Planned, Stopped, Updated
+from locallb.watch.events import Converged, Delayed, Failed, LoopEvent, Planned, Stopped, Updated
+
+MAX = 1000
+"""Events that may wait."""
+
+
+class RelayedEvent(Struct, frozen=True):
+    """An event, with only the sentences of its plan, and its time (seconds since the epoch)."""
+
+    at: float
+    event: LoopEvent
+
+
+class EventBatch(Struct, frozen=True):
+    """Events to report together."""
+
+    entries: tuple[RelayedEvent, ...] = ()
+    latest: Planned | None = None
+    """The latest plan and what it was made from."""
+    lost: int = 0
+    """Events that went untold."""
+
+
+class Relay:
+    """One teller; `listen` and `poke` may be called from any thread."""
+
+    def __init__(self, maximum: int = MAX) -> None:
+        self._changed = Condition()
+        self._waiting: deque[RelayedEvent] = deque()
+        self._most = maximum
+        self._latest: Planned | None = None
+        self._lost = 0
+        self._poked = False
+
+    def listen(self, event: LoopEvent) -> None:
+        entry = RelayedEvent(time.time(), event)
+        if isinstance(event, Planned):
+            slim = replace(event, plan=_sentences(event.plan), snapshot=None, settings=None)
+            entry = RelayedEvent(entry.at, slim)
+        with self._changed:
+            if isinstance(event, Planned):
+                self._latest = event
+            if len(self._waiting) >= self._most:
+                self._waiting.popleft()
+                self._lost += 1
+            self._waiting.append(entry)
+            self._changed.notify_all()
+
+    def poke(self) -> None:
+        """Wake the reporter without an event: other displayed content has changed."""
+        with self._changed:
+            self._poked = True
+            self._changed.notify_all()
+
+    def wait(self) -> None:
+        """Wait for something to report."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._poked)
+
+    def take(self, seconds: float | None = None) -> EventBatch:
+        """Wait for something to report, at most `seconds`."""
+        with self._changed:
+            self._changed.wait_for(lambda: self._waiting or self._poked, seconds)
+            batch = EventBatch(tuple(self._waiting), self._latest, self._lost)
+            self._waiting.clear()
+            self._lost, self._poked = 0, False
+        return batch
+
+
+def _sentences(plan: Plan) -> Plan:
+    """Return the sentences of a plan, without the objects that it is made of."""
+    return Plan(notices=plan.notices, straight=plan.straight, left_out=plan.left_out)
+
 
 _KEY = attrgetter("key")
 _ORDER = attrgetter("key", "reason")

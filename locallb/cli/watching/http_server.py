@@ -96,7 +96,6 @@ class HttpRequest(Struct, frozen=True):
     """Names in lower case, in the order in which they came."""
 
     def values(self, name: str) -> list[str]:
-        """Return all values of a header."""
         return [value for header, value in self.headers if header == name]
 
 

@@ -16,8 +16,7 @@ from itertools import islice
 
 from msgspec import Struct, field
 
-from locallb.cli.watching.board import UPDATING, View, count_states
-from locallb.cli.watching.relay import EventBatch
+from locallb.cli.watching.board import UPDATING, EventBatch, View, count_states
 from locallb.model.identities import IPAddress, ObjectKey, ObjectKind
 from locallb.model.texts import counted, few
 from locallb.planning.planned import Plan, placements_of

@@ -19,8 +19,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from locallb.cli.watching.board import Board, View
-from locallb.cli.watching.relay import EventBatch, RelayedEvent
+from locallb.cli.watching.board import Board, EventBatch, RelayedEvent, View
 from locallb.gateway.status_patch import StatusVerdict, verdict_of
 from locallb.kubernetes.api.client import WRITES
 from locallb.model.objects import Via

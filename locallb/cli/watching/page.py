@@ -21,10 +21,9 @@ from threading import Condition, Lock
 
 from msgspec import Struct
 
-from locallb.cli.watching.board import Board, View
+from locallb.cli.watching.board import Board, Relay, View
 from locallb.cli.watching.http_server import Host, HttpRequest, HttpServer, Page, Pages, host_of
 from locallb.cli.watching.log import LogRecord
-from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter
 from locallb.cli.watching.supervision import stuck
 from locallb.config.values import loopback_place
@@ -102,7 +101,6 @@ def subjects(views: Iterable[View], plan: Plan) -> dict[str, LaneSubject]:
 
 
 def lane(subject: LaneSubject) -> Document:
-    """Return the lane of one Service."""
     view, placement = subject.view, subject.placement
     row, where = view.row, str(view.row.key).rpartition("/")[0]
     return {

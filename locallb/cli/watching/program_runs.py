@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 
 import locallb
-from locallb.cli.project_layout import is_standard
+from locallb.cli.project import is_standard
 from locallb.model.fields import objects_of, text_of
 from locallb.model.texts import few
 from locallb.programs import Program, ProgramError

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from locallb.model.errors import ClientError
-from locallb.runtimes.process import processes
+from locallb.runtimes import processes
 from locallb.storage import files
 from locallb.watch.delays import Delay
 from locallb.watch.events import Delayed, LoopEvent, Stopped

@@ -11,9 +11,8 @@ from typing import Protocol
 from rich.console import Console
 from rich.live import Live
 
-from locallb.cli.watching.board import Board, View
+from locallb.cli.watching.board import Board, EventBatch, Relay, View
 from locallb.cli.watching.log import LogLevel, LogRecord, Narrator
-from locallb.cli.watching.relay import EventBatch, Relay
 from locallb.cli.watching.screen import Screen
 from locallb.model.texts import counted
 from locallb.planning.service_rows import Observation

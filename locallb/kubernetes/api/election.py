@@ -53,7 +53,6 @@ class Election:
 
     @property
     def timing(self) -> Timing:
-        """The durations of the election."""
         return self._candidate.timing
 
     @property

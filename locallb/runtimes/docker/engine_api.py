@@ -20,7 +20,6 @@ from docker.utils import convert_filters
 from locallb.config.settings import PullPolicy
 from locallb.model.identities import ContainerId, ImageName, Owner
 from locallb.resources.resource_type import ProviderError
-from locallb.runtimes.docker.containers import labelled_owner
 from locallb.runtimes.docker.daemon import (
     ContainersError,
     Daemon,
@@ -30,6 +29,7 @@ from locallb.runtimes.docker.daemon import (
     none_if_absent,
     reported,
 )
+from locallb.runtimes.planners import labelled_owner
 
 _STATED = 20_000
 """Maximum bytes of a log in a message, however long its lines are."""
@@ -153,7 +153,6 @@ class Containers(Daemon):
 
     @reported
     def connected(self, network: str) -> Sequence[Document]:
-        """List the containers, running or not, that are connected with a network."""
         listed: Sequence[Document] = self.client().containers(all=True, filters={"network": network})
         return listed
 
@@ -233,7 +232,6 @@ class Containers(Daemon):
         return text
 
     def has_image(self, image: ImageName) -> bool:
-        """Return whether the daemon has an image."""
         return self._image(image) is not None
 
     @none_if_absent

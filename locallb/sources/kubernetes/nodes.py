@@ -1,7 +1,7 @@
 """The routes to Nodes of a cluster that are pods of another cluster: requested from its API, kept, and polled.
 
 Kept routes count while that cluster doesn't answer. Where a poller runs, as in the loop, other readers send no request:
-its last result counts, so that a slow server delays only the poller. Not here: parsing the pods (`entry`).
+its last result counts, so that a slow server delays only the poller. Not here: parsing the pods (`sources.entries`).
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from locallb.model.routes import PodRoute
 from locallb.model.snapshot import Access
 from locallb.model.texts import few
 from locallb.sources.consents import allowed
-from locallb.sources.kept_access import put
-from locallb.sources.kubernetes.entry import (
+from locallb.sources.entries import (
     INFRA,
-    LABELS,
+    MACHINE_LABELS,
     KubernetesSource,
     MachinesFinder,
     node_routes,
-    parsed,
-    printed,
+    parsed_routes,
+    printed_routes,
 )
+from locallb.sources.kept_access import put
 from locallb.sources.source import PACE, Found, Polls
 from locallb.storage import files
 
@@ -57,7 +57,7 @@ class MachinesApi(Cluster):
 
     def machines(self, namespace: str = "") -> list[Object]:
         """List the pods of machines, in one namespace or in all. Raises KubeError."""
-        return self._list(POD, namespace, labels=LABELS, page=_PAGE)
+        return self._list(POD, namespace, labels=MACHINE_LABELS, page=_PAGE)
 
     def existing_machines(self, namespace: str) -> list[Object]:
         """List the machines of an existing namespace; a missing one is no proof that there are none. Raises KubeError.
@@ -177,7 +177,7 @@ def find_nodes(finder: MachinesFinder, root: Path, directory: Path, *, keep: boo
     inspect = inspect if followed else _read_nodes(finder, root, Memo())
     if inspect and not inspect.failure:
         if keep:
-            put(finder.type, path, f"{name}\n{printed(inspect.routes)}", keep=keep)
+            put(finder.type, path, f"{name}\n{printed_routes(inspect.routes)}", keep=keep)
         return Found(node_routes={finder.cluster: inspect.routes})
     complaints = (_complaint(finder, inspect.failure, len(last)),) if inspect else ()
     return Found(complaints=complaints, node_routes={finder.cluster: last})
@@ -199,7 +199,7 @@ def _requested(finder: MachinesFinder, root: Path) -> str:
 def _retained(path: Path, name: str) -> tuple[PodRoute, ...]:
     """Return the stored routes of the current source."""
     before, _, routes = (files.read(path) or "").partition("\n")
-    return parsed(routes) if before == name else ()
+    return parsed_routes(routes) if before == name else ()
 
 
 class NodePolls:

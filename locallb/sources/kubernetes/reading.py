@@ -34,7 +34,7 @@ from locallb.planning.endpoints import KUBE_PROXY_PORT
 from locallb.planning.refused import few_kinds
 from locallb.sources import SourceError
 from locallb.sources.consents import allowed_meaning, note_served
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import list_objects, slice_notices
 from locallb.sources.kubernetes.gateway_listing import GATEWAYS, INGRESSES, list_routed, of_gateways
 from locallb.sources.kubernetes.pod_ranges import list_ranges, notices_of_ranges

@@ -27,7 +27,7 @@ from locallb.model.relays import ForwardingFacts
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.consents import allowed, allowed_meaning, note_served
-from locallb.sources.kubernetes.entry import KubernetesSource, MachinesFinder
+from locallb.sources.entries import KubernetesSource, MachinesFinder
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.gateway_listing import of_gateways, word_of
 from locallb.sources.kubernetes.informers import NO_PACES

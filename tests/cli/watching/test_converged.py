@@ -7,9 +7,8 @@ import re
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locallb.cli.watching.board import Board
+from locallb.cli.watching.board import Board, Relay
 from locallb.cli.watching.log import Narrator
-from locallb.cli.watching.relay import Relay
 from locallb.watch.events import Converged, Failed, LoopEvent
 from tests.support.watch_story import planned, snapshot_of, updated
 

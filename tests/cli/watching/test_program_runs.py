@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.cli.project_layout import PROGRAM
+from locallb.cli.project import PROGRAM
 from locallb.cli.watching import program_runs
 from locallb.cli.watching.program_runs import ProgramRuns, command, files_of
 from locallb.watch.events import LoopEvent, ProgramRan

@@ -10,11 +10,10 @@ from rich.console import Console
 
 from locallb.cli.console import Out
 from locallb.cli.service_output import detail_json, details, print_detail, print_services, services_json
-from locallb.cli.watching.board import Board
+from locallb.cli.watching.board import Board, Relay
 from locallb.cli.watching.log import Narrator, plain
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.page import lane, subjects
-from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.screen import Screen
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan

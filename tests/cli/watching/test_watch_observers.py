@@ -13,11 +13,10 @@ import tracemalloc
 import pytest
 from typing_extensions import Buffer
 
-from locallb.cli.watching.board import UPDATING, Board
+from locallb.cli.watching.board import UPDATING, Board, Relay
 from locallb.cli.watching.health import HealthWatch
 from locallb.cli.watching.log import Narrator, plain
 from locallb.cli.watching.metrics import Metrics
-from locallb.cli.watching.relay import Relay
 from locallb.cli.watching.reporting import EventReporter, Lines
 from locallb.cli.watching.supervision import BUSY_LIMIT, IDLE_LIMIT, pages, stuck
 from locallb.model.serving import Proxy

@@ -12,9 +12,8 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING, Board, by_urgency
+from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING, Board, EventBatch, Relay, RelayedEvent, by_urgency
 from locallb.cli.watching.log import LogRecord, Narrator, as_json, journal, plain, started, where
-from locallb.cli.watching.relay import EventBatch, Relay, RelayedEvent
 from locallb.cli.watching.screen import Screen
 from locallb.config.parsing import parse_settings
 from locallb.model.identities import Protocol

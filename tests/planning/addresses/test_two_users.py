@@ -12,7 +12,7 @@ from hypothesis import given as drawn
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from locallb.cli.project_layout import stack_text
+from locallb.cli.project import stack_text
 from locallb.config.parsing import parse_settings
 from locallb.config.services import DEFAULT_POOL
 from locallb.config.settings import Pool, Settings

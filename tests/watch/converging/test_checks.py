@@ -21,7 +21,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.observe import observe
 from locallb.planning import plan
 from locallb.provider import proxy_config
-from locallb.runtimes.process.processes import Process, is_alive
+from locallb.runtimes.processes import Process, is_alive
 from locallb.sources.configuration import stack_settings
 from locallb.watch import converge as module
 from locallb.watch.converge import MAX_UNVERIFIED, NAME, Checks

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from locallb.cli.watching.board import EventBatch, RelayedEvent
 from locallb.cli.watching.log import Narrator
-from locallb.cli.watching.relay import EventBatch, RelayedEvent
 from locallb.components.stack import declare
 from locallb.engine.core.events import Result, Severity
 from locallb.kubernetes.api.servers import ForbiddenError, KubeError

@@ -17,7 +17,7 @@ from locallb.model.identities import Home, ObjectKey, ProxyName, RunIdentity
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.planned import Plan
 from locallb.planning.proxy_placing import PlanContext, proxy_of_stack
-from locallb.runtimes.process.runtime import RUNTIME
+from locallb.runtimes.process_runtime import RUNTIME
 from locallb.sources.snapshot import SnapshotResult
 from locallb.storage.proxy_directories import Proxies
 from locallb.watch.converge import Converger

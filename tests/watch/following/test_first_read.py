@@ -14,8 +14,8 @@ from locallb.config.settings import Settings
 from locallb.kubernetes.object_parsing import Parsed
 from locallb.model.identities import ClusterName, ContextName, Home, ObjectKey
 from locallb.sources import SourceError
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.kubernetes import source as module
-from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.source import Following
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
 from locallb.sources.source import SourceRead, SourceResult

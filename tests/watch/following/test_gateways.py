@@ -18,9 +18,9 @@ from locallb.model.gateway_objects import CONTROLLER
 from locallb.model.identities import Home, ObjectKey, ObjectKind, Owner, Uid
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.kubernetes import informers as discovered_kinds
 from locallb.sources.kubernetes import named_objects
-from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import read_kubernetes
 from locallb.sources.kubernetes.source import Following

@@ -15,9 +15,9 @@ from locallb.kubernetes.api.servers import ForbiddenError, KubeError, RefusedErr
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources import SourceError
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.kubernetes import followed_cluster
 from locallb.sources.kubernetes import informers as followed_objects
-from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import read_kubernetes
 from tests.support.fake_api import NAME, Api, balancer, follower, node, served

@@ -14,8 +14,8 @@ from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER
 from locallb.model.identities import Home, ObjectKind
 from locallb.model.own_classes import DEFAULT_ANNOTATION, FINALIZER, NAME, OWNER_LABEL, ClassFacts, ObservedClass
 from locallb.model.snapshot import Access
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.kubernetes import informers as discovered_kinds
-from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.reading import read_cluster, read_kubernetes
 from locallb.sources.kubernetes.source import Following
 from tests.support.fake_api import NAME as CLUSTER

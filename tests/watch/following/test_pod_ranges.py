@@ -15,10 +15,10 @@ from locallb.kubernetes import answers as watch_pace
 from locallb.model.identities import Home
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.found import find_sources
 from locallb.sources.kubernetes import informers as discovered_kinds
 from locallb.sources.kubernetes import pod_ranges
-from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import ClusterResult, read_kubernetes
 from tests.support.fake_api import NAME, RANGES, Api, balancer, follower, node, served

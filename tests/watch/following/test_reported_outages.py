@@ -16,8 +16,8 @@ from locallb.kubernetes import answers as watch_pace
 from locallb.kubernetes.api.servers import ForbiddenError, KubeError, RefusedError, UnreachableError
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
+from locallb.sources.entries import KubernetesSource
 from locallb.sources.kubernetes import informers as discovered_kinds
-from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.informers import Fault, FollowedObjects, lasting
 from locallb.sources.kubernetes.reading import read_kubernetes

@@ -15,10 +15,8 @@ from msgspec.structs import replace
 from locallb.config.settings import Settings
 from locallb.engine.engine import Engine
 from locallb.model.identities import ClusterName, ContextName, Home
-from locallb.sources.kind.entry import KindClusters
-from locallb.sources.kubernetes.entry import KubernetesSource
+from locallb.sources.entries import KindClusters, KubernetesSource, ManifestsSource
 from locallb.sources.kubernetes.source import Following
-from locallb.sources.manifests.entry import ManifestsSource
 from locallb.sources.snapshot_cache import SnapshotCache
 from locallb.sources.workspace import EVERYTHING, Workspace
 from locallb.watch.events import Cause, Mark

@@ -18,11 +18,10 @@ import pytest
 from locallb.envoy import ADMIN_SOCKET
 from locallb.envoy.document import reading_time
 from locallb.model.identities import RunIdentity
-from locallb.runtimes.process import processes
-from locallb.runtimes.process.processes import Activity, Process, ProcessError
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Activity, Process, ProcessError
 from locallb.watch import hangs
-from locallb.watch.hangs import EVERY, GLANCE, HangWatch
-from locallb.watch.silence import BUSY_TIMEOUT, TIMEOUT
+from locallb.watch.hangs import BUSY_TIMEOUT, EVERY, GLANCE, TIMEOUT, HangWatch
 from tests.support.waiting import becomes
 
 _LISTENS = """\

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from locallb.envoy.document import reading_time
 from locallb.model.pacing import Backoff
-from locallb.watch.silence import BUSY_TIMEOUT, REPLACEMENTS, TIMEOUT, Sighting, Silence, replaced_after
+from locallb.watch.hangs import BUSY_TIMEOUT, REPLACEMENTS, TIMEOUT, Sighting, Silence, replaced_after
 
 IDLE, AT_WORK, UNSEEN = Sighting.IDLE, Sighting.AT_WORK, Sighting.UNSEEN
 SECOND = 1.0

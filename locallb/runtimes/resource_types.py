@@ -1,11 +1,12 @@
-"""EnvoyProcess: a proxy's own Envoy, which outlives its starter, is adopted if it fits, and stopped gracefully.
+"""The resources that are runs: EnvoyProcess and PodmanContainer.
 
 A running Envoy is adopted if it reads the same bootstrap in the same version, and stopped otherwise. Before another
 version replaces an Envoy that serves, a trial run of it, which no client reaches, must succeed with the proxy's own
 configuration. Sockets of UDP listeners that an Envoy has given up are freed before its drain time only by its end, so
 another process takes over from it once no client would notice.
 
-Not here: hot restart and stopping (`handover`), and finding processes (`processes`).
+A changed spec is another container. One that doesn't serve (ended, paused, drained) counts as gone, and creating it
+again resumes the same one. Not here: hot restart and stopping (`handover`), and finding processes (`processes`).
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import suppress
+from functools import cached_property
 from itertools import count
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -36,13 +39,22 @@ from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Owner, Protocol, place
 from locallb.model.texts import owner_fields
 from locallb.programs import Program, ProgramError
-from locallb.resources.properties import EnvoyProcessInputs, EnvoyProcessState
+from locallb.resources.properties import (
+    EnvoyProcessInputs,
+    EnvoyProcessState,
+    PodmanContainerInputs,
+    PodmanContainerState,
+)
 from locallb.resources.resource_type import ProviderError, ResourceType, grown, proxy_faults
-from locallb.runtimes.process import handover, processes
-from locallb.runtimes.process.handover import STOP_TIMEOUT, Epoch, running, runs_in, stop_all, stop_process
-from locallb.runtimes.process.processes import Process
+from locallb.runtimes import handover, processes
+from locallb.runtimes.handover import STOP_TIMEOUT, Epoch, running, runs_in, stop_all, stop_process
+from locallb.runtimes.processes import Process
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import OWNER_MARK, PROXY_MARK, ProcessRecord, Proxies
+
+if TYPE_CHECKING:
+    from locallb.runtimes.podman import PodmanLifecycle
+
 
 IDLE_TIMEOUT = 1.0
 """Seconds that clients get to end short connections."""
@@ -419,4 +431,42 @@ def _await_answer(directory: Path, process: Process) -> None:
         time.sleep(_TAKEOVER_PAUSE)
 
 
-RESOURCE_TYPES = (EnvoyProcess,)
+class PodmanContainer(ResourceType[PodmanContainerInputs, PodmanContainerState]):
+    """Makes, adopts, repairs and removes."""
+
+    inputs = PodmanContainerInputs
+    state = PodmanContainerState
+    replaced_for = frozenset(PodmanContainerInputs.__struct_fields__) - {"pull"}
+    delete_first = True
+    """Both want the same ports."""
+
+    @cached_property
+    def _life(self) -> PodmanLifecycle:
+        from locallb.runtimes.podman import PodmanContainers, PodmanLifecycle  # noqa: PLC0415 - loads a client
+
+        return PodmanLifecycle(PodmanContainers())
+
+    def create(self, new: PodmanContainerInputs) -> tuple[str, PodmanContainerState]:
+        """Make and start it, or have the one go on that is just this."""
+        identity = self._life.create(new)
+        return identity, grown(self.state, new, container=identity)
+
+    def prepare(self, new: PodmanContainerInputs) -> None:
+        """Fetch the image, while what will be replaced serves."""
+        self._life.prepare(new)
+
+    def read(self, state: PodmanContainerState) -> PodmanContainerState | None:
+        """Return whether this very container runs, and is what it was made as."""
+        return state if self._life.runs(state) else None
+
+    def leaves_nothing(self, state: PodmanContainerState) -> bool:
+        return self._life.is_absent(state.name)
+
+    def update(self, old: PodmanContainerState, new: PodmanContainerInputs) -> PodmanContainerState:
+        """Note when an image is fetched; the container stays."""
+        return grown(self.state, new, container=old.container)
+
+    def delete(self, state: PodmanContainerState) -> None:
+        """Drain, stop and remove it, unless it is a copied project's original; gone is fine."""
+        if not self.belongs_to_copied_project(state.owner):
+            self._life.delete(state)

@@ -4,7 +4,8 @@ Hot restart refuses no client, and is Envoy's own. The new process asks the old 
 proxy's directory and a region of shared memory; has it stop accepting when it accepts itself; and ends it when its
 connections had their time. Processes that were started without it (by earlier versions, or where there is no shared
 memory) can't hand over. Those that are stopped are found by a mark in their environment, and no client is cut short.
-Not here: starting.
+A drain is recorded in the
+proxy's directory, because the Envoy goes on answering although it listens no longer. Not here: starting.
 """
 
 from __future__ import annotations
@@ -18,12 +19,44 @@ from pathlib import Path
 from msgspec import Struct, field
 
 from locallb.envoy import ADMIN_SOCKET, ALONE
-from locallb.runtimes.draining import LINGER, drain, was_notified
-from locallb.runtimes.process import processes
-from locallb.runtimes.process.processes import Process
+from locallb.envoy.admin import EnvoyAdmin
+from locallb.host.sockets import connections
+from locallb.model.errors import ClientError
+from locallb.model.identities import Protocol
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process
 from locallb.storage import files
 from locallb.storage.proxy_directories import PROXY_MARK
 from locallb.threads import Joined
+
+LINGER = 2.0
+"""Seconds that open connections get when their proxy is stopped."""
+STOPPING = "stopping"
+"""File with the drained run, so that a later run of ours doesn't take it for one that serves."""
+_DRAIN_PAUSE = 0.005
+
+
+def drain(directory: Path, note: str, process: int) -> None:
+    """Drain the Envoy of the proxy in `directory`; `note` names the run, `process` is its process."""
+    with suppress(files.FilesError):  # no directory: nobody will take the process for one that serves
+        files.write(directory / STOPPING, note)
+    with suppress(ClientError):  # one that doesn't answer has no connections worth waiting for
+        admin = EnvoyAdmin(directory)
+        places = admin.places() | admin.draining()  # who is gone from a proxy of the stack may have streams, too
+        listening = {(address, port) for address, port, protocol in places if protocol is Protocol.TCP}
+        admin.drain()
+        deadline = time.monotonic() + LINGER
+        while connections(listening, process) and time.monotonic() < deadline:
+            time.sleep(_DRAIN_PAUSE)
+
+
+def was_notified(directory: Path, note: str) -> bool:
+    """Return whether the run that `note` names was drained."""
+    try:
+        return (files.read_shared(directory / STOPPING) or "") == note
+    except files.FilesError:
+        return False
+
 
 EPOCH_MARK = "LOCALLB_EPOCH"
 """In the environment of a process that can hand over: how often that was done in its directory."""

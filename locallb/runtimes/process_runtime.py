@@ -18,9 +18,9 @@ from locallb.host.facts import host_facts
 from locallb.model.desired import PROCESS, RELAY, Resource
 from locallb.model.identities import Home, Owner, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
-from locallb.runtimes.process import handover, processes
-from locallb.runtimes.process.handover import drain_process, stop_all, stop_process
-from locallb.runtimes.process.processes import Process, ProcessError, is_alive
+from locallb.runtimes import handover, processes
+from locallb.runtimes.handover import drain_process, stop_all, stop_process
+from locallb.runtimes.processes import Process, ProcessError, is_alive
 from locallb.runtimes.runtime import HostRun, Run, Runtime
 from locallb.storage.proxy_directories import PROXY_MARK, Proxies, marked_owner
 from locallb.threads import SupervisedThread, Task
@@ -177,7 +177,6 @@ class Processes(Runtime):
             drain_process(Path(directory), process)
 
     def leave(self, resources: Sequence[Resource], home: Home, state_home: Path) -> int:
-        """Stop the processes that are in the state."""
         del home
         running = list(living(resources))
         for proxy, process in running:

@@ -27,8 +27,8 @@ from locallb.model.snapshot import Contents
 from locallb.model.texts import clipped
 from locallb.safe_files import expanded
 from locallb.sources import SourceError
-from locallb.sources.manifests.entry import ManifestsSource
-from locallb.sources.manifests.files import QUIET, FilesNow, ParsedFile, WrittenFiles, understood_files
+from locallb.sources.entries import ManifestsSource
+from locallb.sources.manifest_files import QUIET, FilesNow, ParsedFile, WrittenFiles, understood_files
 from locallb.sources.readings import FilesOfObjects, ReadCache, TextCache
 from locallb.sources.source import SourceRead, SourceResult, SourceType, with_stale
 from locallb.storage.folder_watch import FollowedFolder

@@ -2,7 +2,7 @@
 
 A run may be killed between an effect and its line in the state; `create` therefore adopts what is its own already,
 known by a digest of all that it was made of. Not here: the requests (`docker.engine_api`), and a container's
-specification (`planner`).
+specification (`planners`).
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from docker.errors import APIError
 from locallb.envoy.admin import answers_while_present
 from locallb.host.capabilities import PODMAN as VARIABLE
 from locallb.host.capabilities import UNIX, podman_place
+from locallb.model.desired import PODMAN_CONTAINER
 from locallb.model.identities import ContainerId
 from locallb.resources.properties import PodmanContainerInputs, PodmanContainerState
-from locallb.runtimes.docker.containers import labelled_owner
 from locallb.runtimes.docker.daemon import (
     TIMEOUT,
+    ContainerEngine,
     ContainersError,
     DockerAbsentError,
     Document,
@@ -37,9 +38,10 @@ from locallb.runtimes.docker.engine_api import (
     provide_image,
     require_owner,
 )
-from locallb.runtimes.docker.engines import ContainerEngine
 from locallb.runtimes.docker.facts import drain_container, lacks_network, needs_restart
-from locallb.runtimes.podman.planner import SPEC_LABEL, body
+from locallb.runtimes.docker.route_helper import ContainerRoutes
+from locallb.runtimes.docker.runtime import Docker
+from locallb.runtimes.planners import SPEC_LABEL, body, labelled_owner
 from locallb.storage.proxy_directories import Proxies
 
 _OWN_TERMS = {"die": "died", "destroy": "remove"}
@@ -137,7 +139,6 @@ class PodmanLifecycle:
         provide_image(self._containers, new.image, new.name, new.pull)
 
     def is_absent(self, name: str) -> bool:
-        """Return whether there is no container of this name."""
         return self._containers.inspect(name) is None
 
     def runs(self, state: PodmanContainerState) -> bool:
@@ -193,3 +194,19 @@ def _directory(inputs: PodmanContainerInputs) -> Path:
 
 def _body(inputs: PodmanContainerInputs) -> Mapping[str, Any]:
     return body(inputs, str(_directory(inputs)))
+
+
+class Podman(Docker):
+    """Containers of Podman, root's or this user's own. Their resource starts and ends them itself."""
+
+    engine = PODMAN
+    token = PODMAN_CONTAINER
+
+    def containers(self, timeout: float = TIMEOUT) -> PodmanContainers:
+        return PodmanContainers(timeout)
+
+
+RUNTIME = Podman()
+
+
+ROUTE_HELPER = ContainerRoutes(PodmanContainers)

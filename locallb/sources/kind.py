@@ -7,7 +7,7 @@ An engine that doesn't answer isn't one without clusters: the last found ones co
 deselected keeps its kubeconfig, so that its statuses can be withdrawn.
 
 Not here: the allowed fields of a kubeconfig, and keeping it (`sources.kept_access`), and reading a cluster
-(`sources.kubernetes.reading`).
+(`sources.kubernetes.source`).
 """
 
 from __future__ import annotations
@@ -24,15 +24,23 @@ from locallb.host.capabilities import UNIX, podman_place, state
 from locallb.model.fields import LABEL, JsonObject
 from locallb.model.identities import ClusterName, ContainerId, ContextName
 from locallb.model.texts import few
-from locallb.runtimes.docker.daemon import TIMEOUT, ContainersError, DockerAbsentError, Document
+from locallb.runtimes.docker.daemon import (
+    DEFAULT,
+    DOCKER,
+    TIMEOUT,
+    ContainerEngine,
+    ContainersError,
+    ContextError,
+    DockerAbsentError,
+    Document,
+    docker_place,
+)
 from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.engines import DEFAULT, DOCKER, ContainerEngine, ContextError, docker_place
 from locallb.runtimes.docker.events import LIFE, ContainerEvents
-from locallb.runtimes.podman.engine import PODMAN, PodmanContainers
+from locallb.runtimes.podman import PODMAN, PodmanContainers
 from locallb.sources import SourceError, kept_access
+from locallb.sources.entries import KindClusters, KubernetesSource
 from locallb.sources.kept_access import LARGEST, SUFFIX, GeneratedAccess, ServerAddress, forgotten, put, retained
-from locallb.sources.kind.entry import KindClusters
-from locallb.sources.kubernetes.entry import KubernetesSource
 from locallb.sources.source import FinderType, Found
 from locallb.storage import files
 

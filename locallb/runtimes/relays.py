@@ -12,8 +12,8 @@ from pathlib import Path
 
 from locallb.relay import directory as places
 from locallb.relay.directory import LOG, MARK, VERSION_MARK
-from locallb.runtimes.process import processes
-from locallb.runtimes.process.processes import Process, ProcessError
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process, ProcessError
 from locallb.storage.proxy_directories import OWNER_MARK, PROXY_MARK
 
 START_TIMEOUT = 20.0

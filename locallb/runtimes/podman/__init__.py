@@ -1,1 +1,0 @@
-"""The runtime `podman`: Docker's, by the same API, with the differences."""

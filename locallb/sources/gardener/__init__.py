@@ -1,1 +1,0 @@
-"""The source `gardener`: a seed, and the shoots that it has."""

@@ -1,1 +1,0 @@
-"""The source `manifests`: a directory of YAML and JSON files."""
