@@ -16,7 +16,7 @@ from locallb.engine.core.events import StepRecord
 from locallb.model.desired import BALANCER, PROXY
 from locallb.model.identities import ObjectKey
 from locallb.model.texts import few
-from locallb.planning.service_rows import causes
+from locallb.planning.service_rows import NOT_DEPLOYED, Row, causes
 from locallb.report.alerts import listed, removed, reported, summary
 from locallb.report.changes import QUIET as QUIET_CHANGES
 from locallb.report.changes import Change, Report, ServiceChange, What
@@ -44,8 +44,11 @@ def root_name(step: StepRecord) -> str:
     return subject.name if subject.type in {BALANCER, PROXY} else subject.parent.rpartition("::")[2]
 
 
-def print_changes(out: Out, report: Report, steps: Sequence[StepRecord] = ()) -> None:
-    """Print all changes, what isn't served by its causes, resources among `steps` of no object, and the summary."""
+def print_changes(out: Out, report: Report, steps: Sequence[StepRecord] = (), table: Sequence[Row] = ()) -> None:
+    """Print all changes, what isn't served by its causes, resources among `steps` of no object, and the summary.
+
+    Of Services in the `table` that only the update deploys nothing more is said than what it changes.
+    """
     services = [service for service in by_gravity(report) if service.change not in QUIET_CHANGES]
     for service in services:
         for exposure in service.exposures:
@@ -59,7 +62,8 @@ def print_changes(out: Out, report: Report, steps: Sequence[StepRecord] = ()) ->
     others = [step for step in steps if root_name(step) not in shown and step.op not in QUIET]
     others = [step for step in others if not step.subject.type.startswith(_OF_ENGINE)]
     print_tree(out, others)
-    print_causes(out, causes(chain.from_iterable(map(_problems, by_gravity(report)))))
+    planned, now = map(_problems, by_gravity(report)), map(_faults, table)
+    print_causes(out, causes(chain.from_iterable(chain(planned, now))))
     out.line("" if services or others else "Nothing to change. ", summary(report))
 
 
@@ -69,6 +73,13 @@ def _problems(service: ServiceChange) -> Iterator[tuple[ObjectKey, str, str]]:
     for port in service.after.ports if service.after and service.change not in QUIET_CHANGES else ():
         if port.problem:
             yield service.key, port.problem, port.message
+
+
+def _faults(row: Row) -> Iterator[tuple[ObjectKey, str, str]]:
+    """Return what is wrong with it now, and what of it isn't served as written."""
+    if row.reason != NOT_DEPLOYED:
+        yield row.key, row.reason, row.message
+    yield from ((row.key, notice.reason, notice.message) for notice in row.notices)
 
 
 def _words(service: ServiceChange) -> Iterator[str]:

@@ -294,7 +294,7 @@ def report_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
     plan: Plan,
     *,
     printed: frozenset[str] = frozenset(),
-    changes: Callable[[], None] | None = None,
+    changes: Callable[[Sequence[Row]], None] | None = None,
 ) -> int:
     """Print how a run ended, without sentences that were `printed` before or twice; return the exit code.
 
@@ -305,7 +305,7 @@ def report_outcome(  # noqa: PLR0913, PLR0917 - what a run is told by
         print_json(out, session, command, result, table)
     else:
         if changes:
-            changes()
+            changes(table)
         else:
             if command == "preview":
                 print_steps(out, result, planned=True)

@@ -228,8 +228,9 @@ def _changes(session: Session, program: Program) -> Callable[[Out, Result], froz
 
     def show(out: Out, planned: Result) -> frozenset[str]:
         result, plan = what_was_planned(session, program)
-        print_changes(out, report_live(session, planned, result, plan), planned.steps)
-        return frozenset().union(*map(as_reported, inspect(plan)))
+        table = inspect(plan)
+        print_changes(out, report_live(session, planned, result, plan), planned.steps, table)
+        return frozenset().union(*map(as_reported, table))
 
     return show
 

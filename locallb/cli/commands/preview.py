@@ -13,8 +13,7 @@ import json
 import os
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from urllib.parse import quote
@@ -41,6 +40,7 @@ from locallb.model.snapshot import Snapshot
 from locallb.model.texts import named_after
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
+from locallb.planning.service_rows import Row
 from locallb.programs import Revision
 from locallb.report.alerts import Topic, alerts
 from locallb.report.changes import Report
@@ -381,7 +381,11 @@ def preview(session: Session, args: Arguments, out: Out) -> int:
         return Exit.INTERRUPTED if result.interrupted else report_to(report, args, out)
     if not args.json:
         _print_policies(out, report)
-    changes = None if args.diff else partial(print_changes, out, report, result.steps)
-    code = report_outcome(session, args, out, "preview", result, plan, changes=changes)
+    shown = {service.key for service in report.services}
+
+    def changes(table: Sequence[Row]) -> None:
+        print_changes(out, report, result.steps, [row for row in table if not args.targets or row.key in shown])
+
+    code = report_outcome(session, args, out, "preview", result, plan, changes=None if args.diff else changes)
     refused = refuse(report.violations, out)
     return refused or code if code in {Exit.OK, Exit.CHANGES} else code
