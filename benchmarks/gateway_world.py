@@ -21,8 +21,8 @@ from lightkube import Client
 
 from benchmarks.nodes import FIRST
 from benchmarks.requests import TIMEOUT, Load, until
-from locallb.components.in_cluster import CERTIFICATE_RULES
 from locallb.gateway.kinds import KINDS
+from locallb.kubernetes.rights import CERTIFICATE_RULES
 from locallb.model.gateway_objects import CONTROLLER, GROUP
 from tests.support.certificates import Pair
 from tests.support.client_kinds import SECRET, SERVICE, SLICE

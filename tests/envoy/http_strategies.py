@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from ipaddress import ip_address, ip_network
+from typing import Any
 
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -202,7 +203,7 @@ _plain = accepted(Target, upstream=st.sampled_from(["", *UPSTREAMS]), weight=st.
 _forwarded = accepted(TcpForward, targets=_many(_plain))
 
 
-def listeners(certificate: Certificate, authorities: str) -> st.SearchStrategy[HttpListener]:
+def listeners(certificate: Certificate, authorities: str) -> st.SearchStrategy[Any]:
     """Make HTTP listeners at 127.77.0.5, all of whose certificates are `certificate`; their port is still to choose."""
     clients = st.none() | st.builds(ClientValidation, st.just(authorities), st.booleans())
     terminations = st.none() | st.builds(Termination, st.just((certificate,)), clients)

@@ -24,6 +24,7 @@ from lightkube import ApiError, Client, KubeConfig
 from lightkube.generic_resource import GenericNamespacedResource, create_global_resource, create_namespaced_resource
 from lightkube.types import PatchType
 
+from locallb.model.identities import DOMAIN
 from tests.support.client_kinds import EVENT, NAMESPACE, NODE, SERVICE, SLICE
 from tests.support.cluster_build import etcd, kubernetes
 
@@ -305,8 +306,9 @@ class Objects:
         self.client.create(made, namespace="n")
 
     def events(self, name: str) -> list[tuple[str, str, str]]:
-        """Give type, reason and note of every event of a Service of the namespace n, oldest first."""
-        found = [item for item in self.client.list(EVENT, namespace="n") if item["regarding"]["name"] == name]
+        """Give type, reason and note of our events of a Service of the namespace n, oldest first: the API sends some too."""
+        listed = [item for item in self.client.list(EVENT, namespace="n") if item["regarding"]["name"] == name]
+        found = [item for item in listed if item["reportingController"] == DOMAIN]
         found.sort(key=lambda item: str(item["eventTime"]))
         return [(item["type"], item["reason"], item["note"]) for item in found]
 
