@@ -306,7 +306,7 @@ class Objects:
         self.client.create(made, namespace="n")
 
     def events(self, name: str) -> list[tuple[str, str, str]]:
-        """Give type, reason and note of our events of a Service of the namespace n, oldest first: the API sends some too."""
+        """Give type, reason and note of every event of ours about a Service of the namespace n, oldest first."""
         listed = [item for item in self.client.list(EVENT, namespace="n") if item["regarding"]["name"] == name]
         found = [item for item in listed if item["reportingController"] == DOMAIN]
         found.sort(key=lambda item: str(item["eventTime"]))
