@@ -239,7 +239,7 @@ def test_resources_refuse_secrets(program: Program) -> None:
 
 
 @pytest.mark.checkout
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has HTTPS's own port")
+@pytest.mark.root(only="can listen at HTTPS's own port")
 def test_a_package_of_a_git_repository(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """By its tag, without an installation: the CLI clones it and installs what it needs beside it."""
     shutil.rmtree(program.stage.root / "pulumi")
