@@ -26,7 +26,6 @@ from locallb.engine.state.project import Project, check_stack_name, load_project
 from locallb.model.desired import BALANCER
 from locallb.model.errors import ClientError
 from locallb.model.texts import clipped, counted
-from locallb.provider.reachable import leave
 from locallb.runtimes.process_runtime import living
 from locallb.runtimes.processes import ProcessError
 from locallb.sources.source import source_type
@@ -146,6 +145,8 @@ def state(session: Session, args: Arguments, out: Out) -> int:
 
 def adopt(session: Session, args: Arguments, out: Out) -> int:
     """Move the stack to this user and state home."""
+    from locallb.provider.reachable import leave  # noqa: PLC0415 - `stack list` needs no provider
+
     existing, current = belonging(session.home, session.project.state_file(session.stack)), here(session.home)
     if existing is None:
         out.line(f"Stack {session.stack} isn't deployed: it will belong to {current.user} where `up` runs first.")
