@@ -63,7 +63,7 @@ def print_changes(out: Out, report: Report, steps: Sequence[StepRecord] = (), ta
     others = [step for step in others if not step.subject.type.startswith(_OF_ENGINE)]
     print_tree(out, others)
     planned, now = map(_problems, by_gravity(report)), map(_faults, table)
-    print_causes(out, causes(chain.from_iterable(chain(planned, now))))
+    print_causes(out, causes(chain.from_iterable(chain(planned, now))), coded=True)
     out.line("" if services or others else "Nothing to change. ", summary(report))
 
 

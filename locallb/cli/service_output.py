@@ -153,10 +153,11 @@ def _print_table(out: Out, rows: Sequence[Row], printed: frozenset[str]) -> None
     print_causes(out, found)
 
 
-def print_causes(out: Out, found: Sequence[Cause]) -> None:
-    """Print a sentence for each cause."""
+def print_causes(out: Out, found: Sequence[Cause], *, coded: bool = False) -> None:
+    """Print a sentence for each cause, `coded` with the reason where no table has it."""
     for cause in found[:MAX_SENTENCES]:
-        out.line(("! ", "yellow"), cause.sentence)
+        code = f"{cause.reason}: " if coded and cause.reason and not cause.is_common else ""
+        out.line(("! ", "yellow"), code + cause.sentence)
     if len(found) > MAX_SENTENCES:
         out.line(f"  and {len(found) - MAX_SENTENCES} more; `locallb status --json` has all")
 

@@ -125,7 +125,7 @@ def test_a_preview_does_not_complain_of_what_is_simply_new(play: Stage) -> None:
     reported = play.run("preview").out
     assert "has no proxy now" not in reported
     (complaint,) = [line for line in reported.splitlines() if line.startswith("! ")]
-    assert complaint.startswith("! c/n/odd port 80/SCTP: ")
+    assert complaint.startswith("! ProtocolNotSupported: c/n/odd port 80/SCTP: ")
     assert "c/n/web has no proxy now" in play.run("status").out
 
 
