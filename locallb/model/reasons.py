@@ -68,19 +68,23 @@ class Reason(StrEnum):
     """The Service's proxy can't be repaired: the address stays claimed and isn't published until it serves again."""
 
 
+_NOT_USABLE = (
+    Reason.OUT_OF_POOL,
+    Reason.SELECTOR_MISMATCH,
+    Reason.IN_USE,
+    Reason.FAMILY_MISMATCH,
+    Reason.EXCLUDED,
+    Reason.NOT_ON_HOST,
+    Reason.POOL_ON_LINK,
+    Reason.POOL_OVERLAPS,
+)
+"""Why an address that is requested, or all that are left, can't be used."""
 WITHOUT_ADDRESS = frozenset(
     {
         Reason.MALFORMED,
         Reason.POOL_EXHAUSTED,
         Reason.NO_POOL,
-        Reason.OUT_OF_POOL,
-        Reason.SELECTOR_MISMATCH,
-        Reason.IN_USE,
-        Reason.FAMILY_MISMATCH,
-        Reason.EXCLUDED,
-        Reason.NOT_ON_HOST,
-        Reason.POOL_ON_LINK,
-        Reason.POOL_OVERLAPS,
+        *_NOT_USABLE,
         Reason.HOST_LIMIT,
         Reason.SERVED_BY_ANOTHER,
     }
@@ -185,24 +189,12 @@ INCOMPATIBLE_FILTERS, INVALID_ROUTE_KINDS = "IncompatibleFilters", "InvalidRoute
 OF_PROGRAMMED: Mapping[Reason, str] = {
     Reason.POOL_EXHAUSTED: "AddressNotAssigned",
     Reason.NO_POOL: "AddressNotAssigned",
-    **dict.fromkeys(
-        (
-            Reason.OUT_OF_POOL,
-            Reason.SELECTOR_MISMATCH,
-            Reason.IN_USE,
-            Reason.FAMILY_MISMATCH,
-            Reason.EXCLUDED,
-            Reason.NOT_ON_HOST,
-            Reason.POOL_ON_LINK,
-            Reason.POOL_OVERLAPS,
-        ),
-        "AddressNotUsable",
-    ),
+    **dict.fromkeys(_NOT_USABLE, "AddressNotUsable"),
     Reason.HOST_LIMIT: "NoResources",
     Reason.PROXY_DOWN: PENDING,
 }
 """The specification's reasons of Programmed; any other is Invalid."""
-LISTENERS_NOT_VALID = "ListenersNotValid"
+LISTENERS_NOT_VALID = Reason.LISTENERS_NOT_VALID.value
 """The reason of Accepted of a Gateway or ListenerSet with unserved listeners: some, or all."""
 _LONGEST = 1024
 
