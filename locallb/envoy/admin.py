@@ -392,10 +392,17 @@ def comes_to_answer(directory: Path, timeout: float) -> bool:
     return answers
 
 
-def answers_while_present(directory: Path, timeout: float, exists: Callable[[], bool]) -> bool:
-    """Wait so many seconds until the Envoy in `directory` answers; return False once what runs it is gone meanwhile."""
-    deadline = time.monotonic() + timeout
-    while not comes_to_answer(directory, _GLANCE) and time.monotonic() < deadline:
-        if not exists():
+def answers_while_present(directory: Path, timeout: Callable[[], float | None]) -> bool:
+    """Wait until the Envoy in `directory` answers; return False once what runs it is gone meanwhile.
+
+    `timeout` is asked now and then for the seconds since the beginning after which waiting ends, with True; None once
+    it is gone.
+    """
+    began = time.monotonic()
+    while not comes_to_answer(directory, _GLANCE):
+        seconds = timeout()
+        if seconds is None:
             return False
+        if time.monotonic() - began >= seconds:
+            break
     return True

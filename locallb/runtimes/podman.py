@@ -38,7 +38,7 @@ from locallb.runtimes.docker.engine_api import (
     provide_image,
     require_owner,
 )
-from locallb.runtimes.docker.facts import drain_container, lacks_network, needs_restart
+from locallb.runtimes.docker.facts import drain_container, lacks_network, needs_restart, start_seconds
 from locallb.runtimes.docker.route_helper import ContainerRoutes
 from locallb.runtimes.docker.runtime import Docker
 from locallb.runtimes.planners import SPEC_LABEL, body, labelled_owner
@@ -109,8 +109,6 @@ class PodmanContainers(Containers):
 
 GRACE = 5
 """Seconds from SIGTERM to SIGKILL; Envoy takes a few milliseconds."""
-_TIMEOUT = 10.0
-"""Seconds until the Envoy of a container that goes on must answer."""
 
 
 class PodmanLifecycle:
@@ -178,10 +176,10 @@ class PodmanLifecycle:
         except ContainersError:
             return False
 
-        def exists() -> bool:
-            return self._containers.inspect(identity) is not None
+        def seconds() -> float | None:
+            return start_seconds(self._containers.inspect(identity))
 
-        return answers_while_present(_directory(new), _TIMEOUT, exists) and exists()
+        return answers_while_present(_directory(new), seconds) and seconds() is not None
 
 
 def _is_connected(observed: Document, inputs: PodmanContainerInputs) -> bool:

@@ -198,7 +198,7 @@ def _status(number: int | str) -> str:
     return f"it ended with {str(number).strip()}"
 
 
-START_TIMEOUT = 10.0
+START_TIMEOUT = 30.0
 """Seconds until a new Envoy must answer on its admin socket; it takes about 0.05."""
 ADOPTION_TIMEOUT = 1.0
 """Seconds that a process found running gets to answer before it is replaced: a stopped run may have just started it."""

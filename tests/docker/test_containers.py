@@ -23,7 +23,7 @@ from locallb.provider.docker_container import DockerLifecycle
 from locallb.resources.codec import recall
 from locallb.resources.properties import ReachableState
 from locallb.resources.resource_type import ProviderError
-from locallb.runtimes.docker import runtime as docker_runtime
+from locallb.runtimes.docker import facts
 from locallb.runtimes.docker.daemon import ContainersError
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.facts import drain_container
@@ -203,7 +203,7 @@ def test_the_proof_tells_how_a_paused_container_goes_on(shop: Stage, monkeypatch
     ]
     (proof,) = (recall(ReachableState, output) for output in outputs if output["process"] == f"{word()}:{identity}")
     docker("pause", identity)
-    monkeypatch.setattr(docker_runtime, "START_TIMEOUT", 0.0)
+    monkeypatch.setattr(facts, "START_SECONDS", 0.0)
     with pytest.raises(ProviderError, match=f"container {identity[:12]} is paused: `{word()} unpause {identity[:12]}`"):
         reachable.Reachable(None).create(proof)
 

@@ -12,7 +12,8 @@ import pytest
 
 from locallb.model.identities import ContainerId, RunIdentity
 from locallb.resources.resource_type import ProviderError
-from locallb.runtimes.docker.daemon import ContainersError
+from locallb.runtimes.docker import facts
+from locallb.runtimes.docker.daemon import ContainersError, Document
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import Docker
 from tests.support.servers import QuietHandler, QuietServer, answer_json, in_thread
@@ -86,3 +87,20 @@ def test_a_container_that_is_removed_while_it_starts_is_not_waited_for(
     with pytest.raises(ProviderError, match="the container 0123456789ab was removed by somebody: run up again"):
         Docker().await_start(RunIdentity("0123456789abcdef", "docker"), tmp_path)
     assert len(requested) == 1
+
+
+@pytest.mark.parametrize(
+    ("observed", "seconds"),
+    [
+        ({"State": {"Running": True}, "RestartCount": 0}, facts.BUSY_START_SECONDS),
+        ({"State": {"Running": True}, "RestartCount": 1}, facts.START_SECONDS),
+        ({"State": {"Running": True, "Paused": True}}, facts.START_SECONDS),
+        ({"State": {"Running": False}}, facts.START_SECONDS),
+        (None, None),
+    ],
+)
+def test_an_envoy_has_longer_to_answer_while_its_first_process_runs(
+    observed: Document | None, seconds: float | None
+) -> None:
+    """Many that start at once on few processors take turns; one that ended or is paused won't answer soon."""
+    assert facts.start_seconds(observed) == seconds

@@ -35,8 +35,9 @@ from locallb.runtimes.published_ports import split_listener, unpublished_places
 from locallb.runtimes.runtime import UnfitRuntimeError
 from locallb.storage.proxy_directories import Proxies, is_id
 
-START_SECONDS = 10.0
-"""Seconds until the Envoy of a container that was just started must answer; it takes 0.1 to 0.3."""
+START_SECONDS, BUSY_START_SECONDS = 10.0, 60.0
+"""Seconds until the Envoy of a container that was just started must answer, which takes 0.1 to 0.3, and how many it has
+while its first process runs: many containers that start at once on few processors take turns."""
 
 
 def drain_container(observed: Container) -> None:
@@ -177,6 +178,13 @@ def read_contained(containers: Containers, home: Home) -> Contained:
     places = frozenset(place for container in observed for place in published_places(container))
     silent = (container["Config"]["Labels"][PROXY_LABEL] for container in observed if not answers(container))
     return Contained(frozenset(pids - {0}), places, frozenset(silent))
+
+
+def start_seconds(observed: Document | None) -> float | None:
+    """Return how many seconds the Envoy of a container has to answer after its start; None if there is none."""
+    if observed is None:
+        return None
+    return BUSY_START_SECONDS if answers(observed) and not observed.get("RestartCount") else START_SECONDS
 
 
 def answers(observed: Document) -> bool:

@@ -31,12 +31,12 @@ from locallb.runtimes.docker.daemon import ANSWER, DOCKER, TIMEOUT, ContainersEr
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.events import HARM, ContainerEvents
 from locallb.runtimes.docker.facts import (
-    START_SECONDS,
     answers,
     drain_container,
     facts_without_engine,
     home_of,
     read_facts,
+    start_seconds,
     started_before,
     was_drained,
 )
@@ -101,7 +101,6 @@ def _add(tar: tarfile.TarFile, source: Path, name: str, *, executable: bool) -> 
         tar.addfile(entry, file)
 
 
-START_TIMEOUT = START_SECONDS
 GLANCE = 3.0
 """Seconds within which the engine answers a command that only shows something; it takes milliseconds."""
 ENDING = 5.0
@@ -175,7 +174,7 @@ class Docker(Runtime):
                 f"the container {name} was told to stop by a run that was interrupted:"
                 f" `{self.engine.command} restart {name}`, then run up again"
             )
-        if not answers_while_present(directory, START_TIMEOUT, lambda: self.containers().inspect(run.id) is not None):
+        if not answers_while_present(directory, lambda: start_seconds(self.containers().inspect(run.id))):
             raise ProviderError(f"the container {_name_of(run)} was removed by somebody: run up again")
 
     def is_drained(self, run: RunIdentity, directory: Path) -> bool:
