@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import socket
 from collections.abc import Iterator
 from contextlib import chdir, suppress
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from locallb.relay import directory as places
 from locallb.relay.directory import MARK, Served
 from locallb.runtimes import processes, relays
 from locallb.runtimes.processes import ProcessError
+from locallb.safe_files import open_lock, try_lock
 from tests.support.portforward import forwarding_api
 from tests.support.waiting import becomes
 
@@ -62,6 +65,17 @@ def test_a_port_that_it_cannot_listen_on_is_a_failure(tmp_path: Path, directory:
             serve(directory, api.access, "2", PORT, OTHER)
         (directory / OTHER.socket).rmdir()
         assert serve(directory, api.access, "2", PORT, OTHER) == running
+
+
+def test_a_relay_that_ends_is_not_waited_for(tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its last words are the reason, however long one that starts may take."""
+    monkeypatch.setattr(relays, "START_TIMEOUT", inf)
+    with forwarding_api(tmp_path) as api:
+        places.write(directory, Served(api.access, (PORT,), "1", OWNER))
+        with os.fdopen(open_lock(directory / places.LOCK)) as lock:
+            assert try_lock(lock.fileno())
+            with pytest.raises(ProcessError, match="ended at once: another process serves this relay already"):
+                relays.run(directory, "1", "1")
 
 
 def test_an_exec_plugin_is_neither_taken_for_a_relay_nor_given_secrets_of_pulumi(
