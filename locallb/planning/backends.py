@@ -223,10 +223,15 @@ def _relayed(service: Service, port: ServicePort, ready: Sequence[Usable], relay
 def _or_relayed(
     found: _Found, service: Service, port: ServicePort, ready: Sequence[Usable], way: RelayWay | None
 ) -> _Found:
-    """Choose pods by a relay if it reaches them, in place of nothing or of NodePorts."""
-    if way is None or port.protocol is not Protocol.TCP or not way.reaches(service.key.namespace):
+    """Choose pods by a relay if it reaches them, in place of nothing or of NodePorts of Nodes that don't answer.
+
+    UDP is refused in place of those: datagrams would vanish, which no health check notices.
+    """
+    if way is None or (found.via is Via.PODS and found.backends):
         return found
-    if found.via is Via.PODS and found.backends:
+    if port.protocol is not Protocol.TCP:
+        return _relayed(service, port, ready, way.relay) if found.backends else found
+    if not way.reaches(service.key.namespace):
         return found
     relayed = _relayed(service, port, ready, way.relay)
     return relayed if relayed.backends else found

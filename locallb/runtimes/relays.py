@@ -17,7 +17,7 @@ from locallb.runtimes.processes import Process, ProcessError
 from locallb.storage.proxy_directories import OWNER_MARK, PROXY_MARK
 
 START_TIMEOUT = 60.0
-"""Seconds until a new relay must answer: it takes about 0.7, far longer on a busy host. An ended one is seen at once."""
+"""Seconds until a new relay must answer: it takes about 0.7, far longer on a busy host. An end is seen at once."""
 STOP_TIMEOUT = 3.0
 """Seconds until one that is asked to end is killed: open connections get two."""
 _PAUSE = 0.02

@@ -79,6 +79,7 @@ def auto(*objects: JsonObject, nodes_answer: bool) -> PortBackends:
 
 
 PODS = endpoints(pod("10.244.0.7", "web-1"))
+DATAGRAMS = endpoints(pod("10.244.0.7", "dns"), ports=({"port": 53, "protocol": "UDP"},))
 LONE: JsonObject = {"ports": [{"port": 8080}]}
 
 
@@ -93,18 +94,42 @@ LONE: JsonObject = {"ports": [{"port": 8080}]}
         ((service(meta={"annotations": {"local-lb.dev/backends": "nodePorts"}}), PODS), False, Via.NODE_PORTS),
         ((service(meta={"annotations": {"local-lb.dev/backends": "pods"}}), PODS), False, Via.PODS),
         ((service(), endpoints(endpoint("192.0.2.7", "a"))), False, Via.NODE_PORTS),
-        ((service(**UDP), endpoints(pod("10.244.0.7", "dns"), ports=({"port": 53, "protocol": "UDP"},))), False, None),
+        ((service(**UDP), DATAGRAMS), True, Via.NODE_PORTS),
+        (
+            (service(**UDP, meta={"annotations": {"local-lb.dev/backends": "nodePorts"}}), DATAGRAMS),
+            False,
+            Via.NODE_PORTS,
+        ),
     ],
-    ids=["NodePorts answer", "none does", "no nodePort", "nothing", "no right", "chosen", "pods", "no pod", "UDP"],
+    ids=[
+        "NodePorts answer",
+        "none does",
+        "no nodePort",
+        "nothing",
+        "no right",
+        "chosen",
+        "pods",
+        "no pod",
+        "UDP",
+        "chosen UDP",
+    ],
 )
 def test_without_a_key_pods_are_reached_by_a_relay_where_nothing_else_serves(
     objects: tuple[JsonObject, ...], *, nodes_answer: bool, via: Via | None
 ) -> None:
-    """Neither UDP, nor pods of a namespace for which the right lacks; a choice of the Service's owner counts."""
+    """Not pods of a namespace for which the right lacks; a choice of the Service's owner counts."""
     entry = auto(*objects, A, nodes_answer=nodes_answer)
     assert entry.via is (via or Via.NODE_PORTS)
     assert entry.backends
     assert all(bool(backend.relayed) is (via is Via.API) for backend in entry.backends)
+
+
+def test_udp_is_not_sent_to_nodes_that_do_not_answer() -> None:
+    """No health check would find out that nothing arrives."""
+    entry = auto(service(**UDP), A, DATAGRAMS, nodes_answer=False)
+    assert entry.backends == ()
+    assert entry.problem is not None
+    assert "through the API server only, which forwards no UDP" in entry.problem.message
 
 
 NAMES = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,20}[a-z0-9])?", fullmatch=True)
