@@ -10,7 +10,7 @@ PYTHON ?= $(shell for p in python3 python3.14 python3.13 python3.12 python3.11; 
 BIN := .venv/bin
 LOCALLB := $(BIN)/locallb --stack "$(STACK)"
 
-.PHONY: help setup up watch down preview status doctor test test-slow test-quick test-part test-checkout test-wheel test-cluster test-pulumi test-kubelets test-raised test-upstream test-conformance soak lint format goldens bench wheel docs release image clean
+.PHONY: help setup up watch down preview status doctor test coverage test-slow test-quick test-part test-checkout test-wheel test-cluster test-pulumi test-kubelets test-raised test-upstream test-conformance soak lint format goldens bench wheel docs release image clean
 
 up watch down preview status doctor: export LOCALLB_BY_MAKE := 1
 
@@ -65,12 +65,16 @@ doctor: setup ## Say what this host allows, what is in the way, and what to do a
 
 JOBS ?= 2
 test test-slow: JOBS = 3 # these wait more than they compute
-COVER := -p tests.pure_coverage --cov --cov-report=
 
 test: .venv/dev ## Check the code and test it, real Envoys included (eleven minutes)
 	@[ ! -d locallb ] || $(MAKE) --no-print-directory lint
-	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(or $(PYTEST_ARGS),$(COVER)) \
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(PYTEST_ARGS) \
 		-m "not slow and not docker and not cluster and not soak and not pulumi"
+
+coverage: .venv/dev ## Say how much of the pure code tables and golden files reach
+	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal -p tests.pure_coverage --cov --cov-report= $(PYTEST_ARGS) \
+		-m "not slow and not docker and not cluster and not soak and not pulumi and not hypothesis and not envoy" \
+		$$($(BIN)/python -c 'from tests.pure_coverage import TESTS; print(*TESTS)')
 
 test-slow: .venv/dev ## Run the slow tier: kills, scale, faults of the host, the loop, containers
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "(slow or docker or root) and not cluster and not soak and not pulumi"
@@ -80,16 +84,16 @@ test-quick: .venv/dev ## Run the tests that need neither Envoy nor patience
 
 PART := cli crds docs packaging provider runtimes takeover
 
-test-part: .venv/dev ## Run the rooms of `make test` that an installation could break: commands, pages, data, programs
+test-part: .venv/dev ## Run what an installation could break of `make test`: commands, pages, data, programs, without laws
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist worksteal $(PYTEST_ARGS) \
-		-m "not slow and not docker and not cluster and not soak and not pulumi" $(PART:%=tests/%)
+		-m "not slow and not docker and not cluster and not soak and not pulumi and not hypothesis" $(PART:%=tests/%)
 
 test-checkout: .venv/dev ## Run what `make test` and the wheel leave out: slower tests of the repository itself (once test-cluster was built)
 	@$(BIN)/python -m pytest -q -n $(JOBS) --dist loadfile $(PYTEST_ARGS) -m "checkout and (slow or docker or root or cluster or pulumi) and not kubelets"
 
 test-wheel: .venv/dev ## Run a tier against the wheel, installed where no checkout is on the path (TIER=test-slow: another than test)
 	@room=$$(mktemp -d /tmp/locallb-wheel.XXXXXX) && trap 'rm -rf "$$room"' EXIT && tests/wheel.sh "$$room" && \
-		make --no-print-directory -C "$$room" "$(or $(TIER),test)" COVER=
+		make --no-print-directory -C "$$room" "$(or $(TIER),test)"
 
 test-cluster: .venv/dev ## Run the tests against real Kubernetes: API, Nodes with kube-proxy (root, etcd; builds once)
 	@command -v go >/dev/null || $(BIN)/python -m pip install --quiet --disable-pip-version-check -r tests/cluster/requirements.txt

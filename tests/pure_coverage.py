@@ -1,4 +1,4 @@
-"""How much of what is pure its tables and golden files reach: `make test` ends with a line a room.
+"""How much of what is pure its tables and golden files reach: `make coverage` ends with a line a room.
 
 Pure is what pyproject.toml says. Nothing but imports and those tests is traced: laws aren't measured, because chance
 would have a say in the figures, and a tracer doubles their time.

@@ -29,16 +29,25 @@ tier() { timed "make $*" twice "$@"; }
 # timed NAME COMMAND...: run a command as a tier of its own, and take over the tests that its output names. Its failure
 # is remembered, and the script goes on.
 timed() {
-  local name=$1 begun=$SECONDS output ended=0
+  local name=$1 begun=$SECONDS used output ended=0
   shift
   step "$name"
   output=$(mktemp)
+  processor_seconds "$output"
+  used=$seconds
   "$@" | tee "$output" || ended=$?
-  tiers+=("$(printf '%7d s  %s' $((SECONDS - begun)) "$name")")
   mapfile -t -O "${#named[@]}" named < <(grep -aE '^(flaky|failed): .*::' "$output")
+  processor_seconds "$output"
+  tiers+=("$(printf '%7d s %7d s  %s' $((SECONDS - begun)) $((seconds - used)) "$name")")
   rm -f "$output"
   if [ "$ended" != 0 ]; then named+=("failed tier: $name"); fi
   remember "$ended"
+}
+
+# processor_seconds FILE: set `seconds` to the processor time of what this shell has waited for; FILE is overwritten.
+processor_seconds() {
+  times >"$1"
+  seconds=$(awk 'NR == 2 { gsub("s", ""); for (i = 1; i <= NF; i++) { split($i, t, "m"); sum += t[1] * 60 + t[2] }; print int(sum) }' "$1")
 }
 
 # remember EXIT_CODE: be the script's, if it is the first that tells of a failure.
@@ -130,8 +139,12 @@ failed() {
 }
 
 summary() {
-  printf '\n== how long it took\n'
-  printf '%s\n' "${tiers[@]}" "$(printf '%7d s  all' "$SECONDS")"
+  local written
+  written=$(mktemp)
+  processor_seconds "$written"
+  rm -f "$written"
+  printf '\n== how long it took, and how much processor time\n'
+  printf '%s\n' "${tiers[@]}" "$(printf '%7d s %7d s  all' "$SECONDS" "$seconds")"
   printf '%s\n' "${named[@]}" | grep . | sort -u || true
   printf '%s\n' "${named[@]}" | grep -q '^flaky: ' || echo "flaky: none"
 }

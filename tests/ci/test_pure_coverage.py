@@ -1,4 +1,4 @@
-"""What `make test` measures of what is pure: tests that are there, of modules that are there."""
+"""What `make coverage` measures of what is pure: tests that are there, of modules that are there."""
 
 from __future__ import annotations
 

@@ -80,7 +80,7 @@ def reported(project: Path, script: str) -> tuple[int, str, list[str]]:
         check=False,
         timeout=SECONDS,
     )
-    first, _, end = done.stdout.rpartition("\n== how long it took\n")
+    first, _, end = done.stdout.rpartition("\n== how long it took, and how much processor time\n")
     return done.returncode, first, end.splitlines()
 
 
@@ -94,7 +94,7 @@ def test_without_failures_nothing_is_flaky_and_every_tier_has_its_time(project: 
     code, lines = run(project, 'tier steady; timed "more words" true')
     assert code == 0
     assert named(lines, "flaky") == ["none"]
-    shown = [re.fullmatch(r" *(\d+) s  (.*)", line) for line in lines[:-1]]
+    shown = [re.fullmatch(r" *(\d+) s +\d+ s  (.*)", line) for line in lines[:-1]]
     assert [match[2] for match in shown if match] == ["make steady", "more words", "all"]
 
 
@@ -130,7 +130,7 @@ def test_all_tiers_that_fail_are_named_and_the_first_gives_the_exit_code(project
     code, lines = run(project, 'timed "one word" bash -c "exit 3"; timed two false; timed three true')
     assert code == 3
     assert named(lines, "failed tier") == ["one word", "two"]
-    assert [line.partition("s  ")[2] for line in lines[:4]] == ["one word", "two", "three", "all"]
+    assert [line.rpartition("s  ")[2] for line in lines[:4]] == ["one word", "two", "three", "all"]
 
 
 def test_an_interrupt_ends_the_run(project: Path) -> None:
@@ -157,7 +157,7 @@ def test_lanes_run_at_the_same_time_and_the_output_of_each_is_whole(project: Pat
         assert f"{name} begins\n{name} ends\n" in first
         assert re.search(rf"^-- {name}: {name}'s \(after \d+ s\)$", first.split("one begins")[0], re.MULTILINE)
     assert first.index("one ends") < first.index("two begins")
-    shown = [re.fullmatch(r" *(\d+) s  (.*)", line) for line in end[:-1]]
+    shown = [re.fullmatch(r" *(\d+) s +\d+ s  (.*)", line) for line in end[:-1]]
     assert [match[2] for match in shown if match] == ["one's", "two's", "after", "all"]
     assert end[-1] == "flaky: none"
 
@@ -170,7 +170,7 @@ def test_failed_tests_of_parallel_lanes_are_repeated_after_all_lanes_end(project
     assert named(end, "flaky") == ["test_it.py::test_flaky[a b]", "test_it.py::test_other"]
     assert named(end, "failed") == []
     assert max(first.index("one ends"), first.index("two ends")) < first.index(": what failed, once more")
-    assert [line.partition("s  ")[2] for line in end[:7]] == [
+    assert [line.rpartition("s  ")[2] for line in end[:7]] == [
         *("make flaky", "make steady", "make other"),
         *("make flaky: what failed, once more", "make other: what failed, once more", "make steady", "all"),
     ]
@@ -184,7 +184,7 @@ def test_a_lane_that_fails_keeps_nothing_from_running(project: Path) -> None:
     assert named(end, "failed") == ["test_it.py::test_broken"]
     assert named(end, "failed tier") == ["make broken: what failed, once more", "words"]
     assert named(end, "flaky") == ["test_it.py::test_other"]
-    assert [line.partition("s  ")[2] for line in end[2:4]] == ["words", "make steady"]
+    assert [line.rpartition("s  ")[2] for line in end[2:4]] == ["words", "make steady"]
     assert any(line.endswith("  after") for line in end)
 
 

@@ -90,7 +90,7 @@ def on_terminal(place: Path, terms: Sequence[str], answer: bytes) -> Done:
 @pytest.mark.parametrize("terms", SEARCHING, ids=" ".join)
 def test_a_reader_that_has_had_enough_changes_nothing(play: Stage, terms: tuple[str, ...]) -> None:
     """`| head`: the pipe is closed before the first word; the code tells of the work."""
-    expected = start(play.root, terms).code
+    expected = play.run(*terms).code
     reading, writing = os.pipe()
     os.close(reading)
     try:

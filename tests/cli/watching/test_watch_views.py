@@ -7,6 +7,7 @@ import json
 import time
 from collections.abc import Iterator
 from ipaddress import ip_address
+from itertools import islice
 
 import pytest
 from msgspec.structs import replace
@@ -49,19 +50,28 @@ def reported() -> list[tuple[LogRecord, Board]]:
     return records
 
 
-def drawn(chapter: int, width: int, height: int) -> str:
-    """Draw the screen as it is after a chapter."""
+def screens() -> Iterator[Screen]:
+    """Yield the screen after each chapter, which the next one changes."""
     screen, narrator = Screen("dev"), Narrator()
-    for batch, observed in story()[: chapter + 1]:
+    for batch, observed in story():
         screen.board.observed = observed
         screen.board.take(batch)
         screen.views = screen.board.views()
         reported = narrator.report_to(batch, screen.views), narrator.services(batch.entries[-1].at, screen.views)
         screen.records.extend(record for some in reported for record in some)
+        yield screen
+
+
+def printed(screen: Screen, width: int, height: int) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, height=height, force_terminal=False, color_system=None)
     console.print(screen, end="")
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
+
+
+def drawn(chapter: int, width: int, height: int) -> str:
+    """Draw the screen as it is after a chapter."""
+    return printed(next(islice(screens(), chapter, None)), width, height)
 
 
 def test_a_board_that_remembers_says_what_a_newcomer_says() -> None:
@@ -102,16 +112,16 @@ def test_no_form_lets_a_cluster_break_a_line_or_drive_a_terminal() -> None:
         for form in (plain(record), journal(record), as_json(record, "dev")):
             assert form.isprintable(), form
         assert json.loads(as_json(record, EVIL))["stack"] == EVIL
-    for chapter in range(len(story())):
-        assert all(line.isprintable() for line in drawn(chapter, 100, 24).splitlines())
+    for screen in screens():
+        assert all(line.isprintable() for line in printed(screen, 100, 24).splitlines())
 
 
 @pytest.mark.parametrize("width", [20, 33, 34, 50, 70, 90, 110, 200])
 @pytest.mark.parametrize("height", [5, 9, 15, 16, 24, 60])
 def test_the_view_never_exceeds_the_terminal(width: int, height: int) -> None:
     """No line is wider; from nine lines on none scrolls away."""
-    for chapter in range(len(story())):
-        lines = drawn(chapter, width, height).splitlines()
+    for screen in screens():
+        lines = printed(screen, width, height).splitlines()
         assert all(len(line) <= width for line in lines)
         assert len(lines) <= max(height, 9)
 
