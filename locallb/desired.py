@@ -250,10 +250,11 @@ def balancer_group(placement: Placement, proxy: ServingProxy, paths: tuple[Resou
 def _shown_balancer(placement: Placement) -> Mapping[str, object]:
     """Return what readers of a preview and policies see of a load balancer.
 
-    Each is a text, as engines show of one only what changes in it, of a long one its changed lines; of a list all.
+    Each is a text, as engines show of one only what changes in it, of several lines the changed ones; of a list all.
+    A last line without its end would count as changed once another one follows.
     """
     optional = {
-        "routes": "\n".join(placement.routes),
+        "routes": "".join(f"{route}\n" for route in placement.routes),
         "hostnames": ", ".join(hostnames_claimed(placement)),
         "withoutTls": ", ".join(ports_without_tls(placement)),
         "sourceRanges": ", ".join(map(str, clients_allowed(placement))),

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.support.backends import Backend, ask
+from tests.support.gateway_objects import gateway, gateway_class, listener, route
+from tests.support.gateway_objects import service as internal
 from tests.support.manifests import node, port, service
 from tests.support.official_cli import bring, content, make_runnable, make_stack, needs_cli, pulumi, update
 from tests.support.stages import Stage, envoys
@@ -66,12 +68,29 @@ def test_a_mistake_is_one_sentence_in_the_official_cli_as_well(both: Stage) -> N
     assert list(Path(both.state_home).glob("proxies/*")) == []
 
 
-def test_a_changed_port_is_a_line_of_the_official_diff(both: Stage) -> None:
-    """In the load balancer's words; what only repeats it is named and not shown."""
+def test_a_changed_port_or_route_is_a_line_of_the_official_diff(both: Stage) -> None:
+    """In the load balancer's words; what only repeats it, the configuration and its proof, is named and not shown."""
     make_stack(both)
+    routed(both, "a.test")
     update(both, "up")
     both.write("web.yaml", node(), service("web", port(8081, 30000)))
-    shown = pulumi(both, "preview", "--diff").out
-    changed = shown.partition("    ~ locallb:index:")[2].partition("Resources:")[0].splitlines()
-    assert '~ ports    : "8080/TCP" => "8081/TCP"' in shown
-    assert len(changed) <= 12, shown
+    shown = changes(both)
+    assert '~ ports    : "8080/TCP" => "8081/TCP"' in "\n".join(shown)
+    assert len(shown) <= 11, shown
+    both.up()
+    routed(both, "a.test", "b.test")
+    shown = changes(both)
+    assert [line.strip() for line in shown if line.strip().startswith("+")] == ["+ 8080: b.test/* → shop/api:8080"]
+    assert len(shown) <= 15, shown
+
+
+def routed(both: Stage, *hostnames: str) -> None:
+    """Write a Gateway and its route."""
+    made = gateway(listener(port=8080), addresses=[{"value": both.at(9)}])
+    both.write("gateway.yaml", gateway_class(), made, route(hostnames=list(hostnames)), internal())
+
+
+def changes(both: Stage) -> Sequence[str]:
+    """Return the lines of the official diff about resources that change."""
+    lines = pulumi(both, "preview", "--diff").out.partition("    ~ locallb:index:")[2].partition("Resources:")[0]
+    return [line for line in lines.splitlines() if not line.startswith("@ ")]  # which tells that it takes its time

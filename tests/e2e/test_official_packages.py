@@ -161,6 +161,21 @@ def test_the_automation_api_runs_a_program_in_yaml(program: Program, monkeypatch
     program.left_nothing()
 
 
+def test_the_template_in_yaml(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What `pulumi new` makes of it serves, and leaves nothing."""
+    shutil.rmtree(program.directory)
+    program.directory.mkdir()
+    with monkeypatch.context() as patched:
+        patched.setenv("PULUMI_BACKEND_URL", f"file://{program.directory}")  # of a user who is logged in somewhere
+        pool = f"pool={program.stage.at(0)}/27"
+        program.pulumi("new", str(CHECKOUT / "examples/yaml"), "--yes", "--name=new", "--stack=dev", "--config", pool)
+    program.pulumi("up", "--yes", "--skip-preview")
+    (url,) = json.loads(program.pulumi("stack", "output", "--json").partition("\n}")[0] + "\n}")["urls"]["shop/web"]
+    assert url.startswith(f"http://{program.stage.prefix}.")
+    program.pulumi("destroy", "--yes", "--skip-preview")
+    program.left_nothing()
+
+
 TYPESCRIPT = """\
 import * as locallb from "@pulumi/locallb";
 
@@ -181,6 +196,15 @@ def test_a_program_in_typescript(program: Program) -> None:
     program.pulumi("install")
     program.pulumi("package", "add", str(program.plugin))
     program.lives()
+
+
+@pytest.mark.skipif(not shutil.which("npm"), reason="no Node.js here")
+def test_the_cloud_program_in_typescript_is_typed(tmp_path: Path) -> None:
+    """With the types of pulumi-kubernetes; the one in Python has none to check but pulumi's."""
+    shutil.copytree(CHECKOUT / "examples/cloud/typescript", tmp_path / "program")
+    for command in (("npm", "install", "--no-audit", "--no-fund"), ("npx", "tsc")):
+        done = subprocess.run(command, cwd=tmp_path / "program", check=False, capture_output=True, text=True)
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 PYTHON = """\

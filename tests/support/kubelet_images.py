@@ -39,6 +39,8 @@ NODE_IMAGE = f"local-lb/test-node:{_tag(PACKAGES)}"
 AGNHOST = "registry.k8s.io/e2e-test-images/agnhost:2.59"
 """As upstream's tests name it; nothing is pulled, as the Nodes have it already."""
 COREDNS_IMAGE = "local-lb/coredns:test"
+WEB = "docker.io/library/nginx:1.27"
+"""What an example runs: here agnhost, which serves the same port."""
 PAUSE = "registry.k8s.io/pause:3.10.1"
 SECONDS = 1800
 """For what is fetched and unpacked while tests have the processors."""
@@ -80,7 +82,7 @@ def _package_sources() -> list[str]:
 
 
 def pod_images() -> Path:
-    """Return a directory with an archive of the images of pods: agnhost, and agnhost again as what holds a pod."""
+    """Return a directory with archives of the images of pods: agnhost, also as what holds a pod and as a web server."""
     directory = CACHE / f"images-{version()}"
     archive = directory / "agnhost.tar"
     with missing(archive) as wanted:
@@ -88,6 +90,12 @@ def pod_images() -> Path:
             fresh = archive.with_suffix(".new")
             pack(fresh, kubernetes("agnhost"), PAUSE, AGNHOST)
             fresh.rename(archive)
+    web = directory / "web.tar"
+    with missing(web) as wanted:
+        if wanted:
+            fresh = web.with_suffix(".new")
+            pack(fresh, kubernetes("agnhost"), WEB, command=("netexec", "--http-port=80"))
+            fresh.rename(web)
     return directory
 
 
@@ -114,12 +122,12 @@ def upstream_images() -> Path:
     return directory
 
 
-def pack(archive: Path, program: Path, *names: str) -> None:
+def pack(archive: Path, program: Path, *names: str, command: Sequence[str] = ("pause",)) -> None:
     """Write images with one layer, a program, in the format of `docker save`."""
     layer = io.BytesIO()
     with tarfile.open(fileobj=layer, mode="w") as packed:
         packed.add(program, program.name, filter=_of_root)
-    configuration = json.dumps(_configuration(program.name, layer.getvalue())).encode()
+    configuration = json.dumps(_configuration([f"/{program.name}"], command, layer.getvalue())).encode()
     manifest = [{"Config": "config.json", "RepoTags": list(names), "Layers": ["layer.tar"]}]
     files = {
         "layer.tar": layer.getvalue(),
@@ -133,11 +141,11 @@ def pack(archive: Path, program: Path, *names: str) -> None:
             packed.addfile(entry, io.BytesIO(content))
 
 
-def _configuration(program: str, layer: bytes) -> dict[str, object]:
+def _configuration(entrypoint: Sequence[str], command: Sequence[str], layer: bytes) -> dict[str, object]:
     return {
         "architecture": _ARCHITECTURE,
         "os": "linux",
-        "config": {"Entrypoint": [f"/{program}"], "Cmd": ["pause"]},
+        "config": {"Entrypoint": list(entrypoint), "Cmd": list(command)},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]},
     }
 

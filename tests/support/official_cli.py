@@ -102,7 +102,7 @@ def end_session(process: subprocess.Popen[Any]) -> None:
 
 def pulumi(stage: Stage, *terms: str) -> Done:
     with start(stage, *terms) as process:
-        out, err = process.communicate(timeout=180)
+        out, err = process.communicate(timeout=600)  # on a machine that has other work
     return Done(process.returncode, out, err)
 
 
@@ -113,12 +113,9 @@ def update(stage: Stage, *terms: str) -> Done:
     return done
 
 
-def bring(stage: Stage, by: str) -> None:
+def bring(stage: Stage, by: str) -> Done:
     """Run `up` of one of the engines."""
-    if by == "pulumi":
-        update(stage, "up")
-    else:
-        stage.up()
+    return update(stage, "up") if by == "pulumi" else stage.up()
 
 
 def make_stack(stage: Stage) -> None:

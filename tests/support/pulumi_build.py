@@ -2,19 +2,23 @@
 
 `python -m tests.support.pulumi_build` makes what is missing. Versions are pinned by go/go.mod; results are kept in
 .cache, by the version of Pulumi, the hosts also by their own text. The official hosts of Python and Node.js are in no
-registry: `go/host` stands in; that of YAML is a module of its own, which yaml/go.mod pins.
+registry: `go/host` stands in; that of YAML is a module of its own, which yaml/go.mod pins. With `--kubernetes` it makes
+the plugin of pulumi-kubernetes as well, which takes 17 minutes or more: it is in no registry but as a module's source.
 """
 
 from __future__ import annotations
 
 import fcntl
 import hashlib
+import json
 import shutil
 import subprocess
 import sys
+import tempfile
+from importlib import metadata
 from pathlib import Path
 
-from tests.support.cluster_build import CHECKOUT, compile_to, environment, go, pinned
+from tests.support.cluster_build import CHECKOUT, compile_to, environment, go, missing, pinned
 
 MODULE = CHECKOUT / "tests/official/go"
 YAML = CHECKOUT / "tests/official/yaml"
@@ -24,6 +28,9 @@ _SDK = f"{_PULUMI}/sdk/v3"
 _YAML = "github.com/pulumi/pulumi-yaml"
 _SCRIPT = "pulumi-language-python-exec"
 """What runs a program of Python: the SDK's own, which its package on PyPI lacks."""
+_KUBERNETES = "github.com/pulumi/pulumi-kubernetes"
+_KUBERNETES_PLUGIN = f"{_KUBERNETES}/provider/v4@v4.0.0-20260115033456-f47bc2d6f199"
+"""The newest version that the module proxy has."""
 
 
 def version() -> str:
@@ -89,10 +96,44 @@ def _copy_script() -> None:
     fresh.rename(place() / _SCRIPT)
 
 
+def kubernetes_plugin() -> Path:
+    """Return where the plugin of pulumi-kubernetes is, once it is built: as the plugin of the SDK's version."""
+    return CHECKOUT / ".cache/official" / f"kubernetes-{metadata.version('pulumi_kubernetes')}" / "plugin"
+
+
+def build_kubernetes_plugin() -> None:
+    """Make it where it isn't there. Raises FileNotFoundError where Go is missing."""
+    with missing(kubernetes_plugin()) as wanted, tempfile.TemporaryDirectory() as room:
+        if wanted:
+            _build_kubernetes_plugin(Path(room) / "source", kubernetes_plugin())
+
+
+def _build_kubernetes_plugin(source: Path, target: Path) -> None:
+    """Build it in a writable copy, with the two files that its own Makefile generates and no module has."""
+    download = [go(), "mod", "download", "-json", _KUBERNETES_PLUGIN]
+    done = subprocess.run(download, check=True, env=environment(), stdout=subprocess.PIPE, text=True)
+    shutil.copytree(json.loads(done.stdout)["Dir"], source)
+    for path in (source, *source.rglob("*")):
+        path.chmod(path.stat().st_mode | 0o200)
+    version = metadata.version("pulumi_kubernetes")
+    command = source / "cmd/pulumi-resource-kubernetes"
+    for name, more in (("schema", {"version": version}), ("terraform-mapping", {})):
+        content = json.loads((command / f"{name}.json").read_text())
+        (command / f"{name}-embed.json").write_text(json.dumps({**content, **more}))
+    subprocess.run([go(), "mod", "edit", "-dropreplace", f"{_KUBERNETES}/sdk/v4"], check=True, cwd=source)
+    flags = f"-ldflags=-s -w -X {_KUBERNETES}/provider/v4/pkg/version.Version={version}"
+    fresh = target.with_suffix(".new").absolute()
+    terms = ("-mod=mod", "-trimpath", flags, "-o", str(fresh), "./cmd/pulumi-resource-kubernetes")
+    subprocess.run([go(), "build", *terms], check=True, cwd=source, env=environment())
+    fresh.rename(target)
+
+
 def main() -> None:
     """Build it, and complain of what is missing for that."""
     try:
         build()
+        if "--kubernetes" in sys.argv:
+            build_kubernetes_plugin()
     except FileNotFoundError as error:
         sys.exit(str(error))
 
