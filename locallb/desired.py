@@ -23,11 +23,13 @@ from locallb.model.desired import (
     BALANCER,
     CERTIFICATE,
     CLUSTER_CLASS,
+    CLUSTER_NODE,
     CLUSTER_RELAY,
     CLUSTER_ROUTES,
     CLUSTER_ZONES,
     CONFIG,
     GATEWAY_OBJECT,
+    INITIALIZED_NODE,
     OWN_CLASS,
     POD_ROUTES,
     PORTS,
@@ -61,6 +63,7 @@ from locallb.planning.planned import (
     Plan,
     PlannedClass,
     PlannedNews,
+    PlannedNode,
     PlannedPart,
     PlannedProxy,
     PlannedRelay,
@@ -330,11 +333,11 @@ def _proof(placement: Placement, proxy: ServingProxy, paths: tuple[ResourceKey, 
     )
 
 
-_OfCluster = PlannedRoutes | PlannedRelay | PlannedZones | PlannedClass
+_OfCluster = PlannedRoutes | PlannedRelay | PlannedZones | PlannedClass | PlannedNode
 
 
 def cluster_group(planned: _OfCluster) -> Group:
-    """Return what the stack has for a cluster as a whole: ways to its pods, zones in its CoreDNS, a class of ours.
+    """Return what the stack has for a cluster: ways to its pods, zones in its CoreDNS, a class of ours, a Node.
 
     What is served by pods is proven after the routes or the relay to them exist; nothing waits for the others.
     """
@@ -360,6 +363,17 @@ def cluster_group(planned: _OfCluster) -> Group:
                 "controller": wanted.controller,
                 "default": wanted.is_default,
                 "used": wanted.is_used,
+            }
+        case PlannedNode(wanted=node):
+            group, kind = CLUSTER_NODE, INITIALIZED_NODE
+            inputs |= {
+                "access": encode(planned.access),
+                "cluster": planned.cluster,
+                "node": node.name,
+                "uid": node.uid,
+                "provider": node.provider,
+                "addresses": [str(address) for address in node.addresses],
+                "hostname": node.hostname,
             }
     name = str(planned.key)
     root = Resource(ResourceKey(group, name), {"cluster": planned.cluster}, outputs={})
@@ -402,7 +416,7 @@ def desired(plan: Plan, memo: AnyMemo | None = None) -> Desired:
     own = {planned.proxy.name: planned for planned in plan.proxies if planned.proxy.name in names}
     of_stack = [planned for planned in plan.proxies if planned.proxy.name not in names]
     by_owner, digests = dict[ObjectKey, tuple[Group, ...]](), dict[ObjectKey, Digest]()
-    for each in (*plan.routes, *plan.relays, *plan.zones, *plan.classes):
+    for each in (*plan.routes, *plan.relays, *plan.zones, *plan.classes, *plan.nodes):
         group = memo.of(each.key, cluster_group, each)
         by_owner[each.key], digests[each.key] = (group,), group.digest
     serving: dict[ProxyName, ServingProxy] = {}

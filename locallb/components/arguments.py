@@ -189,6 +189,7 @@ class Arguments(TypedDict, total=False):
     namespaces: Texts
     selector: Labels
     services: Input[Services]
+    nodes: Input[Literal["leave", "initialize"]]
     pod_routes: Input[Literal["auto", "off", "host", "container", "api"]]
     pod_cidrs: Input[Mapping[str, Texts]]
     backends: Input[Literal["auto", "pods", "nodePorts"]]

@@ -20,6 +20,7 @@ from locallb.kubernetes.rights import (
     GATEWAY_RULES,
     INGRESS_RULES,
     NAME,
+    NODE_RULES,
     RANGE_RULES,
     RULES,
     SECRET_RULES,
@@ -53,6 +54,7 @@ class ClusterAccess(pulumi.ComponentResource):
         gateways: Sequence[str] | None = None,
         ingresses: Sequence[str] | None = None,
         classes: bool = False,
+        nodes: bool = False,
         pod_ranges: bool = False,
         watch_certificates: bool = False,
         cluster_dns: bool = False,
@@ -67,6 +69,7 @@ class ClusterAccess(pulumi.ComponentResource):
             gateways: let it serve Gateways, and read any Secret and ConfigMap of these namespaces for their TLS.
             ingresses: let it serve Ingresses, and read any Secret of these.
             classes: let it make the GatewayClass and the IngressClass `local-lb`.
+            nodes: let it initialize Nodes, for `local-lb:nodes`.
             pod_ranges: let it read where Calico or Cilium says that pods are, for routes to them.
             watch_certificates: let it watch any Secret and ConfigMap of the namespaces of `gateways` and `ingresses`.
             cluster_dns: let it add zones to CoreDNS' configuration, for `clusters: stub` of local-lb:dns.
@@ -87,10 +90,10 @@ class ClusterAccess(pulumi.ComponentResource):
         for word, rules, namespaces in (("gateways", GATEWAY_RULES, gateways), ("ingresses", INGRESS_RULES, ingresses)):
             if namespaces is not None:
                 _bind(name, f"{NAME}-{word}", rules, subjects, below)
-        if classes:
-            _bind(name, f"{NAME}-classes", CLASS_RULES, subjects, below)
-        if pod_ranges:
-            _bind(name, f"{NAME}-pod-ranges", RANGE_RULES, subjects, below)
+        of_cluster = ("classes", CLASS_RULES, classes), ("nodes", NODE_RULES, nodes)
+        for word, rules, is_chosen in (*of_cluster, ("pod-ranges", RANGE_RULES, pod_ranges)):
+            if is_chosen:
+                _bind(name, f"{NAME}-{word}", rules, subjects, below)
         if cluster_dns:
             present, called = meta(name=f"{NAME}-cluster-dns", namespace="kube-system"), f"{name}-cluster-dns"
             role = _role("Role", f"{NAME}-cluster-dns")

@@ -146,12 +146,14 @@ KEYS = (
     *("sources", "runtime", "network", "portMapping", "pools", "pins", "classes", "namespaces", "selector", "services"),
     *("podRoutes", "podCIDRs", "backends", "proxies", "image", "limits", "compat"),
     *("policies", "metrics", "leaderElection", "takeOver", "ipMode", "statusOrder", "gatewayClasses", "ingress", "dns"),
-    *("trafficDetails", "trafficMetrics", "accessLogs", "certificates", "http3", "page", "localhost"),
+    *("trafficDetails", "trafficMetrics", "accessLogs", "certificates", "http3", "page", "localhost", "nodes"),
 )
 _PORTS, _MAX_PORTS = 100, 1000
 """Default and limit of the number of ports with metrics."""
 _SECRETS, _LOCAL = "secrets", "local"
 """Where certificates come from."""
+_LEAVE, _INITIALIZE = "leave", "initialize"
+"""What becomes of Nodes that wait for a cloud provider."""
 _SOURCE = "{manifests: DIRECTORY, name: CLUSTER}"
 
 
@@ -186,6 +188,8 @@ def parse_settings(config: Mapping[str, object]) -> Settings:
             "statusOrder", config.get("statusOrder", "ipFamilies"), StatusOrder, StatusOrder.IP_FAMILIES, "order"
         ),
         take_over=mistakes.flag("takeOver", config.get("takeOver", False)),
+        initializes_nodes=mistakes.choice("nodes", config.get("nodes", _LEAVE), (_LEAVE, _INITIALIZE), _LEAVE)
+        == _INITIALIZE,
         pod_routes=parse_pod_routes(mistakes, config, sources),
         pod_cidrs=parse_cidrs_of_clusters(mistakes, config.get("podCIDRs", {})),
         gateway_classes=parse_gateway_classes(mistakes, config.get("gatewayClasses")),

@@ -272,6 +272,8 @@ class Settings(Struct, frozen=True):
     status_order: StatusOrder = StatusOrder.IP_FAMILIES
     take_over: bool = False
     """Entries of other controllers go from the status of Services that are ours."""
+    initializes_nodes: bool = False
+    """Nodes of running clusters that wait for a cloud provider are initialized."""
     pod_routes: PodRouting = PodRouting.AUTO
     pod_cidrs: Mapping[ClusterName, tuple[IPNetwork, ...]] = field(default_factory=lambda: MappingProxyType({}))
     """Pod ranges of clusters, unless their source or their Nodes name them."""

@@ -14,7 +14,8 @@ and of Gateway API (`gateway.kinds`).
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import partial
 from ipaddress import IPv6Address, ip_address, ip_network
@@ -33,11 +34,12 @@ from locallb.kubernetes.pod_ranges import read_cidrs
 from locallb.kubernetes.relevant import Definitions, Document, held_against, of_use, parse_gateway_api, relevant
 from locallb.kubernetes.service_parsing import ServiceRead, malformed, read_service
 from locallb.kubernetes.status import ObservedStatus
-from locallb.model.fields import FieldError, Fields, as_address, as_text, text_of
+from locallb.model.fields import FieldError, Fields, as_address, as_text, at, text_of
 from locallb.model.gateway_of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, Family, IPAddress, NodeName, ObjectKey, Protocol
 from locallb.model.memory import Memo, few_replaced
 from locallb.model.objects import Endpoint, EndpointPort, EndpointSlice, MalformedService, Node, PodRanges, Service
+from locallb.model.own_nodes import HOSTNAME, INTERNAL, PROVIDED
 from locallb.model.texts import cleaned, fault_of
 
 _ANY = ip_network("0.0.0.0/8")
@@ -91,7 +93,10 @@ _Allowed = Callable[[str, Iterable[IPAddress]], tuple[IPAddress, ...]]
 
 def _node(node: Node, allowed: _Allowed) -> Node:
     retained = allowed(f"Node {node.name}", node.addresses)
-    return node if retained == node.addresses else replace(node, addresses=retained)
+    provided = allowed(f"Node {node.name}", node.provided)
+    if (retained, provided) == (node.addresses, node.provided):
+        return node
+    return replace(node, addresses=retained, provided=provided)
 
 
 def _slice(endpoint_slice: EndpointSlice, allowed: _Allowed) -> EndpointSlice:
@@ -106,7 +111,6 @@ def _slice(endpoint_slice: EndpointSlice, allowed: _Allowed) -> EndpointSlice:
 
 SERVICE_LABEL = "kubernetes.io/service-name"
 _MANAGER_LABEL, _CONTROLLER = "endpointslice.kubernetes.io/managed-by", "endpointslice-controller.k8s.io"
-_INTERNAL = "InternalIP"
 _LARGEST_PORT = 65535
 
 
@@ -124,8 +128,9 @@ def parse_node(cluster: ClusterName, data: Mapping[object, object]) -> Node:
     if not name:
         raise FieldError("metadata.name is missing; give the Node a name")
     entries = [Fields.of(path, item) for path, item in document.inner("status").items("addresses")]
-    internal = [entry for entry in entries if entry.text("type") == _INTERNAL]
+    internal = [entry for entry in entries if entry.text("type") == INTERNAL]
     networks, odd = read_cidrs([*spec.items("podCIDRs")] or [(spec.at("podCIDR"), spec.get("podCIDR"))])
+    hostnames = (text_of(entry.get("address")) for entry in entries if entry.text("type") == HOSTNAME)
     return Node(
         cluster=cluster,
         name=NodeName(name),
@@ -135,7 +140,19 @@ def parse_node(cluster: ClusterName, data: Mapping[object, object]) -> Node:
         deleting=metadata.get("deletionTimestamp") is not None,
         pod_cidrs=networks,
         odd=odd,
+        uid=text_of(metadata.get("uid")),
+        provider=text_of(spec.get("providerID")),
+        hostname=next(hostnames, ""),
+        provided=tuple(_provided(text_of(at(metadata.get("annotations"), PROVIDED)))),
     )
+
+
+def _provided(text: str) -> Iterator[IPAddress]:
+    """Return the addresses of a kubelet's --node-ip; 0.0.0.0 and :: name a family only."""
+    for part in text.split(","):
+        with suppress(ValueError):
+            if not (address := ip_address(part.strip())).is_unspecified:
+                yield address
 
 
 def parse_slice(cluster: ClusterName, data: Mapping[object, object]) -> EndpointSlice | None:

@@ -83,6 +83,8 @@ RANGE_RULES = (
     PolicyRule("cilium.io", "ciliumnodes", ("list", "watch")),
 )
 """Where pods are that Calico or Cilium gives addresses: for routes to them."""
+NODE_RULES = (PolicyRule("", "nodes", ("get", "patch")), PolicyRule("", "nodes/status", ("patch",)))
+"""Additional rights to initialize Nodes: no rule can name single fields, or Nodes that don't exist yet."""
 RELAY_RULES = (PolicyRule("", "pods/portforward", ("create",)),)
 """Rights to connect to pods through the API server."""
 CLUSTER_DNS_RULES = (PolicyRule("", "configmaps", ("get", "patch"), ("coredns", "coredns-custom")),)

@@ -35,8 +35,11 @@ GATEWAY_STATUS = "locallb:index:GatewayStatus"
 DNS_NAME = "locallb:index:DnsName"
 STUB_ZONES = "locallb:index:StubZones"
 OWN_CLASS = "locallb:index:OwnClass"
+INITIALIZED_NODE = "locallb:index:InitializedNode"
 RELAY = "locallb:index:ApiRelay"
-ELSEWHERE = frozenset({SERVICE_CLAIM, SERVICE_STATUS, SERVICE_EVENTS, GATEWAY_STATUS, DNS_NAME, STUB_ZONES, OWN_CLASS})
+ELSEWHERE = frozenset(
+    {SERVICE_CLAIM, SERVICE_STATUS, SERVICE_EVENTS, GATEWAY_STATUS, DNS_NAME, STUB_ZONES, OWN_CLASS, INITIALIZED_NODE}
+)
 """Types of what is in clusters and name servers: a failure tells nothing of this host."""
 BALANCER = "locallb:index:LoadBalancer"
 COMPONENT = "locallb:index:LoadBalancers"
@@ -47,7 +50,8 @@ GATEWAY_OBJECT = "locallb:index:GatewayObject"
 CLUSTER_ZONES = "locallb:index:ClusterZones"
 CLUSTER_CLASS = "locallb:index:ClusterClass"
 CLUSTER_RELAY = "locallb:index:ClusterRelay"
-ROOTS = (BALANCER, PROXY, CLUSTER_ROUTES, GATEWAY_OBJECT, CLUSTER_ZONES, CLUSTER_CLASS, CLUSTER_RELAY)
+CLUSTER_NODE = "locallb:index:ClusterNode"
+ROOTS = (BALANCER, PROXY, CLUSTER_ROUTES, GATEWAY_OBJECT, CLUSTER_ZONES, CLUSTER_CLASS, CLUSTER_RELAY, CLUSTER_NODE)
 """Resources directly below the stack: each is updated by itself, with its children."""
 CONTAINER = "docker:index/container:Container"
 PODMAN_CONTAINER = "locallb:index:PodmanContainer"

@@ -195,6 +195,13 @@ class Node(Struct, frozen=True):
     """Where its pods have their addresses: spec.podCIDRs, or the ranges that the CNI keeps in objects of its own."""
     odd: tuple[str, ...] = ()
     """Sentences about its unreadable parts, which are left out."""
+    uid: str = ""
+    provider: str = ""
+    """spec.providerID."""
+    hostname: str = ""
+    """Its address of type Hostname."""
+    provided: tuple[IPAddress, ...] = ()
+    """The InternalIPs that its kubelet was started with, where it says that."""
 
 
 class PodRanges(Struct, frozen=True):

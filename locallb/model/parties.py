@@ -15,6 +15,7 @@ from locallb.model.desired import (
     CONTAINER,
     DNS_NAME,
     GATEWAY_STATUS,
+    INITIALIZED_NODE,
     OWN_CLASS,
     POD_ROUTES,
     PODMAN_CONTAINER,
@@ -102,6 +103,7 @@ _PARTIES: Mapping[str, Callable[[Mapping[str, object]], str]] = {
     GATEWAY_STATUS: _cluster,
     STUB_ZONES: _cluster,
     OWN_CLASS: _cluster,
+    INITIALIZED_NODE: _cluster,
     RELAY: lambda inputs: f"{RELAYS}/{inputs.get('relay', '')}",
     DNS_NAME: _dns,
 }

@@ -31,6 +31,7 @@ from locallb.model.identities import (
 )
 from locallb.model.objects import Discovery, EndpointSlice, MalformedService, Node, Service
 from locallb.model.own_classes import ClassFacts, HeldClass
+from locallb.model.own_nodes import InitializedNode
 from locallb.model.relays import ForwardingFacts
 from locallb.model.routes import Diversion, HostAddresses, HostRoute, PodRoute
 from locallb.model.serving import HeapBounds, ProxyTraits
@@ -262,5 +263,7 @@ class Snapshot(Struct, frozen=True):
     """The live clusters that get classes `local-lb`, with what is known of each kind; an absent kind is unknown."""
     held_classes: tuple[HeldClass, ...] = ()
     """The classes in the state."""
+    initialized_nodes: tuple[InitializedNode, ...] = ()
+    """The Nodes that the state says are initialized."""
     hints: tuple[str, ...] = ()
     """Proposed improvements from sources, for information."""

@@ -34,6 +34,7 @@ from locallb.planning.localhost import LocalNames, local_names, local_urls
 from locallb.planning.names import with_names
 from locallb.planning.notices import STACK_NOTICES, notices_of, of_faults
 from locallb.planning.own_classes import with_classes
+from locallb.planning.own_nodes import with_nodes
 from locallb.planning.planned import LocalUrl, Placement, Plan, PlannedProxy, PlannedRoutes, Rejection
 from locallb.planning.pod_routes import (
     BackendPaths,
@@ -86,7 +87,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     )
     plan = with_relays(plan, relays, snapshot)
     plan = with_names(_with_local_urls(plan, names, memo), snapshot, bound, frame)
-    plan = with_classes(plan, snapshot, settings)
+    plan = with_nodes(with_classes(plan, snapshot, settings), snapshot, settings)
     plan = with_statuses(plan, gateways, snapshot, settings, memo.of("statuses", Memo))
     gain = routes_to_gain(paths, plan.routes, snapshot, settings, partial(_routes, memo=memo))
     plan = replace(

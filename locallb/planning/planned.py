@@ -1,8 +1,8 @@
 """The types of a plan, frozen: placements, rejections, proxies with their runs, and the parts for whole clusters.
 
-A run's types (`PlannedRun`, `RunPlanner`) are the pure half of a runtime. Parts for a whole cluster, whatever its
-Services, are routes to pods, stub zones and classes. Not here: the decisions (`plan`), and starting, watching and
-ending runs (`runtimes.runtime`).
+A run's types (`PlannedRun`, `RunPlanner`) are the pure half of a runtime. Parts for a cluster, whatever its
+Services, are routes to pods, stub zones, classes and Nodes. Not here: the decisions (`plan`), and starting, watching
+and ending runs (`runtimes.runtime`).
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from locallb.model.identities import (
 from locallb.model.identities import Protocol as Transport
 from locallb.model.objects import ServicePort, Via
 from locallb.model.own_classes import WantedClass
+from locallb.model.own_nodes import InitializedNode
 from locallb.model.reasons import Problem
 from locallb.model.relays import RelayedPort, RelayId, relay_id
 from locallb.model.routes import PodRoute
@@ -134,7 +135,9 @@ def run_types() -> Mapping[str, str]:
 
 RELAY, ROUTES, ZONES = "pod-relay", "pod-routes", "dns-zones"
 CLASSES = {ObjectKind.GATEWAY_CLASS: "gateway-class", ObjectKind.INGRESS_CLASS: "ingress-class"}
-"""The second part of the names of what the stack has for a cluster; names of Services have three."""
+NODE = "node-"
+"""The second part of the names of what the stack has for a cluster, of Nodes its beginning; those of Services have
+three."""
 
 
 class _ForCluster(Struct, frozen=True):
@@ -208,6 +211,19 @@ class PlannedClass(_ForCluster, frozen=True):
     @property
     def part(self) -> str:
         return CLASSES[self.wanted.kind]
+
+
+class PlannedNode(_ForCluster, frozen=True):
+    """A Node of a running cluster that the stack initializes."""
+
+    access: Access
+    wanted: InitializedNode
+    differing: tuple[str, ...] = ()
+    """The fields of the Node that aren't as wanted; no part of its resource."""
+
+    @property
+    def part(self) -> str:
+        return f"{NODE}{self.wanted.name}"
 
 
 class PlannedPort(Struct, frozen=True):
@@ -411,6 +427,8 @@ class Plan(Struct, frozen=True):
     """Zones for the CoreDNS of running clusters."""
     classes: tuple[PlannedClass, ...] = ()
     """Classes in running clusters."""
+    nodes: tuple[PlannedNode, ...] = ()
+    """Nodes of running clusters that the stack initializes."""
     unserved: tuple[PlannedNews, ...] = ()
     """Events of objects of running clusters whose class is missing."""
     notices: tuple[str, ...] = ()

@@ -13,6 +13,7 @@ from locallb.outputs.output import outputs
 from locallb.provider.certificates import LocalCertificate, ServedCertificate
 from locallb.provider.claims import LoopbackAddress, LoopbackPorts, ServiceClaim
 from locallb.provider.fragments import ServiceConfig
+from locallb.provider.initialized_node import InitializedNode
 from locallb.provider.own_class import OwnClass
 from locallb.provider.pod_routes import ApiRelay, PodRoutes
 from locallb.provider.proxy_config import ProxyConfig
@@ -37,6 +38,7 @@ KINDS: tuple[type[AnyResourceType], ...] = (
     ServiceClaim,
     PodRoutes,
     OwnClass,
+    InitializedNode,
     ApiRelay,
     *(kind for output in outputs().values() for kind in output.resource_types),
 )

@@ -448,6 +448,29 @@ class OwnClassState(OwnClassInputs, frozen=True):
     pass
 
 
+class InitializedNodeInputs(Struct, frozen=True):
+    owner: Owner
+    """Owner of the resource. A change replaces it."""
+    access: Access
+    """Access to the cluster's API. A change replaces the resource."""
+    cluster: str
+    """Name of the cluster in the stack. A change replaces the resource."""
+    node: str
+    """Name of the Node. A change replaces the resource."""
+    uid: str
+    """UID of the Node. A change replaces the resource."""
+    provider: str
+    """Its providerID."""
+    addresses: tuple[str, ...]
+    """InternalIPs that it has at least."""
+    hostname: str
+    """Its address of type Hostname, where it has none."""
+
+
+class InitializedNodeState(InitializedNodeInputs, frozen=True):
+    pass
+
+
 class ApiRelayInputs(Struct, frozen=True):
     relay: str
     """Id of the relay, the name of its directory. A change replaces it."""

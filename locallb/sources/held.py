@@ -22,11 +22,22 @@ from locallb.envoy import rollout
 from locallb.envoy.bootstrap import heap_bounds, takes_http
 from locallb.envoy.listeners import holds_clients
 from locallb.envoy.push import traits_of
-from locallb.model.desired import ADDRESS, CERTIFICATE, CONFIG, OWN_CLASS, PORTS, PROCESS, SERVICE_CONFIG, Resource
+from locallb.model.desired import (
+    ADDRESS,
+    CERTIFICATE,
+    CONFIG,
+    INITIALIZED_NODE,
+    OWN_CLASS,
+    PORTS,
+    PROCESS,
+    SERVICE_CONFIG,
+    Resource,
+)
 from locallb.model.identities import (
     ClusterName,
     Fingerprint,
     IPAddress,
+    NodeName,
     ObjectKey,
     ObjectKind,
     ProxyId,
@@ -35,6 +46,7 @@ from locallb.model.identities import (
 from locallb.model.memory import Memo
 from locallb.model.objects import Discovery
 from locallb.model.own_classes import HeldClass
+from locallb.model.own_nodes import InitializedNode
 from locallb.model.serving import HeapBounds
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment, MappedPort
 from locallb.model.texts import NAME_SERVER, owner_from
@@ -134,6 +146,20 @@ def _own_class(inputs: Mapping[str, object]) -> HeldClass:
     return HeldClass(ClusterName(str(inputs["cluster"])), kind, bool(inputs["default"]), bool(inputs["used"]))
 
 
+def _initialized_node(inputs: Mapping[str, object]) -> InitializedNode:
+    addresses = inputs["addresses"]
+    if not isinstance(addresses, list | tuple):
+        raise TypeError(addresses)
+    return InitializedNode(
+        ClusterName(str(inputs["cluster"])),
+        NodeName(str(inputs["node"])),
+        str(inputs["uid"]),
+        str(inputs["provider"]),
+        tuple(ip_address(str(address)) for address in addresses),
+        str(inputs["hostname"]),
+    )
+
+
 def _config(inputs: Mapping[str, object]) -> HeldProxy | OfStack:
     """Return what a proxy is like: a Service's own, or one of the stack's."""
     service = _service(inputs)
@@ -196,6 +222,7 @@ _READ: Mapping[str, Callable[[Mapping[str, object]], object]] = {
     ADDRESS: _claim,
     CERTIFICATE: _authority,
     CONFIG: _config,
+    INITIALIZED_NODE: _initialized_node,
     OWN_CLASS: _own_class,
     PORTS: _ports,
     SERVICE_CONFIG: _part,
@@ -227,6 +254,8 @@ class HeldByState(Struct, frozen=True):
     """The fingerprint of the authority that signed its local certificates."""
     classes: tuple[HeldClass, ...] = ()
     """Its classes in running clusters."""
+    nodes: tuple[InitializedNode, ...] = ()
+    """The Nodes that it initialized."""
 
 
 class HeldMemory(Struct):
@@ -308,4 +337,5 @@ def _held(every: tuple[object, ...]) -> HeldByState:
         tuple(place for config in of_stack for place in config.answers_at),
         next((authority.fingerprint for authority in of(Authority)), Fingerprint("")),
         tuple(sorted(of(HeldClass), key=lambda held: (held.cluster, held.kind))),
+        tuple(sorted(of(InitializedNode), key=lambda held: (held.cluster, held.name))),
     )

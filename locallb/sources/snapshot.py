@@ -173,6 +173,7 @@ def assemble(  # noqa: PLR0913, PLR0917 - one argument a thing that is read
         assignments=held.assignments,
         name_servers=held.name_servers,
         held_classes=held.classes,
+        initialized_nodes=held.nodes,
         host=host,
         access={name: access for source in read for name, access in source.access.items()},
         health_ports={name: families for source in read for name, families in source.health_ports.items()},

@@ -38,7 +38,7 @@ from locallb.model.desired import ADDRESS_CLAIMS, BALANCER, CONFIG, GATEWAY_OBJE
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.texts import named_after
 from locallb.outputs.output import outputs
-from locallb.planning.planned import Plan, placements_of
+from locallb.planning.planned import Plan, PlannedClass, PlannedNode, placements_of
 from locallb.provider.fragments import gathering
 from locallb.storage import files, paths
 from locallb.storage import files as stamps
@@ -248,8 +248,9 @@ class Converger(Struct):
         wanted = self.wanted(plan)
         differing: dict[ObjectKey, tuple[str, ...]] = {}
         later: float | None = None
-        classes = ((each.key, each.differing) for each in plan.classes if each.differing and each.cluster not in stale)
-        for key, names in chain(self._differences.of(plan, stated), classes):
+        written: tuple[PlannedClass | PlannedNode, ...] = (*plan.classes, *plan.nodes)
+        of_clusters = ((each.key, each.differing) for each in written if each.differing and each.cluster not in stale)
+        for key, names in chain(self._differences.of(plan, stated), of_clusters):
             if self.applied.get(key) != wanted.get(key) or key.cluster in stale:
                 continue
             if (settled := self._touched.get(key, 0.0) + SETTLING) > now:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from lightkube import ApiError, Client
 
 from locallb.gateway.kinds import KINDS
@@ -17,49 +15,15 @@ from locallb.model.own_classes import CLUSTER_ANNOTATION, DEFAULT_ANNOTATION, FI
 from tests.support.cluster_gateways import CRD, definition, is_created, resource, until_gone
 from tests.support.control_plane import ControlPlane, Document, Objects
 from tests.support.ingress_objects import ingress, path, rule
-from tests.support.ingress_rights import BINDING, CLASS, INGRESS, ROLE, SUBJECT
+from tests.support.ingress_rights import CLASS, INGRESS
+from tests.support.rights import Rights, gone
 from tests.support.stages import Stage
 from tests.support.waiting import becomes
 from tests.support.watching import eventually, watching
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
-DEPLOY = Path(__file__).resolve().parents[2] / "deploy"
 GATEWAY_KINDS = tuple(KINDS[name] for name in ("GatewayClass", "Gateway"))
 GATEWAY_CLASS, GATEWAY = (resource(kind.name) for kind in GATEWAY_KINDS)
-
-
-class Rights:
-    """Rights of local-lb's user, by the files that give them."""
-
-    def __init__(self, client: Client) -> None:
-        self._client = client
-
-    def give(self, name: str) -> None:
-        for kind, document in self._documents(name):
-            self._client.create(kind.from_dict(document))
-
-    def take(self, name: str) -> None:
-        for kind, document in self._documents(name):
-            gone(self._client, kind, document["metadata"]["name"])
-
-    @staticmethod
-    def _documents(name: str) -> Iterator[tuple[Any, Document]]:
-        loaded = list(yaml.safe_load_all((DEPLOY / f"rbac-{name}.yaml").read_text()))
-        bound = {each["roleRef"]["name"] for each in loaded if each["kind"] == "ClusterRoleBinding"}
-        for each in loaded:
-            if each["kind"] == "ClusterRole" and each["metadata"]["name"] in bound:
-                yield ROLE, each
-            elif each["kind"] == "ClusterRoleBinding":
-                yield BINDING, {**each, "subjects": [SUBJECT]}
-
-
-def gone(client: Client, kind: Any, name: str) -> None:  # noqa: ANN401 - a type of the client
-    """Delete an object, if it is there."""
-    try:
-        client.delete(kind, name)
-    except ApiError as error:
-        if error.status.code != 404:
-            raise
 
 
 def metadata(client: Client, kind: Any) -> Document | None:  # noqa: ANN401 - likewise

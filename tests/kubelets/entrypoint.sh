@@ -35,5 +35,5 @@ keep containerd containerd --config /etc/kubernetes/containerd.toml &
 for _ in $(seq 300); do ctr version >/dev/null 2>&1 && break; sleep 0.1; done
 for archive in /opt/images/*.tar; do ctr -n k8s.io images import "$archive" >>/var/log/images.log 2>&1; done
 keep kubelet /opt/kubernetes/kubelet --config=/etc/kubernetes/kubelet.yaml --kubeconfig=/etc/kubernetes/kubelet.conf \
-  --hostname-override="$(hostname)" --node-ip="$NODE_ADDRESSES" &
+  --hostname-override="$(hostname)" --node-ip="$NODE_ADDRESSES" $KUBELET_FLAGS &
 wait

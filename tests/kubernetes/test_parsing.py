@@ -43,7 +43,7 @@ def test_services_nodes_and_slices_are_kept() -> None:
     """Each as its own type."""
     result = parsed(service(), node("a", "10.0.0.1", "fd00::1"), endpoints(endpoint(ready=None)))
     assert [service.key.name for service in result.services] == ["web"]
-    assert result.nodes == (Node(DEMO, "a", (ip_address("10.0.0.1"), ip_address("fd00::1"))),)  # type: ignore[arg-type]  # a NewType is noise here
+    assert result.nodes == (Node(DEMO, "a", (ip_address("10.0.0.1"), ip_address("fd00::1")), hostname="a"),)  # type: ignore[arg-type]  # a NewType is noise here
     assert result.slices == (
         EndpointSlice(
             ObjectKey(DEMO, "shop", "web"),

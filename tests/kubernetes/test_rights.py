@@ -18,6 +18,7 @@ from locallb.kubernetes.rights import (
     ELECTION_RULES,
     GATEWAY_RULES,
     INGRESS_RULES,
+    NODE_RULES,
     RANGE_RULES,
     RELAY_RULES,
     RULES,
@@ -46,7 +47,7 @@ from locallb.components.in_cluster import ClusterAccess
 @pulumi.runtime.test
 def declare():
     some = {"gateways": ["shop"], "ingresses": [], "pod_ranges": True, "watch_certificates": True}
-    rights = {**some, "cluster_dns": True, "classes": True}
+    rights = {**some, "cluster_dns": True, "classes": True, "nodes": True}
     return ClusterAccess("local-lb", leader_election=True, **rights).account.metadata
 
 declare()
@@ -96,6 +97,13 @@ def test_the_manifest_for_classes_gives_the_least_rights() -> None:
     roles, bound = roles_of("rbac-classes.yaml")
     assert (roles, bound) == ({"local-lb-classes": fields(CLASS_RULES)}, {"local-lb-classes"})
     assert all(rule.names == ("local-lb",) or rule.verbs == ("create",) for rule in CLASS_RULES)
+
+
+def test_the_manifest_for_nodes_gives_the_least_rights() -> None:
+    """Nodes are read and patched, and neither made nor deleted."""
+    roles, bound = roles_of("rbac-nodes.yaml")
+    assert (roles, bound) == ({"local-lb-nodes": fields(NODE_RULES)}, {"local-lb-nodes"})
+    assert {verb for rule in NODE_RULES for verb in rule.verbs} == {"get", "patch"}
 
 
 def test_the_manifest_for_certificates_is_a_choice() -> None:
@@ -168,7 +176,7 @@ def test_the_component_declares_what_the_manifests_have() -> None:
         assert found == document, kind
     roles: dict[str, Any] = {}
     bound: set[str] = set()
-    for name in ("gateways", "ingresses", "classes", "pod-ranges", "certificates"):
+    for name in ("gateways", "ingresses", "classes", "nodes", "pod-ranges", "certificates"):
         of_file, bound_there = roles_of(f"rbac-{name}.yaml")
         roles, bound = roles | of_file, bound | bound_there
     assert {name: others.pop(("ClusterRole", name))["rules"] for name in roles} == roles

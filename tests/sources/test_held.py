@@ -21,6 +21,7 @@ from locallb.envoy.overload import MAX_HEAP
 from locallb.model.identities import (
     ClusterName,
     Home,
+    NodeName,
     ObjectKey,
     ObjectKind,
     Owner,
@@ -32,6 +33,7 @@ from locallb.model.identities import (
 )
 from locallb.model.objects import Discovery
 from locallb.model.own_classes import HeldClass
+from locallb.model.own_nodes import InitializedNode
 from locallb.model.serving import HeapBounds, Listener, Proxy, ProxyTraits
 from locallb.model.snapshot import Claim, HeldProxy, HeldProxyAssignment
 from locallb.model.texts import owner_fields, proxy_owner
@@ -348,3 +350,14 @@ def test_classes_in_clusters_are_held(tmp_path: Path) -> None:
         HeldClass(ClusterName("c"), ObjectKind.GATEWAY_CLASS, is_default=False, is_used=True),
         HeldClass(ClusterName("c"), ObjectKind.INGRESS_CLASS, is_default=True, is_used=False),
     )
+
+
+def test_initialized_nodes_are_held(tmp_path: Path) -> None:
+    """With what they got; one of an unknown form is an error as any other."""
+    fields = {"cluster": "c", "node": "n", "uid": "1", "provider": "local-lb://c/n", "hostname": "n"}
+    nodes = [resource("InitializedNode", {**fields, "addresses": each}) for each in (["10.0.0.2", "fd00::2"], "x")]
+    addresses = (ip_address("10.0.0.2"), ip_address("fd00::2"))
+    wanted = InitializedNode(ClusterName("c"), NodeName("n"), "1", "local-lb://c/n", addresses, "n")
+    assert read_held(state(tmp_path, nodes[0])).nodes == (wanted,)
+    with pytest.raises(SourceError):
+        read_held(state(tmp_path, nodes[1]))

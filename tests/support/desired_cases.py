@@ -12,9 +12,11 @@ from locallb.config.parsing import parse_settings
 from locallb.kubernetes.object_parsing import parse_objects
 from locallb.model.gateway_objects import Gateway, Meta, Named
 from locallb.model.gateway_of_cluster import ObjectOfCluster, TlsSecret
-from locallb.model.identities import ClusterName, Digest, Fingerprint, ObjectKey, ProxyName
+from locallb.model.identities import ClusterName, Digest, Fingerprint, NodeName, ObjectKey, ProxyName
+from locallb.model.objects import Node
 from locallb.model.own_classes import KINDS as CLASS_KINDS
 from locallb.model.own_classes import ClassFacts
+from locallb.model.own_nodes import TAINT
 from locallb.model.routes import PodRoute
 from locallb.model.snapshot import HeldProxyAssignment, HostFacts, LocalAuthority, Snapshot
 from locallb.planning.plan import make_plan
@@ -61,6 +63,11 @@ _SNAPSHOTS: Mapping[str, Snapshot] = {
         classes={ClusterName("demo"): {kind: ClassFacts() for kind in CLASS_KINDS}},
         gateway_api=(ObjectOfCluster(ClusterName("demo"), Gateway(Meta(Named("shop", "web")), "local-lb")),),
     ),
+    "Nodes": replace(
+        PLAIN,
+        services=(),
+        nodes=(Node(ClusterName("demo"), NodeName("a"), uid="1", taints=(TAINT,), provided=(ip_address("10.0.0.2"),)),),
+    ),
 }
 _ZONES = [
     {"zone": "test", "embedded": "172.18.0.1:5300"},
@@ -77,13 +84,15 @@ _KEYS: Mapping[str, Mapping[str, Any]] = {
     "podman, shared": {"runtime": "podman", "proxies": {"mode": "shared"}},
     "routes in containers": {"runtime": "docker", "network": {"publish": "kind"}},
     "routes in containers of Podman": {"runtime": "podman", "network": {"publish": "kind"}},
+    "initialized": {"nodes": "initialize"},
     "zones": {"dns": {"zones": _ZONES, "clusters": "stub", "template": "{name}.lab.example"}},
 }
 _ROUTES = (PodRoute(ip_network("10.244.1.0/24"), ip_address("172.18.0.3")),)
 _CASES = [
-    *((world, settings) for world in ("plain", "Gateways") for settings in (*SETTINGS, *_KEYS)),
+    *((world, name) for world in ("plain", "Gateways") for name in (*SETTINGS, *_KEYS) if name != "initialized"),
     *(("held", name) for name in ("own", "spares", "mapped", "zones")),
     *((world, "own") for world in ("in manifests", "certificates", "a spare for a Gateway", "no room", "classes")),
+    ("Nodes", "initialized"),
     ("in manifests", "mapped"),
     ("certificates", "podman"),
     ("a spare for a Gateway", "spares"),

@@ -129,11 +129,11 @@ class Api:
     unkept: set[str] = field(default_factory=set)
     """Fields of a status' addresses that this API is too old for."""
     written: list[str] = field(default_factory=list)
-    """Requests that write classes: the method and the path."""
+    """Requests that write classes and Nodes: the verb and the kind."""
     versions: int = 100
     """Of what was written last."""
     forbidden: set[str] = field(default_factory=set)
-    """What nobody may do with classes, such as `create gatewayclasses`."""
+    """What nobody may do with classes and Nodes, such as `create gatewayclasses`."""
     reported: list[dict[str, Any]] = field(default_factory=list)
     """Events."""
     paths: list[str] = field(default_factory=list)
@@ -260,7 +260,7 @@ class _Handler(QuietHandler):
         self.api.delete(plural, name)
         self._whole(200, b'{"kind": "Status", "status": "Success"}')
 
-    def _patch_class(self, plural: str, name: str, patch: dict[str, Any]) -> None:
+    def _patch_object(self, plural: str, name: str, patch: dict[str, Any]) -> None:
         """Merge a patch into the version that it names."""
         if self._is_refused("patch", plural):
             return
@@ -273,14 +273,15 @@ class _Handler(QuietHandler):
         self.api.write(plural, name, made)
         if made["metadata"].get("deletionTimestamp") and not made["metadata"].get("finalizers"):
             self.api.write(plural, name, None)
-        self._whole(200, json.dumps(made).encode())
+        self._whole(200, json.dumps(self.api.named(plural, name) or made).encode())
 
     def do_PATCH(self) -> None:
-        """Take over a status, without asking whether it fits, or a part of a class."""
+        """Take over a status, without asking whether it fits, or a part of a class or a Node."""
         patch = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        of, named = self.path.partition("?")[0].split("/")[-2:]
-        if of in CLASSES:
-            self._patch_class(of, named, patch)
+        path = self.path.partition("?")[0]
+        of, named = (path.removesuffix("/status") if "/nodes/" in path else path).split("/")[-2:]
+        if of in {"nodes", *CLASSES}:
+            self._patch_object(of, named, patch)
             return
         self.api.is_writing.wait()
         plural, name, _ = self.path.partition("?")[0].split("/")[-3:]

@@ -145,6 +145,8 @@ class Cluster:
     """The Docker network that its Nodes are on, which several clusters may share as those of kind do."""
     shared: tuple[Path, ...] = ()
     """What of this host its Nodes have at the same path, as kind's `extraMounts`."""
+    external: bool = False
+    """Its kubelets leave Nodes to a cloud provider, and make their objects themselves."""
     nodes: dict[str, KubeletNode] = field(default_factory=dict)
 
     def node(self, role: str) -> KubeletNode:
@@ -154,8 +156,9 @@ class Cluster:
         """Make a Node's object, with what the owner says of it, and start its container."""
         node = KubeletNode(self.plane.nodes[number], number, self.plane.ranges)
         self.nodes[node.name] = node
-        with self.plane.client() as client:
-            client.create(NODE.from_dict(_node_object(self.plane.name, node)))
+        if not self.external:
+            with self.plane.client() as client:
+                client.create(NODE.from_dict(_node_object(self.plane.name, node)))
         directory = self.plane.root / node.name
         for name, text in node_files.files(self.plane.ranges, number, len(self.plane.nodes), mode).items():
             (directory / name).parent.mkdir(parents=True, exist_ok=True)
@@ -179,6 +182,7 @@ class Cluster:
         four, six = node.addresses
         return [
             *("run", "--detach", "--name", node.name, "--hostname", node.name, *_RIGHTS),
+            *("--env", "KUBELET_FLAGS=--cloud-provider=external" if self.external else "KUBELET_FLAGS="),
             *("--network", self.network, "--ip", four, "--ip6", six, "--env", f"NODE_ADDRESSES={four},{six}"),
             *("--tmpfs", "/tmp", "--tmpfs", "/run", "--volume", "/var"),  # noqa: S108 - the container's own
             *(() if not Path("/dev/kmsg").exists() else ("--device", "/dev/kmsg")),
@@ -198,7 +202,8 @@ class Cluster:
 
     def _ready(self, name: str) -> bool:
         with self.plane.client() as client:
-            conditions = client.get(NODE, name)["status"].get("conditions", ())
+            nodes = {item["metadata"]["name"]: item for item in client.list(NODE)}
+        conditions = nodes[name]["status"].get("conditions", ()) if name in nodes else ()
         return any(condition["type"] == "Ready" and condition["status"] == "True" for condition in conditions)
 
 
@@ -213,12 +218,14 @@ def _node_object(cluster: str, node: KubeletNode) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def kubelet_cluster(
+def kubelet_cluster(  # noqa: PLR0913 - what clusters of tests differ by
     images: Path | None = None,
     mode: str = "iptables",
     sibling: Cluster | None = None,
     roles: Sequence[str] = ROLES,
     shared: Sequence[Path] = (),
+    *,
+    external: bool = False,
 ) -> Iterator[Cluster]:
     """Run a cluster; `mode` is kube-proxy's. With a `sibling`, it is on that one's network and has the same pods."""
     remove_abandoned()
@@ -235,7 +242,7 @@ def kubelet_cluster(
         plane = KubeletControlPlane(name, root / "c", ranges.gateways[0], ranges=ranges, nodes=names)
         stack.enter_context(running(plane))
         plane.start_controllers()
-        made = Cluster(plane, network, tuple(shared))
+        made = Cluster(plane, network, tuple(shared), external)
         for number in range(len(names)):
             made.add(number, images or pod_images(), mode)
         made.wait()

@@ -42,6 +42,7 @@ from locallb.model.objects import (
     TrafficPolicy,
 )
 from locallb.model.own_classes import ClassFacts, HeldClass
+from locallb.model.own_nodes import InitializedNode
 from locallb.model.ranges import AddressRange
 from locallb.model.reasons import Problem, Reason
 from locallb.model.relays import ForwardingFacts
@@ -169,6 +170,7 @@ FULL = Snapshot(
     hints=("told",),
     classes={C: {ObjectKind.INGRESS_CLASS: ClassFacts()}},
     held_classes=(HeldClass(C, ObjectKind.GATEWAY_CLASS, is_default=False, is_used=True),),
+    initialized_nodes=(InitializedNode(C, NodeName("n"), "1", "local-lb://c/n", (), "n"),),
 )
 """Another value for each field of everything."""
 _PARSED = {

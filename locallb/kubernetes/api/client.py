@@ -148,6 +148,16 @@ class Cluster:
         path = CONFIG_MAP.path(namespace, name)
         self._call(f"ConfigMap {namespace}/{name}", lambda api: api.send("PATCH", path, patch, MERGE))
 
+    def node(self, name: str) -> Object | None:
+        """Return a Node; None if there is none. Raises KubeError."""
+        return self._get(f"Node {name}", NODE, "", name)
+
+    def patch_node(self, name: str, patch: Mapping[str, object], *, status: bool) -> Object | None:
+        """Merge `patch` into a Node or its status; None if it is gone. Raises KubeError."""
+        WRITES.add("node")
+        path = NODE.path("", name)
+        return self._patch(f"Node {name}", f"{path}/status" if status else path, patch)
+
     def _get(self, what: str, kind: ServedKind, namespace: str, name: str) -> Object | None:
         return self._call(what, lambda api: cleaned(api.get(kind.path(namespace, name))), absent=True)
 

@@ -26,7 +26,7 @@ from locallb.kubernetes.api.servers import (
 from locallb.kubernetes.api.writes import FENCE, HELD_WARNINGS, QUOTAS, UNREACHABLE
 from locallb.kubernetes.events import WARNING, event_body, may_pass, namespace_of
 from locallb.kubernetes.status import Live, is_it
-from locallb.model.identities import ObjectKind, Owner
+from locallb.model.identities import NodeName, ObjectKind, Owner
 from locallb.model.own_classes import NAME as CLASS_NAME
 from locallb.model.pacing import Pace
 from locallb.model.reasons import Event
@@ -181,6 +181,17 @@ def class_is_named(access: Access, kind: ObjectKind) -> bool:
     from locallb.kubernetes.api import discovery  # noqa: PLC0415 - it loads the client
 
     return discovery.class_is_named(_at(access).access, kind)
+
+
+def find_node(access: Access, name: NodeName) -> Object | None:
+    """Return a Node; None if there is none. Raises KubeError."""
+    return _at(access).node(name)
+
+
+def patch_node(access: Access, name: NodeName, patch: Mapping[str, object], *, status: bool = False) -> Object | None:
+    """Merge a patch into a Node, or into its status; None if it is gone. Raises KubeError."""
+    FENCE.term()
+    return _at(access).patch_node(name, patch, status=status)
 
 
 def repeated(step: Callable[[], _Done | None], changed: str, rights: str) -> _Done:

@@ -1,0 +1,97 @@
+"""The Nodes in a plan that the stack initializes: those that wait for a cloud provider, and those that it initialized.
+
+A Node that was initialized is kept so. Nodes of another cloud provider, and those of Gardener's clusters, which have a
+controller for that, are left alone. Not here: what a Node gets (`model.own_nodes`), and requests
+(`provider.initialized_node`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from operator import attrgetter
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from locallb.config.settings import Settings
+from locallb.model.identities import ClusterName
+from locallb.model.objects import Node
+from locallb.model.own_nodes import (
+    TAINT,
+    InitializedNode,
+    initialized,
+    is_initialized_by_us,
+    is_of_another,
+    node_differences,
+)
+from locallb.model.snapshot import Snapshot
+from locallb.model.texts import clipped, counted
+from locallb.planning.planned import Plan, PlannedNode
+
+RIGHTS = "deploy/rbac-nodes.yaml"
+"""The file that gives the rights."""
+
+
+def with_nodes(plan: Plan, snapshot: Snapshot, settings: Settings) -> Plan:
+    """Return the plan with the Nodes that are initialized, and with what hinders others."""
+    clusters = sorted(snapshot.access.keys() - snapshot.node_routes.keys())
+    if not settings.initializes_nodes:
+        return replace(plan, notices=(*plan.notices, *_waiting(clusters, snapshot))) if clusters else plan
+    decided = [_Decisions.of(cluster, snapshot) for cluster in clusters]
+    return replace(
+        plan,
+        nodes=tuple(planned for each in decided for planned in each.planned),
+        notices=(*plan.notices, *(notice for each in decided for notice in each.notices)),
+    )
+
+
+def _waiting(clusters: list[ClusterName], snapshot: Snapshot) -> Iterator[str]:
+    """Name the clusters in which no pod can run, as every Node waits for a cloud provider."""
+    for cluster in clusters:
+        nodes = [node for node in snapshot.nodes if node.cluster == cluster]
+        if nodes and all(TAINT in node.taints and not is_of_another(node) for node in nodes):
+            yield (
+                f"{cluster}: {counted(len(nodes), 'Node')} with the taint {TAINT} wait for a cloud provider, so that no"
+                f" pod runs there; if the cluster has none, write `local-lb:nodes: initialize`"
+            )
+
+
+class _Decisions(Struct, frozen=True):
+    """The Nodes of one cluster."""
+
+    planned: tuple[PlannedNode, ...]
+    notices: tuple[str, ...]
+
+    @classmethod
+    def of(cls, cluster: ClusterName, snapshot: Snapshot) -> _Decisions:
+        planned, notices = list[PlannedNode](), list[str]()
+        held = {(each.name, each.uid): each for each in snapshot.initialized_nodes if each.cluster == cluster}
+        nodes = sorted((node for node in snapshot.nodes if node.cluster == cluster), key=attrgetter("name"))
+        for node in nodes:
+            before = held.get((node.name, node.uid))
+            if node.deleting or not (before or TAINT in node.taints or is_initialized_by_us(node)):
+                continue
+            wanted = initialized(node, before)
+            if why := _hindrance(node, wanted):
+                notices.append(f"{cluster}: Node {node.name} {why}")
+            else:
+                planned.append(_planned(wanted, snapshot, node_differences(node, wanted)))
+        if not nodes:
+            planned += [_planned(each, snapshot) for each in held.values()]
+        return cls(tuple(planned), tuple(notices))
+
+
+def _planned(wanted: InitializedNode, snapshot: Snapshot, differing: tuple[str, ...] = ()) -> PlannedNode:
+    return PlannedNode(wanted.cluster, snapshot.home, snapshot.access[wanted.cluster], wanted, differing)
+
+
+def _hindrance(node: Node, wanted: InitializedNode) -> str:
+    """Explain why a Node isn't initialized; empty if it is."""
+    if is_of_another(node):
+        return (
+            f"has the providerID {clipped(node.provider)}, so that its cloud provider initializes it; start that one's"
+            f" controller, or delete the Node and start its kubelet without that ID"
+        )
+    if not wanted.addresses:
+        return "can't be initialized, as nothing names its address; start its kubelet with --node-ip"
+    return ""
