@@ -11,10 +11,11 @@ from collections.abc import Callable
 from functools import partial
 from ipaddress import ip_network
 from pathlib import Path
+from typing import Any, cast
 
 from locallb import __version__
 from locallb.cli.failures import MEANINGS
-from locallb.cli.parser import ANSWER, COMMAND, Parser, Renamed
+from locallb.cli.parser import ANSWER, COMMAND, LateParser, Parser, Renamed
 from locallb.model.identities import IPNetwork
 from locallb.model.texts import any_of
 
@@ -567,14 +568,20 @@ def make_parser() -> Parser:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     _add_common(parser, suppress=False)
-    commands = parser.add_subparsers(dest="command", metavar=COMMAND, required=True)
+    commands: argparse._SubParsersAction[Any] = parser.add_subparsers(
+        dest="command", metavar=COMMAND, required=True, parser_class=cast("type[Parser]", LateParser)
+    )
     for name, text in COMMANDS.items():
         aliases = [alias for alias, of in ALIASES.items() if of == name]
-        command = commands.add_parser(name, aliases=aliases, help=text, description=text, parents=[common])
-        for names, add in OPTIONS:
-            if name in names:
-                add(command, common)
+        add = partial(_add_options, name, common)
+        commands.add_parser(name, aliases=aliases, help=text, description=text, parents=[common], add=add)
     return parser
+
+
+def _add_options(name: str, common: Parser, command: Parser) -> None:
+    for names, add in OPTIONS:
+        if name in names:
+            add(command, common)
 
 
 def _add_common(parser: argparse.ArgumentParser, *, suppress: bool) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Any, NoReturn
 
 ANSWER = "answer"
@@ -55,6 +56,22 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - as argparse has it
         if action.choices is not None and value not in action.choices:
             raise argparse.ArgumentError(action, f"{value!r} isn't {_remedy(action, str(value))}")
+
+
+class LateParser:
+    """The parser of a command, made when it is first asked for anything: most never are, and all take 15 ms."""
+
+    def __init__(self, add: Callable[[Parser], None], **given: Any) -> None:  # noqa: ANN401 - whatever argparse takes
+        self._add, self._given = add, given
+
+    @cached_property
+    def _parser(self) -> Parser:
+        parser = Parser(**self._given)
+        self._add(parser)
+        return parser
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as that parser has it
+        return getattr(self._parser, name)
 
 
 class Renamed(argparse.Action):
