@@ -165,10 +165,9 @@ def test_the_template_in_yaml(program: Program, monkeypatch: pytest.MonkeyPatch)
     """What `pulumi new` makes of it serves, and leaves nothing."""
     shutil.rmtree(program.directory)
     program.directory.mkdir()
-    with monkeypatch.context() as patched:
-        patched.setenv("PULUMI_BACKEND_URL", f"file://{program.directory}")  # of a user who is logged in somewhere
-        pool = f"pool={program.stage.at(0)}/27"
-        program.pulumi("new", str(CHECKOUT / "examples/yaml"), "--yes", "--name=new", "--stack=dev", "--config", pool)
+    monkeypatch.setenv("PULUMI_BACKEND_URL", f"file://{program.stage.root}")  # of a user who is logged in somewhere
+    pool = f"pool={program.stage.at(0)}/27"
+    program.pulumi("new", str(CHECKOUT / "examples/yaml"), "--yes", "--name=new", "--stack=dev", "--config", pool)
     program.pulumi("up", "--yes", "--skip-preview")
     (url,) = json.loads(program.pulumi("stack", "output", "--json").partition("\n}")[0] + "\n}")["urls"]["shop/web"]
     assert url.startswith(f"http://{program.stage.prefix}.")

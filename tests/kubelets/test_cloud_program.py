@@ -48,8 +48,8 @@ def kubeconfig(world: Workloads) -> Iterator[Path]:
     command = [sys.executable, "-m", "locallb", "gateway", "install-crds", "--yes", "--kubeconfig", str(path)]
     subprocess.run(command, check=True, capture_output=True)
     yield path
-    for name in (each.metadata.name for each in world.client.list(CRD)):
-        world.client.delete(CRD, name)
+    for each in list(world.client.list(CRD)):
+        world.client.delete(CRD, str(each["metadata"]["name"]))
 
 
 @pytest.mark.parametrize("language", ["python", "typescript"])
@@ -74,7 +74,7 @@ def test_a_cloud_program_ends_and_serves(world: Workloads, kubeconfig: Path, pla
         run("pulumi", "up", "--yes", "--skip-preview", "--expect-no-changes")
         run("pulumi", "destroy", "--yes", "--skip-preview")
         becomes(lambda: not play.addresses(), watch.reported)
-    assert "cloud-shop" not in {each.metadata.name for each in world.client.list(NAMESPACE)}
+    assert "cloud-shop" not in {each["metadata"]["name"] for each in world.client.list(NAMESPACE)}
 
 
 def _commands(play: Stage, program: Path, kubeconfig: Path) -> Callable[..., str]:

@@ -26,8 +26,11 @@ HOSTS = ("a.test", "b.test", "*.c.test")
 CHANGES = 3
 """Moments after the first one of a history."""
 _PROCESS = "locallb:index:EnvoyProcess"
-_OF_THE_RUN = ("pid", "started", "binary")
-"""Outputs of a process that no two runs have in common: the last is written as the engine that started it finds it."""
+_OF_THE_RUN = {
+    _PROCESS: ("pid", "started", "binary"),  # the last is written as the engine that started it finds it
+    "locallb:index:LocalCertificate": ("serial", "expires"),
+}
+"""Outputs that no two runs have in common, by type."""
 
 
 PROGRAM = """\
@@ -207,8 +210,8 @@ def facts(stage: Stage) -> dict[str, dict[str, object]]:
     resources = json.loads(text)["checkpoint"]["latest"].get("resources") or []
     found: dict[str, dict[str, object]] = {}
     for resource in resources:
-        if resource["type"] == _PROCESS:
-            resource["outputs"] = {key: value for key, value in resource["outputs"].items() if key not in _OF_THE_RUN}
+        for key in _OF_THE_RUN.get(resource["type"], ()):
+            resource["outputs"].pop(key, None)
         told = {key: resource[key] for key in FACTS if resource.get(key)}
         told["dependencies"] = sorted(resource.get("dependencies") or ())
         of_inputs = resource.get("propertyDependencies") or {}

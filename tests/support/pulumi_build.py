@@ -3,7 +3,8 @@
 `python -m tests.support.pulumi_build` makes what is missing. Versions are pinned by go/go.mod; results are kept in
 .cache, by the version of Pulumi, the hosts also by their own text. The official hosts of Python and Node.js are in no
 registry: `go/host` stands in; that of YAML is a module of its own, which yaml/go.mod pins. With `--kubernetes` it makes
-the plugin of pulumi-kubernetes as well, which takes 17 minutes or more: it is in no registry but as a module's source.
+the plugin of pulumi-kubernetes as well, which takes minutes: it is in no registry but as a module's source. It lacks
+its components (charts and files of YAML), for which all of the SDK for Go would be compiled.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -31,6 +33,8 @@ _SCRIPT = "pulumi-language-python-exec"
 _KUBERNETES = "github.com/pulumi/pulumi-kubernetes"
 _KUBERNETES_PLUGIN = f"{_KUBERNETES}/provider/v4@v4.0.0-20260115033456-f47bc2d6f199"
 """The newest version that the module proxy has."""
+_OF_COMPONENTS = re.compile(r'\t(provider(helm|kustomize|yaml)v\d "|"kubernetes:)')
+"""Lines that import its components and register them."""
 
 
 def version() -> str:
@@ -120,6 +124,9 @@ def _build_kubernetes_plugin(source: Path, target: Path) -> None:
     for name, more in (("schema", {"version": version}), ("terraform-mapping", {})):
         content = json.loads((command / f"{name}.json").read_text())
         (command / f"{name}-embed.json").write_text(json.dumps({**content, **more}))
+    components = source / "pkg/provider/provider_construct.go"
+    lines = components.read_text().splitlines(keepends=True)
+    components.write_text("".join(line for line in lines if not _OF_COMPONENTS.match(line)))
     subprocess.run([go(), "mod", "edit", "-dropreplace", f"{_KUBERNETES}/sdk/v4"], check=True, cwd=source)
     flags = f"-ldflags=-s -w -X {_KUBERNETES}/provider/v4/pkg/version.Version={version}"
     fresh = target.with_suffix(".new").absolute()
