@@ -68,6 +68,26 @@ def test_a_mistake_is_one_sentence_in_the_official_cli_as_well(both: Stage) -> N
     assert list(Path(both.state_home).glob("proxies/*")) == []
 
 
+def test_addresses_are_swapped_in_two_updates_of_either(both: Stage) -> None:
+    """The first gives them up and reports what it can't give yet; after the second neither has anything to do."""
+    make_stack(both)
+    pinned(both, web=1, api=2)
+    both.up()
+    for by, web, api in (("pulumi", 2, 1), ("locallb", 1, 2)):
+        pinned(both, web=web, api=api)
+        first = bring(both, by)
+        assert "InUse" in first.out + first.err
+        bring(both, by)
+        assert both.addresses() == {"n/web": both.at(web), "n/api": both.at(api)}
+        content(both)
+
+
+def pinned(both: Stage, **numbers: int) -> None:
+    """Let each Service ask for an address."""
+    for name, number in numbers.items():
+        both.write(f"{name}.yaml", node(), service(name, port(8080, 30000), loadBalancerIP=both.at(number)))
+
+
 def test_a_changed_port_or_route_is_a_line_of_the_official_diff(both: Stage) -> None:
     """In the load balancer's words; what only repeats it, the configuration and its proof, is named and not shown."""
     make_stack(both)

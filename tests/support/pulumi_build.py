@@ -130,7 +130,7 @@ def _build_kubernetes_plugin(source: Path, target: Path) -> None:
     subprocess.run([go(), "mod", "edit", "-dropreplace", f"{_KUBERNETES}/sdk/v4"], check=True, cwd=source)
     flags = f"-ldflags=-s -w -X {_KUBERNETES}/provider/v4/pkg/version.Version={version}"
     fresh = target.with_suffix(".new").absolute()
-    terms = ("-mod=mod", "-trimpath", flags, "-o", str(fresh), "./cmd/pulumi-resource-kubernetes")
+    terms = ("-mod=mod", flags, "-o", str(fresh), "./cmd/pulumi-resource-kubernetes")
     subprocess.run([go(), "build", *terms], check=True, cwd=source, env=environment())
     fresh.rename(target)
 
