@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from tests.support import manifests
 from tests.support.backends import ask, backends
 from tests.support.fake_api import Api, node, served, source, versioned
 from tests.support.stages import Stage, stage
@@ -26,9 +27,10 @@ SILENT = "127.91.9.1"
 
 @pytest.fixture
 def cluster() -> Iterator[tuple[Stage, Api]]:
-    """Return a stack with a running cluster that has no Node within reach."""
+    """Return a stack with a running cluster that has no Node within reach, and manifests with one that is."""
     with stage() as made, served(made.root) as (api, access):
-        made.configure(sources=[source(access)], podRoutes="api")
+        made.configure(sources=[source(access), {"manifests": "manifests", "name": "near"}], podRoutes="api")
+        made.write("node.yaml", manifests.node())
         try:
             yield made, api
         finally:
@@ -91,20 +93,31 @@ def test_pods_answer_through_the_api_server(cluster: tuple[Stage, Api]) -> None:
 
 
 def test_a_killed_relay_is_started_again(cluster: tuple[Stage, Api]) -> None:
+    """Meanwhile Services that don't need it keep their connections, and all keep their proxies."""
     play, api = cluster
     with backends() as make:
         api.services = [balancer("web", "TCP")]
         api.others["endpointslices"] = [pod("web", 1, make("web").port)]
+        play.write("beside.yaml", manifests.service("beside", manifests.port(PORT, make("beside").port)))
         with watching(play):
-            check_repair(play)
+            eventually(lambda: {row["state"] for row in play.status().values()} == {"serving"})
+            with socket.create_connection((play.addresses()["n/beside"], PORT), timeout=60) as beside:
+                assert answered(beside) == b"beside: hello\n"
+                check_repair(play)
+                assert answered(beside) == b"beside: hello\n"
 
 
 def check_repair(play: Stage) -> None:
-    eventually(lambda: play.status()["n/web"]["state"] == "serving")
-    address, (relay,) = play.addresses()["n/web"], relays(play)
+    address, proxies, (relay,) = play.addresses()["n/web"], play.pids(), relays(play)
     os.kill(int(relay["outputs"]["pid"]), signal.SIGKILL)
     eventually(lambda: ask(address, PORT).startswith("web"))
     eventually(lambda: relays(play)[0]["outputs"]["pid"] != relay["outputs"]["pid"])
+    assert play.pids() == proxies
+
+
+def answered(connection: socket.socket) -> bytes:
+    connection.sendall(b"hello\n")
+    return connection.recv(100)
 
 
 def test_udp_is_refused_with_a_sentence(cluster: tuple[Stage, Api]) -> None:
