@@ -487,6 +487,7 @@ class Carrier:
 
 
 async def _stopped(*tasks: asyncio.Task[bool]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
+    if pending := [task for task in tasks if not task.done()]:
+        for task in pending:
+            task.cancel()
+        await asyncio.wait(pending)

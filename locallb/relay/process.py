@@ -29,7 +29,7 @@ from msgspec import Struct
 
 from locallb.kubernetes.api.servers import KubeError
 from locallb.kubernetes.api.upgrade import Upgraded, upgraded
-from locallb.model.errors import ClientError
+from locallb.model.errors import ClientError, refusal
 from locallb.model.relays import RelayedPort
 from locallb.model.texts import printable
 from locallb.relay import directory as places
@@ -208,6 +208,8 @@ class Service:
 
 async def _has_begun(connection: socket) -> bool:
     """Return whether a client sends something, or waits for the pod's first word; False if it has gone already."""
+    with suppress(BlockingIOError):
+        return bool(connection.recv(1, MSG_PEEK))
     with suppress(TimeoutError):
         async with asyncio.timeout(_FIRST_BYTES):
             await readable(connection)
@@ -274,7 +276,7 @@ class Relay:
         try:
             self.apply(places.read(Path()))
         except (ClientError, OSError) as error:
-            problem = str(error)
+            problem = _sentence(error)
         answer = {"version": self.served.version, "problem": problem}
         with suppress(OSError):
             writer.write(json.dumps(answer).encode())
@@ -352,9 +354,13 @@ def main() -> int:
         _sweep(served.ports)
         asyncio.run(_run(served))
     except (ClientError, OSError) as error:
-        sys.stderr.write(f"{error}\n")
+        sys.stderr.write(f"{_sentence(error)}\n")
         return 1
     return 0
+
+
+def _sentence(error: ClientError | OSError) -> str:
+    return refusal(error) if isinstance(error, OSError) else str(error)
 
 
 async def _run(served: Served) -> None:

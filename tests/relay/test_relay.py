@@ -363,6 +363,16 @@ def test_a_token_is_read_again(tmp_path: Path) -> None:
     assert "new" not in Path("relay/relay.json").read_text()
 
 
+def test_too_few_open_files_are_named_with_the_remedy(api: ForwardingApi) -> None:
+    directory = Path("relay").absolute()
+    ports = tuple(port_of(80, f"web-{number}") for number in range(200))
+    places.write(directory, Served(api.access, ports, "1", OWNER))
+    terms = ["sh", "-c", 'ulimit -n 100; exec "$@"', "sh", sys.executable, "-m", "locallb.relay", str(directory)]
+    done = subprocess.run(terms, check=False, text=True, capture_output=True)
+    assert done.returncode == 1
+    assert "raise the limit of open files" in done.stderr
+
+
 def test_another_list_of_ports_takes_effect_when_asked(api: ForwardingApi) -> None:
     directory = Path("relay").absolute()
     with pod(echo) as number:
