@@ -189,6 +189,7 @@ OF_BENCHMARKS = frozenset(
     {
         *("--profile", "--selector app=web", "--kubeconfig FILE", "--node-port-host ADDR,ADDR", "--image AGNHOST"),
         "--kubelets --command",
+        "--deletions",
     }
 )
 
