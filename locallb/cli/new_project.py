@@ -116,7 +116,7 @@ def _require_room(directory: Path, manifests: frozenset[str]) -> None:
 
 
 _UNCLEAR = """\
-there is nothing to serve that could be found
+found nothing to serve
 kind: {docker}
 kubeconfig: {kubeconfig}
 start a cluster and run again, or name what to serve by `--kind`, `--context NAME` or `--manifests DIR`"""
@@ -336,7 +336,7 @@ def _write_own_project(root: Path, texts: Mapping[str, str]) -> None:
 
 
 def _explanation(root: Path, stack: Path, sources: Sources) -> Iterator[str]:
-    yield f"There is no project here, so local-lb begins one of your own in {_near(root)}."
+    yield f"No project here: creating your personal one in {_near(root)}."
     yield f"  serves  {described(sources)}, as {stack.relative_to(root)} there says"
     yield "  gives   each Service of type LoadBalancer an address of this host, by an Envoy of its own"
     claims = _near(paths.ledger_directory())

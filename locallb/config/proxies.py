@@ -146,7 +146,7 @@ def parse_proxies(mistakes: Mistakes, config: Mapping[str, object]) -> ProxySett
     mistakes.unknown("proxies.", entry, ("mode", "count", "spares"))
     mode = entry.get("mode", Sharing.PER_SERVICE)
     if mode not in list(Sharing):
-        mistakes.add("proxies", f"{shown(mode)} is no way to share proxies; use per-service or shared, or {_EXAMPLES}")
+        mistakes.add("proxies", f"unknown value {shown(mode)}; use per-service or shared, or {_EXAMPLES}")
         return ProxySettings()
     if "count" in entry and mode != Sharing.SHARED:
         mistakes.add("proxies.count", f"it is for the mode {Sharing.SHARED} only; remove the key or change the mode")

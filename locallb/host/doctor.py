@@ -210,7 +210,7 @@ def headroom(limits: ProxyLimits) -> ProxyHeadroom:
     )
     room, name, why, remedy = min(budgets, key=lambda budget: budget[0])
     fit = counted(room, "more proxy", "more proxies")
-    return ProxyHeadroom(room, name, f"room for {fit}; what ends it: {name} ({why})", remedy)
+    return ProxyHeadroom(room, name, f"room for {fit} (limit: {name}, {why})", remedy)
 
 
 def free_addresses(pools: Iterable[Pool], host: HostFacts, claims: Iterable[Claim]) -> int:

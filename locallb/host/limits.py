@@ -164,7 +164,7 @@ def _lines(path: Path) -> list[str]:
         return []
 
 
-_UNREADABLE = "what processes of this host hold can't be told"
+_UNREADABLE = "can't determine what processes of this host hold"
 _SOCKET = "socket:["
 _INOTIFY = "anon_inode:inotify"
 _MARK = f"{PROXY_MARK}=".encode()

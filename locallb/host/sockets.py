@@ -216,7 +216,7 @@ def _lines(table: Path) -> list[str]:
     try:
         return table.read_text(encoding="ascii").splitlines()
     except OSError as error:
-        refuse_scarcity(error, "which ports are in use can't be told", SocketError)
+        refuse_scarcity(error, "can't determine which ports are in use", SocketError)
         return []
 
 

@@ -90,7 +90,7 @@ def read_entry(path: Path, address: IPAddress) -> ClaimFile | None:
         else:
             return ClaimFile(path, Claim(address, owner, ports), sharing)
     except files.FilesError as error:
-        problem = f"who holds {address} can't be told: {error}"
+        problem = f"can't determine who holds {address}: {error}"
         if error.is_scarcity:
             raise LedgerError(problem) from error
         if error.is_of_host:
@@ -186,7 +186,7 @@ def claimed_in(path: Path) -> UnderWay | None:
     try:
         status = path.lstat()
     except OSError as error:
-        what = f"who is about to claim {address} can't be told"
+        what = f"can't determine who is about to claim {address}"
         refuse_scarcity(error, what, LedgerError)
         return UnderWay(address, problem=f"{what}: {reported(error)}") if error.errno in FAILING else None
     alive = stat.S_ISREG(status.st_mode) and abs(time.time() - status.st_ctime) < _STALE

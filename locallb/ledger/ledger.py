@@ -246,7 +246,7 @@ def last_term(ledger: ClaimFiles, home: Home) -> int:
         return int(files.read_shared(_file(ledger, home), LARGEST) or -1)
     except files.FilesError as error:
         if error.is_of_host:
-            raise LedgerError(f"who led this stack last can't be told: {error}") from error
+            raise LedgerError(f"can't determine who led this stack last: {error}") from error
         return -1
     except ValueError:
         return -1

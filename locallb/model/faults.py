@@ -206,7 +206,7 @@ def parse_share(text: str) -> int:
     """Read a share such as 10% or 0.5%, in hundredths of a percent. Raises ValueError with half a sentence."""
     match = _PERCENT.fullmatch(text)
     if not match:
-        raise ValueError(f"{text!r} is no share such as 10% or 0.5%")
+        raise ValueError(f"{text!r} is not a percentage (for example 10% or 0.5%)")
     return int(match[1]) * 100 + int((match[2] or "").ljust(2, "0"))
 
 

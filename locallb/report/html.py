@@ -297,7 +297,7 @@ def _alerts(alerts: Sequence[Alert]) -> str:
     shown, folded = alerts[:ALERTS_SHOWN], alerts[ALERTS_SHOWN:]
     more = f"<details><summary>{len(folded)} more</summary>{_alert_list(folded)}</details>\n" if folded else ""
     return (
-        f'<section class="card alerts" id="alerts"><header><h2>To look at</h2><span>{len(alerts)}</span></header>'
+        f'<section class="card alerts" id="alerts"><header><h2>Needs attention</h2><span>{len(alerts)}</span></header>'
         f"{_alert_list(shown)}{more}</section>\n"
     )
 

@@ -32,7 +32,7 @@ def holder(path: Path) -> Process | None:
         descriptor = safe_files.open_lock(path, make=False)
     except OSError as error:
         if error.errno in UNTOLD:
-            raise AlreadyRunningError(f"who holds {path} can't be told: {refusal(error)}") from error
+            raise AlreadyRunningError(f"can't determine which process holds {path}: {refusal(error)}") from error
         return None
     try:
         process = processes.identify(_pid(descriptor))

@@ -86,7 +86,7 @@ def listed(directory: Path, suffix: str) -> tuple[Path, ...]:
     try:
         return paths.entries(directory, suffix)
     except OSError as error:
-        raise SourceError(f"what was found before can't be told: {directory}: {refusal(error)}") from None
+        raise SourceError(f"can't determine what was found before: {directory}: {refusal(error)}") from None
 
 
 def is_usable(path: Path) -> bool:

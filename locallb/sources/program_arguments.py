@@ -96,7 +96,7 @@ def read(home: Home) -> Stated | None:
         text = files.read(path, safe_files.STATE)
         return None if text is None else _parsed(json.loads(text))
     except files.FilesError as error:
-        raise SourceError(f"what the program says can't be told: {error}") from None
+        raise SourceError(f"can't determine what the program says: {error}") from None
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise SourceError(f"{path} isn't as local-lb writes it ({error}): remove it, then run `locallb up`") from None
 

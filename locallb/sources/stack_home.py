@@ -52,7 +52,7 @@ def earlier_names(home: Home, state: Path | None) -> list[str]:
     except OSError as error:
         if error.errno not in UNTOLD:  # such as a directory of several users that may be entered and not listed
             return []
-        sentence = f"whether stack {home.stack} is deployed under another name of the project can't be told"
+        sentence = f"can't determine whether stack {home.stack} is deployed under another name of the project"
         raise SourceError(f"{sentence}: {state.parent.parent}: {refusal(error)}") from None
     return sorted(path.parent.name for path in others if _is_of(path, Path(home.root)))
 
@@ -116,7 +116,7 @@ def belonging(home: Home, state: Path | None) -> Belonging | None:
                 f"{error}: it says where stack {home.stack} belongs; run this as the user whose stack that is"
             ) from None
         if error.is_of_host:
-            raise SourceError(f"where stack {home.stack} belongs can't be told: {error}") from None
+            raise SourceError(f"can't determine where stack {home.stack} belongs: {error}") from None
         raise _unclear(home, error) from None
     except (ValueError, KeyError, TypeError) as error:
         raise _unclear(home, error) from None
@@ -228,7 +228,7 @@ def deployed_from(state: Path) -> list[Belonging]:
         return list(_reported_by_resources(document["checkpoint"]["latest"]["resources"]))
     except files.FilesError as error:
         if error.is_of_host:
-            raise SourceError(f"where its load balancers belong can't be told: {error}") from None
+            raise SourceError(f"can't determine where its load balancers belong: {error}") from None
         return []
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return []

@@ -110,7 +110,7 @@ def _is_directory(path: Path) -> bool:
     except (FileNotFoundError, NotADirectoryError, PermissionError):
         return False
     except OSError as error:
-        raise PlaceError(f"whether there is {path} can't be told: {refusal(error)}") from error
+        raise PlaceError(f"can't determine whether there is {path}: {refusal(error)}") from error
 
 
 def project_root(directory: Path) -> Path | None:

@@ -98,8 +98,8 @@ class Disputes(Struct, frozen=True):
         for key, names in sorted(self.contested.items()):
             kind, remedy = _REMEDIES.get(key.kind, _OTHERWISE) if key.cluster else _OTHERWISE
             yield (
-                f"{key}: somebody changes the {' and '.join(names)} of this {kind} back after every repair, so that is"
-                f" repaired more and more rarely; find that controller{remedy}"
+                f"{key}: another controller changes the {' and '.join(names)} of this {kind} back after every repair;"
+                f" repairs are backing off; find that controller{remedy}"
             )
 
 

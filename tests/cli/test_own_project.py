@@ -246,7 +246,7 @@ def test_a_command_line_without_a_command_shows_the_first_steps(place: Path, ter
         ("gc", "`locallb watch` or `locallb up` makes that one"),
         ("stack list", "`locallb watch` or `locallb up` makes that one"),
         ("host setup", "`locallb watch` or `locallb up` makes that one"),
-        ("up --yes", "error: there is nothing to serve that could be found\nerror: kind: "),
+        ("up --yes", "error: found nothing to serve\nerror: kind: "),
         (
             "up --context shop",
             "No such file or directory; repair that file, or set KUBECONFIG to the one that is meant",
@@ -484,7 +484,7 @@ def test_init_begins_a_project_whose_own_test_passes(place: Path) -> None:
     assert done.code == Exit.OK, done.err
     root = place / "here/new"
     first, wheel, second = done.out.splitlines()
-    assert first.startswith(f"Began a project in {root}; ")
+    assert first.startswith(f"Created project {root}; ")
     (installed,) = (line for line in (root / "requirements.txt").read_text().splitlines() if not line.startswith("#"))
     assert wheel.endswith(f": {installed.removeprefix('./')}")
     assert second == f"Wrote {root}/stacks/Pulumi.dev.yaml. Look at it, then: `locallb -C new up`"

@@ -73,7 +73,7 @@ def test_destroy_waits_for_a_cluster_that_is_away_but_not_for_one_that_is_gone(
     unplugged()
     done = play.run("destroy", "--yes")
     assert done.code == 1
-    assert "can't be let go" in done.err
+    assert "can't remove local-lb's finalizer from" in done.err
     kubeconfig = cluster.plane.kubeconfig
     text = kubeconfig.read_text()
     kubeconfig.write_text("apiVersion: v1\nclusters: null\ncontexts: null\nkind: Config\n")  # in kubectl's order

@@ -95,7 +95,7 @@ def test_without_the_right_to_write_statuses_all_is_served_and_it_is_reported_on
         becomes(partial(is_created, owner, document), "the kinds are served")
     done = play.run("up", "--yes")
     assert done.code == Exit.FAILED
-    assert (done.out + done.err).count("may not patch") == 1
+    assert (done.out + done.err).count("missing permission: patch") == 1
     assert ask(address_of(play), 8080) == "one: hello"
     (entry,) = (cluster.read("web") or {})["status"]["loadBalancer"]["ingress"]
     assert ask(entry["ip"], 8080) == "web: hello"

@@ -135,7 +135,7 @@ def test_a_deposed_leader_writes_neither_ledger_nor_service(
     claim = {"access": access, "owner": {**owner, "name": "web", "uid": live["metadata"]["uid"]}}
     FENCE.put(old.term)
     try:
-        with pytest.raises(NotLeaderError, match="isn't the leader any more"):
+        with pytest.raises(NotLeaderError, match="lost leadership"):
             Driver(tmp_path).create("ServiceClaim", claim)
     finally:
         FENCE.put(None)

@@ -60,7 +60,10 @@ def test_a_fault_that_cannot_be_read_is_reported_and_stops_nothing() -> None:
         play.up()
         assert answer(play.addresses()["n/web"]) == "b: hello"
         reported = " ".join(play.run("status").err.split())
-        assert "the annotation local-lb.dev/fault orders nothing, because 'lots' is no share such as 10%" in reported
+        assert (
+            "the annotation local-lb.dev/fault orders nothing, because 'lots' is not a percentage (for example 10%"
+            in reported
+        )
 
 
 def test_the_loop_orders_and_ends_it_and_its_own_end_changes_neither() -> None:

@@ -134,7 +134,7 @@ def test_invalid_order_is_refused_without_effect() -> None:
             (["nobody", "--refuse", "1%"], 1, "there is no load balancer 'nobody'"),
             (["--refuse", "1%"], 2, "name the SERVICE"),
             (["web", "--undo", "--refuse", "1%"], 2, "--undo takes no shares, and no --down"),
-            (["web", "--refuse", "1"], 2, "'1' is no share such as 10% or 0.5%"),
+            (["web", "--refuse", "1"], 2, "'1' is not a percentage (for example 10% or 0.5%)"),
             (["web", "--refuse", "60%", "--hang", "41%"], 2, "at most 100%"),
             (["web", "--refuse", "1%", "--for", "8d"], 2, "'8d' is no time such as 90s"),
             (["web", "--refuse", "1%", "--for", "soon"], 2, "'soon' is no time such as 90s"),

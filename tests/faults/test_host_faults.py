@@ -163,7 +163,7 @@ def test_used_up_inotify_instances_are_reported_as_host_limit_and_freed_ones_are
             assert int(holder.stdout.readline()) > 0
             code, terms = doctor(stage)
             assert code == 1
-            assert f"room for 0 more proxies; what ends it: inotify instances (0 of {limit} left)" in terms
+            assert f"room for 0 more proxies (limit: inotify instances, 0 of {limit} left)" in terms
             assert "host setup --yes" in terms
             stage.up(user=USER)
             row = stage.status(user=USER)["third"]
@@ -280,7 +280,9 @@ def test_a_claim_that_the_disk_does_not_give_keeps_its_address_and_all_else_goes
         write(stage, "a", "b", "third")
         done = stage.locallb("up", "--yes")
         assert done.code == 1
-        assert f"who holds {before[0]} can't be told: {claim} can't be read: Input/output error; look after" in done.err
+        assert (
+            f"can't determine who holds {before[0]}: {claim} can't be read: Input/output error; look after" in done.err
+        )
         rows = stage.status()
         assert rows["a"]["addresses"] == before
         places = [f"{rows[name]['addresses'][0]}@8080" for name in ("a", "b", "third")]

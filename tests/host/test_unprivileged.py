@@ -72,7 +72,7 @@ def test_more_services_than_the_host_carries_are_rejected_one_by_one(stage: Proj
     rejected = sorted(name for name, row in rows.items() if row["state"] == "rejected")
     assert {rows[name]["reason"] for name in rejected} == {"HostLimit"}
     assert len(rejected) == 6
-    assert "room for 0 more proxies; what ends it: inotify instances" in problems(stage)
+    assert "room for 0 more proxies (limit: inotify instances" in problems(stage)
     stage.write("many.yaml", *[service(f"s{number:02}", port(8080, NODE_PORT)) for number in range(10, 70)])
     stage.up(user=USER)
     stage.up(user=USER)

@@ -372,7 +372,7 @@ def test_a_claim_that_a_failing_disk_does_not_give_is_unread() -> None:
     entry = read_entry(Path("/proc/self/mem"), ADDRESS)  # whose first bytes give an error of input and output
     assert entry is not None
     assert (entry.claim.owner, entry.claim.unread) == (UNKNOWN, True)
-    assert entry.problem.startswith("who holds 127.77.0.5 can't be told: /proc/self/mem can't be read: ")
+    assert entry.problem.startswith("can't determine who holds 127.77.0.5: /proc/self/mem can't be read: ")
     assert entry.problem.endswith("; look after that disk")
 
 

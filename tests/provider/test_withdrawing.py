@@ -35,7 +35,9 @@ def test_service_is_not_withdrawn_while_its_cluster_cannot_be_asked(text: str | 
     path = tmp_path / "config"
     if text is not None:
         path.write_text(text)
-    with pytest.raises(ProviderError, match=r"c/ns/svc can't be let go: .*delete-context here --kubeconfig"):
+    with pytest.raises(
+        ProviderError, match=r"can't remove local-lb's finalizer from c/ns/svc: .*delete-context here --kubeconfig"
+    ):
         withdraw(path)
 
 

@@ -36,6 +36,6 @@ def test_a_cluster_whose_kubeconfig_cannot_be_read_now_is_not_gone(
 def test_no_cluster_is_gone_where_the_directory_can_not_be_read_now(tmp_path: Path) -> None:
     """Nor where there is no directory; that is none yet."""
     (tmp_path / f"c{SUFFIX}").write_text("contexts: []\n")
-    with few_files(0), pytest.raises(SourceError, match=r"what was found before can't be told: .*; raise the limit"):
+    with few_files(0), pytest.raises(SourceError, match=r"can't determine what was found before: .*; raise the limit"):
         retained(tmp_path)
     assert retained(tmp_path / "absent") == {}

@@ -93,7 +93,7 @@ def test_owner_of_a_stack_may_be_unknown_for_a_moment(tmp_path: Path) -> None:
     """Where no file can be opened: nobody is told to remove anything, and nobody takes it over."""
     home = Home("local-lb", "dev", str(tmp_path))
     write(home, None)
-    with few_files(0), pytest.raises(SourceError, match=r"can't be told: .*; raise the limit of open files") as caught:
+    with few_files(0), pytest.raises(SourceError, match=r"can't determine .*; raise the limit of open files") as caught:
         require_here(home, None)
     assert "remove" not in str(caught.value)
 
@@ -105,7 +105,7 @@ def test_owner_of_a_stack_is_unknown_while_its_disk_fails(tmp_path: Path) -> Non
     path = _path(home)
     path.unlink()
     path.symlink_to("/proc/self/mem")  # whose first bytes give an error of input and output
-    with pytest.raises(SourceError, match=r"can't be told: .*; look after that disk") as caught:
+    with pytest.raises(SourceError, match=r"can't determine .*; look after that disk") as caught:
         require_here(home, None)
     assert "remove" not in str(caught.value)
 
@@ -117,7 +117,7 @@ def test_owner_of_an_earlier_versions_stack_may_be_unknown_for_a_moment(tmp_path
     state.write_text("{}")
     home = Home("local-lb", "dev", str(tmp_path))
     for ask in (lambda: deployed_from(state), lambda: earlier_names(home, state)):
-        with few_files(0), pytest.raises(SourceError, match=r"can't be told: .*; raise the limit of open files"):
+        with few_files(0), pytest.raises(SourceError, match=r"can't determine .*; raise the limit of open files"):
             ask()
         assert ask() == []
 

@@ -211,7 +211,7 @@ def test_the_hosts_ledger_that_cannot_be_looked_at_is_not_passed_over(monkeypatc
         return inspect(path, *args, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "stat", refused)
-    with pytest.raises(paths.PlaceError, match=r"whether there is .* can't be told: Input/output error; look after"):
+    with pytest.raises(paths.PlaceError, match=r"can't determine whether there is .*: Input/output error; look after"):
         paths.ledger_directory()
 
 

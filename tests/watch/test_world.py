@@ -155,7 +155,9 @@ def test_a_claim_that_a_disk_does_not_give_for_a_moment_is_reported_and_looked_a
         reading = world.read(EVERYTHING)
         assert names(reading) == {"web"}
         (reported,) = reading.complaints
-        assert reported.startswith(f"who holds 127.77.0.5 can't be told: {path} can't be read: {os.strerror(number)}; ")
+        assert reported.startswith(
+            f"can't determine who holds 127.77.0.5: {path} can't be read: {os.strerror(number)}; "
+        )
         assert reported.endswith("; nobody new gets the address")
         assert next_check(reading) is not None
     reading = world.read(Changes())

@@ -94,7 +94,7 @@ def init(args: Arguments, out: Out) -> int:
         out.raw(json.dumps({"stack": args.stack, "configuration": str(path)}, indent=2))
     else:
         if begins:
-            out.line(f"Began a project in {project.root}; `locallb help tool` tells what is in it.")
+            out.line(f"Created project {project.root}; `locallb help tool` says what is in it.")
             out.line(f"For its jobs in CI put local-lb's wheel there, too: {WHEEL}")
         out.line(f"Wrote {path}. Look at it, then: `locallb up`")
     for url in _of_other_hosts(sources, project.root):

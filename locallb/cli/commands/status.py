@@ -152,7 +152,7 @@ class _Leaders:
         try:
             return _leader(ask(self._existing))
         except ClientError as error:
-            return _Leader(f"Leader: can't be told: {sentence(error)}")
+            return _Leader(f"Leader: unknown: {sentence(error)}")
 
 
 def _leader(holder: LeaseHolder) -> _Leader:

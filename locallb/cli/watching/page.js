@@ -193,7 +193,7 @@ function trouble() {
   if (find("trouble").text === text) return;
   find("trouble").text = text;
   find("trouble").hidden = !items.length;
-  find("trouble-title").textContent = troubled.length > TROUBLES ? `To look at: ${TROUBLES} of ${troubled.length}` : "To look at";
+  find("trouble-title").textContent = troubled.length > TROUBLES ? `Needs attention (${troubled.length}), showing ${TROUBLES}` : "Needs attention";
   find("trouble").querySelector("ul").replaceChildren(...items);
   document.title = `${troubled.length ? `(${troubled.length}) ` : ""}Load balancers of ${head?.stack ?? ""}`;
 }
@@ -202,14 +202,14 @@ function totals(connections, requests) {
   const pairs = [[lanes.size, lanes.size === 1 ? "Service" : "Services"]];
   if (connections) pairs.push([number(Math.round(connections)), "conn/s"]);
   if (requests) pairs.push([number(Math.round(requests)), "req/s"]);
-  if (head?.converged) pairs.push([head.open || head.waiting ? head.open || head.waiting : clock(head.converged), head.open ? "being updated" : head.waiting ? "tried again" : "as planned since"]);
+  if (head?.converged) pairs.push([head.open || head.waiting ? head.open || head.waiting : clock(head.converged), head.open ? "being updated" : head.waiting ? "tried again" : "in sync, checked"]);
   const text = pairs.join();
   if (find("totals").text === text) return;
   find("totals").text = text;
   find("totals").replaceChildren(...pairs.map(([value, what]) => make("div", "", make("dt", "", what), make("dd", "", String(value)))));
 }
 
-const clock = (at) => new Date(at * 1000).toLocaleTimeString();
+const clock = (at) => new Date(at * 1000).toLocaleTimeString(undefined, { hourCycle: "h23" });
 
 // How the loop is, and what is in the way.
 function status() {
@@ -231,7 +231,7 @@ function status() {
   }
   const empty = find("empty"), hidden = lanes.size && find("hits").none;
   const words = hidden ? "Nothing here fits the filter." : lanes.size || waiting.size ? "" : !head ? "" : !head.begun ? "The sources are being read." :
-    ["There is no Service of type LoadBalancer yet. As soon as one comes it is drawn here.", ...head.notices].join("\n");
+    ["There is no Service of type LoadBalancer yet. New Services appear here automatically.", ...head.notices].join("\n");
   if (empty.textContent !== words) empty.textContent = words;
 }
 

@@ -343,7 +343,9 @@ def withdraw(access: Access, owner: Owner, decide: Decide) -> None:
     except NoContextError:
         return
     except TransientKubeError as error:
-        raise ProviderError(f"{owner.service} can't be let go: {error}; {remedy_of_silence(access)}") from error
+        raise ProviderError(
+            f"can't remove local-lb's finalizer from {owner.service}: {error}; {remedy_of_silence(access)}"
+        ) from error
 
 
 def remedy_of_silence(access: Access) -> str:

@@ -54,7 +54,7 @@ class Fence:
             return None
         granted = self._ask()
         if granted is None or self._clock() >= granted.until:
-            raise NotLeaderError("this process isn't the leader any more, so it changes nothing; the leader goes on")
+            raise NotLeaderError("lost leadership: this process changes nothing more, and the new leader goes on")
         return granted.number
 
 
@@ -174,8 +174,8 @@ class Unwritable:
         rights = _rights(kind)
         with self._lock:
             sentence = (
-                f"context {access.context}: this user may not patch {kind}/status, so nobody is told there what became"
-                f" of objects that are served; give it the rights of {rights}"
+                f"context {access.context}: missing permission: patch {kind}/status; the status of served objects isn't"
+                f" updated there; give this user the rights of {rights}"
             )
             existing = self._existing.setdefault((access, rights), _Refusals(sentence))
             existing.tried[kind] = self._clock()

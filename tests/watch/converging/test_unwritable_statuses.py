@@ -82,7 +82,7 @@ def test_a_missing_right_is_one_sentence_and_one_request_for_each_kind(clock: li
         refused = engine.up(lambda: declare(after))
         assert not refused.ok
         (sentence,) = complaints(refused)
-        assert "may not patch" in sentence
+        assert "missing permission: patch" in sentence
         assert "deploy/rbac-gateways.yaml" in sentence
         kinds = [one.split("/")[0] for one in api.requested if one.startswith("patch")]
         assert len(kinds) < len(plan.statuses) / 2
@@ -105,7 +105,7 @@ def test_the_log_of_the_loop_names_it_once(clock: list[float]) -> None:
     with deployed(plan, api) as (_, engine), learned(engine) as converger:
         api.refuses = True
         lines = [line for keys in routes_of(after) for line in reported(narrator, converger, after, keys)]
-    assert len([line for line in lines if "may not patch" in line]) == 1
+    assert len([line for line in lines if "missing permission: patch" in line]) == 1
     other = ObjectKey(DEMO, "shop", "web")
     update = Updated((other,), 0.1, 0.1, {}, {other: "another reason"})
     (record,) = narrator.report_to(EventBatch((RelayedEvent(0.0, update),)), [])

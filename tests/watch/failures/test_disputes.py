@@ -51,7 +51,9 @@ def test_a_duel_is_reported_once(chance: float) -> None:
     _, reported = duel(0.5, chance, HOUR)
     assert [bool(notices) for notices in reported] == [number >= CONTESTED for number in range(len(reported))]
     assert len(set(reported[CONTESTED:])) == 1
-    assert reported[-1][0].startswith("c/n/a: somebody changes the ports of this Service back after every repair")
+    assert reported[-1][0].startswith(
+        "c/n/a: another controller changes the ports of this Service back after every repair"
+    )
 
 
 def test_lasting_repair_ends_a_dispute() -> None:
@@ -126,5 +128,7 @@ def test_a_dispute_about_what_no_service_has_names_no_service() -> None:
         now += HOUR / 60
     disputes = disputes.observed(now, {key: ("annotations",)}, 0)
     (notice,) = disputes.notices()
-    assert notice.startswith("c/ingress-class: somebody changes the annotations of this object back after every repair")
+    assert notice.startswith(
+        "c/ingress-class: another controller changes the annotations of this object back after every repair"
+    )
     assert notice.endswith("find that controller")
