@@ -23,9 +23,10 @@ from contextlib import suppress
 from enum import IntEnum
 from socket import SHUT_WR, socket
 from struct import Struct as Layout
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from locallb.kubernetes.api.upgrade import Upgraded
+if TYPE_CHECKING:
+    from locallb.kubernetes.api.upgrade import Upgraded
 
 VERSION = 0x8003
 """With the bit of control frames."""

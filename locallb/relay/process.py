@@ -24,11 +24,11 @@ from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from socket import AF_UNIX, MSG_PEEK, SOCK_STREAM, socket
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
 from locallb.kubernetes.api.servers import KubeError
-from locallb.kubernetes.api.upgrade import Upgraded, upgraded
 from locallb.model.errors import ClientError, refusal
 from locallb.model.relays import RelayedPort
 from locallb.model.texts import printable
@@ -36,6 +36,10 @@ from locallb.relay import directory as places
 from locallb.relay.carriers import Carrier, CarrierError, Client, readable
 from locallb.relay.directory import CONTROL, MARK, VERSION_MARK, Served
 from locallb.safe_files import open_lock, try_lock
+
+if TYPE_CHECKING:
+    from locallb.kubernetes.api.upgrade import Upgraded
+    from locallb.model.snapshot import Access
 
 MAX_CLIENTS = 2000
 """Connections of clients at a time; others wait in the queues of their sockets."""
@@ -231,14 +235,14 @@ class Relay:
 
     def __init__(self, served: Served) -> None:
         self.served = served
-        self._service = Service(partial(upgraded, served.access), _report)
+        self._service = Service(partial(_upgraded, served.access), _report)
         self._accepting: dict[RelayedPort, tuple[socket, asyncio.Task[None]]] = {}
         self._carrying: set[asyncio.Task[None]] = set()
 
     def apply(self, served: Served) -> None:
         """Listen for these ports and no others. Open connections go on."""
         if served.access != self.served.access:
-            self._service.connect_by(partial(upgraded, served.access))
+            self._service.connect_by(partial(_upgraded, served.access))
         wanted = set(served.ports)
         for port in self._accepting.keys() - wanted:
             self._stop(port)
@@ -291,6 +295,7 @@ class Relay:
         self.apply(self.served)
         _remove(CONTROL)
         control = await asyncio.start_unix_server(self.control, CONTROL)
+        await loop.run_in_executor(None, _load_client)
         gc.freeze()
         expiring = asyncio.create_task(self._expire())
         await stopped.wait()
@@ -311,6 +316,17 @@ class Relay:
         while True:
             await asyncio.sleep(_EXPIRE)
             self._service.expire()
+
+
+def _load_client() -> None:
+    """Load what asks the API: its sockets take clients meanwhile, half a second sooner."""
+    import locallb.kubernetes.api.upgrade  # noqa: F401, PLC0415 - as above
+
+
+def _upgraded(access: Access, namespace: str, pod: str) -> Upgraded:
+    from locallb.kubernetes.api.upgrade import upgraded  # noqa: PLC0415 - as above
+
+    return upgraded(access, namespace, pod)
 
 
 def _listening(name: str) -> socket:
