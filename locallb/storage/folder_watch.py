@@ -18,8 +18,6 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
 
-from watchfiles import Change, watch
-
 from locallb.model.pacing import Backoff, Pace
 from locallb.storage import files as stamps
 from locallb.storage.folders import Folder, ReadLimits, counted, read_anew, read_folder
@@ -64,6 +62,8 @@ class FolderWatch:
 
     def _watch(self, identity: tuple[int, ...] | None) -> None:
         """Watch the directory that stands there now, until it is another one."""
+        from watchfiles import Change, watch  # noqa: PLC0415 - no other command than `watch` follows files
+
         while identity is None and not self._stopped.wait(INSPECT):
             identity = _identity(self._directory)
             if identity is not None:

@@ -26,7 +26,8 @@ CHANGING = {
     "locallb.provider",
     "locallb.watch",
 }
-LEAST = SCREEN | SDK | CLIENTS | REPORTS | CHANGING
+LARGE = {"watchfiles", "webbrowser"}
+LEAST = SCREEN | SDK | CLIENTS | REPORTS | CHANGING | LARGE
 RUN = """
 import json, sys
 from locallb.cli import main

@@ -12,7 +12,6 @@ import json
 import os
 import sys
 import time
-import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -345,6 +344,8 @@ def _show(url: str) -> bool:
 
     The standard library chooses the browser and starts it without a shell; the browser outlives this process.
     """
+    import webbrowser  # noqa: PLC0415 - `status` opens none
+
     try:
         return webbrowser.open(url)
     except (webbrowser.Error, OSError):
