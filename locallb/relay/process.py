@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from locallb.kubernetes.api.servers import KubeError
-from locallb.model.errors import ClientError, refusal
+from locallb.model.errors import ClientError, reported
 from locallb.model.relays import RelayedPort
 from locallb.model.texts import printable
 from locallb.relay import directory as places
@@ -376,7 +376,7 @@ def main() -> int:
 
 
 def _sentence(error: ClientError | OSError) -> str:
-    return refusal(error) if isinstance(error, OSError) else str(error)
+    return reported(error) if isinstance(error, OSError) else str(error)
 
 
 async def _run(served: Served) -> None:

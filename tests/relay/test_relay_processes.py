@@ -61,7 +61,7 @@ def test_a_port_that_it_cannot_listen_on_is_a_failure(tmp_path: Path, directory:
     with forwarding_api(tmp_path) as api:
         running = serve(directory, api.access, "1", PORT)
         (directory / OTHER.socket).mkdir()
-        with pytest.raises(ProcessError, match="can't serve what is wanted"):
+        with pytest.raises(ProcessError, match=f"can't serve what is wanted: {OTHER.socket}: Is a directory"):
             serve(directory, api.access, "2", PORT, OTHER)
         (directory / OTHER.socket).rmdir()
         assert serve(directory, api.access, "2", PORT, OTHER) == running
