@@ -96,7 +96,7 @@ EVENT_TIMEOUT = httpx2.Timeout(1.0)
 """Seconds for any request about an event: a lost event is harmless, so it delays nothing."""
 _MAX_PAGES = 1000
 WRITES = Tally()
-"""Requests of this process that write, whatever became of them: `status`, `event`, `config map` and `class`."""
+"""Requests of this process that write, whatever became of them: `status`, `event`, `config map`, `class` and `node`."""
 
 
 class Cluster:
