@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from locallb.model import http_checks as check
 from locallb.model.faults import fault_in
-from locallb.model.fields import FieldError, Fields, as_choice, as_text, at
+from locallb.model.fields import LONGEST_NAME, FieldError, Fields, as_choice, as_text, at, is_name
 from locallb.model.gateway_objects import (
     GROUP,
     NO_HOST,
@@ -68,13 +68,10 @@ def optional_port(fields: Fields) -> int:
 
 
 _Made = TypeVar("_Made")
-_LABEL = r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?"
-_HOSTNAME = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _DURATION = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
 _PART = re.compile(r"([0-9]+)(ms|h|m|s)")
 _MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
 _KIND = re.compile(r"[a-zA-Z]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
-_LONGEST_NAME = 253
 
 
 def made(fields: Fields, make: Callable[[], _Made]) -> _Made:
@@ -108,7 +105,7 @@ def hostname(path: str, text: str) -> str:
     """Return a hostname in lower case, possibly with a leading `*.`. An empty text is no hostname."""
     lower = text.lower()
     plain = lower.removeprefix("*.")
-    if text and (len(text) > _LONGEST_NAME or not _HOSTNAME.fullmatch(plain) or _is_address(plain)):
+    if text and (len(text) > LONGEST_NAME or not is_name(plain) or _is_address(plain)):
         raise FieldError(f"{path} is {shown(text)}; give a DNS name such as shop.example.com or *.example.com")
     return lower
 
@@ -151,11 +148,6 @@ def duration(fields: Fields, name: str) -> int:
     return sum(int(number) * _MILLISECONDS[unit] for number, unit in _PART.findall(text))
 
 
-def is_name(text: str) -> bool:
-    """Return whether a text is a DNS subdomain, as names of objects are."""
-    return len(text) <= _LONGEST_NAME and _HOSTNAME.fullmatch(text) is not None
-
-
 def name_of(fields: Fields, name: str = "name") -> str:
     """Return an object's name: a DNS subdomain, never a path."""
     text = fields.text(name)
@@ -171,7 +163,7 @@ def namespace_of(fields: Fields, default: str) -> str:
 def group_of(fields: Fields, default: str) -> str:
     """Return an API group; absent and empty are two things here."""
     text = default if fields.get("group") is None else fields.text("group")
-    if text and (len(text) > _LONGEST_NAME or not _HOSTNAME.fullmatch(text)):
+    if text and not is_name(text):
         raise FieldError(f'{fields.at("group")} is {shown(text)}; give an API group, or "" for the core')
     return text
 

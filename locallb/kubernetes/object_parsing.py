@@ -142,16 +142,16 @@ def parse_node(cluster: ClusterName, data: Mapping[object, object]) -> Node:
         odd=odd,
         uid=text_of(metadata.get("uid")),
         provider=text_of(spec.get("providerID")),
-        hostname=next(hostnames, ""),
-        provided=tuple(_provided(text_of(at(metadata.get("annotations"), PROVIDED)))),
+        hostname=next(filter(None, hostnames), ""),
+        provided=tuple(dict.fromkeys(_provided(text_of(at(metadata.get("annotations"), PROVIDED))))),
     )
 
 
 def _provided(text: str) -> Iterator[IPAddress]:
     """Return the addresses of a kubelet's --node-ip; 0.0.0.0 and :: name a family only."""
     for part in text.split(","):
-        with suppress(ValueError):
-            if not (address := ip_address(part.strip())).is_unspecified:
+        with suppress(FieldError):
+            if not (address := as_address(PROVIDED, part.strip())).is_unspecified:
                 yield address
 
 

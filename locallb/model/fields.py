@@ -25,6 +25,8 @@ _Choice = TypeVar("_Choice", bound=StrEnum)
 LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label as RFC 1123 has it, which includes those of RFC 1035."""
 LABEL_REMEDY = "use at most 63 lower-case letters, digits and inner hyphens"
+_NAME = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
+LONGEST_NAME = 253
 
 
 class FieldError(Exception):
@@ -111,6 +113,11 @@ class Fields(Struct, frozen=True):
         """Return an object of texts, such as labels."""
         inner = self.inner(name)
         return {_key(inner, key): _value(inner, key, value) for key, value in inner.data.items()}
+
+
+def is_name(text: str) -> bool:
+    """Return whether a text is a DNS subdomain, as names of objects are."""
+    return len(text) <= LONGEST_NAME and _NAME.fullmatch(text) is not None
 
 
 def as_text(path: str, value: object) -> str:

@@ -77,13 +77,22 @@ def _differences(node: Node, wanted: InitializedNode) -> Iterator[str]:
 
 
 def addresses_patch(document: Mapping[Any, Any], wanted: InitializedNode) -> dict[str, object]:
-    """Return the merge patch of the status over the version that was read; addresses of other types stay."""
+    """Return the merge patch of the status over the version that was read.
+
+    InternalIPs stay if all that are wanted are among them, as do addresses of other types.
+    """
     existing = objects_of(at(document, "status", "addresses"))
-    others = [dict(each) for each in existing if each.get("type") != INTERNAL]
-    addresses: list[dict[str, object]] = [{"type": INTERNAL, "address": str(address)} for address in wanted.addresses]
+    addresses = [each for each in existing if each.get("type") == INTERNAL]
+    if not {*map(str, wanted.addresses)} <= {each.get("address") for each in addresses}:
+        addresses = [{"type": INTERNAL, "address": str(address)} for address in wanted.addresses]
+    others = [each for each in existing if each.get("type") != INTERNAL and not _is_empty_hostname(each)]
     if all(each.get("type") != HOSTNAME for each in others):
-        addresses.append({"type": HOSTNAME, "address": wanted.hostname})
-    return {**_over(document), "status": {"addresses": [*addresses, *others]}}
+        addresses = [*addresses, {"type": HOSTNAME, "address": wanted.hostname}]
+    return {**_over(document), "status": {"addresses": [dict(each) for each in (*addresses, *others)]}}
+
+
+def _is_empty_hostname(address: Mapping[Any, Any]) -> bool:
+    return address.get("type") == HOSTNAME and not text_of(address.get("address"))
 
 
 def spec_patch(document: Mapping[Any, Any], wanted: InitializedNode) -> dict[str, object]:

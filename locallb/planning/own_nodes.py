@@ -7,13 +7,14 @@ controller for that, are left alone. Not here: what a Node gets (`model.own_node
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.config.settings import Settings
+from locallb.model.fields import is_name
 from locallb.model.identities import ClusterName
 from locallb.model.objects import Node
 from locallb.model.own_nodes import (
@@ -64,7 +65,7 @@ class _Decisions(Struct, frozen=True):
 
     @classmethod
     def of(cls, cluster: ClusterName, snapshot: Snapshot) -> _Decisions:
-        planned, notices = list[PlannedNode](), list[str]()
+        planned, hindered = list[PlannedNode](), dict[str, list[Node]]()
         held = {(each.name, each.uid): each for each in snapshot.initialized_nodes if each.cluster == cluster}
         nodes = sorted((node for node in snapshot.nodes if node.cluster == cluster), key=attrgetter("name"))
         for node in nodes:
@@ -73,25 +74,37 @@ class _Decisions(Struct, frozen=True):
                 continue
             wanted = initialized(node, before)
             if why := _hindrance(node, wanted):
-                notices.append(f"{cluster}: Node {node.name} {why}")
+                hindered.setdefault(why, []).append(node)
             else:
                 planned.append(_planned(wanted, snapshot, node_differences(node, wanted)))
         if not nodes:
             planned += [_planned(each, snapshot) for each in held.values()]
-        return cls(tuple(planned), tuple(notices))
+        return cls(tuple(planned), tuple(_sentence(cluster, why, those) for why, those in hindered.items()))
 
 
 def _planned(wanted: InitializedNode, snapshot: Snapshot, differing: tuple[str, ...] = ()) -> PlannedNode:
     return PlannedNode(wanted.cluster, snapshot.home, snapshot.access[wanted.cluster], wanted, differing)
 
 
+_FOREIGN = (
+    "the providerID {example} is of another cloud provider, which initializes it; start that one's controller, or"
+    " delete the Node and start its kubelet without that ID"
+)
+_NO_ADDRESS = "nothing names its address; start its kubelet with --node-ip"
+_NO_NAME = "its name isn't a DNS name; register it under one"
+
+
 def _hindrance(node: Node, wanted: InitializedNode) -> str:
     """Explain why a Node isn't initialized; empty if it is."""
+    if not is_name(node.name):
+        return _NO_NAME
     if is_of_another(node):
-        return (
-            f"has the providerID {clipped(node.provider)}, so that its cloud provider initializes it; start that one's"
-            f" controller, or delete the Node and start its kubelet without that ID"
-        )
-    if not wanted.addresses:
-        return "can't be initialized, as nothing names its address; start its kubelet with --node-ip"
-    return ""
+        return _FOREIGN
+    return "" if wanted.addresses else _NO_ADDRESS
+
+
+def _sentence(cluster: ClusterName, why: str, nodes: Sequence[Node]) -> str:
+    named = f"Node {clipped(nodes[0].name)} isn't initialized"
+    if len(nodes) > 1:
+        named = f"{len(nodes)} Nodes aren't initialized, such as {clipped(nodes[0].name)}"
+    return f"{cluster}: {named}: {why.format(example=clipped(nodes[0].provider))}"

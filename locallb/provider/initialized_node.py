@@ -20,6 +20,7 @@ from locallb.model import own_nodes
 from locallb.model.fields import FieldError
 from locallb.model.identities import ClusterName, NodeName
 from locallb.model.objects import Node
+from locallb.model.texts import clipped
 from locallb.planning.own_nodes import RIGHTS
 from locallb.resources.properties import InitializedNodeInputs, InitializedNodeState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown
@@ -61,12 +62,12 @@ def _bring(new: InitializedNodeInputs) -> bool | None:
     if live is None or (node := _parsed(live, new)).uid != new.uid:
         raise ProviderError(f"{_name(new)} is gone; run up again")
     differing = own_nodes.node_differences(node, wanted)
-    if differing and own_nodes.is_of_another(node):
-        raise ProviderError(f"{_name(new)} got the providerID {node.provider} of another cloud provider; run up again")
+    if differing and node.provider and (node.provider != wanted.provider or own_nodes.is_of_another(node)):
+        raise ProviderError(f"{_name(new)} got the providerID {clipped(node.provider)} meanwhile; run up again")
     if "addresses" in differing:
         patch = own_nodes.addresses_patch(live, wanted)
         live = live_object.patch_node(new.access, wanted.name, patch, status=True)
-    if live is not None and differing != ("addresses",) and differing:
+    if live is not None and {*differing} - {"addresses"}:
         live = live_object.patch_node(new.access, wanted.name, own_nodes.spec_patch(live, wanted))
     return None if live is None else True
 

@@ -73,7 +73,7 @@ def test_nodes_are_initialized_with_the_least_rights_and_stay_so(stack: Stage, o
     assert taints(owner, "a") == [TAINT, "dedicated"]
     Rights(owner).give("nodes")
     done = stack.up()
-    assert "Node c has the providerID aws:///z/c" in done.out + done.err
+    assert "Node c isn't initialized: the providerID aws:///z/c" in done.out + done.err
     expected = [("InternalIP", "10.0.0.2"), ("InternalIP", "fd00::2")]
     assert addresses(owner, "a") == [*expected, ("Hostname", "a")]
     assert addresses(owner, "b") == [*expected, ("Hostname", "b")]

@@ -105,18 +105,31 @@ def test_nodes_that_are_left_alone(node: Node, held: tuple[InitializedNode, ...]
         (
             replace(WAITING, provider="aws:///a/b"),
             (
-                "demo: Node a has the providerID aws:///a/b, so that its cloud provider initializes it; start that"
-                " one's controller, or delete the Node and start its kubelet without that ID"
+                "demo: Node a isn't initialized: the providerID aws:///a/b is of another cloud provider, which"
+                " initializes it; start that one's controller, or delete the Node and start its kubelet without that ID"
             ),
         ),
         (
             replace(WAITING, provided=()),
-            "demo: Node a can't be initialized, as nothing names its address; start its kubelet with --node-ip",
+            "demo: Node a isn't initialized: nothing names its address; start its kubelet with --node-ip",
+        ),
+        *(
+            (
+                replace(WAITING, name=NodeName(name)),
+                f"demo: Node {name} isn't initialized: its name isn't a DNS name; register it under one",
+            )
+            for name in ("x/y", "..", "A", "a b")
         ),
     ],
 )
 def test_why_a_node_that_waits_is_not_initialized(node: Node, why: str) -> None:
     assert plan(world(node)) == Plan(notices=(why,))
+
+
+def test_nodes_that_are_not_initialized_for_one_reason_are_one_sentence() -> None:
+    nodes = [replace(WAITING, name=NodeName(f"n{number}"), provider=f"aws:///{number}") for number in range(1000)]
+    (notice,) = plan(world(*nodes)).notices
+    assert notice.startswith("demo: 1000 Nodes aren't initialized, such as n0: the providerID aws:///0 is of another")
 
 
 def test_without_the_key_nothing_is_initialized_and_a_cluster_without_pods_is_named() -> None:
@@ -147,7 +160,7 @@ _ENTRY = st.builds(
     lambda kind, address: {"type": kind, "address": address},
     st.sampled_from([INTERNAL, HOSTNAME, "ExternalIP"]),
     st.sampled_from(["10.0.0.2", "10.0.0.9"]),
-)
+) | st.just({"type": HOSTNAME, "address": ""})
 _TAINT = st.sampled_from([{"key": TAINT, "value": "true", "effect": "NoSchedule"}, {"key": "x", "effect": "NoExecute"}])
 
 
@@ -173,12 +186,16 @@ def test_both_patches_make_a_node_as_wanted_and_keep_what_is_others(
     assert node_differences(parse_node(DEMO, made), wanted) == ()
     assert made["spec"]["providerID"] == (provider or "local-lb://demo/a")
     assert made["spec"].get("taints", []) == [each for each in taints if each["key"] != TAINT]
-    others = [each for each in made["status"]["addresses"] if each["type"] != INTERNAL]
-    assert [each for each in others if each in entries] == [each for each in entries if each["type"] != INTERNAL]
+    may_go = {INTERNAL} if {*wanted.addresses} - {*node.addresses} else set()
+    kept = [each for each in entries if each["address"] and each["type"] not in may_go]
+    assert [each for each in made["status"]["addresses"] if each in kept and each["type"] != INTERNAL] == [
+        each for each in kept if each["type"] != INTERNAL
+    ]
+    assert all(each in made["status"]["addresses"] for each in kept)
 
 
 def test_a_kubelet_that_names_a_family_or_nonsense_names_no_address() -> None:
     """As --node-ip=:: does; such a Node is read all the same."""
-    annotations = {PROVIDED: "::, 10.0.0.2,nonsense,0.0.0.0"}
+    annotations = {PROVIDED: "::, 10.0.0.2,nonsense,0.0.0.0,2001:db8::1%eth0,10.0.0.2"}
     node = parse_node(DEMO, {"metadata": {"name": "a", "uid": 1, "annotations": annotations}, "spec": {}})
     assert (node.provided, node.uid, node.provider, node.hostname) == ((FOUR,), "", "", "")

@@ -100,10 +100,12 @@ def test_a_node_that_is_gone_or_another_one_is_never_written(api: tuple[Api, Acc
     assert answers.written == []
 
 
-def test_a_node_that_another_cloud_provider_took_meanwhile_is_left_to_it(api: tuple[Api, Access]) -> None:
+@pytest.mark.parametrize("provider", ["aws:///a/b", "local-lb://other/a", "kind://docker/demo/a"])
+def test_a_node_that_got_another_provider_id_meanwhile_is_left_alone(api: tuple[Api, Access], provider: str) -> None:
+    """As by another cloud provider or another stack: an API refuses another value."""
     answers, access = api
-    answers.write("nodes", "a", {**node(answers), "spec": {"providerID": "aws:///a/b"}})
-    with pytest.raises(ProviderError, match="got the providerID aws:///a/b of another cloud provider"):
+    answers.write("nodes", "a", {**node(answers), "spec": {"providerID": provider}})
+    with pytest.raises(ProviderError, match=f"got the providerID {provider} meanwhile; run up again"):
         TYPE.create(wanted(access))
     assert answers.written == []
 
