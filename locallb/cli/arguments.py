@@ -34,6 +34,8 @@ class Arguments(Struct, frozen=True):
     """Load balancers to restrict an update to; empty means all."""
     action: str = ""
     """The word after `host`, `state`, `stack`, `help` or `completion`."""
+    removed: str = ""
+    """The stack that `stack rm` names: `stack` is the same."""
     apply: bool = False
     persist: bool = False
     group: str = ""
@@ -145,8 +147,9 @@ def parse(terms: Sequence[str] | None = None) -> Arguments:
     if invoked == DESCRIBE:
         given.services = given.services or ["*"]
     given.json = given.json or getattr(given, "output", None) == "json"
-    if problem := _contradiction(given):
+    if problem := _contradiction(given, parser.get_default("stack")):
         parser.error(problem)
+    given.stack = vars(given).get("removed", given.stack)
     values = {name: value for name, value in vars(given).items() if value is not None and name in _FIELDS}
     values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     values |= {"directory": given.directory or Path(), "named": given.directory is not None, "options": options}
@@ -164,7 +167,7 @@ def _split(terms: Sequence[str]) -> tuple[list[str], tuple[str, ...]]:
     return own[: own.index(END)], tuple(own[own.index(END) + 1 :])
 
 
-def _contradiction(given: argparse.Namespace) -> str:
+def _contradiction(given: argparse.Namespace, default_stack: str) -> str:
     """Return which words exclude each other; empty if none do."""
     value_of = vars(given).get
     is_report = (
@@ -179,6 +182,8 @@ def _contradiction(given: argparse.Namespace) -> str:
         "--json is the run itself, of the stack's state; for the report say --format json alone": is_report
         and given.json,
         "a report is of the whole stack; leave out --target": is_report and given.targets,
+        f"`stack rm` removes the stack that it names; leave out --stack {given.stack}": value_of("removed")
+        and given.stack not in {default_stack, given.removed},
     }
     if given.command == "fault":
         return _contradiction_of_fault(given)

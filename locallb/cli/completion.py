@@ -114,7 +114,7 @@ class _Line:
         if action.choices:
             return [choice for choice in action.choices if choice != ANSWER]
         project = self._project()
-        if action.dest == "stack":
+        if action.dest in {"stack", "removed"}:
             return _stacks(project)
         if str(action.metavar).startswith("SERVICE"):
             return _balancers(_resources(project, self._given["stack"]))

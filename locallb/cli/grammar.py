@@ -179,6 +179,7 @@ SERVICE = {
 INSTALL = "show which Gateway API CRDs a cluster lacks, and install them with --yes"
 PLUGIN = "put the provider where the Pulumi CLI finds it for every project of this user"
 LIST = "list every stack that has a configuration or a state"
+REMOVE = "remove the configuration, the state and the backups of a stack that serves nothing any more"
 ADOPT = "move the stack to this user and state home: its proxies end there, and the next `up` starts them here"
 CHECK = "check the state against the rules that the Pulumi CLI enforces"
 RESTORE = "go back to the last good state if the current one is unusable; nothing is lost"
@@ -340,9 +341,12 @@ def _add_topic(command: argparse.ArgumentParser, _common: argparse.ArgumentParse
     command.add_argument("action", metavar="TOPIC", nargs="?", default="", help="such as configuration")
 
 
-def _add_list(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+def _add_stack_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
     actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
     actions.add_parser("list", help=LIST, description=LIST, parents=[common])
+    remove = actions.add_parser("rm", aliases=["remove"], help=REMOVE, description=REMOVE, parents=[common])
+    remove.add_argument("removed", metavar="NAME", help="which stack")
+    _add_yes(remove, common)
 
 
 def _add_state_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -496,7 +500,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"host"}), _add_actions),
     (frozenset({"state"}), _add_state_actions),
     (frozenset({"destroy"}), _add_ending),
-    (frozenset({"stack"}), _add_list),
+    (frozenset({"stack"}), _add_stack_actions),
     (frozenset({"ca"}), _add_ca),
     (frozenset({"gateway"}), _add_gateway),
     (frozenset({"service"}), _add_service),
@@ -545,7 +549,7 @@ COMMANDS = {
     "gateway": "install the Gateway API CRDs that a cluster lacks",
     "plugin": "install the provider for the Pulumi CLI, for programs in any language",
     "ca": "show, create, trust and export your own authority for certificates",
-    "stack": "list the project's stacks",
+    "stack": "list the project's stacks, or remove one",
     "init": "write the configuration of a new stack, named by --stack, and a project if there is none",
     "help": "print a page of the documentation, or list the pages",
     "completion": "print a script that completes commands, stacks and Services in your shell",

@@ -15,6 +15,7 @@ import ast
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import takewhile
@@ -87,7 +88,7 @@ def require_trusted(directory: Path, args: Arguments) -> None:
     if fault:
         why = "nothing of this project was run"
         remedy = f"{fault.remedy}, or if you trust them" if fault.remedy else "if you trust that user"
-        terms = f"{args.command} {args.action}".strip()
+        terms = shlex.join(filter(None, (args.command, args.action, args.removed)))
         raise Refused(f"{fault}: {why}; {remedy}, name it on purpose: `locallb -C {directory} {terms}`")
 
 

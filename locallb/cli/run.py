@@ -136,7 +136,7 @@ WITHOUT_STACK = {
     "image": "commands.image:image",
     "plugin": "commands.plugin:plugin",
     "doctor": "commands.doctor:doctor",
-    "stack": "commands.stacks:list_stacks",
+    "stack": "commands.stacks:stack",
     "init": "commands.stacks:init",
     "completion": "completion:completion",
     "help": "commands.help:help_about",

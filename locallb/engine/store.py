@@ -77,6 +77,15 @@ class Layout(Struct, frozen=True, dict=True):
         """The folder of the official command line's locks."""
         return self._base / "locks" / self.name
 
+    @property
+    def all(self) -> tuple[Path, ...]:
+        """Every file and folder of the stack, what the official command line wrote included; its locks are the last."""
+        names = (f"{self.stack}.json.bak", f".{self.stack}.json.new")
+        siblings = (self.state.with_name(name) for name in names)
+        history = self._base / "history" / self.project / self.stack
+        waiting = self.guard.with_suffix(".waiting")
+        return self.backups, history, *siblings, self.journal, self.state, waiting, self.locks, self.guard
+
     @cached_property
     def _base(self) -> Path:
         return self.backend / ".pulumi"
@@ -171,6 +180,11 @@ class Store:
     def is_waited_for(self) -> bool:
         """Return whether a process waits for the lock."""
         return is_waited_for(self._layout.guard.with_suffix(".waiting"))
+
+    @property
+    def places(self) -> tuple[Path, ...]:
+        """Every file and folder that the stack has in the backend, its locks last."""
+        return self._layout.all
 
     def complaints(self) -> tuple[str, ...]:
         """Return a sentence for each rule that the state breaks, and for each fault of the journal."""

@@ -124,6 +124,7 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
         for action in ("trust", "untrust"):
             check(made.run("ca", action, "--json"), "ca-trust")
     check(made.run("--stack", "mine", "init", "--json"), "init")
+    check(made.run("stack", "rm", "mine", "--yes", "--json"), "stack-rm")
     check(made.run("state", "check", "--json"), "state-check")
     check(made.run("state", "restore", "--yes", "--json"), "state-restore")
     (made.root / ".state/.pulumi/stacks/local-lb/dev.json").rename(made.root / "aside")

@@ -38,6 +38,7 @@ COMMANDS = (
     "state restore --yes",
     "state adopt --yes",
     "stack list",
+    "stack rm dev --yes",
     "init",
 )
 """All that open a project."""

@@ -16,7 +16,7 @@ SEARCHING = (
     ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"), ("ca", "trust"), ("ca", "untrust"),
     ("drain",), ("drain", "--json"), ("open", "--print"), ("open", "--json"), ("open", "web", "--print"),
     ("wait", "web", "--timeout", "1s"), ("url", "web"), ("url", "--json"), ("curl", "web", "--json"),
-    ("service", "status"),
+    ("service", "status"), ("stack", "rm", "dev"),
     ("gateway", "install-crds"), ("gateway", "install-crds", "--json"), ("plugin", "-h"),
 )  # fmt: skip
 WORDS = (*CHANGING * 3, *ENDLESS, *SEARCHING)

@@ -1,4 +1,4 @@
-"""The commands `stack list` and `init`: which stacks a project has, and how one more begins; and the state of one.
+"""The commands `stack` and `init`: which stacks a project has, how one more begins and one goes; and the state of one.
 
 `state check` is whether it can be used, `state restore` the way back, `state adopt` a move to this user and state home.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -23,14 +23,24 @@ from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import Project, check_stack_name, load_project
+from locallb.engine.state.urns import STACK_TYPE, is_provider
+from locallb.host.capabilities import is_macos
 from locallb.model.desired import BALANCER
 from locallb.model.errors import ClientError
 from locallb.model.texts import clipped, counted
 from locallb.runtimes.process_runtime import living
 from locallb.runtimes.processes import ProcessError
+from locallb.runtimes.single_instance import holder, only_one
+from locallb.sources.configuration import all_services_lock
 from locallb.sources.source import source_type
 from locallb.sources.stack_home import belonging, earlier_names, here, is_elsewhere, refuse_copy, settle
 from locallb.storage import files
+from locallb.storage.paths import stack_directory
+
+
+def stack(args: Arguments, out: Out) -> int:
+    """Run the subcommand of `stack`."""
+    return (list_stacks if args.action == "list" else remove)(args, out)
 
 
 def list_stacks(args: Arguments, out: Out) -> int:
@@ -73,6 +83,78 @@ def _cells(stack: dict[str, Any]) -> tuple[str, str, str]:
     balancers = "its state can't be read" if stack["load_balancers"] is None else str(stack["load_balancers"])
     earlier = "".join(f", more as project {name!r}" for name in stack["earlier_projects"])
     return stack["stack"], f"{balancers}{earlier}", stack["configuration"] or "-"
+
+
+def remove(args: Arguments, out: Out) -> int:
+    """Remove everything that is kept of a stack that serves nothing any more; asks first. Raises Refused."""
+    check_stack_name(args.stack)
+    session = Session.open(args.directory, args.stack)
+    session.require_stack()
+    session.require_home()
+    if process := holder(session.watch_lock):
+        raise Refused(f"`watch` of stack {args.stack} runs (pid {process.pid}): end it first")
+    _require_unused(session)
+    if not args.yes:
+        _ask_about(_places(session), args, out)
+        if not confirmed(f"Remove all that is kept of stack {args.stack}?", out):
+            return Exit.FAILED
+    with only_one(session.watch_lock, f"watch of stack {args.stack}"), session.alone(out.warning, timeout=0.0):
+        _require_unused(session)  # it may have been deployed meanwhile
+        places = _places(session)
+        for place in places:
+            if _is_directory(place):
+                files.remove_tree(place, place.parent)
+            else:
+                files.remove(place)
+    if args.json:
+        out.raw(json.dumps({"stack": args.stack, "removed": [str(place) for place in places]}, indent=2))
+    else:
+        out.line(f"Removed stack {args.stack}: its configuration, its state and their backups.")
+    return Exit.OK
+
+
+def _ask_about(places: Sequence[Path], args: Arguments, out: Out) -> None:
+    if args.json:
+        raise Refused("--json prints one document and asks nothing; say --yes as well")
+    for place in places:
+        out.line(f"{place}{'/' if _is_directory(place) else ''}")
+
+
+def _places(session: Session) -> Sequence[Path]:
+    """List the files and directories that a stack has: its configuration and its locks are the last to go.
+
+    `shop.watch` may be a lock of the stack `shop`, and the directory of another stack.
+    """
+    own = [place for place in (stack_directory(session.home),) if place.is_dir()]
+    siblings = [place for place in (session.delays_file, all_services_lock(session.home)) if not place.is_dir()]
+    *state, locks, guard = session.store.places
+    places = [*own, *siblings, *state, session.project.stack_file(session.stack), locks, guard]
+    return [place for place in places if os.path.lexists(place)]
+
+
+def _is_directory(place: Path) -> bool:
+    return place.is_dir() and not place.is_symlink()
+
+
+def _require_unused(session: Session) -> None:
+    """Refuse to forget a stack of which something is there: nothing would remove that any more. Raises Refused."""
+    from locallb.cli.commands.deployments import forgotten  # noqa: PLC0415 - `stack list` needs no engine
+    from locallb.cli.commands.service import Unit  # noqa: PLC0415 - likewise
+
+    state = session.store.peek()
+    resources = [one for one in state.in_order() if one.type != STACK_TYPE and not is_provider(one.type)]
+    balancers = sum(resource.type == BALANCER for resource in resources)
+    if resources or state.pending:
+        count = max(len(resources), len(state.pending))
+        existing = counted(balancers, "load balancer") if balancers else counted(count, "resource")
+        raise Refused(f"stack {session.stack} has {existing}: `locallb destroy` removes them, then it can go")
+    if remaining := 0 if is_macos() else forgotten(session):
+        raise Refused(
+            f"{counted(remaining, 'thing')} of stack {session.stack} remained on this host, of which its state knows"
+            " nothing: `locallb gc` lists them, `locallb gc --yes` removes them, then the stack can go"
+        )
+    if (unit := Unit.of(session)).file.exists():
+        raise Refused(f"{unit.file} watches stack {session.stack}: `locallb service remove` first")
 
 
 def init(args: Arguments, out: Out) -> int:

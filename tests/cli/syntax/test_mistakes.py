@@ -32,7 +32,7 @@ def play() -> Iterator[Stage]:
         ("upp", "'upp' isn't a command; did you mean up?\n"),
         ("down", "did you mean destroy?"),
         ("version", "did you mean --version?"),
-        ("stack ls", "'ls' isn't one of list; did you mean list?"),
+        ("stack ls", "'ls' isn't one of list, rm, remove; did you mean list?"),
         ("completion", "SHELL is missing: bash, zsh, fish\n"),
         ("completion tcsh", "'tcsh' isn't one of bash, zsh, fish\n"),
         ("state", "ACTION is missing: check, restore, adopt\n"),
