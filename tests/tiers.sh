@@ -47,7 +47,7 @@ timed() {
 # processor_seconds FILE: set `seconds` to the processor time of what this shell has waited for; FILE is overwritten.
 processor_seconds() {
   times >"$1"
-  seconds=$(awk 'NR == 2 { gsub("s", ""); for (i = 1; i <= NF; i++) { split($i, t, "m"); sum += t[1] * 60 + t[2] }; print int(sum) }' "$1")
+  seconds=$(awk 'NR == 2 { gsub("s", ""); for (i = 1; i <= NF; i++) { split($i, t, "m"); sum += t[1] * 60 + t[2] }; print int(sum) }' "$1") || seconds=0
 }
 
 # remember EXIT_CODE: be the script's, if it is the first that tells of a failure.
