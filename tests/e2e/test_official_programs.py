@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
+from locallb.engine.state.project import load_config, load_project
 from tests.support.backends import Backend, ask
 from tests.support.manifests import node, port, service
 from tests.support.official_cli import (
@@ -63,6 +65,27 @@ def test_both_engines_run_a_program_with_load_balancers(web: Stage) -> None:
     content(web)
     update(web, "destroy")
     assert envoys(web.root) == []
+
+
+def test_both_engines_read_one_configuration(web: Stage) -> None:
+    """Also what the project declares for stacks that lack it; the stack's file stays as it is."""
+    file = web.root / "stacks/Pulumi.dev.yaml"
+    before = file.read_bytes()
+    done = pulumi(web, "config", "--stack", "dev", "--json")
+    assert done.code == 0, done.out + done.err
+    read = {key: each["value"] for key, each in json.loads(done.out).items()}
+    ours = load_config(load_project(web.root), "dev")
+    assert ours.keys() == read.keys()
+    assert {key: _decoded(text) for key, text in ours.items()} == {key: _decoded(text) for key, text in read.items()}
+    assert read["local-lb:runtime"] == "process"
+    assert file.read_bytes() == before
+
+
+def _decoded(text: str) -> object:
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
 
 
 TYPES = {

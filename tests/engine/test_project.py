@@ -5,10 +5,14 @@ from pathlib import Path
 
 import pulumi
 import pytest
+import yaml
+from msgspec.structs import replace
 
 from locallb.engine.state.errors import ProjectError, Unsupported
 from locallb.engine.state.project import load_config, load_project
+from locallb.sources.configuration import stack_settings
 from tests.support.engine import Bench, World, make_project
+from tests.support.stages import CHECKOUT
 
 BACKEND = "backend: {url: 'file://./.state'}\n"
 
@@ -110,12 +114,65 @@ def test_a_missing_or_unreadable_project_file_is_reported(tmp_path: Path) -> Non
         load_project(tmp_path, {})
 
 
-def test_configuration_of_the_project_is_refused(tmp_path: Path) -> None:
-    """It would give defaults that nobody sees; what `pulumi new` writes for itself is none."""
-    with pytest.raises(Unsupported, match="config of the project"):
-        load_project(write(tmp_path, f"name: p\n{BACKEND}config: {{a: 1}}\n"), {})
-    for own in ("config: {'pulumi:tags': {value: {'pulumi:template': x}}}\n", "template: {description: x}\n"):
-        assert load_project(write(tmp_path, f"name: p\n{BACKEND}{own}"), {}).name == "p"
+def test_what_a_project_declares_stands_for_what_a_stack_lacks(tmp_path: Path) -> None:
+    """As the official command line has it: a value, a default, either in short; its own keys are left to it."""
+    declared = "{a: 1, o:b: {value: [x]}, c: {type: boolean, default: false}, d: x, 'pulumi:tags': {value: {t: x}}}"
+    text = f"name: p\n{BACKEND}config: {declared}\ntemplate: {{description: x}}\n"
+    project = load_project(write(tmp_path, text), {})
+    project.stack_file("dev").write_text("config: {'p:d': y, e: z}\n")
+    given = {"p:a": "1", "o:b": '["x"]', "p:c": "false", "p:d": "y", "p:e": "z"}
+    assert load_config(project, "dev") == given
+
+
+def test_a_key_that_a_project_requires_is_missed(tmp_path: Path) -> None:
+    """In one sentence, with both files; a secret is refused."""
+    declared = "config: {a: {type: string, description: x}}\n"
+    project = load_project(write(tmp_path, f"name: p\n{BACKEND}{declared}"), {})
+    project.stack_file("dev").write_text("config: {}\n")
+    with pytest.raises(ProjectError, match=r"Pulumi.dev.yaml has no p:a, which .*/Pulumi.yaml declares; give it"):
+        load_config(project, "dev")
+    project.stack_file("dev").write_text("config: {a: x}\n")
+    assert load_config(project, "dev") == {"p:a": "x"}
+    with pytest.raises(Unsupported, match="config: a: a secret value"):
+        load_project(write(tmp_path, f"name: p\n{BACKEND}config: {{a: {{type: string, secret: true}}}}\n"), {})
+
+
+STACKS = {
+    "plain": "",
+    "mapped": "  local-lb:portMapping: loopback\n",
+    "containers": "  local-lb:runtime: docker\n  local-lb:network: publish\n",
+    "shared": "  local-lb:proxies: {mode: shared, count: 2}\n  local-lb:localhost: true\n",
+    "certificates": "  local-lb:certificates: local\n",
+}
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_what_this_project_declares_are_the_defaults(stack: str, tmp_path: Path) -> None:
+    """Its `config` shows them to users of `pulumi config` and changes nothing, whatever a stack sets."""
+    project = load_project(write(tmp_path, (CHECKOUT / "Pulumi.yaml").read_text()), {})
+    assert project.config
+    assert all(read is not None for _, read in project.config)
+    project.stack_file("dev").parent.mkdir()
+    project.stack_file("dev").write_text(f"config:\n  local-lb:sources: [{{manifests: m}}]\n{STACKS[stack]}")
+    bare = load_config(replace(project, config=()), "dev")
+    assert len(load_config(project, "dev")) > len(bare)
+    assert stack_settings(load_config(project, "dev")) == stack_settings(bare)
+
+
+def test_the_template_of_this_project_makes_a_stack_that_can_be_used(tmp_path: Path) -> None:
+    """What `pulumi new` asks for has a description, and a default that works as it is written: as a text."""
+    text = (CHECKOUT / "Pulumi.yaml").read_text()
+    template = yaml.safe_load(text)["template"]
+    assert {"displayName", "description", "quickstart", "config"} == set(template)
+    assert all(each["description"] for each in template["config"].values())
+    project = load_project(write(tmp_path, text), {})
+    project.stack_file("dev").parent.mkdir()
+    config = {key: each["default"] for key, each in template["config"].items()}
+    project.stack_file("dev").write_text(yaml.safe_dump({"config": config}))
+    example = (CHECKOUT / "stacks/Pulumi.dev.yaml").read_text()
+    templated = stack_settings(load_config(project, "dev"))
+    project.stack_file("dev").write_text(example)
+    assert templated == stack_settings(load_config(project, "dev"))
 
 
 @pytest.mark.parametrize(

@@ -65,6 +65,8 @@ class Project(Struct, frozen=True):
 
     `root` is the folder of `Pulumi.yaml`, `main` the program's, `stack_config_dir` that of the stacks' files;
     `backend` is the folder that holds `.pulumi`; all paths are absolute. `runtime` is the language of the program.
+    `config` has the keys that the project declares for each stack, with their namespace, and the text that a stack
+    without the key gets; None where it must have one.
     """
 
     name: str
@@ -74,6 +76,7 @@ class Project(Struct, frozen=True):
     backend: Path
     refresh_always: bool = False
     runtime: str = PYTHON
+    config: tuple[tuple[str, str | None], ...] = ()
 
     def stack_file(self, stack: str) -> Path:
         """Return the path of a stack's configuration."""
@@ -100,8 +103,7 @@ def load_project(root: Path, environment: Mapping[str, str] = os.environ) -> Pro
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise ProjectError(f"{path}: name is {name!r}; use letters, digits, '-', '_' and '.', as in `name: local-lb`")
     runtime = _runtime(raw.get("runtime"))
-    if any(not key.startswith(_OF_PULUMI) for key in _section(raw, "config", path)) and runtime == PYTHON:
-        raise Unsupported(f"{path}: config of the project")
+    declared = _section(raw, "config", path) if runtime == PYTHON else {}
     configured = environment.get(BACKEND_VARIABLE) or _text(_section(raw, "backend", path).get("url"))
     return Project(
         name=name,
@@ -111,7 +113,26 @@ def load_project(root: Path, environment: Mapping[str, str] = os.environ) -> Pro
         backend=_backend(configured, root, path),
         refresh_always=_section(raw, "options", path).get("refresh") == "always",
         runtime=runtime,
+        config=tuple(
+            (_namespaced(key, name), _declared_value(value, f"{path}: config: {key}"))
+            for key, value in declared.items()
+            if not key.startswith(_OF_PULUMI)
+        ),
     )
+
+
+def _namespaced(key: str, project: str) -> str:
+    return key if ":" in key else f"{project}:{key}"
+
+
+def _declared_value(declared: Value, what: str) -> str | None:
+    """Return the text for stacks that don't have a key. Its type is left to the program, and to `pulumi`."""
+    if not isinstance(declared, dict):
+        return _config_text(declared, what)
+    if declared.get("secret"):
+        raise Unsupported(f"{what}: a secret value")
+    value = declared.get("value", declared.get("default"))
+    return None if value is None else _config_text(value, what)
 
 
 def _runtime(value: Value) -> str:
@@ -177,6 +198,8 @@ def check_stack_name(stack: str) -> None:
 def load_config(project: Project, stack: str) -> dict[str, str]:
     """Read a stack's configuration: `namespace:key` to a text, objects as JSON, as programs get it.
 
+    What the project declares stands for keys that the stack doesn't have.
+
     Raises ProjectError when there is no file or it can't be used, Unsupported for secrets and environments.
     """
     check_stack_name(stack)
@@ -188,7 +211,11 @@ def load_config(project: Project, stack: str) -> dict[str, str]:
         raise Unsupported(f"{path}: environment")
     config: dict[str, str] = {}
     for key, value in _section(raw, "config", path).items():
-        config[key if ":" in key else f"{project.name}:{key}"] = _config_text(value, f"{path}: {key}")
+        config[_namespaced(key, project.name)] = _config_text(value, f"{path}: {key}")
+    for key, default in project.config:
+        if default is None and key not in config:
+            raise ProjectError(f"{path} has no {key}, which {project.root / 'Pulumi.yaml'} declares; give it a value")
+        config.setdefault(key, default or "")
     return config
 
 

@@ -244,7 +244,8 @@ def test_modules_of_the_current_directory_are_not_taken_for_libraries(module: st
 def test_a_program_in_another_language_is_left_to_pulumi(play: Stage, terms: str, instead: str) -> None:
     """Its runtime is named, and which command has the purpose; nothing of a program in Python is asked for."""
     file = play.root / "Pulumi.yaml"
-    file.write_text(file.read_text().replace("name: python", "name: nodejs") + "config: {a: 1}\n")
+    text = file.read_text().replace("name: python", "name: nodejs")
+    file.write_text(text.replace("\nconfig:\n", "\nconfig:\n  a: 1\n"))
     (play.root / "__main__.py").unlink()
     done = play.run(*terms.split())
     sentence = " ".join(done.err.split())
