@@ -11,6 +11,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from locallb.cli.arguments import Arguments
+
 
 def main(terms: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; print every failure as one sentence.
@@ -30,9 +32,7 @@ def main(terms: Sequence[str] | None = None) -> int:
 
 def _run(terms: Sequence[str] | None) -> int:
     try:
-        from locallb.cli.arguments import parse  # noqa: PLC0415 - nothing is loaded before signals are caught
-
-        args = parse(terms)
+        args = _parsed(terms)
         from locallb.cli.run import run  # noqa: PLC0415 - what is understood at once needs nothing more
 
         return run(args)
@@ -40,3 +40,20 @@ def _run(terms: Sequence[str] | None) -> int:
         from locallb.cli.failures import complain  # noqa: PLC0415 - as above
 
         return complain(error)
+
+
+def _parsed(terms: Sequence[str] | None) -> Arguments:
+    """Parse the command line; where it asks for JSON, print also as a document why it can't be understood."""
+    from locallb.cli.arguments import parse  # noqa: PLC0415 - nothing is loaded before signals are caught
+    from locallb.cli.parser import Misunderstood  # noqa: PLC0415 - as above
+
+    try:
+        return parse(terms)
+    except Misunderstood as error:
+        if error.json:
+            from locallb.cli.console import Out  # noqa: PLC0415 - for this alone
+            from locallb.cli.failures import Exit  # noqa: PLC0415 - as above
+            from locallb.cli.run import print_failure  # noqa: PLC0415 - as above
+
+            print_failure(error.command, Exit.USAGE, [error.sentence], Out())
+        raise

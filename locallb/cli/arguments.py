@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from itertools import takewhile
 from pathlib import Path
 
 from msgspec import Struct
 
 from locallb.cli.grammar import ALIASES, DESCRIBE, make_parser
+from locallb.cli.parser import Misunderstood
 from locallb.model.faults import WHOLE, RequestDelay, RequestFailure
 from locallb.model.identities import ContextName, IPNetwork
 
@@ -135,9 +137,17 @@ class Arguments(Struct, frozen=True):
 
 
 def parse(terms: Sequence[str] | None = None) -> Arguments:
-    """Parse a command line; exits with 2 when it can't be understood."""
-    parser = make_parser()
+    """Parse a command line. Raises Misunderstood."""
     own, options = _split(sys.argv[1:] if terms is None else terms)
+    try:
+        return _parsed(terms, own, options)
+    except Misunderstood as error:
+        error.json = "--json" in takewhile(END.__ne__, own)
+        raise
+
+
+def _parsed(terms: Sequence[str] | None, own: Sequence[str], options: tuple[str, ...]) -> Arguments:
+    parser = make_parser()
     given = parser.take(own)
     if options and given.command != CURL:  # a value of another option was called so
         given, options = parser.take(terms), ()
@@ -148,7 +158,7 @@ def parse(terms: Sequence[str] | None = None) -> Arguments:
         given.services = given.services or ["*"]
     given.json = given.json or getattr(given, "output", None) == "json"
     if problem := _contradiction(given, parser.get_default("stack")):
-        parser.error(problem)
+        parser.error(problem, given.command)
     given.stack = vars(given).get("removed", given.stack)
     values = {name: value for name, value in vars(given).items() if value is not None and name in _FIELDS}
     values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}

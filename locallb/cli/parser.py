@@ -29,6 +29,16 @@ _MISSING = "the following arguments are required: "
 _VALUE = "ignored explicit argument"
 
 
+class Misunderstood(SystemExit):
+    """A command line that can't be understood; the sentence is on standard error."""
+
+    def __init__(self, command: str, sentence: str) -> None:
+        super().__init__(2)
+        self.command, self.sentence = command, sentence
+        self.json = False
+        """Whether a document is expected, too."""
+
+
 class Parser(argparse.ArgumentParser):
     """A parser that takes options as they are called: a misspelt one is never taken for another that begins so."""
 
@@ -36,22 +46,25 @@ class Parser(argparse.ArgumentParser):
         super().__init__(allow_abbrev=False, **given)
 
     def take(self, terms: Sequence[str] | None) -> argparse.Namespace:
-        """Parse a whole command line; exits with 2 when it can't be understood."""
+        """Parse a whole command line. Raises Misunderstood."""
         given, more = self.parse_known_args(terms)
         if more:
-            self.error(_superfluous(given, more))
+            self.error(_superfluous(given, more), given.command)
         return given
 
-    def error(self, message: str) -> NoReturn:
-        """Print the usage and what is wrong, and exit with 2."""
+    def error(self, message: str, command: str = "") -> NoReturn:
+        """Print the usage and what is wrong of a command, by default the parser's own. Raises Misunderstood."""
         name = message.removeprefix(_MISSING)
         choices = next((action.choices for action in self._actions if action.metavar == name and action.choices), None)
         if choices and name == COMMAND:
             self._print_message(f"{self.description}\n`{self.prog} --help` lists all commands.\n\n", sys.stderr)
-            self.exit(2, f"{self.prog}: error: {name} is missing\n")
-        if choices:
-            message = f"{name} is missing: {_listed(choices)}"
-        super().error(message.replace(_VALUE, "takes no value, but was given"))
+            message = f"{name} is missing"
+        else:
+            message = f"{name} is missing: {_listed(choices)}" if choices else message
+            message = message.replace(_VALUE, "takes no value, but was given")
+            self.print_usage(sys.stderr)
+        self._print_message(f"{self.prog}: error: {message}\n", sys.stderr)
+        raise Misunderstood(command or " ".join(self.prog.split()[1:2]), message)
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:  # noqa: ANN401 - as argparse has it
         if action.choices is not None and value not in action.choices:

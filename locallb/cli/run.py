@@ -16,7 +16,7 @@ import shlex
 import shutil
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
@@ -172,12 +172,18 @@ def run(args: Arguments) -> int:
             code = _run(replace(args, directory=_project(args, out, lent)), out)
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes a sentence
         code = complain(error, out.error)
-    if code and args.json and args.command not in BY_LINES and not out.used:
-        out.raw(json.dumps({"command": args.command, "ok": False, "code": int(code), "errors": out.errors}, indent=2))
+    if code and args.json and not out.used:
+        print_failure(args.command, code, out.errors, out)
     if out.fault:
         out.error(f"standard output can't be written: {out.fault}")
         return code or Exit.FAILED
     return code
+
+
+def print_failure(command: str, code: int, errors: Sequence[str], out: Out) -> None:
+    """Print the document of a command that has no result."""
+    if command not in BY_LINES:
+        out.raw(json.dumps({"command": command, "ok": False, "code": int(code), "errors": errors}, indent=2))
 
 
 def _project(args: Arguments, out: Out, lent: ExitStack) -> Path:

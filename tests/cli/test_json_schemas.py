@@ -155,6 +155,41 @@ def test_a_failure_is_a_document_too(terms: list[str], code: int) -> None:
     assert done.json["errors"] == [line.removeprefix("error: ") for line in done.err.splitlines()]
 
 
+@pytest.mark.parametrize(
+    ("line", "command", "reported"),
+    [
+        ("--json", "", "COMMAND is missing"),
+        ("upp --json", "", "'upp' isn't a command; did you mean up?"),
+        ("up dev --json", "up", "`up` doesn't take 'dev'"),
+        ("--json up --fail-on no", "up", "'no' isn't one of rejected, pending, degraded"),
+        ("host --json", "host", "ACTION is missing: setup, teardown, status"),
+        ("host setup --allow-network x --json", "host", "write a network such as"),
+        ("describe --json --traffic -o wide", "status", "-o shows once what is served"),
+        ("drain --backend b --json", "drain", "name the SERVICE whose backend it is"),
+    ],
+)
+def test_an_invalid_command_line_is_a_document_too(line: str, command: str, reported: str) -> None:
+    """Beside the usage and the sentence on standard error, which ends with the same words."""
+    with stage() as made:
+        done = made.run(*line.split())
+    check(done, "error")
+    (sentence,) = done.json["errors"]
+    assert (done.code, done.json["code"], done.json["command"]) == (2, 2, command)
+    assert reported in sentence
+    assert done.err.endswith(f": error: {sentence}\n")
+
+
+@pytest.mark.parametrize(
+    "line", ["watch x --json", "logs --json --nonsense", "curl -- --json", "up x -- --json", "upp"]
+)
+def test_an_invalid_command_line_without_a_document_is_a_sentence_alone(line: str) -> None:
+    """Commands that print lines have none, and what is after `--` isn't an option."""
+    with stage() as made:
+        done = made.run(*line.split())
+    assert (done.code, done.out) == (2, "")
+    assert ": error: " in done.err
+
+
 def test_a_gateway_is_distinguished_from_a_service_of_the_same_name(play: tuple[Stage, Backend]) -> None:
     """In both documents of a preview, by its kind."""
     made, _ = play
