@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +17,7 @@ from locallb.runtimes.docker import facts
 from locallb.runtimes.docker.daemon import ContainersError, Document
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.docker.runtime import Docker
+from locallb.runtimes.planners import PROXY_LABEL
 from tests.support.servers import QuietHandler, QuietServer, answer_json, in_thread
 
 BUSY = "timed out waiting for file /run/libpod/exits/c: internal libpod error"
@@ -104,3 +106,22 @@ def test_an_envoy_has_longer_to_answer_while_its_first_process_runs(
 ) -> None:
     """Many that start at once on few processors take turns; one that ended or is paused won't answer soon."""
     assert facts.start_seconds(observed) == seconds
+
+
+@pytest.mark.parametrize(
+    ("age", "restarts", "is_lost"), [(20.0, 0, False), (90.0, 0, True), (20.0, 1, True), (5.0, 1, False)]
+)
+def test_a_container_counts_as_without_its_directory_only_once_its_envoy_had_its_time(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, age: float, restarts: int, *, is_lost: bool
+) -> None:
+    """Where this user may not look into it, its socket tells; a start on a busy host isn't begun again."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    began = datetime.now(UTC) - timedelta(seconds=age)
+    state = {"Running": True, "Pid": _NO_PROCESS, "StartedAt": began.isoformat()}
+    labels = {PROXY_LABEL: "0123456789ab"}
+    observed: Document = {"Id": "c" * 64, "State": state, "RestartCount": restarts, "Config": {"Labels": labels}}
+    assert facts.needs_restart({**observed, "NetworkSettings": {}}) is is_lost
+
+
+_NO_PROCESS = 1 << 23
+"""More than the kernel gives."""

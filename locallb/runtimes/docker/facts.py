@@ -89,7 +89,8 @@ def _has_lost_directory(observed: Container) -> bool:
     try:
         mounted = Path(f"/proc/{pid}/root{DIRECTORY}").stat()
     except OSError:  # most often for want of a right: then its socket tells, once there should be one
-        return not os.path.lexists(directory / ADMIN_SOCKET) and started_before(observed, time.time() - START_SECONDS)
+        began = time.time() - _start_seconds(observed)
+        return not os.path.lexists(directory / ADMIN_SOCKET) and started_before(observed, began)
     try:
         return not os.path.samestat(mounted, directory.stat())
     except OSError:
@@ -182,8 +183,10 @@ def read_contained(containers: Containers, home: Home) -> Contained:
 
 def start_seconds(observed: Document | None) -> float | None:
     """Return how many seconds the Envoy of a container has to answer after its start; None if there is none."""
-    if observed is None:
-        return None
+    return None if observed is None else _start_seconds(observed)
+
+
+def _start_seconds(observed: Document) -> float:
     return BUSY_START_SECONDS if answers(observed) and not observed.get("RestartCount") else START_SECONDS
 
 
