@@ -9,7 +9,7 @@ import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from difflib import get_close_matches
-from functools import cached_property
+from functools import cache
 from typing import Any, NoReturn
 
 ANSWER = "answer"
@@ -75,16 +75,15 @@ class LateParser:
     """The parser of a command, made when it is first asked for anything: most never are, and all take 15 ms."""
 
     def __init__(self, add: Callable[[Parser], None], **given: Any) -> None:  # noqa: ANN401 - whatever argparse takes
-        self._add, self._given = add, given
+        def made() -> Parser:
+            parser = Parser(**given)
+            add(parser)
+            return parser
 
-    @cached_property
-    def _parser(self) -> Parser:
-        parser = Parser(**self._given)
-        self._add(parser)
-        return parser
+        self._made = cache(made)
 
     def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - as that parser has it
-        return getattr(self._parser, name)
+        return getattr(self._made(), name)
 
 
 class Renamed(argparse.Action):

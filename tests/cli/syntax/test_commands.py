@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from locallb.cli import run
+import pytest
+
+from locallb.cli import grammar, run
 from locallb.cli.commands import preview
 from locallb.cli.grammar import COMMANDS, make_parser
 from tests.support.commands import WORDS
@@ -13,6 +15,19 @@ def test_each_command_of_the_parser_has_a_function() -> None:
     named = {**run.COMMANDS, **run.WITHOUT_STACK}
     assert set(named) == set(COMMANDS)
     assert all(callable(run._load(place)) for place in (*named.values(), run.OFFLINE))
+
+
+def test_only_the_command_that_is_named_gets_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By any of its names; a mistake in making them is seen as it is."""
+    made: list[str] = []
+    monkeypatch.setattr(grammar, "OPTIONS", ((tuple(COMMANDS), lambda command, _: made.append(command.prog)),))
+    parser = make_parser()
+    parser.parse_args(["describe"])
+    parser.parse_args(["up"])
+    assert made == ["locallb status", "locallb up"]
+    monkeypatch.setattr(grammar, "OPTIONS", ((("up",), lambda command, _: command.nothing),))
+    with pytest.raises(AttributeError, match="nothing"):
+        make_parser().parse_args(["up"])
 
 
 def test_each_format_of_a_report_has_a_function() -> None:
