@@ -7,8 +7,8 @@ with arguments of its own; resources that depend on what is served may follow. N
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Self, TypeAlias, Unpack
 from weakref import WeakKeyDictionary
@@ -120,10 +120,15 @@ class LoadBalancers(pulumi.ComponentResource):
         super().__init__(COMPONENT, name, {"arguments": given}, opts)
         self._given = given
         self._opts = opts or pulumi.ResourceOptions()
+        planned, self._before = asyncio.Event(), self._program.independent
+        if self._opts.depends_on is None and not _has_output(arguments):
+            self._before = [*self._before]
+            self._program.independent.append(planned)
         current: pulumi.Output[Any] = pulumi.Output.from_input(self._current())
         declared: pulumi.Output[_Declared] = pulumi.Output.all(self.urn, current).apply(
             lambda both: self._serve(*both[1])
         )
+        asyncio.ensure_future(_ended(declared)).add_done_callback(lambda _: planned.set())
         proven: pulumi.Output[Shown] = declared.apply(lambda each: each.once_proven())
         self.addresses = proven.apply(lambda each: each.addresses)
         self.urls = proven.apply(lambda each: each.urls)
@@ -155,6 +160,8 @@ class LoadBalancers(pulumi.ComponentResource):
         if await self._given.is_secret():
             raise pulumi.RunError("an argument is a secret, and what is served is in the state: give it as plain text")
         after = {*await self._given.resources(), *await _resources_of(self._opts.depends_on)}
+        for each in self._before:
+            await each.wait()
         async with self._program.lock:
             settings, planned = await asyncio.to_thread(self._program.plan, self._name, given, _home())
             forbidden = _forbidden(settings, planned, self._program.served())
@@ -170,6 +177,9 @@ class _Components(Struct):
     """The components of a program, in the order in which they planned: one after the other, beside what others have."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+    independent: list[asyncio.Event] = field(default_factory=list)
+    """Set once one is planned that waits for no resource. They plan in the order of the program, and before those that
+    wait: so a preview and its update choose the same addresses, whatever is answered first."""
     stated: dict[str, program_arguments.Configuration] = field(default_factory=dict)
     planned: dict[str, ReadingAndPlan] = field(default_factory=dict)
     _roots: dict[ResourceKey, str] = field(default_factory=dict)
@@ -274,6 +284,21 @@ def _program_of(party: str) -> _Components:
         )
     _PROGRAMS[stack] = first or party, components
     return components
+
+
+def _has_output(value: object) -> bool:
+    """Return whether a value of an argument is known only once resources are there."""
+    if isinstance(value, Mapping):
+        return any(map(_has_output, value.values()))
+    return isinstance(value, pulumi.Output | Awaitable) or (
+        isinstance(value, list | tuple) and any(map(_has_output, value))
+    )
+
+
+async def _ended(output: pulumi.Output[Any]) -> None:
+    """Wait until it has a value or never will; what uses it reports an error."""
+    with suppress(Exception):
+        await output.future()
 
 
 async def _resources_of(depends_on: Any) -> Iterable[pulumi.Resource]:  # noqa: ANN401 - as ResourceOptions has it

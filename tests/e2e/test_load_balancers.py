@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from locallb.program import LoadBalancers
 from tests.support.backends import Backend, ask
 from tests.support.manifests import node, port, service
 from tests.support.stages import CHECKOUT, Stage
@@ -168,6 +170,25 @@ for name in {names!r}:
 """
 
 
+WAITING = """\
+import pulumi
+
+from locallb.program import LoadBalancers
+
+pools = [{{"name": "own", "addresses": [{pool!r}]}}]
+
+
+def declared(name, manifests):
+    return LoadBalancers(name, sources=[{{"manifests": manifests, "name": name}}], pools=pools)
+
+
+a = declared("a", "a")
+declared("d", a.urn.apply(lambda _: "d"))
+declared("b", "b")
+declared("c", "c")
+"""
+
+
 def in_parts(play: Stage, text: str, *names: str) -> dict[str, str]:
     """Run a program with a component for each of these directories; return the addresses that it exports."""
     (play.root / "__main__.py").write_text(text.format(names=names, pool=f"{play.at(0)}/30"))
@@ -204,6 +225,33 @@ def test_a_program_has_several_components(play: Stage, backend: Callable[..., Ba
         assert in_parts(play, text, *at) == at
         assert {row["cluster"] for row in play.run("status", "--json").json} == at.keys()
     assert ask(at["a"], 8080) == "a: hello"
+
+
+def test_whichever_is_registered_first_a_preview_and_its_update_choose_the_same_addresses(
+    play: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of four in a pool with four addresses, one of which waits for another: what is answered late has its turn."""
+    (play.root / "stacks/Pulumi.dev.yaml").write_text("config: {}\n")
+    for name in ("a", "b", "c", "d"):
+        (play.root / name).mkdir()
+        play.write("web.yaml", node(), service("web", port(8080, 30080)))
+        (play.manifests / "web.yaml").rename(play.root / name / "web.yaml")
+    (play.root / "__main__.py").write_text(WAITING.format(pool=f"{play.at(0)}/30"))
+    current, late = LoadBalancers._current, {"a", "b"}
+
+    async def delayed(self: LoadBalancers) -> object:
+        await asyncio.sleep(0.3 if self._name in late else 0)
+        return await current(self)
+
+    monkeypatch.setattr(LoadBalancers, "_current", delayed)
+    chosen = []
+    for delays in ({"a", "b"}, {"c", "d"}, {"b"}):
+        late.clear()
+        late.update(delays)
+        done = play.run("preview", "--json")
+        chosen.append({row["cluster"]: row["addresses"][0] for row in done.json["services"]})
+    assert len({*chosen[0].values()}) == len(chosen[0])
+    assert chosen == [chosen[0]] * 3
 
 
 @pytest.mark.envoy
