@@ -117,7 +117,8 @@ class Session(Struct, frozen=True, dict=True):
             return stack_settings(config, self.home)
         if (stated := program_arguments.read(self.home)) and (configured := self._stated(stated)):
             return configured
-        if not configuration_of(dict(config.items() - set(self.project.config))):
+        own = configuration_of(dict(config.items() - set(self.project.config)))
+        if not own and "sources" not in configuration_of(config):
             return Settings(sources=(), pools=(DEFAULT_POOL,))
         return stack_settings(config, self.home)
 

@@ -3,8 +3,13 @@
 from pathlib import Path
 
 import pytest
+import yaml
 
 from locallb.cli.project import PROGRAM, is_standard
+from locallb.cli.session import Session
+from tests.support.stages import Stage
+
+SOURCES = [{"manifests": "manifests", "name": "c"}]
 
 
 @pytest.mark.parametrize(
@@ -59,3 +64,24 @@ def test_a_program_that_cannot_be_read_is_not_the_standard_one(tmp_path: Path) -
 def test_the_program_of_this_repository_is_the_standard_one() -> None:
     """What users begin with."""
     assert is_standard(Path(__file__).parents[2] / "__main__.py")
+
+
+@pytest.mark.parametrize(
+    ("of_project", "of_stack", "is_served"),
+    [
+        ({"local-lb:runtime": "process"}, {}, False),
+        ({"local-lb:runtime": "process"}, {"local-lb:runtime": "process"}, False),
+        ({"local-lb:sources": {"value": SOURCES}}, {}, True),
+        ({"local-lb:sources": {"value": SOURCES}}, {"local-lb:sources": SOURCES}, True),
+        ({}, {"local-lb:sources": SOURCES}, True),
+    ],
+)
+def test_sources_of_the_project_are_those_of_a_stack_with_a_program_of_its_own(
+    play: Stage, of_project: dict[str, object], of_stack: dict[str, object], *, is_served: bool
+) -> None:
+    """Until its program has said anything; defaults alone that the project declares configure nothing."""
+    (play.root / "__main__.py").write_text("print()\n")
+    file = play.root / "Pulumi.yaml"
+    file.write_text(yaml.safe_dump({**yaml.safe_load(file.read_text()), "config": of_project}))
+    (play.root / "stacks/Pulumi.dev.yaml").write_text(yaml.safe_dump({"config": of_stack}))
+    assert bool(Session.open(play.root, "dev").written_settings().sources) is is_served
