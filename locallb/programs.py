@@ -200,14 +200,20 @@ def find(name: str, environment: Mapping[str, str] | None = None) -> str:
     return shutil.which(name, path=os.pathsep.join((*places, *ADMINISTRATION))) or ""
 
 
-def become(terms: tuple[str, ...]) -> NoReturn:
-    """Replace this process by a program, which gets its terminal, its streams and its signals. Raises ProgramError."""
+def become(terms: tuple[str, ...], given: bytes | None = None) -> NoReturn:
+    """Replace this process by a program, which gets its terminal, its streams and its signals. Raises ProgramError.
+
+    `given` is what it reads as its standard input; None for that of this process.
+    """
     path = find(terms[0])
     if not path:
         raise ProgramError(terms[0], "isn't installed", "install it, or name its directory in PATH")
     sys.stdout.flush()
     sys.stderr.flush()
     try:
+        if given is not None:
+            with _file_of(given) as file:
+                os.dup2(file.fileno(), 0)
         os.execv(path, terms)  # noqa: S606 - there is no shell
     except (OSError, ValueError) as error:
         why = refusal(error) if isinstance(error, OSError) else "its words can't be passed on"

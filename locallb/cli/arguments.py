@@ -35,7 +35,9 @@ class Arguments(Struct, frozen=True):
     targets: tuple[str, ...] = ()
     """Load balancers to restrict an update to; empty means all."""
     action: str = ""
-    """The word after `host`, `state`, `stack`, `help` or `completion`."""
+    """The word after `host`, `state`, `stack` or `completion`."""
+    topic: tuple[str, ...] = ()
+    """What `help` is about: a page, or the words of a command; empty for the list of pages."""
     removed: str = ""
     """The stack that `stack rm` names: `stack` is the same."""
     apply: bool = False

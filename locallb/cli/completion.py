@@ -15,7 +15,7 @@ from locallb import safe_files
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
-from locallb.cli.grammar import make_parser
+from locallb.cli.grammar import COMMANDS, make_parser
 from locallb.cli.parser import ANSWER
 from locallb.cli.project import PROJECT_FILE, nearest_project
 from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG
@@ -121,7 +121,7 @@ class _Line:
         if action.dest == "backends":
             return _backends(_resources(project, self._given["stack"]))
         if action.metavar == "TOPIC":
-            return sorted(page.stem for page in paths.shipped("docs").glob("*.md"))
+            return sorted({*(page.stem for page in paths.shipped("docs").glob("*.md")), *COMMANDS})
         return _contexts() if action.metavar == "CONTEXT" else ()
 
     def _project(self) -> Path:

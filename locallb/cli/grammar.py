@@ -338,7 +338,7 @@ def _add_shells(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
 
 
 def _add_topic(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
-    command.add_argument("action", metavar="TOPIC", nargs="?", default="", help="such as configuration")
+    command.add_argument("topic", metavar="TOPIC", nargs="*", help="a page or a command: configuration, state check")
 
 
 def _add_stack_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
@@ -551,7 +551,7 @@ COMMANDS = {
     "ca": "show, create, trust and export your own authority for certificates",
     "stack": "list the project's stacks, or remove one",
     "init": "write the configuration of a new stack, named by --stack, and a project if there is none",
-    "help": "print a page of the documentation, or list the pages",
+    "help": "show a page of the documentation, or the options of a command; list the pages",
     "completion": "print a script that completes commands, stacks and Services in your shell",
 }
 

@@ -1,27 +1,88 @@
-"""The command `help`: the pages of the documentation, which every installation has."""
+"""The command `help`: the pages of the documentation, which every installation has, and the options of commands."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import argparse
+import os
+import shlex
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused
-from locallb.model.texts import few
+from locallb.cli.grammar import make_parser
+from locallb.model.texts import any_of
+from locallb.programs import ProgramError, become
 from locallb.storage.paths import shipped
+
+_COLOURS = ("LESS", "FRX")
+"""A variable and its value with which `less` shows colours, and ends where all of it is on the screen."""
 
 
 def help_about(args: Arguments, out: Out) -> int:
-    """Print a page, or which there are."""
-    pages = _pages()
-    if not args.action:
+    """Show a page or the options of a command, or list the pages. Raises Refused."""
+    pages, parser = _pages(), make_parser()
+    if not args.topic:
         out.table(("TOPIC", "ABOUT"), [(topic, _title(page)) for topic, page in pages.items()])
+        out.line("`locallb help TOPIC` shows one of them, `locallb help COMMAND` the options of a command.")
         return Exit.OK
-    if args.action not in pages:
-        raise Refused(f"there is no page about {args.action!r}; `locallb help` lists them: {few(list(pages))}")
-    out.document(pages[args.action].read_text(encoding="utf-8"))
+    first, *others = args.topic
+    commands = _commands(parser)
+    if first not in commands and not others:
+        lacking = f"there is no page about {first!r}, and no such command; `locallb help` lists pages"
+        first = _chosen(first, {*pages, *commands}, f"{lacking}, `locallb --help` commands")
+    if first not in pages or others:
+        out.document(_options(parser, (first, *others)))
+        return Exit.OK
+    text = pages[first].read_text(encoding="utf-8")
+    if not out.redraws:
+        out.document(text)
+        return Exit.OK
+    more = f"\n`locallb {first} --help` lists the options of the command." if first in commands else ""
+    _show(text + out.render(more), out)
     return Exit.OK
+
+
+def _chosen(word: str, names: Collection[str], lacking: str) -> str:
+    """Return the one of `names` that is called or begins so. Raises Refused."""
+    found = [word] if word in names else sorted(name for name in names if name.startswith(word))
+    if not found:
+        raise Refused(lacking)
+    if len(found) > 1:
+        raise Refused(f"{word!r} may be {any_of(found)}: write more of it")
+    return found[0]
+
+
+def _commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+    """Return the parsers of the commands, or of the actions of a command."""
+    positionals = parser._get_positional_actions()  # noqa: SLF001 - as completion does
+    return next((action.choices for action in positionals if isinstance(action.choices, dict)), {})
+
+
+def _options(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
+    """Return the help of a command. Raises Refused."""
+    known = "locallb"
+    for word in words:
+        choices = _commands(parser)
+        name = _chosen(word, choices, f"`{known}` has no {word!r}; `{known} --help` lists what it has")
+        known, parser = f"{known} {name}", choices[name]
+    return parser.format_help()
+
+
+def _show(text: str, out: Out) -> None:
+    """Render a page for the terminal, in the user's pager where one is named."""
+    from rich.markdown import Markdown  # noqa: PLC0415 - only on a terminal
+
+    with out.console.capture() as rendered:
+        out.console.print(Markdown(text, hyperlinks=False), soft_wrap=False)
+    try:
+        if pager := shlex.split(os.environ.get("PAGER", "")):
+            os.environ.setdefault(*_COLOURS)
+            become(tuple(pager), rendered.get().encode())
+    except (ProgramError, ValueError) as error:
+        out.warning(f"PAGER can't be used: {error}")
+    out.document(rendered.get())
 
 
 def _pages() -> Mapping[str, Path]:
