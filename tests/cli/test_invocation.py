@@ -71,7 +71,7 @@ def test_every_command_that_a_sentence_names_exists() -> None:
     }
     assert len(named) > 5
     parser = make_parser()
-    for command in named:
+    for command in named - {"--help"}:
         parser.parse_args(shlex.split(command))
     makefile = (CHECKOUT / "Makefile").read_text()
     for command in ("up", "destroy", "watch", "preview", "status", "doctor"):
