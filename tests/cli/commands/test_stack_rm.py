@@ -6,6 +6,7 @@ import os
 import pty
 import subprocess
 import sys
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
 
@@ -33,7 +34,7 @@ def bench(play: Stage) -> Bench:
     assert play.run("--stack", "dev.delays", "init").code == Exit.OK
     bench = Bench(load_project(play.root), World())
     for specification in (ONE, BOTH):
-        assert bench.engine().up(lambda wanted=specification: declare(wanted)).ok
+        assert bench.engine().up(partial(declare, specification)).ok
     return bench
 
 
