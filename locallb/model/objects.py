@@ -7,7 +7,7 @@ Only what local-lb uses of the Kubernetes API is here, under the API's own names
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
 from types import MappingProxyType
 
@@ -202,6 +202,14 @@ class Node(Struct, frozen=True):
     """Its address of type Hostname."""
     provided: tuple[IPAddress, ...] = ()
     """The InternalIPs that its kubelet was started with, where it says that."""
+
+
+def nodes_by_cluster(nodes: Iterable[Node]) -> Mapping[ClusterName, Sequence[Node]]:
+    """Sort Nodes by their clusters, each in the given order."""
+    by_cluster: dict[ClusterName, list[Node]] = {}
+    for node in nodes:
+        by_cluster.setdefault(node.cluster, []).append(node)
+    return by_cluster
 
 
 class PodRanges(Struct, frozen=True):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
-from itertools import groupby
 from types import MappingProxyType
 from typing import NamedTuple
 
@@ -31,6 +30,7 @@ from locallb.model.objects import (
     Service,
     ServicePort,
     TrafficPolicy,
+    nodes_by_cluster,
 )
 from locallb.model.ranges import span_of
 from locallb.model.relays import RelayWay
@@ -270,8 +270,7 @@ def eligible(nodes: Iterable[Node]) -> tuple[tuple[Node, ...], Mapping[ClusterNa
     staying = sorted((node for node in nodes if _remains(node)), key=lambda node: (node.cluster, node.name))
     retained: list[Node] = []
     notices: dict[ClusterName, str] = {}
-    for cluster, group in groupby(staying, key=lambda node: node.cluster):
-        alive = list(group)
+    for cluster, alive in nodes_by_cluster(staying).items():
         included = [node for node in alive if not _excluded(node)]
         retained.extend(included or alive)
         if not included:
@@ -397,10 +396,7 @@ class BackendIndex(Struct, frozen=True):
     @classmethod
     def of(cls, nodes: Iterable[Node], slices: Iterable[EndpointSlice]) -> BackendIndex:
         """Sort eligible Nodes and all EndpointSlices by what they belong to."""
-        by_cluster: dict[ClusterName, list[Node]] = {}
-        for node in nodes:
-            by_cluster.setdefault(node.cluster, []).append(node)
-        return cls(by_cluster, by_service(slices))
+        return cls(nodes_by_cluster(nodes), by_service(slices))
 
     @classmethod
     def within(  # noqa: PLR0913, PLR0917 - what an index is made from
@@ -418,7 +414,7 @@ class BackendIndex(Struct, frozen=True):
         clusters with known EndpointSlices, `relays` those with pods that are reached through the API server.
         """
         made = cls.of(nodes, ())
-        everywhere = cls.of(snapshot.nodes, ()).nodes
+        everywhere = nodes_by_cluster(snapshot.nodes)
         # A container's network has routes of its own.
         host = HostFacts() if settings and settings.publishes else snapshot.host
         reached = {

@@ -1,4 +1,4 @@
-"""The Nodes in a plan that the stack initializes: those that wait for a cloud provider, and those that it initialized.
+"""The Nodes in a plan that the stack initializes: Nodes that wait for a cloud provider, or that it initialized before.
 
 A Node that was initialized is kept so. Nodes of another cloud provider, and those of Gardener's clusters, which have a
 controller for that, are left alone. Not here: what a Node gets (`model.own_nodes`), and requests
@@ -7,7 +7,7 @@ controller for that, are left alone. Not here: what a Node gets (`model.own_node
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 
 from msgspec import Struct
@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from locallb.config.settings import Settings
 from locallb.model.fields import is_name
 from locallb.model.identities import ClusterName
-from locallb.model.objects import Node
+from locallb.model.objects import Node, nodes_by_cluster
 from locallb.model.own_nodes import (
     TAINT,
     InitializedNode,
@@ -35,10 +35,11 @@ RIGHTS = "deploy/rbac-nodes.yaml"
 
 def with_nodes(plan: Plan, snapshot: Snapshot, settings: Settings) -> Plan:
     """Return the plan with the Nodes that are initialized, and with what hinders others."""
-    clusters = sorted(snapshot.access.keys() - snapshot.node_routes.keys())
+    by_cluster = nodes_by_cluster(snapshot.nodes)
+    nodes = {each: by_cluster.get(each, ()) for each in sorted(snapshot.access.keys() - snapshot.node_routes.keys())}
     if not settings.initializes_nodes:
-        return replace(plan, notices=(*plan.notices, *_waiting(clusters, snapshot))) if clusters else plan
-    decided = [_Decisions.of(cluster, snapshot) for cluster in clusters]
+        return replace(plan, notices=(*plan.notices, *_waiting(nodes))) if nodes else plan
+    decided = [_Decisions.of(cluster, some, snapshot) for cluster, some in nodes.items()]
     return replace(
         plan,
         nodes=tuple(planned for each in decided for planned in each.planned),
@@ -46,10 +47,9 @@ def with_nodes(plan: Plan, snapshot: Snapshot, settings: Settings) -> Plan:
     )
 
 
-def _waiting(clusters: list[ClusterName], snapshot: Snapshot) -> Iterator[str]:
+def _waiting(by_cluster: Mapping[ClusterName, Sequence[Node]]) -> Iterator[str]:
     """Name the clusters in which no pod can run, as every Node waits for a cloud provider."""
-    for cluster in clusters:
-        nodes = [node for node in snapshot.nodes if node.cluster == cluster]
+    for cluster, nodes in by_cluster.items():
         if nodes and all(TAINT in node.taints and not is_of_another(node) for node in nodes):
             yield (
                 f"{cluster}: {counted(len(nodes), 'Node')} with the taint {TAINT} wait for a cloud provider, so that no"
@@ -64,11 +64,10 @@ class _Decisions(Struct, frozen=True):
     notices: tuple[str, ...]
 
     @classmethod
-    def of(cls, cluster: ClusterName, snapshot: Snapshot) -> _Decisions:
+    def of(cls, cluster: ClusterName, nodes: Sequence[Node], snapshot: Snapshot) -> _Decisions:
         planned, hindered = list[PlannedNode](), dict[str, list[Node]]()
         held = {(each.name, each.uid): each for each in snapshot.initialized_nodes if each.cluster == cluster}
-        nodes = sorted((node for node in snapshot.nodes if node.cluster == cluster), key=attrgetter("name"))
-        for node in nodes:
+        for node in sorted(nodes, key=attrgetter("name")):
             before = held.get((node.name, node.uid))
             if node.deleting or not (before or TAINT in node.taints or is_initialized_by_us(node)):
                 continue
@@ -79,7 +78,7 @@ class _Decisions(Struct, frozen=True):
                 planned.append(_planned(wanted, snapshot, node_differences(node, wanted)))
         if not nodes:
             planned += [_planned(each, snapshot) for each in held.values()]
-        return cls(tuple(planned), tuple(_sentence(cluster, why, those) for why, those in hindered.items()))
+        return cls(tuple(planned), tuple(_sentence(cluster, why, nodes) for why, nodes in hindered.items()))
 
 
 def _planned(wanted: InitializedNode, snapshot: Snapshot, differing: tuple[str, ...] = ()) -> PlannedNode:

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 
 from locallb.config.settings import PodRouting, Settings
 from locallb.model.identities import ClusterName, Family, IPAddress, IPNetwork, ObjectKey
-from locallb.model.objects import BackendChoice, Node, Via
+from locallb.model.objects import BackendChoice, Node, Via, nodes_by_cluster
 from locallb.model.ranges import span_of
 from locallb.model.reasons import Reason
 from locallb.model.relays import RIGHTS, ForwardingFacts, RelayedPort, RelayId, RelayWay, relay_id
@@ -229,9 +229,7 @@ def routes_of(snapshot: Snapshot, settings: Settings) -> RoutePlan:
 def wanted_routes(snapshot: Snapshot, settings: Settings) -> Mapping[ClusterName, tuple[PodRoute, ...]]:
     """Return the routes of each cluster, in order, regardless of conflicts: to pods, or as its source defines."""
     named, given = _named(settings), snapshot.node_routes
-    by_cluster: dict[ClusterName, list[Node]] = {}
-    for node in sorted(snapshot.nodes, key=lambda node: (node.cluster, node.name)):
-        by_cluster.setdefault(node.cluster, []).append(node)
+    by_cluster = nodes_by_cluster(sorted(snapshot.nodes, key=lambda node: (node.cluster, node.name)))
     return {
         cluster: tuple(sorted(routes, key=lambda route: route.order))
         for cluster, nodes in by_cluster.items()
