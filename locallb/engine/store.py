@@ -67,6 +67,11 @@ class Layout(Struct, frozen=True, dict=True):
         """The file of the operating system's lock."""
         return self._base / "journals" / self.project / f"{self.stack}.lock"
 
+    @property
+    def waiting(self) -> Path:
+        """The file that a process locks which waits for that lock."""
+        return self.guard.with_suffix(".waiting")
+
     @cached_property
     def backups(self) -> Path:
         """The folder of the backups."""
@@ -83,8 +88,7 @@ class Layout(Struct, frozen=True, dict=True):
         names = (f"{self.stack}.json.bak", f".{self.stack}.json.new")
         siblings = (self.state.with_name(name) for name in names)
         history = self._base / "history" / self.project / self.stack
-        waiting = self.guard.with_suffix(".waiting")
-        return self.backups, history, *siblings, self.journal, self.state, waiting, self.locks, self.guard
+        return self.backups, history, *siblings, self.journal, self.state, self.waiting, self.locks, self.guard
 
     @cached_property
     def _base(self) -> Path:
@@ -175,11 +179,11 @@ class Store:
 
     def waiting(self) -> AbstractContextManager[None]:
         """Show that this process waits for the lock: who takes it again and again lets this one have it."""
-        return waiting(self._layout.guard.with_suffix(".waiting"), self._files)
+        return waiting(self._layout.waiting, self._files)
 
     def is_waited_for(self) -> bool:
         """Return whether a process waits for the lock."""
-        return is_waited_for(self._layout.guard.with_suffix(".waiting"))
+        return is_waited_for(self._layout.waiting)
 
     @property
     def places(self) -> tuple[Path, ...]:
