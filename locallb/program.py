@@ -120,15 +120,14 @@ class LoadBalancers(pulumi.ComponentResource):
         super().__init__(COMPONENT, name, {"arguments": given}, opts)
         self._given = given
         self._opts = opts or pulumi.ResourceOptions()
-        planned, self._before = asyncio.Event(), self._program.independent
-        if self._opts.depends_on is None and not _has_output(arguments):
-            self._before = [*self._before]
-            self._program.independent.append(planned)
         current: pulumi.Output[Any] = pulumi.Output.from_input(self._current())
         declared: pulumi.Output[_Declared] = pulumi.Output.all(self.urn, current).apply(
             lambda both: self._serve(*both[1])
         )
-        asyncio.ensure_future(_ended(declared)).add_done_callback(lambda _: planned.set())
+        self._before = self._program.independent
+        if self._opts.depends_on is None and not _has_output(arguments):
+            self._before = [*self._before]
+            self._program.independent.append(asyncio.ensure_future(_ended(declared)))
         proven: pulumi.Output[Shown] = declared.apply(lambda each: each.once_proven())
         self.addresses = proven.apply(lambda each: each.addresses)
         self.urls = proven.apply(lambda each: each.urls)
@@ -160,8 +159,8 @@ class LoadBalancers(pulumi.ComponentResource):
         if await self._given.is_secret():
             raise pulumi.RunError("an argument is a secret, and what is served is in the state: give it as plain text")
         after = {*await self._given.resources(), *await _resources_of(self._opts.depends_on)}
-        for each in self._before:
-            await each.wait()
+        if self._before:
+            await asyncio.wait(self._before)
         async with self._program.lock:
             settings, planned = await asyncio.to_thread(self._program.plan, self._name, given, _home())
             forbidden = _forbidden(settings, planned, self._program.served())
@@ -177,9 +176,9 @@ class _Components(Struct):
     """The components of a program, in the order in which they planned: one after the other, beside what others have."""
 
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
-    independent: list[asyncio.Event] = field(default_factory=list)
-    """Set once one is planned that waits for no resource. They plan in the order of the program, and before those that
-    wait: so a preview and its update choose the same addresses, whatever is answered first."""
+    independent: list[asyncio.Future[None]] = field(default_factory=list)
+    """Ends of the components that wait for no resource. They plan in the order of the program, and before the others:
+    so a preview and its update choose the same addresses, whatever is answered first."""
     stated: dict[str, program_arguments.Configuration] = field(default_factory=dict)
     planned: dict[str, ReadingAndPlan] = field(default_factory=dict)
     _roots: dict[ResourceKey, str] = field(default_factory=dict)
