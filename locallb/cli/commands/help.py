@@ -60,13 +60,13 @@ def _commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.Argument
     return next((action.choices for action in positionals if isinstance(action.choices, dict)), {})
 
 
-def _options(parser: argparse.ArgumentParser, words: Sequence[str]) -> str:
+def _options(parser: argparse.ArgumentParser, terms: Sequence[str]) -> str:
     """Return the help of a command. Raises Refused."""
-    known = "locallb"
-    for word in words:
+    command = "locallb"
+    for term in terms:
         choices = _commands(parser)
-        name = _chosen(word, choices, f"`{known}` has no {word!r}; `{known} --help` lists what it has")
-        known, parser = f"{known} {name}", choices[name]
+        name = _chosen(term, choices, f"`{command}` has no {term!r}; `{command} --help` lists what it has")
+        command, parser = f"{command} {name}", choices[name]
     return parser.format_help()
 
 
