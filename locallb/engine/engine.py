@@ -23,7 +23,7 @@ from locallb.engine.core.session import Run
 from locallb.engine.core.updates import Stack as CoreStack
 from locallb.engine.core.updates import Updates
 from locallb.engine.provider_registry import Providers
-from locallb.engine.state.errors import Cancelled, EngineError, HostRefused, LockHeld
+from locallb.engine.state.errors import Cancelled, EngineError, HostRefused
 from locallb.engine.state.project import Project, load_config
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.urns import stack_urn
@@ -81,7 +81,7 @@ class Engine:
         return self._store.peek().in_order()
 
     def state_stamp(self) -> object:
-        """Return a stamp that differs once any process, this one too, has written the state; None without a state."""
+        """Return a stamp that differs once this process has changed the state, or another one has written it."""
         return self._store.stamp()
 
     def preview(self, program: Program, *, refresh: bool | None = None, scope: Scope = EVERYTHING) -> Result:
@@ -180,11 +180,6 @@ class Engine:
 
         self._run(work, scope, {}, preview=True, copied=False)
         return frozenset(root for root in roots if scope.covers(root))
-
-    def give_way(self) -> None:
-        """Let another process have the stack first if it waits for that. Raises LockHeld."""
-        if self._store.is_waited_for():
-            raise LockHeld("a command waits for this stack; what is due is updated after it")
 
     def unfinished(self) -> frozenset[str]:
         """Return the roots (URNs) below which the state says that an operation was broken off."""

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
 from threading import Lock
+from time import monotonic, sleep
 from typing import Any, NoReturn, TypeVar
 
 from google.protobuf import empty_pb2
@@ -30,6 +31,9 @@ from locallb.engine.state.project import load_project
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.values import UNKNOWN, Properties, Value, has_unknown, number, without_unknown
 from locallb.engine.store import Store
+
+_LONGEST = 2.0
+"""Seconds for which an update that is under way may take to end."""
 
 
 class RegistrationReply(Struct, frozen=True):
@@ -362,7 +366,7 @@ def _seconds(text: str, what: str) -> float:
 def refuse_unfinished(root: Path, stack: str) -> None:
     """Raise UpdateUnfinished where another engine runs the program in `root` after an update of this one broke off.
 
-    This engine itself goes on where it stopped.
+    One that is under way may end meanwhile. This engine itself goes on where it stopped.
     """
     if isinstance(SETTINGS.monitor, Monitor):
         return
@@ -370,7 +374,10 @@ def refuse_unfinished(root: Path, stack: str) -> None:
         project = load_project(root)
     except EngineError:  # a backend that this engine doesn't know has no journal of it
         return
-    if Store(project.backend, project.name, stack).is_unfinished():
+    store, end = Store(project.backend, project.name, stack), monotonic() + _LONGEST
+    while store.is_unfinished() and monotonic() < end:
+        sleep(0.1)
+    if store.is_unfinished():
         raise UpdateUnfinished(
             f"an update of {stack} by `locallb` broke off or is under way;"
             " run `locallb up`, which goes on where it stopped, then this again;"

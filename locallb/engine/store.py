@@ -144,6 +144,8 @@ class Store:
         self._checkpoint: Checkpoint | None = None
         self._snapshot = StackState()
         self._stamp: _Stamp | None = None
+        self._loaded: _Stamp | None = None
+        """The stamp of the state file as it was read last, by which what was applied since is counted."""
         self._is_ours = False
         """Whether a session of ours goes on: memory is ahead of the file."""
         self.readings = 0
@@ -231,16 +233,21 @@ class Store:
         return self._snapshot
 
     def is_unfinished(self) -> bool:
-        """Return whether an update left a journal that isn't in the state."""
+        """Return whether a session of ours goes on, or an update left a journal that isn't in the state."""
+        if self._is_ours:
+            return True
         leftover = read_journal(self._layout.journal)
         if leftover is None:
             return False
         self._load()
         return not leftover.is_part_of(self._time())
 
-    def stamp(self) -> _Stamp | None:
-        """Return which writing of the state file is there now; None if there is none."""
-        return self._read_stamp()
+    def stamp(self) -> object:
+        """Return a stamp of what the state says now: another one after a change of ours, and after others' writing."""
+        now = None if self._is_ours else self._read_stamp()
+        if self._is_ours or (self._checkpoint is not None and now == self._stamp):
+            return self._loaded, self._snapshot.changes
+        return now, 0
 
     @property
     def read_stamp(self) -> _Stamp | None:
@@ -265,7 +272,7 @@ class Store:
         else:
             self._checkpoint = read_checkpoint(path, self._layout.name)
         self._snapshot = self._checkpoint.snapshot()
-        self._stamp = stamp
+        self._stamp = self._loaded = stamp
 
     def _read_stamp(self) -> _Stamp | None:
         path = self._layout.state

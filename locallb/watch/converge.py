@@ -305,7 +305,7 @@ class Converger(Struct):
 
         What takes longer than `is_enough` stays under way. Raises EngineError if it can't begin, or keep its outcome.
         """
-        self.engine.give_way()
+        self._updates().give_way()
         requested, in_order, began = frozenset(batch.keys), frozenset[ObjectKey](), time.monotonic()
         retry = self._claimed.released_spares(requested, wanted)
         refresh = batch.refresh or bool(retry)
@@ -366,6 +366,11 @@ class Converger(Struct):
     @property
     def going_on(self) -> Collection[ObjectKey]:
         return self._begun.keys()
+
+    @property
+    def has_work(self) -> bool:
+        """Whether anything is under way, or the state file is to be written."""
+        return bool(self._begun) or (self._made is not None and self._made.is_open)
 
     def is_full(self, now: float) -> bool:
         """Return whether as much was begun a moment ago as is to be under way at a time."""

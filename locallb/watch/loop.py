@@ -241,7 +241,7 @@ class Loop:
 
     def _go_on(self) -> None:
         """Go on with what is under way, and look again where some of it has ended."""
-        if self._last is None or not self._converger.going_on:
+        if self._last is None or not self._converger.has_work:
             return
         try:
             outcome = self._converger.go_on()

@@ -170,22 +170,22 @@ def test_second_concurrent_update_is_refused(bench: Bench) -> None:
 
 def test_who_waits_for_the_lock_is_known_for_as_long_as_it_lives(bench: Bench) -> None:
     """Several may; one that updates again and again gives way to them."""
-    engine = bench.engine()
+    updates = bench.engine().updates({})
     waits = "import sys; from pathlib import Path; from locallb.engine.store import Store\n"
     waits += "with Store(Path(sys.argv[1]), 'local-lb', 'dev').waiting(): print(flush=True); input()"
     command = [sys.executable, "-c", waits, str(bench.project.backend)]
-    engine.give_way()
+    updates.give_way()
     processes = [subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
     for number, process in enumerate(processes):
         assert process.stdout is not None
         assert process.stdout.readline()
         with pytest.raises(LockHeld, match="a command waits"):
-            engine.give_way()
+            updates.give_way()
         if number:
             processes[0].kill()
             processes[0].communicate()
             with pytest.raises(LockHeld):
-                engine.give_way()
+                updates.give_way()
             process.communicate(b"\n")
-    engine.give_way()
-    assert engine.up(lambda: declare(ONE)).ok
+    updates.give_way()
+    assert bench.engine().up(lambda: declare(ONE)).ok

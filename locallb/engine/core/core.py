@@ -25,7 +25,7 @@ from locallb.engine.state.urns import is_provider, split_reference, type_of
 from locallb.engine.state.values import Properties
 from locallb.model.desired import ResourceKey
 
-QUIET = 0.5
+QUIET = 0.2
 """Seconds without a change after which the state file is written."""
 LATEST = 5.0
 """Seconds after which it is written although changes go on."""
@@ -144,6 +144,12 @@ class Core:
                 del self._failures[urn]
                 self._adopted(urn, ())
 
+    def forget(self) -> None:
+        """Forget how everything that was asked for has ended: what is needed of it is tried again. At rest only."""
+        for known in (self._unsettled, self._failures, self._waits, self._waiters, self._made, self._scope):
+            if known is not None:
+                known.clear()
+
     def bring(self, roots: Collection[str], *, inspect: bool = False) -> frozenset[str]:
         """Bring what is below these roots to what is desired, whatever failed before; give what that is, by URN.
 
@@ -205,6 +211,11 @@ class Core:
     @property
     def is_at_rest(self) -> bool:
         return not self._queue and not (self._running if self.is_stopping else self._claimed)
+
+    @property
+    def is_saved(self) -> bool:
+        """Whether the state file has everything."""
+        return self._unsaved_since is None
 
     def late_lanes(self) -> list[LateLane]:
         """List the lanes whose party doesn't answer, or slowly."""

@@ -1,7 +1,8 @@
 """Updates of parts of a stack, each of which may leave under way what hangs while others are brought about.
 
 For one thread: it works while it waits for a part, and when it is asked to go on. The stack's lock is held as long as
-anything is under way, and no longer. Not here: what is to be updated when, and again after a failure.
+anything is under way, and until the state file is written after a moment without changes: an update that follows at
+once goes on in the same journal. Not here: what is to be updated when, and again after a failure.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from locallb.engine.core.interrupts import Stop
 from locallb.engine.core.lanes import LateLane, Parties
 from locallb.engine.core.reporting import Reporter, Teller
 from locallb.engine.core.session import open_core
-from locallb.engine.state.errors import Cancelled, EngineError, HostRefused
+from locallb.engine.state.errors import Cancelled, EngineError, HostRefused, LockHeld
 from locallb.engine.state.values import Value
 from locallb.engine.store import Store
 
@@ -125,6 +126,8 @@ class Updates:
         `first` is called once the stack is ours. Raises EngineError if it can't begin.
         """
         with self._guarded():
+            if self._core and not self._parts:
+                self._core.forget()
             core = self._core or self._open()
             first()
             try:
@@ -136,6 +139,18 @@ class Updates:
                 self._follow(core, part, changed)
             for name, roots in parts.items():
                 self._parts[name] = _Part(roots, core.bring(roots, inspect=inspect))
+
+    def give_way(self) -> None:
+        """Let a command that waits for the stack have it first. Raises LockHeld, or another EngineError."""
+        if self._stack.store.is_waited_for():
+            self.release()
+            raise LockHeld("a command waits for this stack; what is due is updated after it")
+
+    def release(self) -> None:
+        """Write the state and give the stack back if nothing is under way. Raises EngineError."""
+        if self._core and self._core.is_at_rest:
+            with self._guarded():
+                self._close()
 
     def _follow(self, core: Core, part: _Part, changed: frozenset[str]) -> None:
         """Bring a part that is under way to what is desired of it now, also what was brought about already."""
@@ -153,6 +168,11 @@ class Updates:
     def go_on(self) -> None:
         """Do what can be done without waiting. Raises as `wait` does."""
         self._work(lambda: not self._executor.has_news)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the stack is held."""
+        return self._core is not None
 
     @property
     def has_ended(self) -> bool:
@@ -198,7 +218,7 @@ class Updates:
             core.run(is_over, GLANCE)
             while not is_over():
                 core.run(is_over, GLANCE)
-            if core.is_at_rest:
+            if core.is_at_rest and core.is_saved:
                 self._close()
         self._rings = self._core is not None
         if self._rings and self._executor.has_news:

@@ -70,6 +70,8 @@ class StackState:
         self._listed: tuple[ResourceState, ...] | None = None
         self._lock = RLock()
         self._clock = 0
+        self.changes = 0
+        """How many changes were applied."""
         self._next = len(self.pending)
         for resource in resources:
             if resource.delete:
@@ -148,6 +150,7 @@ class StackState:
     def apply(self, mutation: Mutation) -> None:
         with self._lock:
             self._apply(mutation)
+            self.changes += 1
 
     def _apply(self, mutation: Mutation) -> None:
         if not isinstance(mutation, Begin | End):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Mapping
 
 import pytest
@@ -12,6 +13,7 @@ from locallb.engine.core.lanes import Parties
 from locallb.engine.core.updates import Updates
 from locallb.engine.state.errors import LockHeld
 from locallb.engine.state.urns import name_of, root_urn
+from locallb.engine.store import Store
 from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG, Group, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import Digest
@@ -100,7 +102,65 @@ def test_a_part_that_hangs_is_left_under_way_and_others_are_brought_about(
     assert timer_fired.wait(60)
     updates.wait(NAMES)
     assert updates.take().parts == {"a"}
+    updates.release()
     assert bench.engine().destroy().ok
+
+
+def test_updates_that_follow_at_once_share_one_writing_of_the_state(bench: Bench, updates: Updates) -> None:
+    """Others see it by the journal; the state is written, and the stack given back, after a quiet moment."""
+    path, observer = bench.project.state_file("dev"), bench.engine()
+    begin(updates, groups(a="1"), "a")
+    updates.wait("a")
+    updates.release()
+    written, stamps = path.read_bytes(), set[object]()
+    engine = bench.engine(parties=Parties(lambda one: one.type))
+    following = engine.updates({})
+    for version in "234":
+        begin(following, groups(a=version), "a")
+        following.wait("a")
+        assert following.take().result.changes == {Op.UPDATE: 3}
+        stamps.add(engine.state_stamp())
+        assert path.read_bytes() == written
+        assert {one.inputs["x"] for one in observer.resources() if one.type == CONFIG} == {version}
+    assert len(stamps) == 3
+    with pytest.raises(LockHeld):
+        bench.engine().destroy()
+    quiet = threading.Event()
+    while following.is_open:
+        assert following.next_time is not None
+        quiet.wait(max(0.0, following.next_time - time.monotonic()))
+        following.go_on()
+    assert engine.state_stamp() in stamps
+    assert path.read_bytes() != written
+    assert bench.engine().destroy().ok
+    assert engine.state_stamp() not in stamps
+    following.close()
+
+
+def test_a_command_that_waits_has_the_stack_at_once(bench: Bench, updates: Updates) -> None:
+    begin(updates, groups(a="1"), "a")
+    updates.wait("a")
+    with Store(bench.project.backend, "local-lb", "dev").waiting():
+        assert updates.is_open
+        with pytest.raises(LockHeld, match="a command waits"):
+            updates.give_way()
+    assert bench.engine().destroy().ok
+
+
+def test_what_failed_is_tried_again_where_the_next_update_needs_it(bench: Bench, updates: Updates) -> None:
+    """Also when the stack wasn't given back in between."""
+    root, needed = ResourceKey(BALANCER, "b"), ResourceKey(CONFIG, "a")
+    user = Resource(ResourceKey(SERVICE_CONFIG, "b"), {"x": "1"}, root, (needed,))
+    wanted = {**groups(a="1"), root: Group((Resource(root, {"digest": "1"}, outputs={}), user), Digest("1"))}
+    bench.world.control["fail"] = {"ProxyConfig::a": "no"}
+    begin(updates, wanted, *NAMES)
+    updates.wait(NAMES)
+    assert {*updates.take().failed} == {*NAMES}
+    bench.world.control["fail"] = {}
+    assert updates.is_open
+    begin(updates, wanted, "b")
+    updates.wait("b")
+    assert updates.take().result.ok
 
 
 @pytest.mark.parametrize("more", [False, True])

@@ -106,6 +106,7 @@ def test_state_written_by_another_process_is_not_taken_as_verified(
     converger = learnt(bench)
     wanted = wanting(monkeypatch, *all_of("1"))
     converger.update(Plan(), wanted, work.Batch(tuple(KEYS)))
+    converger._updates().release()
     brought(learnt(bench), wanting(monkeypatch, *all_of("other")))
     wanted = wanting(monkeypatch, *all_of("2"))
     converger.update(Plan(), wanted, work.Batch((KEYS[2],)))
@@ -214,6 +215,7 @@ def test_resources_removed_by_another_process_are_made_again(
         ended = take(self)
         batches.extend(ended.parts)
         if ended.parts and len(batches) == (1 if at == "between two updates" else len(KEYS)):
+            self.release()
             assert bench.engine().destroy().ok
         return ended
 
