@@ -3,7 +3,8 @@
     python -m benchmarks.isolation [--seconds 120] [--troubles proxy,cluster,...]
 
 A test cluster (etcd and kube-apiserver, see tests/cluster) is followed by `locallb watch`. A Service is created each
-second: before each trouble alone, for a quarter of the time, then beside it. Tables, and how many times as long it
+second and removed 20 seconds later: before each trouble alone, for a quarter of the time, then beside it. Measured are
+the Services beside which others are removed. Tables, and how many times as long it
 takes beside each trouble, go to standard error, one JSON object to standard output.
 """
 
@@ -180,19 +181,22 @@ def measure(stand: Stand, loop: OurLoop, trouble: Trouble, seconds: float) -> Ma
     try:
         time.sleep(1)
         begun = time.perf_counter()
-        for number in range(int(seconds)):
+        for number in range(LIFE + int(seconds)):
             time.sleep(max(0.0, begun + number - time.perf_counter()))
             if number >= LIFE:
                 stand.services.delete(f"new-{number - LIFE}")
             at = time.perf_counter()
             stand.services.create(f"new-{number}", (PORT, FIRST + 1 + number % (COUNT - 8)))
             address = stand.services.address(f"new-{number}")
-            reported.append((time.perf_counter() - at) * 1000)
-            answered.append((until(partial(ask, address, PORT), "the first byte") - at) * 1000)
+            is_reported = time.perf_counter()
+            has_answered = until(partial(ask, address, PORT), "the first byte")
+            if number >= LIFE:
+                reported.append((is_reported - at) * 1000)
+                answered.append((has_answered - at) * 1000)
     finally:
         end()
         stand.services.clear()
-        stand.services.removed("steady", *(f"new-{number}" for number in range(int(seconds))))
+        stand.services.removed("steady", *(f"new-{number}" for number in range(LIFE + int(seconds))))
     return spreads({"address": reported, "first byte": answered})
 
 
