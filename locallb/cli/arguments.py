@@ -35,11 +35,17 @@ class Arguments(Struct, frozen=True):
     targets: tuple[str, ...] = ()
     """Load balancers to restrict an update to; empty means all."""
     action: str = ""
-    """The word after `host`, `state`, `stack` or `completion`."""
+    """The word after `host`, `state`, `stack`, `config` and others that have several."""
     topic: tuple[str, ...] = ()
     """What `help` is about: a page, or the words of a command; empty for the list of pages."""
     removed: str = ""
     """The stack that `stack rm` names: `stack` is the same."""
+    keys: tuple[str, ...] = ()
+    """Of the configuration, for `config get` and `unset`."""
+    assignments: tuple[str, ...] = ()
+    """Keys that `config set` sets, each before its value."""
+    names: tuple[str, ...] = ()
+    """Of sources that `source remove` removes."""
     apply: bool = False
     persist: bool = False
     group: str = ""
@@ -162,6 +168,8 @@ def _parsed(terms: Sequence[str] | None, own: Sequence[str], options: tuple[str,
     if problem := _contradiction(given, parser.get_default("stack")):
         parser.error(problem, given.command)
     given.stack = vars(given).get("removed", given.stack)
+    if given.command == "source":
+        given.action = {"rm": "remove"}.get(given.action, given.action)
     values = {name: value for name, value in vars(given).items() if value is not None and name in _FIELDS}
     values |= {name: tuple(value) for name, value in values.items() if isinstance(value, list)}
     values |= {"directory": given.directory or Path(), "named": given.directory is not None, "options": options}
@@ -193,6 +201,10 @@ def _contradiction(given: argparse.Namespace, default_stack: str) -> str:
         and (given.traffic or given.repeat),
         "--json is the run itself, of the stack's state; for the report say --format json alone": is_report
         and given.json,
+        "each KEY has a VALUE behind it; one with blanks is in quotes": len(value_of("assignments") or ()) % 2,
+        "name a source: --manifests PATH, --context NAME or --kind [CLUSTER]": (given.command, value_of("action"))
+        == ("source", "add")
+        and not given.sources,
         "a report is of the whole stack; leave out --target": is_report and given.targets,
         f"`stack rm` removes the stack that it names; leave out --stack {given.stack}": value_of("removed")
         and given.stack not in {default_stack, given.removed},

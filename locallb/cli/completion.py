@@ -6,18 +6,20 @@ import argparse
 import json
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import yaml
 
 from locallb import safe_files
 from locallb.cli.arguments import Arguments
+from locallb.cli.commands.help import pages, subcommands
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
 from locallb.cli.grammar import COMMANDS, make_parser
 from locallb.cli.parser import ANSWER
 from locallb.cli.project import PROJECT_FILE, nearest_project
+from locallb.config.parsing import KEYS
 from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG
 from locallb.model.fields import at, object_of, objects_of, text_of
 from locallb.safe_files import load_yaml
@@ -81,6 +83,8 @@ class _Line:
         self._parser = parser
         self._waiting: argparse.Action | None = None
         """Option that expects the next word as its value."""
+        self._words: list[str] = []
+        """What the command, or its action, was given besides."""
         self._given = {"directory": str(directory), "stack": "dev"}
         for word in terms:
             self._take(word)
@@ -103,9 +107,8 @@ class _Line:
             action = self._parser._option_string_actions.get(word)  # noqa: SLF001 - as above
             self._waiting = action if action and action.nargs != 0 else None
         else:
-            for action in self._positionals():
-                if isinstance(action.choices, dict) and word in action.choices:
-                    self._parser = action.choices[word]
+            chosen = subcommands(self._parser).get(word)
+            self._parser, self._words = (chosen, []) if chosen else (self._parser, [*self._words, word])
 
     def _positionals(self) -> list[argparse.Action]:
         return self._parser._get_positional_actions()  # noqa: SLF001 - as above
@@ -113,16 +116,29 @@ class _Line:
     def _values(self, action: argparse.Action) -> Iterable[str]:
         if action.choices:
             return [choice for choice in action.choices if choice != ANSWER]
-        project = self._project()
-        if action.dest in {"stack", "removed"}:
-            return _stacks(project)
+        project, stack = self._project(), self._given["stack"]
         if str(action.metavar).startswith("SERVICE"):
-            return _balancers(_resources(project, self._given["stack"]))
-        if action.dest == "backends":
-            return _backends(_resources(project, self._given["stack"]))
-        if action.metavar == "TOPIC":
-            return sorted({*(page.stem for page in paths.shipped("docs").glob("*.md")), *COMMANDS})
-        return _contexts() if action.metavar == "CONTEXT" else ()
+            return _balancers(_resources(project, stack))
+        if action.metavar == "CONTEXT":
+            return _contexts()
+        found: Mapping[str, Callable[[], Iterable[str]]] = {
+            "stack": lambda: _stacks(project),
+            "removed": lambda: _stacks(project),
+            "keys": lambda: KEYS,
+            "assignments": lambda: () if len(self._words) % 2 else KEYS,
+            "names": lambda: _sources(project, stack),
+            "backends": lambda: _backends(_resources(project, stack)),
+            "topic": self._topics,
+        }
+        return found[action.dest]() if action.dest in found else ()
+
+    def _topics(self) -> Iterable[str]:
+        """Return what `help` is about: pages and commands, after a command what it has."""
+        parser: argparse.ArgumentParser = make_parser()
+        for word in self._words:
+            parser = subcommands(parser).get(word, argparse.ArgumentParser())
+        found = {name for name in subcommands(parser) if self._words or name in COMMANDS}
+        return sorted(found if self._words else found | pages().keys())
 
     def _project(self) -> Path:
         """Return the project around, or this user's own."""
@@ -134,6 +150,15 @@ def _stacks(project: Path) -> list[str]:
     """Return the stacks that have a configuration."""
     files = (project / str(_declared(project).get("stackConfigDir") or ".")).glob("Pulumi.*.yaml")
     return sorted(path.name.removeprefix("Pulumi.").removesuffix(".yaml") for path in files)
+
+
+def _sources(project: Path, stack: str) -> list[str]:
+    """Return the names of a stack's sources."""
+    from locallb.cli.stack_sources import listed_sources  # noqa: PLC0415 - few commands take one
+
+    path = project / str(_declared(project).get("stackConfigDir") or ".") / f"Pulumi.{stack}.yaml"
+    found = at(_document(path), "config", "local-lb:sources")
+    return [one.name for one in listed_sources(objects_of(found))]
 
 
 def _resources(project: Path, stack: str) -> Sequence[Mapping[str, object]]:

@@ -181,6 +181,17 @@ PLUGIN = "put the provider where the Pulumi CLI finds it for every project of th
 LIST = "list every stack that has a configuration or a state"
 REMOVE = "remove the configuration, the state and the backups of a stack that serves nothing any more"
 ADOPT = "move the stack to this user and state home: its proxies end there, and the next `up` starts them here"
+CONFIG = {
+    "list": "list the keys that are set, with their values and the files that have them",
+    "get": "print the value of a key",
+    "set": "set keys in the stack's file, which keeps all its other lines; a value is YAML",
+    "unset": "remove keys from the stack's file",
+}
+SOURCE = {
+    "list": "list the stack's sources",
+    "add": "add sources: directories of manifests, clusters",
+    "remove": "remove sources",
+}
 CHECK = "check the state against the rules that the Pulumi CLI enforces"
 RESTORE = "go back to the last good state if the current one is unusable; nothing is lost"
 
@@ -358,6 +369,27 @@ def _add_state_actions(command: argparse.ArgumentParser, common: argparse.Argume
     _add_yes(adopt, common)
 
 
+def _add_configuration(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, text in CONFIG.items():
+        action = actions.add_parser(name, help=text, description=text, parents=[common])
+        if name == "set":
+            action.add_argument("assignments", metavar="KEY VALUE", nargs="+", help="such as: metrics 127.0.0.1:9477")
+        elif name != "list":
+            action.add_argument("keys", metavar="KEY", nargs=1 if name == "get" else "+", help="such as metrics")
+
+
+def _add_source_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:
+    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, text in SOURCE.items():
+        aliases = ["rm"] if name == "remove" else []
+        action = actions.add_parser(name, aliases=aliases, help=text, description=text, parents=[common])
+        if name == "add":
+            _add_sources(action, all_of_kind="?")
+        elif name == "remove":
+            action.add_argument("names", metavar="NAME", nargs="+", help="a name, its beginning, or a glob")
+
+
 def _add_ending(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("--stop-watch", action="store_true", help="end a `watch` of the stack first")
 
@@ -501,6 +533,8 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"state"}), _add_state_actions),
     (frozenset({"destroy"}), _add_ending),
     (frozenset({"stack"}), _add_stack_actions),
+    (frozenset({"config"}), _add_configuration),
+    (frozenset({"source"}), _add_source_actions),
     (frozenset({"ca"}), _add_ca),
     (frozenset({"gateway"}), _add_gateway),
     (frozenset({"service"}), _add_service),
@@ -550,6 +584,8 @@ COMMANDS = {
     "plugin": "install the provider for the Pulumi CLI, for programs in any language",
     "ca": "show, create, trust and export your own authority for certificates",
     "stack": "list the project's stacks, or remove one",
+    "source": "list the sources of a stack, add some or remove some",
+    "config": "show keys of a stack's configuration, set or remove them",
     "init": "write the configuration of a new stack, named by --stack, and a project if there is none",
     "help": "show a page of the documentation, or the options of a command; list the pages",
     "completion": "print a script that completes commands, stacks and Services in your shell",

@@ -29,6 +29,7 @@ from locallb.cli.project import (
     MANIFESTS,
     PROGRAM_FILE,
     PROJECT_FILE,
+    STACK_SCHEMA,
     Sources,
     fault,
     is_project,
@@ -37,13 +38,14 @@ from locallb.cli.project import (
     program_files,
     project_files,
     require_trusted,
+    stack_schema,
     stack_text,
-    with_sources,
 )
+from locallb.cli.stack_file import NotEditable
+from locallb.cli.stack_sources import merged, sources_of, with_sources
 from locallb.config.parsing import parse_settings
 from locallb.engine.state.project import check_stack_name
 from locallb.model.errors import ClientError
-from locallb.model.fields import objects_of
 from locallb.model.identities import ClusterName, ContextName
 from locallb.safe_files import load_yaml
 from locallb.sources.entries import cluster_name
@@ -275,7 +277,7 @@ def prepare(args: Arguments, out: Out, lent: ExitStack) -> Path:
     environment = sys.prefix if sys.prefix != sys.base_prefix else ""
     _write_own_project(root, program_files(environment, environment))
     if sources:
-        _write_own_project(stack.parent, {stack.name: text})
+        _write_own_project(stack.parent, {stack.name: text, STACK_SCHEMA: stack_schema()})
     if is_new and root == paths.data_home() and not args.json:
         for line in _explanation(root, stack, sources):
             out.line(line)
@@ -287,9 +289,7 @@ def prepare(args: Arguments, out: Out, lent: ExitStack) -> Path:
 def _wanted(former: str | None, given: Sources, stack: Path, command: str) -> tuple[Sources, str]:
     """Return the sources that a stack begins with, or that its file gets, and the file's text. Raises Refused."""
     if former is not None:
-        has = _sources_of(former)
-        every_kind = {"kind": "all"} in has
-        lacking = [source for source in given if source not in has and not ("kind" in source and every_kind)]
+        lacking = [source for source in given if merged(sources_of(former), [source])]
         return lacking, _extended(former, lacking, stack, command)
     runtime = os.environ.get(RUNTIME_VARIABLE, "")
     wanted = given or default_sources()
@@ -304,28 +304,19 @@ def _extended(text: str, added: Sources, stack: Path, command: str) -> str:
     """Return a stack's file with more sources, else as it is. Raises Refused where a preview or its form forbids it."""
     if not added:
         return text
-    former = _sources_of(text)
-    changed = with_sources(text, added)
-    if any("kind" in source for source in former) and any("kind" in source for source in added):
-        changed = ""  # a stack has one source of kind
+    try:
+        changed = with_sources(text, added)
+    except (NotEditable, yaml.YAMLError, ValueError):
+        changed = ""
     if command == PREVIEW or not changed:
         adding = "; `locallb up` with these options adds them, or" if changed else ";"
         raise Refused(
-            f"{stack} names other sources: {described(former)}{adding} write there what to serve, or name another"
-            " stack with --stack"
+            f"{stack} names other sources: {described(sources_of(text))}{adding} write there what to serve, or name"
+            " another stack with --stack"
         )
-    parse_settings({"sources": [*former, *added]})  # a mistake is reported before anything is written
+    parse_settings({"sources": sources_of(changed)})  # a mistake is reported before anything is written
     require_existing(added, paths.data_home())
     return changed
-
-
-def _sources_of(text: str) -> Sources:
-    """Return what a stack's file names; nothing where it can't be understood."""
-    try:
-        sources = yaml.safe_load(text)["config"]["local-lb:sources"]
-    except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):
-        return ()
-    return objects_of(sources)
 
 
 def _write_own_project(root: Path, texts: Mapping[str, str]) -> None:

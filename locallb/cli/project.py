@@ -14,14 +14,10 @@ from __future__ import annotations
 import ast
 import json
 import os
-import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from itertools import takewhile
 from pathlib import Path
-
-import yaml
 
 from locallb import __version__, safe_files
 from locallb.cli.arguments import Arguments
@@ -31,7 +27,7 @@ from locallb.engine.state.project import load_project
 from locallb.model.errors import reported
 from locallb.model.identities import Home
 from locallb.safe_files import Distrust
-from locallb.storage.paths import CONSENTS, REFUSALS, stack_directory
+from locallb.storage.paths import CONSENTS, REFUSALS, shipped, stack_directory
 
 PROJECT_FILE = "Pulumi.yaml"
 PROGRAM_FILE = "__main__.py"
@@ -185,12 +181,15 @@ from locallb.package import main
 
 main(sys.argv[1:])
 '''
-_STACK = """\
+STACK_SCHEMA = "stack.schema.json"
+"""Beside the stacks' files: what editors complete and check these by."""
+_STACK = f"""\
+# yaml-language-server: $schema={STACK_SCHEMA}
 # A stack of local-lb; `locallb help configuration` has all keys. The Pulumi CLI adds an `encryptionsalt`; locallb
 # needs none.
 config:
   local-lb:sources:
-{sources}
+{{sources}}
   # local-lb:pools:                     # addresses to hand out; without it 127.77.0.0/27, which a list replaces:
   #   - name: default                   # what has an address of it keeps that while it is listed
   #     addresses: [127.77.0.0/27]
@@ -277,6 +276,11 @@ def project_files(jobs: Mapping[str, str]) -> Mapping[str, str]:
     }
 
 
+def stack_schema() -> str:
+    """Return the schema of stacks' files, as this version has it."""
+    return shipped(f"docs/{STACK_SCHEMA}").read_text(encoding="utf-8")
+
+
 def stack_text(sources: Sources, runtime: str = "", *, localhost: bool = False) -> str:
     """Return the configuration of a stack; without `runtime` that is the usual one; `localhost`: with names there."""
     lines = [f"    - {line}" for line in _entries(sources)]
@@ -284,43 +288,6 @@ def stack_text(sources: Sources, runtime: str = "", *, localhost: bool = False) 
     if localhost:
         chosen += "\n  local-lb:localhost: true            # names such as http://web.shop.localhost:8080"
     return _STACK.format(sources="\n".join(lines) + chosen)
-
-
-def with_sources(text: str, added: Sources) -> str:
-    """Return a stack's configuration with more sources behind its own; empty where that isn't a plain list.
-
-    Everything else of the file, with its comments, stays as it is.
-    """
-    lines = text.splitlines() or [""]
-    start = next((number for number, line in enumerate(lines) if _SOURCES.fullmatch(line)), len(lines) - 1)
-    inner = tuple(f"{_indent(lines[start])}{first}" for first in " -")
-    within = (line.startswith(inner) or not line for line in lines[start + 1 :])
-    block = lines[start + 1 :][: sum(takewhile(bool, within))]
-    while block and not block[-1].strip():
-        block.pop()
-    if not block:
-        return ""
-    end = start + 1 + len(block)
-    entries = [f"{_indent(block[0])}- {entry}" for entry in _entries(added)]
-    changed = "\n".join([*lines[:end], *entries, *lines[end:], ""])
-    return changed if _is_extended(text, changed, added) else ""
-
-
-_SOURCES = re.compile(r" *local-lb:sources: *(#.*)?")
-
-
-def _indent(line: str) -> str:
-    return line[: len(line) - len(line.lstrip())]
-
-
-def _is_extended(text: str, changed: str, added: Sources) -> bool:
-    """Return whether a text differs from another in nothing but additional sources."""
-    try:
-        former, latter = yaml.safe_load(text), yaml.safe_load(changed)
-        former["config"]["local-lb:sources"] += added
-    except (yaml.YAMLError, KeyError, TypeError, ValueError, RecursionError):
-        return False
-    return bool(former == latter)
 
 
 def _entries(sources: Sources) -> list[str]:

@@ -137,6 +137,8 @@ WITHOUT_STACK = {
     "plugin": "commands.plugin:plugin",
     "doctor": "commands.doctor:doctor",
     "stack": "commands.stacks:stack",
+    "config": "commands.configuration:config",
+    "source": "commands.configuration:source",
     "init": "commands.stacks:init",
     "completion": "completion:completion",
     "help": "commands.help:help_about",
@@ -149,7 +151,7 @@ ANYWHERE = frozenset({"host", "state"})
 """Commands that leave the stack's proxies alone, wherever they live."""
 NOWHERE = frozenset({"ca", "gateway", "image", "init", "plugin", "completion", "help"})
 """Commands that choose no project, or one by themselves."""
-ON_MACOS = frozenset({*NOWHERE - {"image", "plugin"}, "host", "stack"})
+ON_MACOS = frozenset({*NOWHERE - {"image", "plugin"}, "host", "stack", "config", "source"})
 """Commands that do something on macOS, where nothing is served: it is refused before anything is begun."""
 LEADERS = frozenset({"up", "refresh", "destroy"})
 """Commands that change a stack: with leader election they hold its Lease meanwhile."""

@@ -48,7 +48,7 @@ from locallb.sources.source import reached
 from locallb.sources.stack_home import has_deployed, refuse_renamed, require_here
 from locallb.sources.stack_home import write as write_home
 from locallb.sources.workspace import Workspace
-from locallb.storage.paths import stack_directory
+from locallb.storage.paths import sibling_of_stack, stack_directory
 
 if TYPE_CHECKING:
     from pulumi.provider.experimental.provider import Provider
@@ -174,12 +174,12 @@ class Session(Struct, frozen=True, dict=True):
     @property
     def watch_lock(self) -> Path:
         """The file that a `watch` of this stack holds locked."""
-        return stack_directory(self.home).with_name(f"{self.stack}.watch")
+        return sibling_of_stack(self.home, "watch")
 
     @property
     def delays_file(self) -> Path:
         """The file in which a `watch` of this stack has the outside parties that don't answer."""
-        return stack_directory(self.home).with_name(f"{self.stack}.delays")
+        return sibling_of_stack(self.home, "delays")
 
     def require_home(self, *, ending: bool = False) -> None:
         """Check that the stack belongs to this project, state home and user. Raises SourceError, ClientError.

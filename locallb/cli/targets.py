@@ -18,6 +18,8 @@ from locallb.sources.snapshot import ReadingAndPlan
 
 _SERVING = (BALANCER, PROXY)
 MAX_NAMES = 5
+BALANCERS = "load balancer"
+"""What is named, unless another thing is."""
 
 
 class TargetError(Refused):
@@ -65,18 +67,18 @@ def is_glob(target: str) -> bool:
     return not _GLOB.isdisjoint(target)
 
 
-def selected(targets: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+def selected(targets: Iterable[str], names: Iterable[str], what: str = BALANCERS) -> tuple[str, ...]:
     """Return the names that are meant, each once: of a glob all that it matches. Raises TargetError."""
     names = list(names)
-    return tuple(dict.fromkeys(chain.from_iterable(_selected(target, names) for target in targets)))
+    return tuple(dict.fromkeys(chain.from_iterable(_selected(target, names, what) for target in targets)))
 
 
-def _selected(target: str, names: Sequence[str]) -> Sequence[str]:
+def _selected(target: str, names: Sequence[str], what: str) -> Sequence[str]:
     if not is_glob(target):
-        return [matching(target, names)]
+        return [matching(target, names, what)]
     if matches := [name for name in names if is_named(name, target)]:
         return matches
-    raise _failure(target, (), names)
+    raise _failure(target, (), names, what)
 
 
 def is_named(name: str, target: str) -> bool:
@@ -91,7 +93,7 @@ def _forms(name: str) -> Iterator[str]:
     return ("/".join(parts[number:]) for number in range(len(parts)))
 
 
-def matching(target: str, names: Iterable[str]) -> str:
+def matching(target: str, names: Iterable[str], what: str = BALANCERS) -> str:
     """Find the one name that is `target`, or that ends with it after a slash, or that begins so. Raises TargetError."""
     names = list(names)
     if matches := choose(target, names):
@@ -99,17 +101,18 @@ def matching(target: str, names: Iterable[str]) -> str:
     matches = tuple(name for name in names if target and is_named(name, target))
     if len(matches) == 1:
         return matches[0]
-    raise _failure(target, matches, matches or names)
+    raise _failure(target, matches, matches or names, what)
 
 
 def choose(target: str, names: Iterable[str]) -> tuple[str, ...]:
     """Return the one name that is `target` or its end after a slash, or none. Raises TargetError for several."""
     matches = tuple(name for name in names if target in {name, *_forms(name)})
     if len(matches) > 1:
-        raise _failure(target, matches, matches)
+        raise _failure(target, matches, matches, BALANCERS)
     return matches
 
 
-def _failure(target: str, matches: Sequence[str], existing: Sequence[str]) -> TargetError:
-    what = f"{target!r} may be several" if matches else f"there is no load balancer {target!r}"
-    return TargetError(f"{what}; name one as <cluster>/<namespace>/<name>: {few(existing, MAX_NAMES) or 'none'}")
+def _failure(target: str, matches: Sequence[str], existing: Sequence[str], what: str) -> TargetError:
+    why = f"{target!r} may be several" if matches else f"there is no {what} {target!r}"
+    form = " as <cluster>/<namespace>/<name>" if what == BALANCERS else ""
+    return TargetError(f"{why}; name one{form}: {few(existing, MAX_NAMES) or 'none'}")

@@ -1,7 +1,8 @@
-"""Generates the schema of the package: `python -m locallb.package.generate`; `--check` writes nothing.
+"""Generates the schemas of the package and of a stack's file: `python -m locallb.package.generate`, or `--check`.
 
 Resources are those of the provider's own schema. The component's inputs are the typed arguments of programs in Python,
-described by the table of keys in docs/configuration.md; its outputs are described by their docstrings.
+described by the table of keys in docs/configuration.md; its outputs are described by their docstrings. The same types
+and descriptions are the JSON Schema by which editors complete and check a stack's file.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from locallb.package import construct
 from locallb.package.construct import OUTPUTS
 from locallb.program import LoadBalancers
 from locallb.provider.generate import SCHEMA as RESOURCES
+from locallb.storage import files
 
 _KEYS = Path(__file__).resolve().parents[2] / "docs/configuration.md"
 _SCALARS = {str: "string", bool: "boolean", int: "integer", float: "number"}
@@ -32,6 +34,7 @@ _LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
 _RESULT = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}
 Schema = dict[str, Any]
 SCHEMA = construct.SCHEMA
+STACK_SCHEMA = _KEYS.with_name("stack.schema.json")
 _NAMES = {"nodejs": {"packageName": "@pulumi/locallb"}, "python": {"packageName": "pulumi_locallb"}}
 """Of the generated packages: else the CLI names that of a Git repository by the repository's owner."""
 
@@ -60,21 +63,68 @@ def package_schema(resources: Mapping[str, Any], keys: str) -> Schema:
     }
 
 
-def text() -> str:
-    """Make the file."""
-    resources = json.loads(RESOURCES.read_text(encoding="utf-8"))
-    return json.dumps(package_schema(resources, _KEYS.read_text(encoding="utf-8")), indent=1) + "\n"
+def texts() -> Mapping[Path, str]:
+    """Make the files."""
+    resources, keys = json.loads(RESOURCES.read_text(encoding="utf-8")), _KEYS.read_text(encoding="utf-8")
+    made = {SCHEMA: package_schema(resources, keys), STACK_SCHEMA: stack_schema(keys)}
+    return {path: json.dumps(schema, indent=1, ensure_ascii=path == SCHEMA) + "\n" for path, schema in made.items()}
 
 
 def main(arguments: Sequence[str]) -> int:
     """Write it, or only look."""
     parser = argparse.ArgumentParser(prog="python -m locallb.package.generate", description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 if it isn't up to date")
-    check, made = parser.parse_args(arguments).check, text()
-    different = not SCHEMA.exists() or SCHEMA.read_text(encoding="utf-8") != made
-    if different and not check:
-        SCHEMA.write_text(made, encoding="utf-8")
-    return int(check and different)
+    check = parser.parse_args(arguments).check
+    different = {path: text for path, text in texts().items() if files.read(path) != text}
+    for path, text in different.items() if not check else ():
+        path.write_text(text, encoding="utf-8")
+    return int(check and bool(different))
+
+
+def stack_schema(keys: str) -> Schema:
+    """Return the JSON Schema of a stack's file; keys of other namespaces are those of the project's program."""
+    types: Schema = {}
+    described = {key: _described(meaning, default) for key, meaning, default in _ROW.findall(keys)}
+    properties = _fields(Arguments, types)["properties"]
+    config = {f"local-lb:{key}": {"description": described[key], **value} for key, value in properties.items()}
+    section = {"type": ["object", "null"], "properties": config, "additionalProperties": False}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "A stack of local-lb",
+        "type": "object",
+        "properties": {"config": {**section, "patternProperties": {"^(?!local-lb:)": {}}}},
+        "$defs": dict(sorted(types.items())),
+    }
+
+
+def _fields(record: Any, types: Schema) -> Schema:  # noqa: ANN401 - a TypedDict
+    """Return the schema of a record's fields; records in it are added to `types`."""
+    hints = fields(record)
+    required = [key_of(name) for name, hint in hints.items() if get_origin(hint) is Required or record.__total__]
+    properties = {key_of(name): _values(hint, types) for name, hint in hints.items()}
+    return {"properties": properties, **({"required": required} if required else {})}
+
+
+def _values(hint: Any, types: Schema) -> Schema:  # noqa: ANN401 - a type
+    """Return the schema of a value in a stack's file."""
+    made = [_value(each, types) for each in alternatives(hint)]
+    return made[0] if len(made) == 1 else {"anyOf": made}
+
+
+def _value(hint: Any, types: Schema) -> Schema:  # noqa: ANN401 - a type
+    if hint is Any:
+        return {}
+    if is_typeddict(hint):
+        if hint.__name__ not in types:
+            types[hint.__name__] = {"type": "object", "description": hint.__doc__, "additionalProperties": False}
+            types[hint.__name__] |= _fields(hint, types)
+        return {"$ref": f"#/$defs/{hint.__name__}"}
+    if get_origin(hint) is Literal:
+        return {"enum": [*get_args(hint)]}
+    if inner := get_args(hint):
+        key = "additionalProperties" if len(inner) > 1 else "items"
+        return {"type": "object" if len(inner) > 1 else "array", key: _values(inner[-1], types)}
+    return {"type": _SCALARS[hint]}
 
 
 def _described(meaning: str, default: str) -> str:

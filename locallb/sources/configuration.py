@@ -26,7 +26,7 @@ from locallb.model.identities import Home
 from locallb.model.texts import clipped
 from locallb.runtimes.single_instance import holder
 from locallb.storage.key_pairs import is_for_tcp_alone, key_pair_fault
-from locallb.storage.paths import CONSENTS, stack_directory
+from locallb.storage.paths import CONSENTS, sibling_of_stack, stack_directory
 
 _CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
 _KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END [A-Z ]*PRIVATE KEY-----")
@@ -72,7 +72,7 @@ def in_force(settings: Settings, home: Home) -> Settings:
 
 def all_services_lock(home: Home) -> Path:
     """Return the file that such a `watch` holds locked."""
-    return stack_directory(home).with_name(f"{home.stack}.all-services")
+    return sibling_of_stack(home, "all-services")
 
 
 def stack_settings(flat: Mapping[str, str], home: Home | None = None) -> Settings:

@@ -57,6 +57,16 @@ def stack_directory(home: Home) -> Path:
     return Path(home.root) / ".state" / "locallb" / home.stack
 
 
+def sibling_of_stack(home: Home, kind: str) -> Path:
+    """Return a file of a stack that lies beside its directory, under a name that no stack can have.
+
+    Where an earlier version has its own, that counts: it is called as the directory of a stack `dev.watch` would be.
+    """
+    directory = stack_directory(home)
+    former = directory.with_name(f"{home.stack}.{kind}")
+    return former if former.is_file() else directory.with_name(f"{home.stack}~{kind}")
+
+
 def data_home() -> Path:
     """Return where this user's own project is: `$XDG_DATA_HOME/local-lb`, or `~/.local/share/local-lb`.
 

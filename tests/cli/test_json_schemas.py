@@ -64,7 +64,7 @@ ENUMS: dict[str, set[str]] = {
 @pytest.mark.parametrize("word", ENUMS)
 def test_a_schema_lists_every_value_that_can_be_printed(word: str) -> None:
     """Of each type that is printed as text, in every schema that lists its values."""
-    texts = [path.read_text() for path in DOCS.rglob("*.schema.json")]
+    texts = [path.read_text() for path in DOCS.rglob("*.schema.json") if path.name != "stack.schema.json"]
     having = [values for text in texts for values in enums(json.loads(text)) if word in values]
     assert having
     assert all(set(values) == ENUMS[word] for values in having)

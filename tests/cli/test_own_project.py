@@ -19,7 +19,7 @@ import yaml
 from locallb.cli import new_project as first_sources
 from locallb.cli.failures import Exit
 from locallb.cli.new_project import RUNTIME_VARIABLE
-from locallb.cli.project import with_sources
+from locallb.cli.stack_sources import with_sources
 from locallb.sources.kind import names_of_clusters
 from tests.support.backends import Backend
 from tests.support.containers import docker
@@ -405,23 +405,7 @@ def test_sources_are_added_in_whatever_form_they_are_listed(text: str) -> None:
     expected, lines = yaml.safe_load(text), changed.splitlines()
     expected["config"]["local-lb:sources"] += added
     assert yaml.safe_load(changed) == expected
-    assert [line for line in lines if "/a b" not in line and '"x"' not in line] == text.splitlines()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "",
-        "[",
-        "config:\n  local-lb:sources: [{kind: all}]\n",
-        "config:\n  local-lb:sources:\n",
-        "config: {}\n",
-        FORMS[0] * 2,
-    ],
-)
-def test_what_is_no_plain_list_of_sources_is_left_to_its_user(text: str) -> None:
-    """Nothing is guessed."""
-    assert not with_sources(text, [{"kind": "all"}])
+    assert [line for line in lines if "/a b" not in line and "name: x" not in line] == text.splitlines()
 
 
 @pytest.mark.parametrize("command", ["up", "status", "destroy", "init"])

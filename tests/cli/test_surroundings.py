@@ -323,10 +323,10 @@ def test_an_update_goes_on_when_its_reader_has_had_enough(play: Stage) -> None:
 
 def test_a_watch_whose_lock_cannot_be_written_is_one_sentence(play: Stage) -> None:
     """As `up` says of a state that it can't write."""
-    (play.root / ".state/locallb/dev.watch").mkdir(parents=True)
+    (play.root / ".state/locallb/dev~watch").mkdir(parents=True)
     done = start(play.root, ["watch"])
     assert (done.code, len(done.err.splitlines())) == (Exit.FAILED, 1)
-    assert "dev.watch" in done.err
+    assert "dev~watch" in done.err
 
 
 @pytest.mark.parametrize("room", [0, 512])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -13,11 +14,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import jsonschema_rs
 import pytest
 import yaml
 
 from locallb.cli.grammar import COMMANDS, make_parser
 from locallb.config.parsing import parse_settings
+from locallb.config.settings import SettingsError
 from tests.docs.elsewhere import NOT_RUN_HERE, Elsewhere
 from tests.support.pages import (
     CHECKOUT,
@@ -271,9 +274,35 @@ CONFIGURATIONS += [
 ]
 
 
+SCHEMA = jsonschema_rs.Draft7Validator(json.loads((CHECKOUT / "docs/stack.schema.json").read_text()))
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("htp3", True),
+        ("http3", "yes"),
+        ("runtime", "crio"),
+        ("sources", {"kind": "all"}),
+        ("sources", [{"kinds": "all"}]),
+        ("pools", [{"name": "default"}]),
+        ("ingress", True),
+        ("policies", {"advisory": ["none"]}),
+        ("pins", {"shop/web": "127.77.0.5"}),
+    ],
+)
+def test_the_schema_of_a_stack_refuses_what_its_reader_refuses(key: str, value: object) -> None:
+    """Also within lists and mappings."""
+    settings = {"sources": [{"kind": "all"}], key: value}
+    assert not SCHEMA.is_valid({"config": {f"local-lb:{name}": each for name, each in settings.items()}})
+    with pytest.raises(SettingsError):
+        parse_settings(settings)
+
+
 @pytest.mark.parametrize("text", CONFIGURATIONS)
 def test_every_configuration_of_the_pages_is_one(text: str) -> None:
-    """Alone, or beside a source."""
+    """Alone, or beside a source; editors say so, too, by the schema that `init` names."""
+    assert SCHEMA.is_valid(yaml.safe_load(text))
     written = yaml.safe_load(text)["config"]
     settings = {key.removeprefix("local-lb:"): value for key, value in written.items()}
     assert all(key.startswith("local-lb:") for key in written)

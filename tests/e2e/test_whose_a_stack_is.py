@@ -169,7 +169,7 @@ def test_destroy_is_refused_while_a_watch_would_undo_it(play: Stage) -> None:
 
 def test_destroy_ends_no_other_process_with_the_pid_of_a_watch_in_a_container(play: Stage) -> None:
     """The lock has the watch's number among the container's processes; here another process has it."""
-    lock = play.root / ".state/locallb/dev.watch"
+    lock = play.root / ".state/locallb/dev~watch"
     with subprocess.Popen(["sleep", "60"]) as stranger, only_one(lock, "watch"):
         lock.write_text(f"{stranger.pid}\n")
         done = play.run("destroy", "--yes", "--stop-watch")

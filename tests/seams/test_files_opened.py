@@ -36,6 +36,7 @@ MODULES = {
     "locallb.cli.watching.page": SHIPPED,
     "locallb.cli.process": DEVICE,
     "locallb.cli.new_project": SHIPPED,
+    "locallb.cli.project": SHIPPED,
     "locallb.cli.commands.preview": "what the user names, which may be a pipe",
     "locallb.gateway.crds": SHIPPED,
     "locallb.package.construct": SHIPPED,

@@ -6,6 +6,7 @@ None starts a program of the user's: `open` prints what it would open.
 CHANGING = (
     *(("up", "--yes"), ("up", "--yes", "--json"), ("destroy", "--yes"), ("refresh", "--yes"), ("gc", "--yes")),
     *(("fault", "web", "--refuse", "50%"), ("fault", "--undo"), ("drain", "web"), ("drain", "--undo")),
+    *(("config", "set", "accessLogs", "false"), ("config", "unset", "accessLogs")),
 )
 ENDLESS = (("watch",), ("watch", "--json"), ("status", "--watch"), ("top",), ("logs",))
 SEARCHING = (
@@ -16,7 +17,7 @@ SEARCHING = (
     ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"), ("ca", "trust"), ("ca", "untrust"),
     ("drain",), ("drain", "--json"), ("open", "--print"), ("open", "--json"), ("open", "web", "--print"),
     ("wait", "web", "--timeout", "1s"), ("url", "web"), ("url", "--json"), ("curl", "web", "--json"),
-    ("service", "status"), ("stack", "rm", "dev"),
+    ("service", "status"), ("stack", "rm", "dev"), ("config", "list"), ("config", "get", "pools"), ("source", "list"),
     ("gateway", "install-crds"), ("gateway", "install-crds", "--json"), ("plugin", "-h"),
 )  # fmt: skip
 WORDS = (*CHANGING * 3, *ENDLESS, *SEARCHING)

@@ -22,20 +22,20 @@ _COLOURS = ("LESS", "FRX")
 
 def help_about(args: Arguments, out: Out) -> int:
     """Show a page or the options of a command, or list the pages. Raises Refused."""
-    pages, parser = _pages(), make_parser()
+    existing, parser = pages(), make_parser()
     if not args.topic:
-        out.table(("TOPIC", "ABOUT"), [(topic, _title(page)) for topic, page in pages.items()])
+        out.table(("TOPIC", "ABOUT"), [(topic, _title(page)) for topic, page in existing.items()])
         out.line("`locallb help TOPIC` shows one of them, `locallb help COMMAND` the options of a command.")
         return Exit.OK
     first, *others = args.topic
-    commands = _commands(parser)
+    commands = subcommands(parser)
     if first not in commands and not others:
         lacking = f"there is no page about {first!r}, and no such command; `locallb help` lists pages"
-        first = _chosen(first, {*pages, *commands}, f"{lacking}, `locallb --help` commands")
-    if first not in pages or others:
+        first = _chosen(first, {*existing, *commands}, f"{lacking}, `locallb --help` commands")
+    if first not in existing or others:
         out.document(_options(parser, (first, *others)))
         return Exit.OK
-    text = pages[first].read_text(encoding="utf-8")
+    text = existing[first].read_text(encoding="utf-8")
     if not out.redraws:
         out.document(text)
         return Exit.OK
@@ -54,7 +54,7 @@ def _chosen(word: str, names: Collection[str], lacking: str) -> str:
     return found[0]
 
 
-def _commands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
+def subcommands(parser: argparse.ArgumentParser) -> Mapping[str, argparse.ArgumentParser]:
     """Return the parsers of the commands, or of the actions of a command."""
     positionals = parser._get_positional_actions()  # noqa: SLF001 - as completion does
     return next((action.choices for action in positionals if isinstance(action.choices, dict)), {})
@@ -64,7 +64,7 @@ def _options(parser: argparse.ArgumentParser, terms: Sequence[str]) -> str:
     """Return the help of a command. Raises Refused."""
     command = "locallb"
     for term in terms:
-        choices = _commands(parser)
+        choices = subcommands(parser)
         name = _chosen(term, choices, f"`{command}` has no {term!r}; `{command} --help` lists what it has")
         command, parser = f"{command} {name}", choices[name]
     return parser.format_help()
@@ -85,7 +85,8 @@ def _show(text: str, out: Out) -> None:
     out.document(rendered.get())
 
 
-def _pages() -> Mapping[str, Path]:
+def pages() -> Mapping[str, Path]:
+    """Return the pages by their names."""
     return {path.stem: path for path in sorted(shipped("docs").glob("*.md"))}
 
 

@@ -17,7 +17,16 @@ from locallb.cli.confirmation import confirmed, is_of_host
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused
 from locallb.cli.new_project import begin, clusters_of, require_ours
-from locallb.cli.project import MANIFESTS, PROJECT_FILE, WHEEL, Sources, require_trusted, stack_text
+from locallb.cli.project import (
+    MANIFESTS,
+    PROJECT_FILE,
+    STACK_SCHEMA,
+    WHEEL,
+    Sources,
+    require_trusted,
+    stack_schema,
+    stack_text,
+)
 from locallb.cli.session import Session
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import Settings
@@ -121,14 +130,10 @@ def _ask_about(places: Sequence[Path], args: Arguments, out: Out) -> None:
 
 
 def _places(session: Session) -> Sequence[Path]:
-    """List the files and directories that a stack has: its configuration and its locks are the last to go.
-
-    `shop.watch` may be a lock of the stack `shop`, and the directory of another stack.
-    """
-    own = [place for place in (stack_directory(session.home),) if place.is_dir()]
-    siblings = [place for place in (session.delays_file, all_services_lock(session.home)) if not place.is_dir()]
+    """List the files and directories that a stack has: its configuration and its locks are the last to go."""
+    own = [stack_directory(session.home), session.delays_file, all_services_lock(session.home)]
     *state, locks, guard = session.store.places
-    places = [*own, *siblings, *state, session.project.stack_file(session.stack), locks, guard]
+    places = [*own, *state, session.project.stack_file(session.stack), locks, guard]
     return [place for place in places if os.path.lexists(place)]
 
 
@@ -170,6 +175,7 @@ def init(args: Arguments, out: Out) -> int:
     try:
         path.parent.mkdir(exist_ok=True)
         files.create(path, stack_text(sources))
+        files.write(path.with_name(STACK_SCHEMA), stack_schema(), mode=0o644)
     except FileExistsError:
         raise Refused(f"{path} is there already; edit it, or name another stack with --stack") from None
     if args.json:
@@ -179,7 +185,7 @@ def init(args: Arguments, out: Out) -> int:
             out.line(f"Created project {project.root}; `locallb help tool` says what is in it.")
             out.line(f"For its jobs in CI put local-lb's wheel there, too: {WHEEL}")
         out.line(f"Wrote {path}. Look at it, then: `locallb up`")
-    for url in _of_other_hosts(sources, project.root):
+    for url in foreign_servers(sources, project.root):
         out.warning(f"{url} isn't an API server of this host: `locallb up` and `locallb watch` serve its Services")
     for missing in _missing(settings, project.root):
         out.warning(f"{missing} isn't there yet; `locallb up` needs manifests in it, or another path in {path}")
@@ -203,7 +209,7 @@ def _project(directory: Path, args: Arguments, sources: Sources, *, begins: bool
     return load_project(directory)
 
 
-def _of_other_hosts(sources: Sources, root: Path) -> Iterator[str]:
+def foreign_servers(sources: Sources, root: Path) -> Iterator[str]:
     """Return the API servers that the stack names and that aren't of this host, as far as that is known."""
     for entry in clusters_of(sources):
         from locallb.kubernetes.api.kubeconfig import meaning  # noqa: PLC0415 - loads what reads YAML

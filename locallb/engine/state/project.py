@@ -1,6 +1,6 @@
 """The project's and the stacks' own files, read as the official command line reads them.
 
-`Pulumi.yaml` and `Pulumi.<stack>.yaml` are never written. What this engine can't honour is refused by name.
+`Pulumi.yaml` and `Pulumi.<stack>.yaml` are never written here. What this engine can't honour is refused by name.
 """
 
 import json
@@ -114,14 +114,15 @@ def load_project(root: Path, environment: Mapping[str, str] = os.environ) -> Pro
         refresh_always=_section(raw, "options", path).get("refresh") == "always",
         runtime=runtime,
         config=tuple(
-            (_namespaced(key, name), _declared_value(value, f"{path}: config: {key}"))
+            (namespaced(key, name), _declared_value(value, f"{path}: config: {key}"))
             for key, value in declared.items()
             if not key.startswith(_OF_PULUMI)
         ),
     )
 
 
-def _namespaced(key: str, project: str) -> str:
+def namespaced(key: str, project: str) -> str:
+    """Return a key with its namespace, which is the project's where none is written."""
     return key if ":" in key else f"{project}:{key}"
 
 
@@ -195,10 +196,10 @@ def check_stack_name(stack: str) -> None:
         )
 
 
-def load_config(project: Project, stack: str) -> dict[str, str]:
+def load_config(project: Project, stack: str, text: bytes | None = None) -> dict[str, str]:
     """Read a stack's configuration: `namespace:key` to a text, objects as JSON, as programs get it.
 
-    What the project declares stands for keys that the stack doesn't have.
+    What the project declares stands for keys that the stack doesn't have. `text` is read in place of the file's.
 
     Raises ProjectError when there is no file or it can't be used, Unsupported for secrets and environments.
     """
@@ -206,12 +207,12 @@ def load_config(project: Project, stack: str) -> dict[str, str]:
     path = project.stack_file(stack)
     if not os.path.lexists(path):
         raise _unknown(project, stack)
-    raw = _read_yaml(path)
+    raw = _read_yaml(path, text)
     if raw.get("environment"):
         raise Unsupported(f"{path}: environment")
     config: dict[str, str] = {}
     for key, value in _section(raw, "config", path).items():
-        config[_namespaced(key, project.name)] = _config_text(value, f"{path}: {key}")
+        config[namespaced(key, project.name)] = _config_text(value, f"{path}: {key}")
     for key, default in project.config:
         if default is None and key not in config:
             raise ProjectError(f"{path} has no {key}, which {project.root / 'Pulumi.yaml'} declares; give it a value")
@@ -238,10 +239,12 @@ def _has_secret(value: Value) -> bool:
     return isinstance(value, list) and any(_has_secret(item) for item in value)
 
 
-def _read_yaml(path: Path) -> dict[str, Value]:
+def _read_yaml(path: Path, data: bytes | None = None) -> dict[str, Value]:
+    """Read a file, or `data` in its place. Raises ProjectError."""
     try:
-        data = safe_files.read_if_present(path, _LARGEST)
-        raw = None if data is None else _parsed(data)
+        if data is None:
+            data = safe_files.read_if_present(path, _LARGEST)
+        raw = None if data is None else parsed(data)
     except PermissionError:
         raise ProjectError(f"{path} can't be read: Permission denied; give this user the right to read it") from None
     except OSError as error:
@@ -258,7 +261,7 @@ def _read_yaml(path: Path) -> dict[str, Value]:
 
 
 @lru_cache(maxsize=4)
-def _parsed(data: bytes) -> object:
+def parsed(data: bytes) -> object:
     """Parse a file of a project: each update asks for the same ones. Raises YAMLError, ValueError."""
     return load_yaml(data.decode(), _Loader)
 

@@ -89,7 +89,7 @@ def test_a_stack_in_use_stays(play: Stage, bench: Bench, held: str, monkeypatch:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(play.root / "config"))
     store = Store(bench.project.backend, "local-lb", "dev")
     if held == "watch":
-        with only_one(play.root / ".state/locallb/dev.watch", "it"):
+        with only_one(play.root / ".state/locallb/dev~watch", "it"):
             done = play.run("stack", "rm", "dev", "--yes")
         assert f"`watch` of stack dev runs (pid {os.getpid()}): end it first" in done.err
     elif held == "update":
