@@ -1,5 +1,7 @@
 """What a wheel has beside code, as `locallb/shipped/`: pages, examples, units, and what it is made of (CycloneDX).
 
+Manual pages, made from the pages, are data of the installation: below `share/man`, where `man` finds them.
+
 Its dependencies are those of requirements.txt; what nothing imports that serves is an extra.
 
 All else stands in pyproject.toml.
@@ -9,11 +11,13 @@ from __future__ import annotations
 
 import json
 import lzma
+import runpy
 import shutil
 from pathlib import Path
 
 from setuptools import setup
 from setuptools.command.build_py import build_py
+from setuptools.dist import Distribution
 
 DEFINITIONS = "locallb/gateway/gateway-api.json.xz"
 EXTRAS = {"kubernetes": "pulumi_kubernetes"}
@@ -36,6 +40,19 @@ class Shipping(build_py):
             copy = shutil.copy if Path(name).is_file() else _copy_tree
             copy(name, target / name)
         (target / "sbom.cdx.json").write_text(_bill_of_materials(self.distribution.get_version()), encoding="utf-8")
+
+
+class Manual(Distribution().get_command_class("install_data")):
+    """Writes the manual pages."""
+
+    def run(self) -> None:
+        """Make them, and write each where it belongs."""
+        man_pages = runpy.run_path("man_pages.py")["man_pages"]
+        for path, text in man_pages(Path("docs"), self.distribution.get_version()).items():
+            target = Path(self.install_dir, "share/man", path)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, encoding="utf-8")
+            self.outfiles.append(str(target))
 
 
 def _copy_tree(source: str, target: Path) -> None:
@@ -76,7 +93,8 @@ def _component(name: str, version: str) -> dict[str, str]:
 
 
 setup(
-    cmdclass={"build_py": Shipping},
+    cmdclass={"build_py": Shipping, "install_data": Manual},
+    data_files=[("share/man", [])],
     install_requires=[line for line in _requirements() if line.partition("==")[0] not in EXTRAS.values()],
     extras_require={
         extra: [line for line in _requirements() if line.partition("==")[0] == name] for extra, name in EXTRAS.items()

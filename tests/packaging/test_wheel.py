@@ -47,6 +47,12 @@ def test_the_wheel_has_what_a_checkout_has(wheel: Path, folder: str) -> None:
     assert expected <= set(names(wheel))
 
 
+def test_an_installation_has_manual_pages(tool: Path) -> None:
+    """Where `man` finds them, beside the program."""
+    found = {path.name for path in (tool.parents[1] / "share/man").rglob("locallb*")}
+    assert found >= {"locallb.1", "locallb-up.1", "locallb-configuration.7"}
+
+
 def test_the_wheel_brings_no_name_but_its_own(wheel: Path) -> None:
     """A checkout has `components` as well, which may be the name of a user's own package."""
     assert {name.partition("/")[0].partition("-")[0] for name in names(wheel)} == {"locallb", "local_lb"}
