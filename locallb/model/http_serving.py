@@ -209,11 +209,6 @@ class Chain(Struct, frozen=True):
         """The hosts of its routes; none where it forwards bytes."""
         return self.serves.hosts if isinstance(self.serves, HttpRoutes) else ()
 
-    @property
-    def takes_every_name(self) -> bool:
-        """Return whether TLS passes through for whatever name no other chain has."""
-        return self.by_tls and self.termination is None and not self.names
-
     def __post_init__(self) -> None:
         for name in self.names:
             check.host(name)

@@ -1,7 +1,6 @@
 """What clients meet of a placement, in words: URLs, hostnames, ports that take requests without TLS, allowed clients.
 
-A URL is made by a planned listener of HTTP, by what a Service says of its port, else by its number. Pure. Not here:
-reading the same back from Envoy's files (`report.deployed`).
+A URL is made by a planned listener of HTTP, by what a Service says of its port, else by its number. Pure.
 """
 
 from __future__ import annotations

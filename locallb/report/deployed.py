@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from locallb.envoy.fragments import as_files
 from locallb.envoy.http_chains import NO_CLIENT
 from locallb.model import desired
-from locallb.model.fields import at, object_of, objects_of, text_of, texts_of
+from locallb.model.fields import at, object_of, objects_of, text_of
 from locallb.model.identities import IPAddress, IPNetwork, ObjectKey, Protocol
 from locallb.model.ranges import sorted_networks
 from locallb.model.texts import owner_from
@@ -31,6 +31,7 @@ from locallb.report.sides import Balancer, Port, Side, fingerprint
 
 _PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
 """A listener's name, as `serving.Listener.name` makes it."""
+_MIRRORS = "request_mirror_policies"
 
 
 class DeployedListener(Struct, frozen=True):
@@ -51,7 +52,7 @@ def listed_listeners(files: Mapping[str, str]) -> Iterator[DeployedListener]:
         if place is None or (address := as_address(place["four"] or place["six"])) is None:
             continue
         everything = list(_walk(raw))
-        upstreams = [*_upstreams([*everything, *_routes(files, everything)])]
+        upstreams = _upstreams((*everything, *_routes(files, everything)))
         ranges = [part for part in everything if "address_prefix" in part and part != NO_CLIENT]
         yield DeployedListener(
             address=address,
@@ -64,11 +65,9 @@ def listed_listeners(files: Mapping[str, str]) -> Iterator[DeployedListener]:
 
 
 def _upstreams(parts: Iterable[Mapping[str, object]]) -> Iterator[str]:
-    """Yield the clusters that answer clients: those of filters and routes, without mirrors."""
-    parts = [*parts]
-    mirrors = {id(mirror) for part in parts for mirror in objects_of(part.get("request_mirror_policies"))}
+    """Yield the clusters that answer clients: those of filters and routes."""
     for part in parts:
-        if "cluster" in part and id(part) not in mirrors:
+        if "cluster" in part:
             yield text_of(part["cluster"])
         yield from (text_of(share.get("name")) for share in objects_of(at(part, "weighted_clusters", "clusters")))
 
@@ -77,49 +76,6 @@ def _routes(files: Mapping[str, str], listener: Iterable[Mapping[str, object]]) 
     """Return every object of the routes to which a listener refers."""
     names = (text_of(part["route_config_name"]) for part in listener if "route_config_name" in part)
     return (part for name in names for resource in _resources(files, f"{name}.json") for part in _walk(resource))
-
-
-class DeployedEntrance(Struct, frozen=True):
-    """What of requests, or of connections by name, a port takes."""
-
-    port: str
-    """As `sides.Port.label` has it."""
-    hostnames: tuple[str, ...]
-    """`*` for every hostname."""
-    clear: bool
-    """Requests are taken without TLS, and not only to be sent elsewhere by https."""
-
-
-def listed_entrances(files: Mapping[str, str]) -> Iterator[DeployedEntrance]:
-    """Read what listeners of HTTP and TLS accept, one entrance per chain, without what Envoy answers itself."""
-    for raw in _resources(files, "lds.json"):
-        place = _PLACE.fullmatch(text_of(raw.get("name")))
-        for chain in objects_of(raw.get("filter_chains")) if place else ():
-            hosts = [host for part in _tables(files, chain) for host in objects_of(part.get("virtual_hosts"))]
-            claimed = [
-                host for host in hosts if any("direct_response" not in part for part in objects_of(host.get("routes")))
-            ]
-            secure = "transport_socket" in chain
-            names = texts_of(at(chain, "filter_chain_match", "server_names"))
-            if not any("http_filters" in part for part in _walk(chain)):  # bytes
-                hostnames = names or (["*"] if secure else [])
-            else:
-                hostnames = [name for host in claimed for name in texts_of(host.get("domains"))]
-            clear = not secure and any(_is_served(part) for host in claimed for part in objects_of(host.get("routes")))
-            if place and hostnames:
-                label = f"{place['port']}/{place['protocol']}"
-                yield DeployedEntrance(label, tuple(dict.fromkeys(hostnames)), clear)
-
-
-def _tables(files: Mapping[str, str], chain: Mapping[str, object]) -> Iterator[Mapping[str, object]]:
-    """Return the tables of routes of a chain, its own ones or those to which it refers."""
-    parts = [*_walk(chain)]
-    return (part for part in [*parts, *_routes(files, parts)] if "virtual_hosts" in part)
-
-
-def _is_served(route: Mapping[str, object]) -> bool:
-    sent = at(route, "redirect", "scheme_redirect") == "https"
-    return not sent and "direct_response" not in route
 
 
 def listed_backends(files: Mapping[str, str]) -> Mapping[str, tuple[str, ...]]:
@@ -156,13 +112,13 @@ def _resources(files: Mapping[str, str], name: str) -> list[Mapping[str, object]
 
 
 def _walk(value: object) -> Iterator[Mapping[str, object]]:
-    """Return every object within `value`, outer ones first; however deep it is."""
+    """Return every object within `value` but mirrors, outer ones first; however deep it is."""
     remaining = [value]
     while remaining:
         part = remaining.pop()
         if isinstance(part, dict):
             yield part
-            remaining.extend(reversed(list(part.values())))
+            remaining.extend(reversed([inner for name, inner in part.items() if name != _MIRRORS]))
         elif isinstance(part, list):
             remaining.extend(reversed(part))
 
@@ -201,6 +157,8 @@ class _Parts(Struct):
     order: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     names: list[str] = field(default_factory=list)
+    hostnames: list[str] = field(default_factory=list)
+    without_tls: list[str] = field(default_factory=list)
     owner: Mapping[str, str] = field(default_factory=dict)
     proxy: str = ""
     proxy_name: str = ""
@@ -235,6 +193,8 @@ def deployed_side(label: str, resources: Iterable[DeployedResource]) -> Side:
             balancer.order = desired.shown_items(inputs.get("addresses"))
             balancer.labels = desired.shown_items(inputs.get("ports"))
             balancer.names = desired.shown_items(inputs.get("names"), "\n")
+            balancer.hostnames = desired.shown_items(inputs.get("hostnames"))
+            balancer.without_tls = desired.shown_items(inputs.get("withoutTls"))
             # Absent where it is a Service, and where an earlier version deployed it.
             balancer.routes = tuple(text_of(inputs["routes"]).splitlines()) if "routes" in inputs else None
     return Side(label, MappingProxyType({key: _balancer(key, parts[key]) for key in sorted(parts)}))
@@ -283,7 +243,8 @@ def _balancer(key: ObjectKey, parts: _Parts) -> Balancer:
         envoy=parts.envoy,
         container=parts.container,
         routes=parts.routes,
-        files=parts.files,
+        hostnames=tuple(parts.hostnames),
+        without_tls=tuple(parts.without_tls),
         fingerprint=fingerprint(
             (parts.order, parts.labels, parts.names),
             parts.proxy,

@@ -7,18 +7,18 @@ for them (`locallb.program`, `locallb.cli`), the comparison (`changes`), and the
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
 from locallb.config.settings import Headroom, Policies, PortRange, Settings
+from locallb.model.http_serving import ANY
 from locallb.model.identities import LOCALHOST, Home, IPAddress, ObjectKey
 from locallb.model.snapshot import Claim, Snapshot
 from locallb.model.texts import few
 from locallb.planning.planned import Plan
 from locallb.report.alerts import moved
 from locallb.report.changes import Gate, PoolRoom, Report, ServiceChange, Violation, compare, rooms
-from locallb.report.deployed import listed_entrances
 from locallb.report.exposure import is_open
 from locallb.report.sides import Balancer, Port, Side, planned_side
 
@@ -140,19 +140,14 @@ def _full_pools(rooms: Iterable[PoolRoom], headroom: Headroom) -> Iterator[Viola
 
 def _forbidden_hostnames(services: Iterable[ServiceChange], allowed: tuple[str, ...]) -> Iterator[Violation]:
     for service in services:
-        forbidden = [name for name in _hostnames(service.after) if not any(_has(a, name) for a in allowed)]
-        if names := few(["every hostname" if name == "*" else name for name in dict.fromkeys(forbidden)]):
+        claimed = service.after.hostnames if service.after else ()
+        forbidden = [name for name in claimed if not any(_has(a, name) for a in allowed)]
+        if names := few(["every hostname" if name == ANY else name for name in forbidden]):
             yield Violation(
                 Gate.HOSTNAMES,
                 f"{service.key}: serves {names}, not among those that {_KEY}.hostnames allows ({few(allowed)}); "
                 "use hostnames of these, or add them there",
             )
-
-
-def _hostnames(after: Balancer | None) -> Iterator[str]:
-    if after is not None:
-        yield from (name for entrance in listed_entrances(after.files) for name in entrance.hostnames)
-        yield from ("*",) if after.every_name else ()
 
 
 def _has(allowed: str, name: str) -> bool:
@@ -162,9 +157,7 @@ def _has(allowed: str, name: str) -> bool:
 
 def _clear_ports(services: Iterable[ServiceChange]) -> Iterator[Violation]:
     for service in services:
-        entrances = listed_entrances(service.after.files) if service.after else ()
-        labels = list(dict.fromkeys(entrance.port for entrance in entrances if entrance.clear))
-        if labels:
+        if labels := service.after.without_tls if service.after else ():
             yield Violation(
                 Gate.TLS,
                 f"{service.key}: {_ports(labels)} open to requests without TLS, which {_KEY}.tls forbids; "
@@ -172,7 +165,7 @@ def _clear_ports(services: Iterable[ServiceChange]) -> Iterator[Violation]:
             )
 
 
-def _ports(labels: list[str]) -> str:
+def _ports(labels: Sequence[str]) -> str:
     return f"port {labels[0]} is" if len(labels) == 1 else f"ports {', '.join(labels)} are"
 
 

@@ -19,6 +19,7 @@ from locallb.model.ranges import sorted_networks
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
 from locallb.model.texts import digest, owner_fields
+from locallb.planning.entrances import hostnames_claimed, ports_without_tls
 from locallb.planning.planned import Placement, Plan, PlannedPort, PlannedProxy
 
 
@@ -64,10 +65,10 @@ class Balancer(Struct, frozen=True):
     """Image, limits and network of its container; empty where it is a process."""
     routes: tuple[str, ...] | None = None
     """What a Gateway or Ingresses serve, a line a route; None where that isn't known (what was deployed)."""
-    files: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
-    """Its Envoy configuration, for rare queries."""
-    every_name: bool = False
-    """Whether TLS passes through for every hostname, which those files don't tell from any TCP."""
+    hostnames: tuple[str, ...] = ()
+    """For which it takes requests, or connections by TLS; `*` is every one."""
+    without_tls: tuple[str, ...] = ()
+    """Ports that take requests without TLS, and not only to send them elsewhere by https."""
     fingerprint: str = ""
     """A digest of all that is declared for it: equal exactly where nothing is to be done."""
 
@@ -136,7 +137,6 @@ def _balancer(
 ) -> Balancer:
     part = placement.part
     upstreams = part.part.upstreams if part else planned.proxy.upstreams
-    http = part.part.http if part else planned.proxy.http
     files = as_files(part.rendered.listeners, part.rendered.clusters) if part else planned.rendered.files
     backends = {upstream.name: tuple(str(backend) for backend in upstream.backends) for upstream in upstreams}
     ports = tuple(_port(port, service, backends) for port in placement.ports)
@@ -156,8 +156,8 @@ def _balancer(
         envoy=run.envoy,
         container=run.reported,
         routes=placement.routes,
-        files=files,
-        every_name=any(chain.takes_every_name for listener in http for chain in listener.chains),
+        hostnames=hostnames_claimed(placement),
+        without_tls=ports_without_tls(placement),
         fingerprint=fingerprint(
             (
                 [str(address) for address in placement.addresses],

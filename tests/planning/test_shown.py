@@ -16,7 +16,7 @@ from locallb.host.setup_steps import read_names
 from locallb.model.desired import BALANCER
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.report.deployed import DeployedResource, deployed_side, listed_entrances
+from locallb.report.deployed import DeployedResource, deployed_side
 from locallb.report.sides import planned_side
 from tests.support.gateway_objects import JsonObject, gateway, gateway_class, listener, route, rule, service
 from tests.support.planned_gateways import SETTINGS, snapshot
@@ -43,18 +43,23 @@ def shown(plan: Plan) -> Mapping[str, object]:
         ([gateway(PASSED), TLS_ROUTE], ("b.test", None)),
     ],
 )
-def test_hostnames_and_ports_without_tls_are_those_of_its_files(
+def test_hostnames_and_ports_without_tls_are_shown_and_read_back(
     objects: list[JsonObject], expected: tuple[str, str | None]
 ) -> None:
-    """Texts, absent where there are none."""
+    """Texts, absent where there are none: both sides of a comparison have the same."""
     read = snapshot([gateway_class(), service(), *objects])
     plan = make_plan(read, SETTINGS)
     found = shown(plan)
     assert (found.get("hostnames"), found.get("withoutTls")) == expected
-    (balancer,) = planned_side("", read, plan).balancers.values()
-    entrances = list(listed_entrances(balancer.files))
-    assert ", ".join(dict.fromkeys(name for each in entrances for name in each.hostnames)) == expected[0]
-    assert (", ".join(dict.fromkeys(each.port for each in entrances if each.clear)) or None) == expected[1]
+    (planned,) = planned_side("", read, plan).balancers.values()
+    resources = [
+        DeployedResource(each.key.type, each.key.name, each.inputs)
+        for group in desired(plan).groups
+        for each in group.members
+    ]
+    deployed = deployed_side("", resources).balancers[planned.key]
+    assert (", ".join(planned.hostnames), ", ".join(planned.without_tls) or None) == expected
+    assert (deployed.hostnames, deployed.without_tls) == (planned.hostnames, planned.without_tls)
 
 
 def test_what_it_shows_is_read_back_as_lists_of_earlier_versions_are() -> None:

@@ -1,12 +1,9 @@
-"""Policies of hostnames and TLS: what Gateways and Ingresses serve, read of what their Envoys are told."""
+"""Policies of hostnames and TLS: what Gateways and Ingresses serve."""
 
 from __future__ import annotations
 
-import json
-
 import pytest
 
-from locallb.report.deployed import DeployedEntrance, listed_entrances
 from tests.support.gateway_objects import JsonObject, gateway, gateway_class, listener, route, rule, service
 from tests.support.ingress_objects import backend as to
 from tests.support.ingress_objects import ingress, path
@@ -86,25 +83,3 @@ def test_requests_without_tls_are_refused_unless_they_are_sent_to_it(repo: Stage
     bytes_only = route({"backendRefs": [{"name": "api", "port": 8080}]}, kind="TCPRoute")
     assert refused(repo, gateway(listener("tcp", 90, "TCP")), bytes_only, **wished) == []
     assert refused(repo, gateway(), **wished) == []
-
-
-@pytest.mark.parametrize(
-    "odd",
-    [
-        {"name": 7},
-        {"name": "127.77.0.5:80/TCP", "filter_chains": 7},
-        {"name": "127.77.0.5:80/TCP", "filter_chains": [7, {"filters": [{"virtual_hosts": [{"domains": 7}, 7]}]}]},
-        {"name": "127.77.0.5:80/TCP", "filter_chains": [{"x": {"route_config_name": ["a"]}}]},
-    ],
-)
-def test_files_of_any_user_are_read(odd: object) -> None:
-    """What isn't as we write it says nothing."""
-    assert list(listed_entrances({"lds.json": json.dumps({"resources": [odd]})})) == []
-
-
-def test_listener_of_another_version_is_read_by_its_name_alone() -> None:
-    """TLS that ends at a port without names takes every hostname."""
-    raw = {"name": "127.77.0.5:443/TCP", "filter_chains": [{"transport_socket": {}, "filters": []}]}
-    assert list(listed_entrances({"lds.json": json.dumps({"resources": [raw]})})) == [
-        DeployedEntrance("443/TCP", ("*",), clear=False)
-    ]
