@@ -22,11 +22,11 @@ from lightkube import Client
 from benchmarks.nodes import FIRST
 from benchmarks.requests import TIMEOUT, Load, until
 from locallb.gateway.kinds import KINDS
-from locallb.kubernetes.rights import CERTIFICATE_RULES
 from locallb.model.gateway_objects import CONTROLLER, GROUP
 from tests.support.certificates import Pair
 from tests.support.client_kinds import SECRET, SERVICE, SLICE
 from tests.support.cluster_gateways import BINDING, CRD, RIGHTS, ROLE, definition, is_created, resource
+from tests.support.rbac_manifests import roles_of
 from tests.support.stages import Stage
 
 HTTP, HTTPS = 8080, 8443
@@ -94,8 +94,7 @@ def secret(pair: Pair) -> Document:
     return document("Secret", "cert", "v1", type="kubernetes.io/tls", data=data)
 
 
-WATCHING = [rule.fields for rule in CERTIFICATE_RULES]
-"""That of deploy/rbac-certificates.yaml."""
+WATCHING = roles_of("rbac-certificates.yaml")["local-lb-certificates"]
 
 
 class Source(Protocol):

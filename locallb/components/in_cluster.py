@@ -1,6 +1,7 @@
 """The rights of local-lb in a cluster, on pulumi-kubernetes: for programs that set clusters up.
 
-Not part of a stack: deploying it needs the rights of an administrator, local-lb needs only the rights that it grants.
+The rules are read from the manifests deploy/rbac*.yaml. Not part of a stack: deploying it needs the rights of an
+administrator, local-lb needs only the rights that it grants.
 """
 
 from __future__ import annotations
@@ -11,21 +12,6 @@ from typing import Any
 import pulumi
 import yaml
 
-from locallb.kubernetes.rights import (
-    AUTHORITY_RULES,
-    CERTIFICATE_RULES,
-    CLASS_RULES,
-    CLUSTER_DNS_RULES,
-    ELECTION_RULES,
-    GATEWAY_RULES,
-    INGRESS_RULES,
-    NAME,
-    NODE_RULES,
-    RANGE_RULES,
-    RULES,
-    SECRET_RULES,
-    PolicyRule,
-)
 from locallb.model.errors import ClientError
 from locallb.storage.paths import shipped
 
@@ -36,8 +22,10 @@ except ModuleNotFoundError:
         "locallb.components.in_cluster needs pulumi-kubernetes, an extra of the wheel: install local-lb[kubernetes]"
     ) from None
 
-_IN_NAMESPACES = {"secrets": SECRET_RULES, "authorities": AUTHORITY_RULES, "certificates": CERTIFICATE_RULES}
-"""Rules to read, or watch, objects in the namespaces that Gateways or Ingresses name."""
+NAME = "local-lb"
+"""Of the ServiceAccount, the ClusterRole and the binding."""
+_IN_NAMESPACES = {"secrets": "gateways", "authorities": "gateways", "certificates": "certificates"}
+"""Roles to read, or watch, objects in the namespaces that Gateways or Ingresses name, and the manifest of each."""
 
 
 class ClusterAccess(pulumi.ComponentResource):
@@ -82,22 +70,19 @@ class ClusterAccess(pulumi.ComponentResource):
         local, everywhere = meta(name=NAME, namespace=namespace), meta(name=NAME)
         subjects = [rbac.SubjectArgs(kind="ServiceAccount", name=NAME, namespace=namespace)]
         self.account = k8s.core.v1.ServiceAccount(name, metadata=local, opts=below)
-        rbac.ClusterRole(name, metadata=everywhere, rules=_rules(RULES), opts=below)
+        rbac.ClusterRole(name, metadata=everywhere, rules=_rules("rbac.yaml"), opts=below)
         rbac.ClusterRoleBinding(name, metadata=everywhere, role_ref=_role("ClusterRole"), subjects=subjects, opts=below)
         if leader_election:
-            rbac.Role(name, metadata=local, rules=_rules(ELECTION_RULES), opts=below)
+            rbac.Role(name, metadata=local, rules=_rules("rbac-leader-election.yaml"), opts=below)
             rbac.RoleBinding(name, metadata=local, role_ref=_role("Role"), subjects=subjects, opts=below)
-        for word, rules, namespaces in (("gateways", GATEWAY_RULES, gateways), ("ingresses", INGRESS_RULES, ingresses)):
-            if namespaces is not None:
-                _bind(name, f"{NAME}-{word}", rules, subjects, below)
-        of_cluster = ("classes", CLASS_RULES, classes), ("nodes", NODE_RULES, nodes)
-        for word, rules, is_chosen in (*of_cluster, ("pod-ranges", RANGE_RULES, pod_ranges)):
-            if is_chosen:
-                _bind(name, f"{NAME}-{word}", rules, subjects, below)
+        wanted = {"gateways": gateways is not None, "ingresses": ingresses is not None, "classes": classes}
+        for word, is_wanted in {**wanted, "nodes": nodes, "pod-ranges": pod_ranges}.items():
+            if is_wanted:
+                _bind(name, word, subjects, below)
         if cluster_dns:
             present, called = meta(name=f"{NAME}-cluster-dns", namespace="kube-system"), f"{name}-cluster-dns"
             role = _role("Role", f"{NAME}-cluster-dns")
-            rbac.Role(called, metadata=present, rules=_rules(CLUSTER_DNS_RULES), opts=below)
+            rbac.Role(called, metadata=present, rules=_rules("rbac-cluster-dns.yaml", "cluster-dns"), opts=below)
             rbac.RoleBinding(called, metadata=present, role_ref=role, subjects=subjects, opts=below)
         if gateways is not None or ingresses is not None:
             _read_in(name, "secrets", {*(gateways or ()), *(ingresses or ())}, subjects, below)
@@ -108,17 +93,11 @@ class ClusterAccess(pulumi.ComponentResource):
         self.register_outputs({})
 
 
-def _bind(
-    name: str,
-    role_name: str,
-    rules: tuple[PolicyRule, ...],
-    subjects: Sequence[k8s.rbac.v1.SubjectArgs],
-    below: pulumi.ResourceOptions,
-) -> None:
+def _bind(name: str, word: str, subjects: Sequence[k8s.rbac.v1.SubjectArgs], below: pulumi.ResourceOptions) -> None:
     """Declare a ClusterRole and its binding, as one of the files deploy/rbac-*.yaml has them."""
-    rbac, metadata, called = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs(name=role_name), role_name.replace(NAME, name, 1)
-    rbac.ClusterRole(called, metadata=metadata, rules=_rules(rules), opts=below)
-    role = _role("ClusterRole", role_name)
+    rbac, metadata, called = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs(name=f"{NAME}-{word}"), f"{name}-{word}"
+    rbac.ClusterRole(called, metadata=metadata, rules=_rules(f"rbac-{word}.yaml", word), opts=below)
+    role = _role("ClusterRole", f"{NAME}-{word}")
     rbac.ClusterRoleBinding(called, metadata=metadata, role_ref=role, subjects=subjects, opts=below)
 
 
@@ -131,21 +110,25 @@ def _read_in(
 ) -> None:
     """Declare the right to read something in these namespaces."""
     rbac, meta, some = k8s.rbac.v1, k8s.meta.v1.ObjectMetaArgs, f"{NAME}-{what}"
-    rbac.ClusterRole(f"{name}-{what}", metadata=meta(name=some), rules=_rules(_IN_NAMESPACES[what]), opts=below)
+    rules = _rules(f"rbac-{_IN_NAMESPACES[what]}.yaml", what)
+    rbac.ClusterRole(f"{name}-{what}", metadata=meta(name=some), rules=rules, opts=below)
     for namespace in sorted(namespaces):
         present, role = meta(name=some, namespace=namespace), _role("ClusterRole", some)
         rbac.RoleBinding(f"{name}-{what}-{namespace}", metadata=present, role_ref=role, subjects=subjects, opts=below)
 
 
-def _rules(rules: tuple[PolicyRule, ...]) -> list[k8s.rbac.v1.PolicyRuleArgs]:
+def _rules(manifest: str, word: str = "") -> list[k8s.rbac.v1.PolicyRuleArgs]:
+    """Return the rules of the role `local-lb`, or `local-lb-<word>`, in a manifest of deploy/."""
+    role, text = f"{NAME}-{word}" if word else NAME, shipped(f"deploy/{manifest}").read_text(encoding="utf-8")
+    documents = (each for each in yaml.safe_load_all(text) if each["metadata"]["name"] == role)
     return [
         k8s.rbac.v1.PolicyRuleArgs(
-            api_groups=[rule.group],
-            resources=[rule.resource],
-            resource_names=list(rule.names) or None,
-            verbs=list(rule.verbs),
+            api_groups=rule["apiGroups"],
+            resources=rule["resources"],
+            resource_names=rule.get("resourceNames"),
+            verbs=rule["verbs"],
         )
-        for rule in rules
+        for rule in next(each["rules"] for each in documents if "rules" in each)
     ]
 
 

@@ -13,13 +13,13 @@ from locallb.kubernetes.api.client import Cluster
 from locallb.kubernetes.api.discovery import REVIEWS, ROOT
 from locallb.kubernetes.api.feed import PATHS, Feed
 from locallb.kubernetes.api.servers import KubeError
-from locallb.kubernetes.rights import RULES
 from locallb.model.identities import ContextName, ObjectKind
 from locallb.model.snapshot import Access
 from tests.support.backends import Backend, ask
 from tests.support.client_kinds import NODE
 from tests.support.cluster_services import address, finalizers, ingress, made
 from tests.support.control_plane import ControlPlane, Objects, control_plane
+from tests.support.rbac_manifests import roles_of
 from tests.support.stages import Stage, envoys
 
 pytestmark = [pytest.mark.cluster, pytest.mark.envoy]
@@ -137,7 +137,8 @@ def test_every_right_is_used_and_no_other(
         requested = entry["objectRef"]
         resource = "/".join(filter(None, (requested["resource"], requested.get("subresource"))))
         used.add((requested.get("apiGroup", ""), resource, entry["verb"]))
-    assert used == {(rule.group, rule.resource, verb) for rule in RULES for verb in rule.verbs}
+    (rules,) = roles_of("rbac.yaml").values()
+    assert used == {(*rule["apiGroups"], *rule["resources"], verb) for rule in rules for verb in rule["verbs"]}
 
 
 def test_a_missing_right_is_reported_with_the_remedy(plane: ControlPlane, tmp_path: Path) -> None:

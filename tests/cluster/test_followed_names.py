@@ -10,7 +10,6 @@ from lightkube import Client
 
 from locallb.gateway.kinds import CONFIG_MAP, SECRET
 from locallb.kubernetes.object_parsing import Parsed
-from locallb.kubernetes.rights import CERTIFICATE_RULES
 from locallb.model.gateway_objects import Named, Reference
 from locallb.model.identities import ClusterName, ContextName
 from locallb.model.pacing import Pace
@@ -22,6 +21,7 @@ from locallb.sources.kubernetes.write_hints import WriteHints
 from tests.support import client_kinds
 from tests.support.control_plane import ControlPlane
 from tests.support.ingress_rights import IN_NAMESPACE, ROLE, SUBJECT
+from tests.support.rbac_manifests import roles_of
 from tests.support.waiting import becomes
 
 pytestmark = pytest.mark.cluster
@@ -57,7 +57,7 @@ def references(name: str) -> set[Reference]:
 def allow(api: Client, *names: str) -> None:
     """Let local-lb watch the objects of these names, or all."""
     named = {"resourceNames": list(names)} if names else {}
-    rules = [{**rule.fields, **named} for rule in CERTIFICATE_RULES]
+    rules = [{**rule, **named} for rule in roles_of("rbac-certificates.yaml")["local-lb-certificates"]]
     made: Any = ROLE.from_dict({"metadata": {"name": "watching"}, "rules": rules})
     api.apply(made, field_manager="tests", force=True)
 

@@ -1,4 +1,4 @@
-"""The rights are said three times, for the planner's readers, kubectl and Pulumi: they say the same."""
+"""The manifests give the least rights, and the component for programs gives the same."""
 
 from __future__ import annotations
 
@@ -8,24 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
+import pytest
 
-from locallb.kubernetes.rights import (
-    AUTHORITY_RULES,
-    CERTIFICATE_RULES,
-    CLASS_RULES,
-    CLUSTER_DNS_RULES,
-    ELECTION_RULES,
-    GATEWAY_RULES,
-    INGRESS_RULES,
-    NODE_RULES,
-    RANGE_RULES,
-    RELAY_RULES,
-    RULES,
-    SECRET_RULES,
-    PolicyRule,
-)
+from locallb.gateway.kinds import KINDS
 from locallb.model.gateway_of_cluster import INGRESS_CONTROLLER
+from tests.support import rbac_manifests
+from tests.support.rbac_manifests import bound_in, roles_of
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 PROGRAM = """
@@ -55,84 +43,117 @@ print(json.dumps(made))
 """
 
 
+OF_GROUP = "gateway.networking.k8s.io"
+READING = {"get", "list", "watch"}
+
+
 def documents(name: str) -> dict[str, dict[str, Any]]:
-    loaded = yaml.safe_load_all((CHECKOUT / "deploy" / name).read_text())
-    return {document["kind"]: document for document in loaded}
+    return {document["kind"]: document for document in rbac_manifests.documents(name)}
+
+
+def given(rules: list[dict[str, Any]]) -> dict[str, set[str]]:
+    """Return the verbs that rules give of each resource, with the names of the only objects."""
+    verbs: dict[str, set[str]] = {}
+    for rule in rules:
+        ((group,), (resource,)) = rule["apiGroups"], rule["resources"]
+        key = " ".join(filter(None, (group, resource, *rule.get("resourceNames", ()))))
+        verbs.setdefault(key, set()).update(rule["verbs"])
+    return verbs
 
 
 def test_the_manifests_give_the_least_rights() -> None:
     """Serving everywhere, leases in one namespace only."""
-    assert documents("rbac.yaml")["ClusterRole"]["rules"] == [rule.fields for rule in RULES]
+    assert given(documents("rbac.yaml")["ClusterRole"]["rules"]) == {
+        "services": READING,
+        "services/status": {"patch"},
+        "nodes": {"list", "watch"},
+        "discovery.k8s.io endpointslices": {"list", "watch"},
+        "events.k8s.io events": {"create"},
+    }
     election = documents("rbac-leader-election.yaml")
-    assert election["Role"]["rules"] == [rule.fields for rule in ELECTION_RULES]
+    assert given(election["Role"]["rules"]) == {
+        "coordination.k8s.io leases": {"create"},  # one to create has no name yet
+        "coordination.k8s.io leases local-lb": {"get", "update"},
+    }
     assert election.keys() == {"Role", "RoleBinding"}
-    assert all(rule.names or rule.verbs == ("create",) for rule in ELECTION_RULES)
 
 
 def test_the_manifest_for_gateways_gives_the_least_rights() -> None:
     """No Secret or ConfigMap anywhere unless somebody binds those roles in a namespace, and then by name only."""
-    roles, bound = roles_of("rbac-gateways.yaml")
-    assert roles == {
-        "local-lb-gateways": fields(GATEWAY_RULES),
-        "local-lb-secrets": fields(SECRET_RULES),
-        "local-lb-authorities": fields(AUTHORITY_RULES),
+    roles = roles_of("rbac-gateways.yaml")
+    everywhere = given(roles.pop("local-lb-gateways"))
+    assert everywhere.pop("namespaces") == everywhere.pop(f"{OF_GROUP} referencegrants") == {"list", "watch"}
+    assert {verb for kind, verbs in everywhere.items() if "/" in kind for verb in verbs} == {"patch"}
+    assert all(kind.endswith("/status") for kind in everywhere if "/" in kind)
+    assert all(verbs == READING for kind, verbs in everywhere.items() if "/" not in kind)
+    served = {kind.removesuffix("/status") for kind in everywhere if "/" in kind}
+    assert served == {kind for kind in everywhere if "/" not in kind}
+    assert served == {f"{OF_GROUP} {kind.plural}" for kind in KINDS.values() if kind.name != "ReferenceGrant"}
+    assert {name: given(rules) for name, rules in roles.items()} == {
+        "local-lb-secrets": {"secrets": {"get"}},
+        "local-lb-authorities": {"configmaps": {"get"}},
     }
-    assert bound == {"local-lb-gateways"}
-    for kind in ("secrets", "configmaps"):
-        assert not any(kind in rule["resources"] for rule in roles["local-lb-gateways"])
+    assert bound_in("rbac-gateways.yaml") == {"local-lb-gateways"}
 
 
 def test_the_manifest_for_ingresses_gives_the_least_rights() -> None:
     """And likewise; the class in it is no default one."""
-    roles, bound = roles_of("rbac-ingresses.yaml")
-    assert roles == {"local-lb-ingresses": fields(INGRESS_RULES), "local-lb-secrets": fields(SECRET_RULES)}
-    assert bound == {"local-lb-ingresses"}
+    assert {name: given(rules) for name, rules in roles_of("rbac-ingresses.yaml").items()} == {
+        "local-lb-ingresses": {
+            "networking.k8s.io ingressclasses": {"list", "watch"},
+            "networking.k8s.io ingresses": READING,
+            "networking.k8s.io ingresses/status": {"patch"},
+        },
+        "local-lb-secrets": {"secrets": {"get"}},
+    }
+    assert bound_in("rbac-ingresses.yaml") == {"local-lb-ingresses"}
     klass = documents("rbac-ingresses.yaml")["IngressClass"]
     assert klass["spec"] == {"controller": INGRESS_CONTROLLER}
     assert klass["metadata"] == {"name": "local-lb"}
 
 
-def test_the_manifest_for_classes_gives_the_least_rights() -> None:
-    """New classes have no name yet; of existing ones only ours are changed and deleted."""
-    roles, bound = roles_of("rbac-classes.yaml")
-    assert (roles, bound) == ({"local-lb-classes": fields(CLASS_RULES)}, {"local-lb-classes"})
-    assert all(rule.names == ("local-lb",) or rule.verbs == ("create",) for rule in CLASS_RULES)
-
-
-def test_the_manifest_for_nodes_gives_the_least_rights() -> None:
-    """Nodes are read and patched, and neither made nor deleted."""
-    roles, bound = roles_of("rbac-nodes.yaml")
-    assert (roles, bound) == ({"local-lb-nodes": fields(NODE_RULES)}, {"local-lb-nodes"})
-    assert {verb for rule in NODE_RULES for verb in rule.verbs} == {"get", "patch"}
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        # New classes have no name yet; of existing ones only ours are changed and deleted.
+        (
+            "classes",
+            {
+                f"{OF_GROUP} gatewayclasses": {"create"},
+                f"{OF_GROUP} gatewayclasses local-lb": {"get", "patch", "delete"},
+                "networking.k8s.io ingressclasses": {"create"},
+                "networking.k8s.io ingressclasses local-lb": {"get", "patch", "delete"},
+            },
+        ),
+        ("nodes", {"nodes": {"get", "patch"}, "nodes/status": {"patch"}}),
+        (
+            "pod-ranges",
+            {
+                "crd.projectcalico.org blockaffinities": {"list", "watch"},
+                "cilium.io ciliumnodes": {"list", "watch"},
+            },
+        ),
+        ("relay", {"pods/portforward": {"create"}}),
+    ],
+)
+def test_the_manifest_of_an_option_gives_the_least_rights(word: str, expected: dict[str, set[str]]) -> None:
+    """Everywhere, and bound to local-lb."""
+    name, manifest = f"local-lb-{word}", f"rbac-{word}.yaml"
+    assert {role: given(rules) for role, rules in roles_of(manifest).items()} == {name: expected}
+    assert bound_in(manifest) == {name}
 
 
 def test_the_manifest_for_certificates_is_a_choice() -> None:
     """Nobody is given it with another file, nor anywhere unless somebody binds it."""
-    roles, bound = roles_of("rbac-certificates.yaml")
-    assert (roles, bound) == ({"local-lb-certificates": fields(CERTIFICATE_RULES)}, set())
-    assert {verb for rule in CERTIFICATE_RULES for verb in rule.verbs} == {"watch"}
-
-
-def test_the_manifest_for_ranges_of_pods_gives_the_least_rights() -> None:
-    """They are read and never written."""
-    roles, bound = roles_of("rbac-pod-ranges.yaml")
-    assert roles == {"local-lb-pod-ranges": fields(RANGE_RULES)}
-    assert bound == {"local-lb-pod-ranges"}
-    assert {verb for rule in RANGE_RULES for verb in rule.verbs} == {"list", "watch"}
-
-
-def test_the_manifest_for_relays_gives_the_least_rights() -> None:
-    """Connections to pods, and nothing of the pods themselves."""
-    roles, bound = roles_of("rbac-relay.yaml")
-    assert roles == {"local-lb-relay": fields(RELAY_RULES)}
-    assert bound == {"local-lb-relay"}
-    assert [(rule.resource, rule.verbs) for rule in RELAY_RULES] == [("pods/portforward", ("create",))]
+    (rules,) = roles_of("rbac-certificates.yaml").values()
+    assert given(rules) == {"secrets": {"watch"}, "configmaps": {"watch"}}
+    assert bound_in("rbac-certificates.yaml") == set()
 
 
 def test_the_manifest_for_zones_in_clusters_gives_the_least_rights() -> None:
     """Two ConfigMaps by name, in one namespace."""
     found = documents("rbac-cluster-dns.yaml")
-    assert found["Role"]["rules"] == fields(CLUSTER_DNS_RULES)
+    assert given(found["Role"]["rules"]) == {"configmaps coredns coredns-custom": {"get", "patch"}}
     for kind in ("Role", "RoleBinding"):
         assert found[kind]["metadata"] == {"name": "local-lb-cluster-dns", "namespace": "kube-system"}
     assert found["RoleBinding"]["roleRef"]["name"] == "local-lb-cluster-dns"
@@ -147,18 +168,6 @@ def test_the_manifest_for_nodes_that_are_pods_gives_the_least_rights() -> None:
     assert (present["resources"], present["verbs"], present["resourceNames"]) == (["namespaces"], ["get"], [namespace])
     assert found["RoleBinding"]["metadata"] == found["Role"]["metadata"]
     assert found["RoleBinding"]["roleRef"]["kind"] == "Role"
-
-
-def fields(rules: tuple[PolicyRule, ...]) -> list[dict[str, list[str]]]:
-    """Return rules as the API has them."""
-    return [rule.fields for rule in rules]
-
-
-def roles_of(name: str) -> tuple[dict[str, Any], set[str]]:
-    """Return the rules of each role of a manifest, and which of them are bound."""
-    loaded = list(yaml.safe_load_all((CHECKOUT / "deploy" / name).read_text()))
-    roles = {one["metadata"]["name"]: one["rules"] for one in loaded if one["kind"] == "ClusterRole"}
-    return roles, {one["roleRef"]["name"] for one in loaded if one["kind"] == "ClusterRoleBinding"}
 
 
 def test_the_component_declares_what_the_manifests_have() -> None:
@@ -177,8 +186,8 @@ def test_the_component_declares_what_the_manifests_have() -> None:
     roles: dict[str, Any] = {}
     bound: set[str] = set()
     for name in ("gateways", "ingresses", "classes", "nodes", "pod-ranges", "certificates"):
-        of_file, bound_there = roles_of(f"rbac-{name}.yaml")
-        roles, bound = roles | of_file, bound | bound_there
+        manifest = f"rbac-{name}.yaml"
+        roles, bound = roles | roles_of(manifest), bound | bound_in(manifest)
     assert {name: others.pop(("ClusterRole", name))["rules"] for name in roles} == roles
     assert {others.pop(("ClusterRoleBinding", name))["roleRef"]["name"] for name in bound} == bound
     of_dns = documents("rbac-cluster-dns.yaml")

@@ -12,16 +12,16 @@ from lightkube import ApiError, Client
 from lightkube.generic_resource import create_global_resource, create_namespaced_resource
 
 from locallb.gateway.kinds import KINDS, ApiKind
-from locallb.kubernetes.rights import AUTHORITY_RULES, GATEWAY_RULES, SECRET_RULES
 from locallb.model.gateway_objects import GROUP
 from tests.support.control_plane import SECONDS, ControlPlane
 from tests.support.gateway_objects import JsonObject
+from tests.support.rbac_manifests import rules_for_gateways
 from tests.support.stages import Stage
 
 CRD = create_global_resource("apiextensions.k8s.io", "v1", "CustomResourceDefinition", "customresourcedefinitions")
 ROLE = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles")
 BINDING = create_global_resource("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings")
-RIGHTS = [rule.fields for rule in (*GATEWAY_RULES, *SECRET_RULES, *AUTHORITY_RULES)]
+RIGHTS = rules_for_gateways()
 NAME = "local-lb-gateways"
 
 

@@ -10,11 +10,11 @@ from lightkube.generic_resource import create_global_resource
 from lightkube.resources.core_v1 import Namespace
 
 from locallb.gateway.crds import DEFINITION, carried
-from locallb.kubernetes.rights import AUTHORITY_RULES, GATEWAY_RULES, SECRET_RULES
 from locallb.model.gateway_objects import CONTROLLER, GROUP
 from tests.support.cluster_gateways import CRD
 from tests.support.control_plane import Document
 from tests.support.kubelet_cluster import Cluster
+from tests.support.rbac_manifests import rules_for_gateways
 from tests.support.waiting import becomes
 from tests.support.watching import eventually
 
@@ -28,7 +28,7 @@ NAME = "local-lb-gateways"
 
 def prepare(cluster: Cluster) -> None:
     """Have the cluster serve Gateway API, let local-lb read all that Gateways need, and make the class."""
-    rules = [rule.fields for rule in (*GATEWAY_RULES, *SECRET_RULES, *AUTHORITY_RULES)]
+    rules = rules_for_gateways()
     subject = {"kind": "User", "name": "local-lb", "apiGroup": _RBAC}
     role = {"apiGroup": _RBAC, "kind": "ClusterRole", "name": NAME}
     with cluster.plane.client() as owner:
