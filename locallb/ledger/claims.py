@@ -30,7 +30,6 @@ from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim, MappedPort, PortKey
 from locallb.model.texts import owner_fields, owner_from
 from locallb.storage import files, paths
-from locallb.storage import files as stamps
 
 UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
 """Who holds an address when its file can't be understood."""
@@ -121,9 +120,9 @@ def read_existing(path: str, address: IPAddress, memory: Memo[ClaimFile | None])
     return entry
 
 
-def _stamp(path: str) -> stamps.Stamp | None:
+def _stamp(path: str) -> files.Stamp | None:
     try:
-        return stamps.stamp(os.lstat(path))
+        return files.stamp(os.lstat(path))
     except OSError:
         return None
 

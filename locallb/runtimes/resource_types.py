@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from locallb import programs as program
+from locallb import programs
 from locallb.envoy import ADMIN_SOCKET, ALONE, ARGUMENTS, arguments, push, rollout
 from locallb.envoy import binary as logs
 from locallb.envoy.admin import EnvoyAdmin, EnvoyAdminError, comes_to_answer
@@ -32,7 +32,6 @@ from locallb.envoy.bootstrap import is_udp_only
 from locallb.envoy.push import udp_sockets
 from locallb.envoy.rollout import idle, trial_files
 from locallb.host import limits
-from locallb.host import limits as inotify
 from locallb.host.limits import InotifyError
 from locallb.host.sockets import has_streams, own_rows
 from locallb.model.errors import ClientError, refusal
@@ -139,7 +138,7 @@ def _why_not_live(binary: EnvoyBinary, directory: Path) -> str:
     files.remove_tree(place, directory)  # of a run that was killed
     try:
         _furnish(place, texts)
-        with program.alongside(("/bin/sh", "-c", _ATTENDED, logs.NAME, *_command(binary)), place):
+        with programs.alongside(("/bin/sh", "-c", _ATTENDED, logs.NAME, *_command(binary)), place):
             return _why_silent(place)
     finally:
         files.remove_tree(place, directory)
@@ -405,7 +404,7 @@ def _start(directory: Path, binary: EnvoyBinary, new: EnvoyProcessInputs, epoch:
 
 def _require_instances(directory: Path) -> None:
     """Refuse what an Envoy without enough inotify instances answers by an assertion in its own code."""
-    inotify.require(rollout.all_watches(push.texts(directory)), f"proxy {directory.name}")
+    limits.require(rollout.all_watches(push.texts(directory)), f"proxy {directory.name}")
 
 
 def _record(new: EnvoyProcessInputs, binary: EnvoyBinary, process: Process) -> None:

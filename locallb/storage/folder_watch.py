@@ -19,7 +19,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from locallb.model.pacing import Backoff, Pace
-from locallb.storage import files as stamps
+from locallb.storage.files import stamp_of
 from locallb.storage.folders import Folder, ReadLimits, counted, read_anew, read_folder
 from locallb.storage.named_changes import NamedChanges
 from locallb.threads import SupervisedThread, Task
@@ -96,14 +96,14 @@ class WatchedFile:
     def __init__(self, path: Path, changed: Callable[[Path], None]) -> None:
         self._path = path
         self._changed = changed
-        self._observed = stamps.stamp_of(path)
+        self._observed = stamp_of(path)
         self._backoff = Backoff(CHANGES)
 
     def inspect(self, now: float) -> None:
         """Call `changed` if it is time to look, and it is another one than at the last look."""
         if not self._backoff.is_due(now):
             return
-        observed = stamps.stamp_of(self._path)
+        observed = stamp_of(self._path)
         if observed != self._observed:
             self._changed(self._path)
             self._backoff = self._backoff.failed(now, 0)
@@ -131,7 +131,7 @@ class FileWatch:
 
 def _identity(path: Path) -> tuple[int, ...] | None:
     """Return which directory stands there; None if none does."""
-    observed = stamps.stamp_of(path)
+    observed = stamp_of(path)
     return observed and observed[:2]
 
 

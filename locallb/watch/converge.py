@@ -41,7 +41,6 @@ from locallb.outputs.output import outputs
 from locallb.planning.planned import Plan, PlannedClass, PlannedNode, placements_of
 from locallb.provider.fragments import gathering
 from locallb.storage import files, paths
-from locallb.storage import files as stamps
 from locallb.storage.paths import stack_directory
 from locallb.threads import Task, in_background
 from locallb.watch.updates import (
@@ -55,7 +54,6 @@ from locallb.watch.updates import (
     Wanted,
     Work,
     differing_work,
-    in_order_of,
     together,
     touched_by,
 )
@@ -265,7 +263,7 @@ class Converger(Struct):
         What is under way differs by our own doing.
         """
         reported = self._stamps.of(plan)
-        observed = self.engine.state_stamp(), *map(stamps.stamps, (paths.proxies_root(), *paths.ledgers())), *reported
+        observed = self.engine.state_stamp(), *map(files.stamps, (paths.proxies_root(), *paths.ledgers())), *reported
         if observed == self._in_order:
             return set()
         late = frozenset(lane.lane for lane in self.late_lanes())
@@ -281,12 +279,11 @@ class Converger(Struct):
         """Return what isn't as planned. `broken` are those known to need repair although nothing was planned again."""
         checks = self._checks
         self._claimed.leave(self.applied, checks.unchecked)
-        existing = self.applied = in_order_of(wanted, self.applied)
-        unchecked = (key for key in checks.unchecked if wanted.get(key) == existing[key])
-        present = {key for key in broken if key in wanted and (key in existing or self._claimed.of(key))}
+        unchecked = (key for key in checks.unchecked if wanted.get(key) == self.applied[key])
+        present = {key for key in broken if key in wanted and (key in self.applied or self._claimed.of(key))}
         return differing_work(
             wanted,
-            existing,
+            self.applied,
             tuple(sorted(present)),
             spare=self._wanted.spare,
             reported=self._wanted.status_only,

@@ -27,7 +27,6 @@ from locallb.model.snapshot import HostFacts, Subnet
 from locallb.planning.planned import SocketAddress
 from locallb.runtimes import handover
 from locallb.runtimes.docker.daemon import Document
-from locallb.runtimes.docker.daemon import Document as Container
 from locallb.runtimes.docker.engine_api import Containers
 from locallb.runtimes.planners import DIRECTORY, PROXY_LABEL, image_of, is_ignored, labelled_owner
 from locallb.runtimes.process_runtime import our_pids
@@ -40,7 +39,7 @@ START_SECONDS, BUSY_START_SECONDS = 10.0, 60.0
 while its first process runs: many containers that start at once on few processors take turns."""
 
 
-def drain_container(observed: Container) -> None:
+def drain_container(observed: Document) -> None:
     """Close the listeners of a running container's Envoy, and leave open connections a moment.
 
     `observed` is Docker's description of it. Draining once is enough, even if the marker or the container is deleted;
@@ -51,13 +50,13 @@ def drain_container(observed: Container) -> None:
         handover.drain(directory, _note(observed), process)
 
 
-def was_drained(observed: Container) -> bool:
+def was_drained(observed: Document) -> bool:
     """Return whether this run of a container was drained: it lives, but listens no longer."""
     directory = _directory(observed)
     return directory is not None and handover.was_notified(directory, _note(observed))
 
 
-def needs_restart(observed: Container) -> bool:
+def needs_restart(observed: Document) -> bool:
     """Return whether a container runs and yet can't serve until it is started again.
 
     It was drained, it has another directory than the proxy's (which was removed and made again), or this host no longer
@@ -69,20 +68,20 @@ def needs_restart(observed: Container) -> bool:
     return was_drained(observed) or _has_lost_directory(observed) or any(unpublished_places(published_places(observed)))
 
 
-def published_places(observed: Container) -> Iterator[SocketAddress]:
+def published_places(observed: Document) -> Iterator[SocketAddress]:
     """Return the ports of this host that are published for a container now; none if it doesn't run."""
     for inner, bindings in (observed["NetworkSettings"].get("Ports") or {}).items():
         protocol = Protocol(inner.rpartition("/")[2].upper())
         yield from ((ip_address(binding["HostIp"]), int(binding["HostPort"]), protocol) for binding in bindings or ())
 
 
-def lacks_network(observed: Container, network: str) -> bool:
+def lacks_network(observed: Document, network: str) -> bool:
     """Return whether a container was taken from a network, which is given by its name or id."""
     connected = (observed["NetworkSettings"].get("Networks") or {}).items()
     return not any(network in {name, existing.get("NetworkID")} for name, existing in connected)
 
 
-def _has_lost_directory(observed: Container) -> bool:
+def _has_lost_directory(observed: Document) -> bool:
     directory, pid = _directory(observed), int(observed["State"]["Pid"] or 0)
     if directory is None or not pid:
         return False
@@ -97,7 +96,7 @@ def _has_lost_directory(observed: Container) -> bool:
         return True
 
 
-def started_before(observed: Container, at: float) -> bool:
+def started_before(observed: Document, at: float) -> bool:
     """Return whether the run of a container began before that time (Unix); False if its start is unknown."""
     try:
         return datetime.fromisoformat(str(observed["State"]["StartedAt"])).timestamp() < at
@@ -105,12 +104,12 @@ def started_before(observed: Container, at: float) -> bool:
         return False
 
 
-def _directory(observed: Container) -> Path | None:
+def _directory(observed: Document) -> Path | None:
     proxy = (observed["Config"].get("Labels") or {}).get(PROXY_LABEL, "")
     return Proxies.ours().path(proxy) if is_id(proxy) else None
 
 
-def _note(observed: Container) -> str:
+def _note(observed: Document) -> str:
     return f"{observed['Id']} {observed['State']['StartedAt']}\n"
 
 

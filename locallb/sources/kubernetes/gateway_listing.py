@@ -14,13 +14,12 @@ from contextlib import closing
 
 from msgspec import Struct, field
 
-from locallb.gateway import kinds as of_gateways_gateway
+from locallb.gateway import kinds
 from locallb.gateway.kinds import CONFIG_MAP, KINDS, NAMESPACE, SECRET, SERVICE, ExistingObjects, by_kind, kind_of
 from locallb.gateway.parsing import is_bundle, parse_referred
 from locallb.gateway.status_patch import observed_statuses
-from locallb.ingress import parsing as of_ingresses
+from locallb.ingress import parsing
 from locallb.ingress.parsing import INGRESS_KINDS, ROUTED_KINDS
-from locallb.kubernetes import relevant as parse_gateway_api
 from locallb.kubernetes.api.discovery import (
     NAMESPACES,
     gateway_discovery,
@@ -33,7 +32,7 @@ from locallb.kubernetes.api.feed import ApiPath, Feed
 from locallb.kubernetes.api.servers import ForbiddenError, KubeError, UnreachableError
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.object_parsing import Parsed, parse_objects
-from locallb.kubernetes.relevant import Document
+from locallb.kubernetes.relevant import Document, needed_by_gateways, parse_gateway_api
 from locallb.model.gateway_objects import Named, Reference
 from locallb.model.gateway_of_cluster import ObjectOfCluster
 from locallb.model.identities import ClusterName, ObjectKind
@@ -133,9 +132,9 @@ GATEWAYS = Routed(
     "deploy/rbac-gateways.yaml",
     frozenset(KINDS),
     {NAMESPACE: NAMESPACES},
-    (of_gateways_gateway.CLASS, of_gateways_gateway.GATEWAY),
-    of_gateways_gateway.wanted_kinds,
-    of_gateways_gateway.named_objects,
+    (kinds.CLASS, kinds.GATEWAY),
+    kinds.wanted_kinds,
+    kinds.named_objects,
     ObjectKind.GATEWAY_CLASS,
 )
 INGRESSES = Routed(
@@ -144,9 +143,9 @@ INGRESSES = Routed(
     "deploy/rbac-ingresses.yaml",
     frozenset(INGRESS_KINDS),
     {},
-    (of_ingresses.CLASS, of_ingresses.INGRESS),
-    of_ingresses.wanted_kinds,
-    of_ingresses.named_objects,
+    (parsing.CLASS, parsing.INGRESS),
+    parsing.wanted_kinds,
+    parsing.named_objects,
     ObjectKind.INGRESS_CLASS,
     Fault("IngressClasses may be listed no more", ForbiddenError),
 )
@@ -167,12 +166,12 @@ class GatewayListing(Struct, frozen=True):
 
 def of_gateways(objects: Iterable[Document]) -> tuple[Document, ...]:
     """Return those of a last reading that only Gateways and Ingresses need."""
-    return tuple(document for document in objects if parse_gateway_api.needed_by_gateways(document))
+    return tuple(document for document in objects if needed_by_gateways(document))
 
 
 def understood(cluster: ClusterName, document: Document) -> tuple[ObjectOfCluster, ...]:
     """Read one object. Never raises."""
-    return parse_gateway_api.parse_gateway_api(cluster, document, Memo())
+    return parse_gateway_api(cluster, document, Memo())
 
 
 def parsed(cluster: ClusterName, document: Document) -> Parsed:
