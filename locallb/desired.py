@@ -503,11 +503,9 @@ def short_names(plan: Plan) -> list[str]:
 
 
 def exports_the_same(plan: Plan, other: Plan) -> bool:
-    """Return whether two plans have the same outputs, quickly if most placements are identical."""
-    if len(plan.placements) != len(other.placements):
-        return False
-    both = zip(plan.placements, other.placements, strict=True)
-    return all(was is now or (was.key, was.addresses) == (now.key, now.addresses) for was, now in both)
+    """Return whether two plans have the same outputs."""
+    one, two = ({each.key: each.addresses for each in some.placements} for some in (plan, other))
+    return one == two
 
 
 @cache

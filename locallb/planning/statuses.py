@@ -235,7 +235,7 @@ def with_statuses(
     refused = [_with_status(*pair, report_to) for pair in zip(plan.rejections, refused_bound, strict=True)]
     served = _served((*placed, *refused), (*bound, *refused_bound))
     served = sorted(served, key=lambda both: both[0].key) if refused else served
-    others = (_others(objects, _of_cluster(objects, served, gateways), settings, report_to) for objects in live)
+    others = (_others(objects, served, settings, report_to) for objects in live)
     with_published = replace(
         plan,
         placements=tuple(placement for placement, _ in placed),
@@ -306,13 +306,6 @@ def _served(outcomes: Sequence[tuple[object, GatewayResult | None]], bound: Sequ
     return [(gateway, outcome) for gateway, outcome in pairs if outcome and isinstance(gateway, BoundGateway)]
 
 
-def _of_cluster(objects: GatewayObjects, served: _Served, gateways: Gateways) -> _Served:
-    """Return the served objects of one cluster: mostly it is the only one."""
-    if len(gateways.clusters) == 1:
-        return served
-    return [(gateway, outcome) for gateway, outcome in served if gateway.key.cluster == objects.cluster]
-
-
 def _with_status(
     planned: _Planned, bound: Bound | None, report_to: _PublishContext
 ) -> tuple[_Planned, GatewayResult | None]:
@@ -332,8 +325,9 @@ def _with_status(
 def _others(
     objects: GatewayObjects, served: _Served, settings: Settings, report_to: _PublishContext
 ) -> Sequence[PlannedStatus]:
-    """Return the statuses of all but Gateways in one cluster, of which those are `served`."""
+    """Return the statuses of all but Gateways in one cluster; `served` are the Gateways of all."""
     cluster = objects.cluster
+    served = [each for each in served if each[0].key.cluster == cluster]
     shared = shared_objects(objects, report_to.memory)
     backends, bound = Backends(shared), [gateway for gateway, _ in served]
     policies = gateways_by_policy(bound, backends.policies) if shared.policies else ()

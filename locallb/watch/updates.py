@@ -10,11 +10,10 @@ Not here: the update itself and the applied state (`converge`), when a repair is
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as field_dataclasse
-from itertools import chain, compress
-from operator import is_, ne
+from itertools import chain
 from typing import TypeAlias
 
 from msgspec import Struct, field
@@ -313,13 +312,12 @@ def differing_work(  # noqa: PLR0913 - all that decides
     few: int,
 ) -> Work:
     """Return the differences of `existing` from `wanted`; `broken` is already sorted."""
-    in_step = is_in_step(wanted, existing)
-    different = _different(wanted, existing, in_step=in_step)
+    different = [key for key, digest in wanted.items() if existing.get(key) != digest]
     changed = [key for key in different if key in existing and key not in broken]
     new = [key for key in different if not (key in existing or key in broken)]
     return Work(
         broken=tuple(broken),
-        removed=() if in_step else _removed(wanted, existing),
+        removed=_removed(wanted, existing),
         changed=tuple(key for key in changed if key not in reported),
         new=tuple(key for key in new if key not in spare and key not in reported),
         reported=tuple(key for key in (*changed, *new) if key in reported),
@@ -327,26 +325,6 @@ def differing_work(  # noqa: PLR0913 - all that decides
         unchecked=unchecked,
         few=few,
     )
-
-
-def is_in_step(wanted: Mapping[ObjectKey, str], existing: Mapping[ObjectKey, str]) -> bool:
-    """Return whether both have identical keys in the same order: then the comparison needs no lookups."""
-    return len(wanted) == len(existing) and all(map(is_, wanted, existing))
-
-
-def in_order_of(wanted: Mapping[ObjectKey, str], existing: dict[ObjectKey, str]) -> dict[ObjectKey, str]:
-    """Return what is `existing` in step with what is `wanted`, where both have the same keys."""
-    if is_in_step(wanted, existing) or wanted.keys() != existing.keys():
-        return existing
-    return {key: existing[key] for key in wanted}
-
-
-def _different(
-    wanted: Mapping[ObjectKey, str], existing: Mapping[ObjectKey, str], *, in_step: bool
-) -> Sequence[ObjectKey]:
-    """Return what is wanted and isn't known to be so: of thousands at once."""
-    digests = existing.values() if in_step else map(existing.get, wanted)
-    return [*compress(wanted, map(ne, wanted.values(), digests))]
 
 
 def _removed(wanted: Mapping[ObjectKey, str], existing: Mapping[ObjectKey, str]) -> tuple[ObjectKey, ...]:
