@@ -39,7 +39,7 @@ from locallb.resources.properties import ServiceConfigInputs, ServiceConfigState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown, id_faults
 from locallb.runtimes.runtime import end_hanging
 from locallb.storage import files, paths
-from locallb.storage.proxy_directories import Proxies, find_former
+from locallb.storage.proxy_directories import Proxies
 from locallb.threads import Joined
 
 
@@ -420,7 +420,7 @@ def _prepare_gate(directory: Path, part: str) -> None:
 
 def _directory(existing: ServiceConfigInputs) -> Path | None:
     """Find the proxy's directory, if it is this stack's."""
-    directory = find_former(Proxies.ours(), existing.proxy)
+    directory = Proxies.ours().find(existing.proxy)
     if directory is None or directory.owner is None or directory.owner.home != existing.owner.home:
         return None
     return directory.path

@@ -13,7 +13,7 @@ import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeAlias, TypeGuard
+from typing import TypeGuard
 
 from msgspec import Struct
 from msgspec.structs import asdict, replace
@@ -23,7 +23,6 @@ from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Digest, Owner, ProxyId, ProxyName
 from locallb.model.texts import owner_fields, owner_from
 from locallb.storage import files, paths
-from locallb.storage import files as stamps
 
 SHARED = 0o770
 """Mode of a directory that a container uses through our group; its parents stay closed to all other users."""
@@ -246,30 +245,3 @@ def _small(path: Path) -> str:
 
 def _text(owner: Owner, name: ProxyName) -> str:
     return json.dumps({"name": name, "owner": dict(owner_fields(owner))}, indent=1, ensure_ascii=False) + "\n"
-
-
-_Stamps: TypeAlias = tuple[stamps.Stamp, stamps.Stamp]
-_FOUND: dict[str, tuple[_Stamps, ProxyDirectory]] = {}
-"""By path."""
-
-
-def find_former(proxies: Proxies, proxy: ProxyId) -> ProxyDirectory | None:
-    """Return what `Proxies.find` does. Raises ProxiesError."""
-    path = f"{proxies.root}/{proxy}"
-    now, existing = _stamps(path), _FOUND.get(path)
-    if existing and existing[0] == now:
-        return existing[1]
-    found = proxies.find(proxy)
-    if found and found.owner and now:
-        _FOUND[path] = now, found
-    else:
-        _FOUND.pop(path, None)
-    return found
-
-
-def _stamps(path: str) -> _Stamps | None:
-    """Return which directory and which owner's file are there; None where one of them can't be seen."""
-    try:
-        return stamps.stamp(os.lstat(path)), stamps.stamp(os.lstat(f"{path}/{OWNER}"))
-    except OSError:
-        return None
