@@ -130,7 +130,8 @@ class Driven:
         return sum(isinstance(event, Updated) for _, event in self.observed)
 
     def close(self) -> None:
-        """Let go of what it holds."""
+        """Let go of what it holds, the stack first."""
+        self.loop._converger.stop()  # noqa: SLF001 - as above
         self.loop._planner.stop()  # noqa: SLF001 - as above
 
 
