@@ -220,6 +220,21 @@ def become(terms: tuple[str, ...], given: bytes | None = None) -> NoReturn:
         raise ProgramError(terms[0], f"can't be run ({why})") from None
 
 
+def in_foreground(terms: Sequence[str]) -> int:
+    """Run a program with our terminal and return its exit code: an interrupt that is typed there ends it, and not us.
+
+    To call on the main thread. Raises ProgramError where it can't be started.
+    """
+    handler = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        return subprocess.call(terms)
+    except (OSError, ValueError) as error:
+        why = refusal(error) if isinstance(error, OSError) else "its words can't be passed on"
+        raise ProgramError(terms[0], f"can't be run ({why})") from None
+    finally:
+        signal.signal(signal.SIGINT, handler)
+
+
 @contextmanager
 def alongside(terms: Sequence[str], directory: Path) -> Iterator[None]:
     """Run a program meanwhile, with no environment: the end of its standard input, also if we are killed, ends it.

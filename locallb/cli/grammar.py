@@ -574,6 +574,7 @@ COMMANDS = {
     "drain": "keep new connections away from backends of a Service, or from all; list drains, or undo them",
     "logs": "print connections and requests as they end, one line each, until interrupted",
     "watch": "keep the stack in sync: follow its sources and proxies until stopped",
+    "view": "show Services in this terminal, to filter, group, open and copy; quitting it stops nothing",
     "service": "run `watch` of the stack as a service of your systemd",
     "gc": "list what a lost state left behind, and remove it on request",
     "image": "make an image of the installed Envoy, for the runtimes docker and podman without a registry",

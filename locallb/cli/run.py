@@ -127,6 +127,7 @@ COMMANDS = {
     "host": "commands.host:host",
     "state": "commands.stacks:state",
     "watch": "commands.watch:watch",
+    "view": "commands.view:view",
     "service": "commands.service:service",
 }
 """Commands of an opened stack: module and function."""

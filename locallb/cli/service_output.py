@@ -10,7 +10,7 @@ Not here: opening links (`commands.status`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -281,13 +281,23 @@ def detail_json(detail: Detail) -> dict[str, object]:
 
 def print_detail(out: Out, detail: Detail) -> None:
     """Print it, a line for each thing."""
+    for parts in detail_lines(detail):
+        out.line(*parts)
+
+
+Parts = tuple[tuple[str, str], ...]
+"""A line: texts, each with its style."""
+
+
+def detail_lines(detail: Detail) -> Iterator[Parts]:
+    """Write it, a line for each thing."""
     row, proxy = detail.row, detail.proxy
-    out.line((row.key.shown, "bold"), "  ", (str(row.state), STYLES[row.state]), f"  {row.reason}".rstrip())
-    _field(out, "addresses", " ".join(map(str, row.addresses)) or "-")
+    yield (row.key.shown, "bold"), ("  ", ""), (str(row.state), STYLES[row.state]), (f"  {row.reason}".rstrip(), "")
+    yield field_parts("addresses", " ".join(map(str, row.addresses)) or "-")
     for number, each in enumerate(row.local_urls):
-        _field(out, "" if number else "localhost", each.url)
+        yield field_parts("" if number else "localhost", each.url)
     if row.names:
-        _field(out, "names", " ".join(row.names))
+        yield field_parts("names", " ".join(row.names))
     for port in row.ports:
         backends = ", ".join((detail.backends or {}).get(str(port.port), ())) or "no backends"
         way = (
@@ -297,24 +307,24 @@ def print_detail(out: Out, detail: Detail) -> None:
             if port.via
             else ""
         )
-        _field(out, "port", f"{port.port.label}  {port.state}  {port.reason}".rstrip(), f" → {way}{backends}")
+        yield field_parts("port", f"{port.port.label}  {port.state}  {port.reason}".rstrip(), f" → {way}{backends}")
         if port.message and port.message != row.message:
-            _field(out, "", port.message)
+            yield field_parts("", port.message)
     for number, route in enumerate(detail.routes):
-        _field(out, "" if number else "routes", route)
+        yield field_parts("" if number else "routes", route)
     if proxy:
         running = f"pid {detail.pid}" if detail.pid else "no process of this host"
         if detail.container:
             running = f"container {detail.container}"
-        _field(out, "proxy", f"{proxy.name}  {running}")
-        _field(out, "files", detail.directory)
+        yield field_parts("proxy", f"{proxy.name}  {running}")
+        yield field_parts("files", detail.directory)
     sentences = (row.message, *(notice.message for notice in row.notices))
     for sentence in filter(None, dict.fromkeys(sentences)):
-        out.line(("! ", "yellow"), sentence)
+        yield ("! ", "yellow"), (sentence, "")
 
 
-def _field(out: Out, label: str, *parts: str) -> None:
-    out.line("  ", (f"{label:<{_LABEL}}", "dim"), *parts)
+def field_parts(label: str, *texts: str) -> Parts:
+    return ("  ", ""), (f"{label:<{_LABEL}}", "dim"), *((text, "") for text in texts)
 
 
 def _backends(placed: Placement, proxy: Proxy) -> Mapping[str, tuple[str, ...]]:

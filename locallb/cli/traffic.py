@@ -21,6 +21,7 @@ from locallb.cli.targets import is_named
 from locallb.model.errors import ClientError
 from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan
+from locallb.sources.snapshot import ReadingAndPlan
 from locallb.storage.proxy_directories import Proxies
 from locallb.traffic.figures import Counts, Details, Line, TrafficRow, lines, services_by_listener, since
 from locallb.traffic.reading import ENOUGH, TrafficReading, traffic
@@ -160,8 +161,8 @@ def logs(session: Session, args: Arguments, out: Out) -> int:
     """Show a line for each connection or request that ends, until interrupted or without a reader."""
     if not session.settings.access_logs:
         raise ClientError(_OFF)
-    shown, plans = _Shown(args, out), _Plans(session)
-    shown.choose(plans.now())
+    shown, plans = _Shown(args, out), Plans(session)
+    shown.choose(plans.now()[1])
     if not shown.services:
         out.line("There is no Service here with a proxy, or none of that name.")
         return Exit.OK
@@ -171,25 +172,26 @@ def logs(session: Session, args: Arguments, out: Out) -> int:
     while not out.removed:
         shown.show(_INSPECTED)
         with suppress(*UNPLANNED):  # those of before
-            shown.choose(plans.now())
+            shown.choose(plans.now()[1])
     shown.reading.end()
     return Exit.OK
 
 
-class _Plans:
-    """The plan, made again after the state was written, or when it is old."""
+class Plans:
+    """What was read and planned, again after the state was written, or when it is `stale` seconds old."""
 
-    def __init__(self, session: Session) -> None:
-        self._session, self._made, self._plan = session, -math.inf, Plan()
+    def __init__(self, session: Session, stale: float = _STALE) -> None:
+        self._session, self._stale, self._made = session, stale, -math.inf
+        self._planned: ReadingAndPlan | None = None
         self._stamp: object = None
 
-    def now(self) -> Plan:
+    def now(self) -> ReadingAndPlan:
         """Return it. Raises what `UNPLANNED` names; then the next call tries again."""
         stamp, now = self._session.stamp(), time.monotonic()
-        if stamp != self._stamp or now >= self._made + _STALE:
-            self._plan = Session(self._session.project, self._session.stack).plan(glance=True)[1]
+        if self._planned is None or stamp != self._stamp or now >= self._made + self._stale:
+            self._planned = Session(self._session.project, self._session.stack).plan(glance=True)
             self._stamp, self._made = stamp, now
-        return self._plan
+        return self._planned
 
 
 class _Shown:

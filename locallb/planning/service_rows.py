@@ -117,6 +117,11 @@ class Cause(Struct, frozen=True):
         return counted(len(self.keys), "Service" if self.keys[0].kind is ObjectKind.SERVICE else "load balancer")
 
     @property
+    def remedy(self) -> str:
+        """Return what ends it; where that isn't known, what is wrong, without a name."""
+        return _remedy(self.message, self.keys[0])
+
+    @property
     def sentence(self) -> str:
         """Return the remedy, and the first of them; the message of one alone."""
         fault, _, remedy = self.message.rpartition(_REMEDY)
@@ -136,14 +141,17 @@ def causes(problems: Iterable[tuple[ObjectKey, str, str]]) -> tuple[Cause, ...]:
     groups: dict[tuple[str, str], dict[str, list[ObjectKey]]] = {}
     for key, reason, message in problems:
         if message:
-            fault, _, remedy = message.rpartition(_REMEDY)
-            group = reason, remedy if fault else message.removeprefix(str(key))
-            groups.setdefault(group, {}).setdefault(message, []).append(key)
+            groups.setdefault((reason, _remedy(message, key)), {}).setdefault(message, []).append(key)
     found: list[Cause] = []
     for (reason, _), messages in groups.items():
         whole = Cause(reason, next(iter(messages)), tuple(dict.fromkeys(chain.from_iterable(messages.values()))))
         found += [whole] if whole.is_common else [Cause(reason, text, (keys[0],)) for text, keys in messages.items()]
     return tuple(found)
+
+
+def _remedy(message: str, key: ObjectKey) -> str:
+    fault, _, remedy = message.rpartition(_REMEDY)
+    return remedy if fault else message.removeprefix(str(key))
 
 
 def grouped(table: Sequence[Row]) -> tuple[list[Row], list[Cause]]:

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
-import pty
-import select
 import shlex
 import shutil
 import signal
 import socket
-import struct
 import subprocess
 import sys
-import termios
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
@@ -25,6 +19,7 @@ from pathlib import Path
 import pytest
 
 from locallb.cli.arguments import parse
+from tests.e2e.terminals import Terminal, on_terminal
 from tests.support.backends import Backend
 from tests.support.manifests import node, port, service
 from tests.support.stages import CHECKOUT, Stage
@@ -192,52 +187,11 @@ def test_a_reader_that_goes_away_ends_the_watch_and_nothing_else(play: Stage, ba
     assert answers(play.addresses()["n/web"], 8080, "web")
 
 
-class Terminal:
-    """A terminal with a `locallb watch` on it."""
-
-    def __init__(self, play: Stage) -> None:
-        self.master, slave = pty.openpty()
-        self.resize(24, 100)
-        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), "watch"]
-        sizeless = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
-        environment = {**sizeless, "TERM": "xterm"}  # a size that variables give wins over the terminal's
-        self.process = subprocess.Popen(
-            command,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            env=environment,
-            start_new_session=True,
-            preexec_fn=lambda: fcntl.ioctl(0, termios.TIOCSCTTY, 0),  # noqa: PLW1509 - no threads of ours hold locks
-        )
-        os.close(slave)
-        self.text = ""
-
-    def resize(self, rows: int, columns: int) -> None:
-        """Give the terminal another size, as a window does."""
-        fcntl.ioctl(self.master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
-
-    def shows(self, terms: str) -> None:
-        """Wait until the words are drawn; what was drawn before is forgotten."""
-        deadline = time.monotonic() + TIMEOUT
-        while terms not in self.text:
-            assert time.monotonic() < deadline, self.text
-            if select.select([self.master], [], [], 0.1)[0]:
-                with contextlib.suppress(OSError):
-                    self.text += os.read(self.master, 65536).decode(errors="replace")
-        self.text = self.text.partition(terms)[2]
-
-
 @pytest.fixture
 def terminal(play: Stage, backend: Backends) -> Iterator[Terminal]:
     play.write("base.yaml", node(), service("web", port(8080, backend("web").port)))
-    made = Terminal(play)
-    yield made
-    with contextlib.suppress(OSError):
-        os.close(made.master)
-    if made.process.poll() is None:
-        made.process.kill()
-    made.process.wait()
+    with on_terminal(play, "watch") as made:
+        yield made
 
 
 def test_on_a_terminal_there_is_a_table_that_follows_its_size_and_leaves_no_trace(

@@ -26,7 +26,7 @@ CHANGING = {
     "locallb.provider",
     "locallb.watch",
 }
-LARGE = {"watchfiles", "webbrowser"}
+LARGE = {"watchfiles", "webbrowser", "textual"}
 LEAST = SCREEN | SDK | CLIENTS | REPORTS | CHANGING | LARGE
 RUN = """
 import json, sys
@@ -126,6 +126,7 @@ def test_a_watch_loads_its_live_page_only_where_it_is_asked_for(play: Stage) -> 
             assert watch.stop() == 0
         code, modules = json.loads(watch.reported().splitlines()[-1])
         assert (code, any(module.startswith("locallb.cli.watching.page") for module in modules)) == (0, loads)
+        assert "textual" not in modules
 
 
 def test_nothing_that_serves_needs_the_extra_of_the_wheel() -> None:

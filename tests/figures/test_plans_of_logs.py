@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from locallb.cli import traffic as logs
 from locallb.cli.session import UNPLANNED, Session
+from locallb.cli.traffic import Plans
 from locallb.engine.state.project import load_project
-from locallb.planning.planned import Plan
+from locallb.sources.snapshot import ReadingAndPlan
 from tests.support.manifests import node, port, service
 from tests.support.stages import Stage, stage
 
@@ -22,12 +22,12 @@ def one_service() -> Iterator[Stage]:
         yield play
 
 
-def plans_of(play: Stage) -> logs._Plans:
-    return logs._Plans(Session(load_project(play.root), "dev"))
+def plans_of(play: Stage, stale: float = 60.0) -> Plans:
+    return Plans(Session(load_project(play.root), "dev"), stale)
 
 
-def names(plan: Plan) -> set[str]:
-    return {placement.key.name for placement in plan.placements}
+def names(planned: ReadingAndPlan) -> set[str]:
+    return {placement.key.name for placement in planned[1].placements}
 
 
 def test_plan_is_reused_until_the_state_is_written(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,10 +46,10 @@ def test_plan_is_reused_until_the_state_is_written(play: Stage, monkeypatch: pyt
 
 def test_outdated_plan_is_made_again(play: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """As the configuration may have become another one."""
-    plans = plans_of(play)
+    plans, stamp = plans_of(play, stale=0.0), object()
+    monkeypatch.setattr(Session, "stamp", lambda _session: stamp)
     plans.now()
     play.write("t.yaml", service("other", port(8081, 30001)))
-    monkeypatch.setattr(logs, "_STALE", 0.0)
     assert names(plans.now()) == {"web", "other"}
 
 

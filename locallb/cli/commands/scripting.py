@@ -162,7 +162,7 @@ def curl(session: Session, args: Arguments, out: Out) -> int:
     (target,) = args.services
     name, path = split_target(target, sorted({str(row.key) for row in table}))
     row = next(row for row in table if str(row.key) == name)
-    terms = curl_terms(row, _planned_ports(plan, row), path, args.port, args.host)
+    terms = curl_terms(row, planned_ports(plan, row), path, args.port, args.host)
     if args.json:
         out.raw(json.dumps({**row.key._asdict(), "command": [*terms, *args.options]}, indent=2))
         return Exit.OK
@@ -184,7 +184,7 @@ _MAX_PARTS = 4
 """Parts of the longest name: kind, cluster, namespace, name."""
 
 
-def _planned_ports(plan: Plan, row: Row) -> Mapping[tuple[int, str], PlannedPort]:
+def planned_ports(plan: Plan, row: Row) -> Mapping[tuple[int, str], PlannedPort]:
     placed = next((placement.ports for placement in plan.placements if placement.key == row.key), ())
     return {(planned.port.port, planned.port.protocol): planned for planned in placed}
 

@@ -64,7 +64,7 @@ def status(session: Session, args: Arguments, out: Out) -> int:
     table = _rows(inspect(plan), reading, args)
     if leader.doubtful:  # a renewal in between shows at once
         leader = leaders.settled(session, args, out)
-    delays = _delays(session)
+    delays = published_delays(session)
     if args.json or args.output:
         _print_form(table, _document(table, plan, args, leader, delays), args, out)
     else:
@@ -162,7 +162,7 @@ def _leader(holder: LeaseHolder) -> _Leader:
     return _Leader(f"Leader: {holder.identity or 'nobody holds the Lease'}", holder.identity)
 
 
-def _delays(session: Session) -> Sequence[Delay]:
+def published_delays(session: Session) -> Sequence[Delay]:
     """Return the outside parties that don't answer the stack's `watch`."""
     if not session.delays_file.exists():
         return ()
@@ -235,7 +235,7 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
             reading = Session(session.project, session.stack)
             read, plan = reading.plan(glance=True)
             table, leader = _rows(inspect(plan), read, args), leaders.inspect(reading, args)
-            delays = _delays(reading)
+            delays = published_delays(reading)
             document = _document(table, plan, args, leader, delays)
         except UNPLANNED as error:
             document = sentence(error)
@@ -314,13 +314,18 @@ def why_none(rows: Sequence[Row], number: int) -> str:
 
 def _open(link: PortLink, args: Arguments, out: Out) -> Exit:
     out.line(link.url)
-    if args.only_print:
-        return Exit.OK
-    if why := _obstacle(link):
-        out.warning(f"no browser was started: {why}")
-    elif not _show(link.url):
-        raise Refused("no browser could be started; open the URL yourself, or name a browser in BROWSER")
+    if not args.only_print and (why := show_in_browser(link)):
+        out.warning(why)
     return Exit.OK
+
+
+def show_in_browser(link: PortLink) -> str:
+    """Open a link in the user's browser; return why none was started. Raises Refused if none could be."""
+    if why := _obstacle(link):
+        return f"no browser was started: {why}"
+    if not _show(link.url):
+        raise Refused("no browser could be started; open the URL yourself, or name a browser in BROWSER")
+    return ""
 
 
 def _obstacle(link: PortLink) -> str:

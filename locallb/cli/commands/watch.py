@@ -89,7 +89,7 @@ class _Watch:
             leads=self._leads,
             observe=observe,
         )
-        terms = command(session.project.root if args.named else None, session.stack)
+        terms = (*command(session.project.root if args.named else None, session.stack), "up", "--yes", "--json")
         self._program = ProgramRuns(terms, session.project.main, self._listen, self._leads)
         self._face = _face(out, session.stack, args)
         self._teller = EventReporter(self._relay, self._face, self._health.observed, self._is_unattended)

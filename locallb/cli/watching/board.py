@@ -255,15 +255,15 @@ _URGENCY = {State.DEGRADED: 0, State.PENDING: 1, State.REJECTED: 2, State.SERVIN
 _MERELY_UPDATING, _SERVING_WITH_NOTICES = 3, 4
 
 
+def urgency(view: View) -> tuple[int, float, ObjectKey]:
+    """Return the place among others: failing Services first, then the most recently changed."""
+    rank = _MERELY_UPDATING if view.row.reason == UPDATING else _URGENCY[view.row.state]
+    if view.row.state is State.SERVING and view.row.notices:
+        rank = _SERVING_WITH_NOTICES
+    return rank, -view.change.at if view.change else 0.0, view.row.key
+
+
 def by_urgency(views: list[View]) -> list[View]:
-    """Sort by urgency: failing Services first, then the most recently changed."""
-
-    def urgency(view: View) -> tuple[int, float, ObjectKey]:
-        rank = _MERELY_UPDATING if view.row.reason == UPDATING else _URGENCY[view.row.state]
-        if view.row.state is State.SERVING and view.row.notices:
-            rank = _SERVING_WITH_NOTICES
-        return rank, -view.change.at if view.change else 0.0, view.row.key
-
     return sorted(views, key=urgency)
 
 

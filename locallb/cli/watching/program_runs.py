@@ -96,10 +96,10 @@ class ProgramRuns:
         return ProgramRan(_PROGRAM, time.monotonic() - begun, changes, fault)
 
 
-def command(project: Path | None, stack: str) -> Sequence[str]:
-    """Return what runs the program of a stack; of a project that was named on purpose, if one is given."""
+def command(project: Path | None, stack: str) -> tuple[str, ...]:
+    """Return what begins a command for a stack; of a project that was named on purpose, if one is given."""
     named = ("-C", str(project)) if project else ()
-    return (sys.executable, "-m", "locallb", *named, "--stack", stack, "up", "--yes", "--json")
+    return (sys.executable, "-m", "locallb", *named, "--stack", stack)
 
 
 def files_of(project: Path) -> Stamps:

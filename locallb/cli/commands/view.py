@@ -1,0 +1,153 @@
+"""`locallb view`: the terminal view of a stack, whatever keeps it in sync.
+
+It reads what `status` reads, again and again: the plan of the sources as they were read last, what proxies answer and
+count, and what a running `watch` publishes. It changes nothing by itself, and needs no `watch`.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from locallb.cli.arguments import Arguments
+from locallb.cli.commands.status import published_delays
+from locallb.cli.console import Out
+from locallb.cli.failures import Exit, Refused, sentence
+from locallb.cli.session import UNPLANNED, Session
+from locallb.cli.traffic import Plans
+from locallb.cli.view.actions import Actions
+from locallb.cli.view.listing import Scene, cards, rates
+from locallb.cli.watching.board import View
+from locallb.cli.watching.log import LogRecord, Narrator, clock
+from locallb.cli.watching.program_runs import command
+from locallb.model.texts import counted
+from locallb.observe import inspect
+from locallb.planning.planned import Plan
+from locallb.planning.service_rows import State
+from locallb.runtimes.single_instance import holder
+from locallb.sources.snapshot import SnapshotResult
+from locallb.threads import SupervisedThread, Task
+from locallb.traffic.figures import TrafficRow, since
+from locallb.traffic.reading import traffic
+
+if TYPE_CHECKING:
+    from locallb.cli.view.app import ViewApp
+
+PACE, SHARE = 1.0, 4
+"""Seconds between two readings at least; one that took long is followed by so many times as long without one."""
+STALE = 5.0
+"""Seconds with one plan while the state is unchanged."""
+RETAINED = 200
+"""Records of what happened that are kept."""
+_ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def view(session: Session, args: Arguments, out: Out) -> int:
+    """Show the view until it is closed."""
+    if args.json or not (out.redraws and os.isatty(0)):
+        raise Refused("the view needs a terminal; `locallb status --watch` prints what changes, also as --json")
+    from locallb.cli.view.app import ViewApp  # noqa: PLC0415 - loads Textual
+
+    session.load_settings()  # a mistake in them is reported before anything is drawn
+    begin = command(session.project.root if args.named else None, session.stack)
+    app = ViewApp(Scene(session.stack), Actions(begin, out.render))
+    readings = Readings(session)
+    thread = SupervisedThread(Task.TELLER, "view", lambda: _follow(readings, app, thread))
+    with _closed_by_signals(app.stop):
+        thread.start()
+        app.run()
+    thread.stop()
+    if app.fault:
+        raise app.fault
+    out.line(farewell(app.scene))
+    return Exit.OK
+
+
+def _follow(readings: Readings, app: ViewApp, thread: SupervisedThread) -> None:
+    while not thread.stopped.is_set():
+        began = time.monotonic()
+        app.offer(readings.scene())
+        thread.stopped.wait(max(PACE, SHARE * (time.monotonic() - began)))
+
+
+@contextmanager
+def _closed_by_signals(stop: Callable[[], None]) -> Iterator[None]:
+    """Close the view where the process is to end, so that the terminal is left as it was; at once if that is gone."""
+
+    def close(_number: int, _frame: FrameType | None) -> None:
+        if not os.isatty(0):
+            os._exit(Exit.OK)
+        stop()
+
+    before = {number: signal.signal(number, close) for number in _ENDINGS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def farewell(scene: Scene) -> str:
+    """Return what goes on after the view was closed."""
+    serving = sum(card.view.row.state is State.SERVING for card in scene.cards)
+    going_on = f"; {counted(serving, 'Service')} {'goes' if serving == 1 else 'go'} on serving" if serving else ""
+    return f"Closed the view{going_on}. `locallb status` shows what is there."
+
+
+class Readings:
+    """What the view shows, read again each time; for one thread."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._plans = Plans(session, STALE)
+        self._narrator = Narrator()
+        self._records: deque[LogRecord] = deque(maxlen=RETAINED)
+        self._traffic: tuple[TrafficRow, ...] = ()
+        self._counted = 0.0
+        self._last = Scene(session.stack)
+
+    def scene(self) -> Scene:
+        """Read everything. What can't be read now stays as it was, and a warning names it."""
+        session = Session(self._session.project, self._session.stack)
+        try:
+            reading, plan = self._plans.now()
+            self._last = self._read(session, reading, plan)
+        except UNPLANNED as error:
+            return replace(self._last, rates={}, warnings=(f"can't be read now: {sentence(error)}",))
+        return self._last
+
+    def _read(self, session: Session, reading: SnapshotResult, plan: Plan) -> Scene:
+        views = [View(row) for row in inspect(plan)]
+        before, since_when = self._traffic, self._counted
+        self._traffic, self._counted = traffic(plan, PACE), time.monotonic()
+        news = list(self._narrator.services(time.time(), views))
+        if before or self._last.cards:  # at first everything would be news
+            self._records.extend(news)
+        delays = [each.sentence(f"since {clock(each.since)[:-4]}") for each in published_delays(session)]
+        return Scene(
+            session.stack,
+            cards(views, self._last.cards),
+            plan,
+            rates(since(self._traffic, before), max(PACE, self._counted - since_when)),
+            _state(session),
+            (*reading.complaints, *delays),
+            plan.left_out or ("There is no Service of type LoadBalancer yet. New ones appear here by themselves.",),
+            tuple(self._records),
+        )
+
+
+def _state(session: Session) -> str:
+    """Return what keeps the stack in sync, and when it was checked."""
+    checked = f"checked {clock(time.time())[:-4]}"
+    if session.election():
+        return checked
+    process = holder(session.watch_lock)
+    return f"{checked}, in sync by `watch` (pid {process.pid})" if process else f"{checked}, no `watch` runs"

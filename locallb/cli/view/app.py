@@ -1,0 +1,489 @@
+"""The terminal view as an application of Textual: keys, lines and the texts around them.
+
+It draws a few times a second at most, and only lines in sight. Texts are drawn as segments, never as markup.
+
+Not here: what the lines are (`listing`), and where the data comes from (`commands.view`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import Callable, Iterable, Sequence
+from enum import StrEnum
+from functools import cache
+from typing import ClassVar, TypeVar
+
+from msgspec.structs import replace
+from rich.segment import Segment
+from rich.style import Style
+from rich.text import Text
+from textual import events
+from textual.app import App, ComposeResult, SuspendNotSupported
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.screen import Screen
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widgets import Input, Static
+
+from locallb.cli.failures import Refused
+from locallb.cli.service_output import Parts
+from locallb.cli.view.actions import Actions
+from locallb.cli.view.listing import (
+    Card,
+    Column,
+    Group,
+    Item,
+    Line,
+    Query,
+    Scene,
+    columns,
+    command_about,
+    cropped,
+    explanation,
+    head_lines,
+    key_lines,
+    line_parts,
+    listing,
+    wrapped,
+)
+from locallb.model.errors import ClientError
+from locallb.report.wording import visible
+
+_HINTS = "/ filter  s sort  g group  Enter detail  o open  y URL  c curl  ? keys  q quit"
+_HINTS_OF_ONE = "Esc back  o open  y URL  c curl  l logs  t traffic  f fault  d drain  q quit"
+_MESSAGE = 8.0
+"""Seconds for which a message is shown in the place of the hints."""
+_INDENT = 13
+"""Cells before the texts of a detail."""
+_LOW = 30
+"""Lines of a terminal below which a reason has two lines."""
+
+
+class Lines(ScrollView, can_focus=True):
+    """Lines of which one is chosen, if `is_list`; only those in sight are drawn."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)"),
+        Binding("down,j", "move(1)"),
+        Binding("pageup", "page(-1)"),
+        Binding("pagedown,space", "page(1)"),
+        Binding("home", "move(-1000000)"),
+        Binding("end", "move(1000000)"),
+    ]
+
+    class Moved(Message):
+        """Another line was chosen."""
+
+    class Chosen(Message):
+        """The line was clicked twice."""
+
+    def __init__(self, draw: Callable[[int, int], Parts], *, is_list: bool = False) -> None:
+        """Draw lines by `draw`, which gets the number of a line and its cells."""
+        super().__init__()
+        self._draw, self._is_list = draw, is_list
+        self.count = self.cursor = 0
+
+    @property
+    def cells(self) -> int:
+        return self.scrollable_content_region.width or self.size.width
+
+    def show(self, count: int, cursor: int = 0) -> None:
+        """Show so many lines, and choose one."""
+        self.count, self.cursor = count, max(0, min(cursor, count - 1))
+        self.virtual_size = Size(self.cells, count)
+        if self._is_list:
+            self._follow()
+        self.refresh()
+
+    def action_move(self, by: int) -> None:
+        if not self._is_list:
+            self.scroll_to(y=self.scroll_offset.y + by, animate=False)
+            return
+        self.cursor = max(0, min(self.cursor + by, self.count - 1))
+        self._follow()
+        self.refresh()
+        self.post_message(self.Moved())
+
+    def action_page(self, by: int) -> None:
+        self.action_move(by * max(1, self.size.height - 1))
+
+    def render_line(self, y: int) -> Strip:
+        number, style = y + self.scroll_offset.y, self.rich_style
+        if number >= self.count:
+            return Strip.blank(self.cells, style)
+        if self._is_list and number == self.cursor:
+            style += Style(reverse=True)
+        parts = cropped(self._draw(number, self.cells), self.cells)
+        return Strip([Segment(text, style + _style(name)) for text, name in parts if text])
+
+    def on_click(self, event: events.Click) -> None:
+        number = event.y + self.scroll_offset.y
+        if self._is_list and number < self.count:
+            self.action_move(number - self.cursor)
+            if event.chain > 1:
+                self.post_message(self.Chosen())
+
+    def _follow(self) -> None:
+        """Keep the chosen line in sight."""
+        top, height = self.scroll_offset.y, max(1, self.size.height)
+        if not top <= self.cursor < top + height:
+            target = self.cursor if self.cursor < top else self.cursor - height + 1
+            self.scroll_to(y=target, animate=False, force=True, immediate=True)
+
+
+class Page(Screen[None]):
+    """A page of lines, below them a prompt for a filter or a command, and hints in the last line."""
+
+    hints: str
+
+    def compose(self) -> ComposeResult:
+        yield Input(id="prompt", select_on_focus=False)
+        yield Static(id="hints")
+
+    @property
+    def card(self) -> Card | None:
+        """Return what keys are about."""
+        return None
+
+    def on_mount(self) -> None:
+        self.set_focus(self.query_one(Lines))
+        self.say("")
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self.draw)
+
+    def on_screen_resume(self) -> None:
+        self.call_after_refresh(self.draw)
+
+    def draw(self) -> None:
+        """Draw what the application has now."""
+
+    def say(self, sentence: str) -> None:
+        """Show a sentence in the place of the hints for a while; without one, show these."""
+        self.query_one("#hints", Static).update(Text(sentence or self.hints, "bold" if sentence else "dim"))
+        if sentence:
+            self.set_timer(_MESSAGE, lambda: self.say(""))
+
+    def ask(self, text: str, hints: str = "Enter runs it  Escape doesn't") -> None:
+        """Let the user write something, beginning with this."""
+        self.query_one("#hints", Static).update(Text(hints, "dim"))
+        prompt = self.query_one(Input)
+        prompt.display = True
+        prompt.value, prompt.cursor_position = text, len(text)
+        self.set_focus(prompt)  # at once: keys that follow are for it
+
+    def action_leave(self) -> None:
+        """Close the prompt."""
+        self.query_one(Input).display = False
+        self.set_focus(self.query_one(Lines))
+        self.say("")
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.action_leave()
+        self.take(event.value)
+
+    def take(self, text: str) -> None:
+        """Take what was written: a command of ours, which is run."""
+        try:
+            terms = shlex.split(text)
+        except ValueError as error:
+            self.say(f"this can't be run: {error}")
+            return
+        if terms and isinstance(self.app, ViewApp):
+            self.app.run_command(terms)
+
+
+class Below(Page):
+    """A page below the list: all about one load balancer, or the keys."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,backspace", "back")]
+
+    def __init__(self, made: Callable[[], Iterable[Parts]], card: Callable[[], Card | None], hints: str) -> None:
+        super().__init__()
+        self._made, self._card, self.hints = made, card, hints
+        self._lines: list[Parts] = []
+
+    @property
+    def card(self) -> Card | None:
+        return self._card()
+
+    def compose(self) -> ComposeResult:
+        yield Lines(lambda number, _cells: self._lines[number])
+        yield from super().compose()
+
+    def draw(self) -> None:
+        lines = self.query_one(Lines)
+        self._lines = [line for parts in self._made() for line in wrapped(parts, max(1, lines.cells), _INDENT)]
+        lines.show(len(self._lines))
+
+    def action_back(self) -> None:
+        if self.query_one(Input).display:
+            self.action_leave()
+        else:
+            self.dismiss()
+
+
+class ListPage(Page):
+    """The list of load balancers."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("slash", "filter"),
+        Binding("escape", "clear"),
+        Binding("enter", "choose"),
+        Binding("s", "sort"),
+        Binding("g", "group"),
+    ]
+    hints = _HINTS
+
+    def __init__(
+        self, scene: Callable[[], Scene], opened: Callable[[Card], None], render: Callable[[str], str]
+    ) -> None:
+        super().__init__()
+        self._scene, self._opened, self._render_commands = scene, opened, render
+        self._lines: tuple[Line, ...] = ()
+        self._columns: tuple[Column, ...] = ()
+        self._filters = False
+        """Whether the prompt asks for a filter."""
+        self.query_now = Query()
+
+    def compose(self) -> ComposeResult:
+        yield Static(id="head")
+        yield Lines(lambda number, cells: line_parts(self._lines[number], self._columns, cells), is_list=True)
+        yield Static(id="why")
+        yield from super().compose()
+
+    @property
+    def line(self) -> Line | None:
+        """Return the chosen line."""
+        cursor = self.query_one(Lines).cursor
+        return self._lines[cursor] if cursor < len(self._lines) else None
+
+    @property
+    def card(self) -> Card | None:
+        return self.line.card if isinstance(self.line, Item) else None
+
+    def draw(self) -> None:
+        """List what there is now; what was chosen stays chosen, wherever it is."""
+        scene, lines, chosen = self._scene(), self.query_one(Lines), self.line
+        self._lines = listing(scene.cards, scene.rates, self.query_now)
+        self._columns = columns(self._lines, scene.rates, max(1, lines.cells))
+        places = (number for number, line in enumerate(self._lines) if chosen and line.id == chosen.id)
+        lines.show(len(self._lines), next(places, lines.cursor))
+        head = head_lines(scene, self.query_now, self._lines, self._columns)
+        self.query_one("#head", Static).update(_text(cropped(parts, self.size.width) for parts in head))
+        self._explain()
+
+    def _explain(self) -> None:
+        """Show the reason of the chosen line in full, as far as there is room."""
+        maximum, why = 2 if self.size.height < _LOW else 5, self.query_one("#why", Static)
+        parts = wrapped(((self._render_commands(explanation(self.line)), ""),), max(1, self.size.width))
+        why.styles.height = maximum
+        why.update(_text([*parts][:maximum]))
+
+    def on_lines_moved(self) -> None:
+        self._explain()
+
+    def on_lines_chosen(self) -> None:
+        self.action_choose()
+
+    def action_choose(self) -> None:
+        """Open or close a group, or show all about a load balancer."""
+        if isinstance(self.line, Group):
+            self._ask_for(toggled=self.query_now.toggled ^ {self.line.id})
+        elif self.card:
+            self._opened(self.card)
+
+    def action_sort(self) -> None:
+        self._ask_for(sorting=_following(self.query_now.sorting))
+
+    def action_group(self) -> None:
+        self._ask_for(grouping=_following(self.query_now.grouping), toggled=frozenset())
+
+    def action_filter(self) -> None:
+        self._filters = True
+        self.ask(self.query_now.text, "Enter keeps the filter  Escape shows all")
+
+    def action_clear(self) -> None:
+        """Close the prompt; where it asks for no command, show all again."""
+        is_command = self.query_one(Input).display and not self._filters
+        self.action_leave()
+        self._filters = False
+        if not is_command:
+            self._ask_for(text="")
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self._filters:
+            self._ask_for(text=event.value)
+
+    def take(self, text: str) -> None:
+        if not self._filters:
+            super().take(text)
+        self._filters = False
+
+    def _ask_for(self, **fields: object) -> None:
+        self.query_now = replace(self.query_now, **fields)
+        self.draw()
+
+
+_Choice = TypeVar("_Choice", bound=StrEnum)
+
+
+def _following(value: _Choice) -> _Choice:
+    """Return the next value of an enumeration, after the last one the first."""
+    values = list(type(value))
+    return values[(values.index(value) + 1) % len(values)]
+
+
+@cache
+def _style(name: str) -> Style:
+    return Style.parse(name)
+
+
+def _text(lines: Iterable[Parts]) -> Text:
+    """Make a text of lines, in which nothing is markup."""
+    return Text("\n").join(Text.assemble(*parts, no_wrap=True) for parts in lines)
+
+
+class ViewApp(App[None]):
+    """The list, what is below it, and what keys do. `offer` and `stop` may be called from any thread."""
+
+    ENABLE_COMMAND_PALETTE = False
+    CSS = """
+    Screen { background: ansi_default; color: ansi_default; }
+    #head { height: auto; }
+    #hints { height: 1; }
+    #prompt { display: none; border: none; height: 1; padding: 0; background: ansi_default; color: ansi_default; }
+    Lines { height: 1fr; overflow-x: hidden; background: ansi_default; color: ansi_default; scrollbar-gutter: stable;
+        scrollbar-size-vertical: 1; scrollbar-background: ansi_default; scrollbar-color: ansi_bright_black; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("q,ctrl+c,ctrl+q", "quit"),
+        Binding("o", "open"),
+        Binding("y", "copy('url')"),
+        Binding("c", "copy('curl')"),
+        Binding("l", "run_about('logs')"),
+        Binding("t", "run_about('top')"),
+        Binding("f", "ask_about('fault')"),
+        Binding("d", "ask_about('drain')"),
+        Binding("question_mark", "keys"),
+    ]
+
+    class Offered(Message):
+        """There is another scene."""
+
+    def __init__(self, scene: Scene, actions: Actions) -> None:
+        super().__init__(ansi_color=True)
+        self.scene = scene
+        self.fault: BaseException | None = None
+        """What broke off unexpectedly."""
+        self._actions = actions
+        self._offered: Scene | None = None
+        self._own_loop: asyncio.AbstractEventLoop | None = None
+        self._stopped = False
+
+    def get_default_screen(self) -> Screen[None]:
+        return ListPage(lambda: self.scene, self._open_below, self._actions.render)
+
+    def on_mount(self) -> None:
+        self._own_loop = asyncio.get_running_loop()
+        if self._stopped:
+            self.exit()
+
+    def offer(self, scene: Scene) -> None:
+        """Show another scene soon; of several offered meanwhile, the last."""
+        is_first, self._offered = self._offered is None, scene
+        if is_first:
+            self.post_message(self.Offered())
+
+    def stop(self) -> None:
+        """Close the view."""
+        self._stopped = True
+        if self._own_loop:
+            self._own_loop.call_soon_threadsafe(self.exit)
+
+    def on_view_app_offered(self) -> None:
+        self.scene, self._offered = self._offered or self.scene, None
+        if self._page.is_mounted:
+            self._page.draw()
+
+    @property
+    def _page(self) -> Page:
+        page = self.screen
+        if not isinstance(page, Page):
+            raise TypeError(page)
+        return page
+
+    @property
+    def _card(self) -> Card | None:
+        """Return the chosen load balancer, as it is now."""
+        return self._page.card
+
+    def _open_below(self, card: Card) -> None:
+        def now() -> Card:
+            key = card.view.row.key
+            return next((each for each in self.scene.cards if each.view.row.key == key), card)
+
+        def made() -> Iterable[Parts]:
+            parts = self._actions.detail(self.scene, now())
+            return (tuple((self._actions.render(text), style) for text, style in line) for line in parts)
+
+        self.push_screen(Below(made, now, _HINTS_OF_ONE))
+
+    def action_keys(self) -> None:
+        self.push_screen(Below(lambda: key_lines(self._actions.render), lambda: None, "Esc back  q quit"))
+
+    def action_open(self) -> None:
+        self._about(lambda card: self._actions.open(self.scene, card))
+
+    def action_copy(self, what: str) -> None:
+        def copy(card: Card) -> str:
+            is_url = what == "url"
+            text = self._actions.link(self.scene, card).url if is_url else self._actions.curl(self.scene, card)
+            self.copy_to_clipboard(text)
+            return f"copied, if your terminal allows it: {text}"
+
+        self._about(copy)
+
+    def action_run_about(self, command: str) -> None:
+        if card := self._card:
+            self.run_command((command, str(card.view.row.key)))
+
+    def action_ask_about(self, command: str) -> None:
+        """Let the user edit a command before it changes anything."""
+        if card := self._card:
+            try:
+                self._page.ask(command_about(command, card.view.row))
+            except Refused as error:
+                self._page.say(str(error))
+
+    def run_command(self, terms: Sequence[str]) -> None:
+        """Run one of our commands in the place of the view, which comes back afterwards."""
+        try:
+            with self.suspend():
+                self._actions.run(terms)
+        except SuspendNotSupported:
+            self._page.say("this terminal can't be handed to another program")
+        except (Refused, ClientError) as error:
+            self._page.say(visible(str(error)))
+        self.refresh(layout=True)
+
+    def _about(self, action: Callable[[Card], str]) -> None:
+        """Do something with the chosen load balancer, and show what came of it."""
+        if card := self._card:
+            try:
+                self._page.say(visible(action(card)))
+            except (Refused, ClientError) as error:
+                self._page.say(self._actions.render(visible(str(error))))
+
+    def _handle_exception(self, error: Exception) -> None:
+        self.fault = self.fault or error
+        super()._handle_exception(error)
+
+    def _fatal_error(self) -> None:
+        """Close the view without a traceback; the command reports the failure as it does every one."""
+        self._close_messages_no_wait()
