@@ -7,31 +7,36 @@ count, and what a running `watch` publishes. It changes nothing by itself, and n
 from __future__ import annotations
 
 import os
+import shlex
 import signal
+import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.status import published_delays
+from locallb.cli.commands.scripting import curl_terms, planned_ports
+from locallb.cli.commands.status import published_delays, show_in_browser, why_none
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused, sentence
+from locallb.cli.service_output import Parts, PortLink, details, links
 from locallb.cli.session import UNPLANNED, Session
 from locallb.cli.traffic import Plans
-from locallb.cli.view.actions import Actions
-from locallb.cli.view.listing import Scene, cards, rates
+from locallb.cli.view.listing import Card, Rate, Scene, cards, detail_parts, of_object, rates
 from locallb.cli.watching.board import View
 from locallb.cli.watching.log import LogRecord, Narrator, clock
 from locallb.cli.watching.program_runs import command
-from locallb.model.texts import counted
+from locallb.model.texts import counted, printable
 from locallb.observe import inspect
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import State
+from locallb.programs import in_foreground
 from locallb.runtimes.single_instance import holder
 from locallb.sources.snapshot import SnapshotResult
 from locallb.threads import SupervisedThread, Task
@@ -58,7 +63,7 @@ def view(session: Session, args: Arguments, out: Out) -> int:
 
     session.load_settings()  # a mistake in them is reported before anything is drawn
     begin = command(session.project.root if args.named else None, session.stack)
-    app = ViewApp(Scene(session.stack), Actions(begin, out.render))
+    app = ViewApp(Scene(session.stack), StackActions(begin, out.render))
     readings = Readings(session)
     thread = SupervisedThread(Task.TELLER, "view", lambda: _follow(readings, app, thread))
     with _closed_by_signals(app.stop):
@@ -151,3 +156,53 @@ def _state(session: Session) -> str:
         return checked
     process = holder(session.watch_lock)
     return f"{checked}, in sync by `watch` (pid {process.pid})" if process else f"{checked}, no `watch` runs"
+
+
+class StackActions(Struct, frozen=True):
+    """What keys do: the same as commands, by their functions or by running them."""
+
+    begin: tuple[str, ...]
+    """The beginning of a command for the stack."""
+    render: Callable[[str], str] = str
+    """Completes commands in sentences."""
+    execute: Callable[[Sequence[str]], int] = in_foreground
+
+    def detail(self, scene: Scene, card: Card) -> Iterable[Parts]:
+        """Return all about it, a line for each thing."""
+        row = card.view.row
+        (detail,) = details([row], scene.plan)
+        found = [("url", link.url) for link in _links(scene, card)[:1]]
+        with suppress(Refused):  # it serves no HTTP, or not yet
+            found.append(("curl", self.curl(scene, card)))
+        rate = scene.rates.get(row.key, Rate())
+        return detail_parts(detail, rate, found, of_object(scene.records, row.key))
+
+    def link(self, scene: Scene, card: Card) -> PortLink:
+        """Return where it is found first."""
+        if found := _links(scene, card):
+            return found[0]
+        raise Refused(why_none([card.view.row], 0))
+
+    def curl(self, scene: Scene, card: Card) -> str:
+        """Return a command for a request to it, as a shell reads it."""
+        row = card.view.row
+        return shlex.join(curl_terms(row, planned_ports(scene.plan, row), "", 0, ""))
+
+    def open(self, scene: Scene, card: Card) -> str:
+        """Open it in the user's browser; return what to say of that."""
+        link = self.link(scene, card)
+        return show_in_browser(link) or f"opened {link.url}"
+
+    def run(self, terms: Sequence[str]) -> None:
+        """Run a command in this terminal, and wait until the user has read what it printed."""
+        sys.stdout.write(f"\n$ locallb {printable(shlex.join(terms))}\n")
+        sys.stdout.flush()
+        self.execute((*self.begin, *terms))
+        sys.stdout.write("\nEnter goes back to the view. ")
+        sys.stdout.flush()
+        sys.stdin.readline()
+
+
+def _links(scene: Scene, card: Card) -> Sequence[PortLink]:
+    row = card.view.row
+    return links(row, tuple(planned_ports(scene.plan, row).values()))

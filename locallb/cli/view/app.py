@@ -2,7 +2,7 @@
 
 It draws a few times a second at most, and only lines in sight. Texts are drawn as segments, never as markup.
 
-Not here: what the lines are (`listing`), and where the data comes from (`commands.view`).
+Not here: what the lines are (`listing`), where the data comes from, and what keys do (`commands.view`).
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import shlex
 from collections.abc import Callable, Iterable, Sequence
 from enum import StrEnum
 from functools import cache
-from typing import ClassVar, TypeVar
+from typing import ClassVar, Protocol, TypeVar
 
 from msgspec.structs import replace
 from rich.segment import Segment
@@ -29,8 +29,7 @@ from textual.strip import Strip
 from textual.widgets import Input, Static
 
 from locallb.cli.failures import Refused
-from locallb.cli.service_output import Parts
-from locallb.cli.view.actions import Actions
+from locallb.cli.service_output import Parts, PortLink
 from locallb.cli.view.listing import (
     Card,
     Column,
@@ -60,6 +59,29 @@ _INDENT = 13
 """Cells before the texts of a detail."""
 _LOW = 30
 """Lines of a terminal below which a reason has two lines."""
+
+
+class Actions(Protocol):
+    """What keys do to a load balancer of a scene. What can't be done raises Refused or ClientError."""
+
+    @property
+    def render(self) -> Callable[[str], str]:
+        """Completes commands in sentences."""
+
+    def detail(self, scene: Scene, card: Card) -> Iterable[Parts]:
+        """Return all about it, a line for each thing."""
+
+    def link(self, scene: Scene, card: Card) -> PortLink:
+        """Return where it is found first."""
+
+    def curl(self, scene: Scene, card: Card) -> str:
+        """Return a command for a request to it, as a shell reads it."""
+
+    def open(self, scene: Scene, card: Card) -> str:
+        """Open it in the user's browser; return what to say of that."""
+
+    def run(self, terms: Sequence[str]) -> None:
+        """Run a command of ours in this terminal, and wait until the user has read what it printed."""
 
 
 class Lines(ScrollView, can_focus=True):

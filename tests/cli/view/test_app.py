@@ -16,9 +16,9 @@ from textual.app import App
 from textual.pilot import Pilot
 
 from locallb.cli.commands import status
+from locallb.cli.commands.view import StackActions
 from locallb.cli.failures import Refused
 from locallb.cli.view import app as view_app
-from locallb.cli.view.actions import Actions
 from locallb.cli.view.app import ListPage, ViewApp
 from locallb.cli.view.listing import KEYS, Scene, line_parts
 from tests.cli.view.scenes import calm, hostile, scene_of, trouble
@@ -55,13 +55,13 @@ def shown(
     scene: Scene,
     *keys: str,
     size: tuple[int, int] = (120, 40),
-    actions: Actions | None = None,
+    actions: StackActions | None = None,
     then: Callable[[ViewApp], object] = lambda _app: None,
 ) -> str:
     """Show a scene, press keys, and return what is on the screen."""
 
     async def run() -> str:
-        app = ViewApp(scene, actions or Actions(("locallb",)))
+        app = ViewApp(scene, actions or StackActions(("locallb",)))
         async with app.run_test(size=size) as pilot:
             await _press(pilot, keys)
             then(app)
@@ -147,7 +147,7 @@ def test_what_is_chosen_stays_chosen_when_the_list_changes() -> None:
 
     async def run() -> list[str]:
         scene, found = trouble(), []
-        app = ViewApp(scene, Actions(("locallb",)))
+        app = ViewApp(scene, StackActions(("locallb",)))
         async with app.run_test(size=(80, 24)) as pilot:
             await _press(pilot, ["down"] * 5)
             found.append(chosen(app))
@@ -223,7 +223,7 @@ class Terminal:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.ran: list[Sequence[str]] = []
         monkeypatch.setattr(ViewApp, "suspend", lambda _app: nullcontext())
-        monkeypatch.setattr(Actions, "run", lambda _actions, terms: self.ran.append(terms))
+        monkeypatch.setattr(StackActions, "run", lambda _actions, terms: self.ran.append(terms))
 
 
 @pytest.mark.parametrize(
@@ -252,11 +252,11 @@ def test_commands_are_run_in_the_place_of_the_view(
 
 
 def test_a_command_that_cannot_be_started_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(_actions: Actions, _terms: Sequence[str]) -> None:
+    def refuse(_actions: StackActions, _terms: Sequence[str]) -> None:
         raise Refused("locallb can't be run (Permission denied)")
 
     Terminal(monkeypatch)
-    monkeypatch.setattr(Actions, "run", refuse)
+    monkeypatch.setattr(StackActions, "run", refuse)
     assert "Permission denied" in shown(calm(), "l")
     monkeypatch.undo()
     assert "can't be handed to another program" in shown(calm(), "l")
@@ -264,7 +264,7 @@ def test_a_command_that_cannot_be_started_is_reported(monkeypatch: pytest.Monkey
 
 def test_clicks_choose_and_open() -> None:
     async def run() -> str:
-        app = ViewApp(calm(), Actions(("locallb",)))
+        app = ViewApp(calm(), StackActions(("locallb",)))
         async with app.run_test(size=(120, 40)) as pilot:
             await pilot.pause()
             await pilot.click(view_app.Lines, offset=(3, 2), times=2)
@@ -276,7 +276,7 @@ def test_clicks_choose_and_open() -> None:
 
 def test_q_closes_the_view_and_so_does_ctrl_c() -> None:
     async def run(key: str) -> bool:
-        app = ViewApp(calm(), Actions(("locallb",)))
+        app = ViewApp(calm(), StackActions(("locallb",)))
         async with app.run_test() as pilot:
             await pilot.press(key)
             await pilot.pause()
@@ -291,7 +291,7 @@ def test_a_mistake_of_ours_is_left_to_the_command(monkeypatch: pytest.MonkeyPatc
     def broken(*_args: Any) -> None:  # noqa: ANN401 - whatever it is called with
         raise ZeroDivisionError("on purpose")
 
-    app = ViewApp(calm(), Actions(("locallb",)))
+    app = ViewApp(calm(), StackActions(("locallb",)))
 
     async def run() -> None:
         async with app.run_test() as pilot:
