@@ -13,7 +13,7 @@ import yaml
 
 from locallb import safe_files
 from locallb.cli.arguments import Arguments
-from locallb.cli.commands.help import pages, subcommands
+from locallb.cli.commands.help import pages, reasons, subcommands
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
 from locallb.cli.grammar import COMMANDS, make_parser
@@ -138,7 +138,7 @@ class _Line:
         for word in self._words:
             parser = subcommands(parser).get(word, argparse.ArgumentParser())
         found = {name for name in subcommands(parser) if self._words or name in COMMANDS}
-        return sorted(found if self._words else found | pages().keys())
+        return sorted(found if self._words else found | pages().keys() | reasons().keys())
 
     def _project(self) -> Path:
         """Return the project around, or this user's own."""

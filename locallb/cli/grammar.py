@@ -349,7 +349,9 @@ def _add_shells(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
 
 
 def _add_topic(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
-    command.add_argument("topic", metavar="TOPIC", nargs="*", help="a page or a command: configuration, state check")
+    command.add_argument(
+        "topic", metavar="TOPIC", nargs="*", help="a page, a command or a reason: names, state check, InUse"
+    )
 
 
 def _add_stack_actions(command: argparse.ArgumentParser, common: argparse.ArgumentParser) -> None:

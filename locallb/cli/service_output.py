@@ -21,6 +21,7 @@ from locallb.host.setup_plan import routing_files
 from locallb.host.setup_steps import HOSTS, applies_to
 from locallb.model.identities import LOCALHOST, ROUTED, ObjectKey, Protocol
 from locallb.model.objects import ServicePort, Via
+from locallb.model.reasons import section
 from locallb.model.serving import Proxy
 from locallb.model.texts import few
 from locallb.planning.entrances import scheme_of, url, url_host
@@ -167,6 +168,11 @@ def as_reported(row: Row) -> frozenset[str]:
     return frozenset({row.message, f"{row.reason}: {row.message}"})
 
 
+def help_of(reason: str) -> dict[str, str]:
+    """Return the field that leads to what the documentation has about a reason; no field without one."""
+    return {"help": section(reason)} if reason else {}
+
+
 def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
     return [
         {
@@ -182,11 +188,13 @@ def services_json(rows: Sequence[Row]) -> list[dict[str, object]]:
                     "via": str(port.via or ""),
                     "reason": port.reason,
                     "message": port.message,
+                    **help_of(port.reason),
                 }
                 for port in row.ports
             ],
             "reason": row.reason,
             "message": row.message,
+            **help_of(row.reason),
             **({"names": list(row.names)} if row.names else {}),
             **({"localhost": [each.url for each in row.local_urls]} if row.local_urls else {}),
             **({"ordered": [{"reason": n.reason, "message": n.message} for n in row.ordered]} if row.ordered else {}),

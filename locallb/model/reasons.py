@@ -68,6 +68,15 @@ class Reason(StrEnum):
     """The Service's proxy can't be repaired: the address stays claimed and isn't published until it serves again."""
 
 
+PAGE = "reasons"
+"""The page of the documentation that has a section for each."""
+
+
+def section(reason: str) -> str:
+    """Return where the documentation is about a reason."""
+    return f"{PAGE}.md#{reason.lower()}"
+
+
 _NOT_USABLE = (
     Reason.OUT_OF_POOL,
     Reason.SELECTOR_MISMATCH,

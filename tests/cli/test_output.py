@@ -208,10 +208,12 @@ def test_the_json_has_the_documented_fields() -> None:
                     "via": "",
                     "reason": "NoBackends",
                     "message": "none is ready",
+                    "help": "reasons.md#nobackends",
                 }
             ],
             "reason": "NoBackends",
             "message": "none is ready",
+            "help": "reasons.md#nobackends",
         }
     ]
 

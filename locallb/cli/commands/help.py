@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -12,30 +13,32 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused
 from locallb.cli.grammar import make_parser
+from locallb.model.reasons import PAGE
 from locallb.model.texts import any_of
 from locallb.programs import ProgramError, become
 from locallb.storage.paths import shipped
 
+_REASON, _NEXT = re.compile(r"^### (\w+)\n", re.MULTILINE), "\n## "
 _COLOURS = ("LESS", "FRX")
 """A variable and its value with which `less` shows colours, and ends where all of it is on the screen."""
 
 
 def help_about(args: Arguments, out: Out) -> int:
-    """Show a page or the options of a command, or list the pages. Raises Refused."""
+    """Show a page, what it has about a reason, or the options of a command; or list the pages. Raises Refused."""
     existing, parser = pages(), make_parser()
     if not args.topic:
         out.table(("TOPIC", "ABOUT"), [(topic, _title(page)) for topic, page in existing.items()])
         out.line("`locallb help TOPIC` shows one of them, `locallb help COMMAND` the options of a command.")
         return Exit.OK
     first, *others = args.topic
-    commands = subcommands(parser)
+    commands, sections = subcommands(parser), reasons()
     if first not in commands and not others:
         lacking = f"there is no page about {first!r}, and no such command; `locallb help` lists pages"
-        first = _chosen(first, {*existing, *commands}, f"{lacking}, `locallb --help` commands")
-    if first not in existing or others:
+        first = _chosen(first, {*existing, *commands, *sections}, f"{lacking}, `locallb --help` commands")
+    if first not in existing.keys() | sections.keys() or others:
         out.document(_options(parser, (first, *others)))
         return Exit.OK
-    text = existing[first].read_text(encoding="utf-8")
+    text = sections.get(first) or existing[first].read_text(encoding="utf-8")
     if not out.redraws:
         out.document(text)
         return Exit.OK
@@ -88,6 +91,15 @@ def _show(text: str, out: Out) -> None:
 def pages() -> Mapping[str, Path]:
     """Return the pages by their names."""
     return {path.stem: path for path in sorted(shipped("docs").glob("*.md"))}
+
+
+def reasons() -> Mapping[str, str]:
+    """Return what the documentation has about each reason, by its code."""
+    parts = _REASON.split(pages()[PAGE].read_text(encoding="utf-8"))[1:]
+    return {
+        code: f"# {code}\n{text.partition(_NEXT)[0].strip()}\n"
+        for code, text in zip(parts[::2], parts[1::2], strict=True)
+    }
 
 
 def _title(page: Path) -> str:

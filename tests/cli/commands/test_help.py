@@ -10,9 +10,15 @@ from pathlib import Path
 
 import pytest
 
+from locallb.cli.commands.help import reasons
 from locallb.cli.failures import Exit
 from locallb.cli.grammar import ALIASES, COMMANDS
+from locallb.cli.service_output import help_of
+from locallb.kubernetes.status import WAITING
+from locallb.model.reasons import Reason
+from locallb.planning.service_rows import NOT_DEPLOYED, PARTS_REFUSED
 from tests.support.own_projects import run
+from tests.support.pages import CHECKOUT, anchors
 
 LOCALLB = Path(sys.executable).parent / "locallb"
 
@@ -33,6 +39,22 @@ def test_every_command_has_a_page_or_its_options(command: str) -> None:
     done = run("help", command)
     assert done.code == Exit.OK
     assert done.out.startswith(("# ", "usage: "))
+
+
+@pytest.mark.parametrize("code", [*Reason, NOT_DEPLOYED, PARTS_REFUSED, WAITING, "NotBound"])
+def test_every_reason_has_a_section_that_is_shown_by_its_code(code: str) -> None:
+    """Also by the anchor that documents name: the heading in lower case."""
+    done = run("help", code)
+    assert done.code == Exit.OK, done.err
+    assert done.out.startswith(f"# {code}\n")
+    assert done.out.count("#") == 1 + done.out.count(".md#")
+    page, _, anchor = help_of(code)["help"].partition("#")
+    assert anchor in anchors(CHECKOUT / "docs" / page)
+
+
+def test_no_section_is_about_a_reason_that_no_object_has() -> None:
+    """One that is renamed has its section renamed."""
+    assert reasons().keys() == {*Reason, NOT_DEPLOYED, PARTS_REFUSED, WAITING, "NotBound"}
 
 
 @pytest.mark.parametrize(
