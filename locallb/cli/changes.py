@@ -17,11 +17,9 @@ from locallb.model.desired import BALANCER, PROXY
 from locallb.model.identities import ObjectKey
 from locallb.model.texts import few
 from locallb.planning.service_rows import NOT_DEPLOYED, Row, causes
-from locallb.report.alerts import listed, removed, reported, summary
 from locallb.report.changes import QUIET as QUIET_CHANGES
-from locallb.report.changes import Change, Report, ServiceChange, What
-from locallb.report.exposure import Wider
-from locallb.report.wording import SIGNS, by_gravity, closed, differences, visible
+from locallb.report.changes import Change, Report, ServiceChange, What, Wider
+from locallb.report.wording import SIGNS, by_gravity, closed, differences, listed, removed, reported, summary, visible
 
 STYLES = {
     Change.ADDED: "green",

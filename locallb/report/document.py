@@ -6,10 +6,9 @@ import json
 from collections.abc import Mapping
 
 from locallb.model.identities import IPNetwork
-from locallb.report.alerts import alerts, summary
-from locallb.report.changes import Change, Report, ServiceChange
-from locallb.report.exposure import Exposure, Narrowing
+from locallb.report.changes import Change, Exposure, Narrowing, Report, ServiceChange
 from locallb.report.sides import Balancer
+from locallb.report.wording import alerts, summary
 
 VERSION = 1
 """Grows when a field changes its meaning or goes; new fields, topics and kinds may come at any time."""

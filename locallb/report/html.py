@@ -7,7 +7,7 @@ itself.
 The page's only script is this package's own, named by its digest in the page's Content-Security-Policy: nothing from a
 manifest can run, load or call anything. The script only filters: everything is present without it.
 
-Not here: the content of the report (`changes`, `alerts`), its words (`wording`), and Markdown (`markdown`).
+Not here: the content of the report (`changes`), its alerts and words (`wording`), and Markdown (`markdown`).
 """
 
 from __future__ import annotations
@@ -18,10 +18,20 @@ from collections.abc import Iterator, Sequence
 from importlib.resources import files
 from math import log2
 
-from locallb.report.alerts import Alert, alerts, summary
 from locallb.report.changes import Change, PoolRoom, Report, ServiceChange
 from locallb.report.sides import Balancer, Port
-from locallb.report.wording import LONGEST_NAME, by_gravity, closed, differences, html_text, shown_side, visible
+from locallb.report.wording import (
+    LONGEST_NAME,
+    Alert,
+    alerts,
+    by_gravity,
+    closed,
+    differences,
+    html_text,
+    shown_side,
+    summary,
+    visible,
+)
 
 WIDTH = 1240
 HEAD = 40

@@ -11,10 +11,21 @@ from collections.abc import Sequence
 
 from locallb.model.objects import Via
 from locallb.model.texts import counted
-from locallb.report.alerts import Alert, Topic, alerts, listed, summary
 from locallb.report.changes import QUIET, Change, Report, ServiceChange
 from locallb.report.sides import Balancer
-from locallb.report.wording import SIGNS, by_gravity, markdown_code, markdown_text, reasons, shown_side
+from locallb.report.wording import (
+    SIGNS,
+    Alert,
+    Topic,
+    alerts,
+    by_gravity,
+    listed,
+    markdown_code,
+    markdown_text,
+    reasons,
+    shown_side,
+    summary,
+)
 
 LIMIT = 60_000
 """Bytes: a comment on GitHub may have 65,536 characters, on GitLab a million."""

@@ -17,10 +17,9 @@ from locallb.model.identities import LOCALHOST, Home, IPAddress, ObjectKey
 from locallb.model.snapshot import Claim, Snapshot
 from locallb.model.texts import few
 from locallb.planning.planned import Plan
-from locallb.report.alerts import moved
-from locallb.report.changes import Gate, PoolRoom, Report, ServiceChange, Violation, compare, rooms
-from locallb.report.exposure import is_open
+from locallb.report.changes import Gate, PoolRoom, Report, ServiceChange, Violation, compare, is_open, rooms
 from locallb.report.sides import Balancer, Port, Side, planned_side
+from locallb.report.wording import moved
 
 _KEY = "local-lb:policies"
 _PERCENT = 100

@@ -16,14 +16,12 @@ from locallb.cli.commands.preview import print_report
 from locallb.cli.console import Out
 from locallb.model.identities import ClusterName, Family, ObjectKey, Protocol
 from locallb.model.ranges import covered
-from locallb.report.alerts import Topic, alerts, summary
-from locallb.report.changes import Change, compare
+from locallb.report.changes import ANY_SOURCE, Change, compare, exposures, is_open, narrowings
 from locallb.report.document import document
-from locallb.report.exposure import ANY_SOURCE, exposures, is_open, narrowings
 from locallb.report.html import page
 from locallb.report.markdown import markdown
 from locallb.report.sides import Balancer, Port, Side
-from locallb.report.wording import differences
+from locallb.report.wording import Topic, alerts, differences, summary
 from tests.support.objects import node, service
 from tests.support.reports import compared, only, settings
 

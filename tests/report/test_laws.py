@@ -12,7 +12,6 @@ from locallb.model.objects import Service
 from locallb.model.snapshot import HostFacts, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.report.alerts import alerts
 from locallb.report.changes import QUIET, Change, Report, compare
 from locallb.report.deployed import deployed_side
 from locallb.report.document import document
@@ -20,6 +19,7 @@ from locallb.report.html import page
 from locallb.report.markdown import markdown
 from locallb.report.policies import assembled
 from locallb.report.sides import Balancer, Side, planned_side
+from locallb.report.wording import alerts
 from locallb.sources.snapshot import holding
 from tests.support import strategies
 from tests.support.reports import declared, inputs_of

@@ -42,12 +42,11 @@ from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import Row
 from locallb.programs import Revision
-from locallb.report.alerts import Topic, alerts
 from locallb.report.changes import Report
 from locallb.report.deployed import DeployedResource, deployed_side
 from locallb.report.policies import assembled
 from locallb.report.sides import Side, planned_side
-from locallb.report.wording import visible
+from locallb.report.wording import Topic, alerts, visible
 from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
 from locallb.sources.snapshot import SnapshotResult, holding, read_hostless
