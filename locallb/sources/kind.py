@@ -35,8 +35,7 @@ from locallb.runtimes.docker.daemon import (
     Document,
     docker_place,
 )
-from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.events import LIFE, ContainerEvents
+from locallb.runtimes.docker.engine_api import LIFE, ContainerEvents, Containers
 from locallb.runtimes.podman import PODMAN, PodmanContainers
 from locallb.sources import SourceError, kept_access
 from locallb.sources.entries import KindClusters, KubernetesSource

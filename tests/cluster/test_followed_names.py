@@ -14,9 +14,9 @@ from locallb.model.gateway_objects import Named, Reference
 from locallb.model.identities import ClusterName, ContextName
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes import watched_names as followed_names
+from locallb.sources.kubernetes import named_objects
 from locallb.sources.kubernetes.informers import Follow
-from locallb.sources.kubernetes.watched_names import FollowedNames
+from locallb.sources.kubernetes.named_objects import FollowedNames
 from locallb.sources.kubernetes.write_hints import WriteHints
 from tests.support import client_kinds
 from tests.support.control_plane import ControlPlane
@@ -33,8 +33,8 @@ MINE, THEIRS = "mine", "theirs"
 @pytest.fixture
 def owner(plane: ControlPlane, monkeypatch: pytest.MonkeyPatch) -> Iterator[Client]:
     """Return the owner of a cluster with two Secrets and two ConfigMaps; rights are tried soon again."""
-    monkeypatch.setattr(followed_names, "RETRY_DELAY", Pace(first=0.05, longest=0.05))
-    monkeypatch.setattr(followed_names, "REFUSED", 0.05)
+    monkeypatch.setattr(named_objects, "WATCH_RETRY_DELAY", Pace(first=0.05, longest=0.05))
+    monkeypatch.setattr(named_objects, "REFUSED", 0.05)
     with plane.client() as api:
         for kind in KINDS.values():
             for name in (MINE, THEIRS):

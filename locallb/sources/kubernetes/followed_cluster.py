@@ -2,15 +2,18 @@
 
 A cluster counts as stale only for Services, Nodes and EndpointSlices: a failure with Gateways is a notice, and their
 unknown objects count as last read, whatever the reason. Without the right to read EndpointSlices pods are unknown,
-which is a notice too, and Services are reached by NodePorts.
+which is a notice too, and Services are reached by NodePorts. Pod ranges from a CNI's own objects are read only if
+routes to pods are configured, and count as last read, with a notice, while they can't be.
 
-Not here: how a kind is followed (`informers`), and which kinds Gateways and Ingresses need, with which rights
-(`gateway_listing`).
+Not here: how a kind is followed (`informers`), which kinds Gateways and Ingresses need, with which rights
+(`gateway_listing`), and what a CNI's objects say (`kubernetes.pod_ranges`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import closing
 from functools import partial
 from typing import Any
 
@@ -19,10 +22,11 @@ from msgspec.structs import replace
 from locallb.gateway.kinds import NAMESPACE, SERVICE, by_kind, kind_of
 from locallb.kubernetes.answers import Object, WatchPace
 from locallb.kubernetes.api.client import Cluster
-from locallb.kubernetes.api.discovery import lacking_rights
+from locallb.kubernetes.api.discovery import lacking_rights, range_discovery, range_kinds
 from locallb.kubernetes.api.feed import PATHS, ApiPath, Feed
-from locallb.kubernetes.api.servers import ForbiddenError
+from locallb.kubernetes.api.servers import ForbiddenError, KubeError
 from locallb.kubernetes.object_parsing import AnyStatus, Parsed, parse_objects, with_backends_of_cluster
+from locallb.kubernetes.pod_ranges import VERSIONS
 from locallb.kubernetes.relevant import Document, parse_gateway_api
 from locallb.model.gateway_objects import Reference
 from locallb.model.gateway_of_cluster import ApiObject, AuthorityBundle, ObjectOfCluster, TlsSecret
@@ -39,13 +43,84 @@ from locallb.sources.kubernetes.informers import (
     Fault,
     Follow,
     FollowedKinds,
+    Question,
     lasting,
     no_more,
 )
-from locallb.sources.kubernetes.named_objects import KINDS, NamedObjects
-from locallb.sources.kubernetes.pod_ranges import FollowedRanges
-from locallb.sources.kubernetes.watched_names import FollowedNames
+from locallb.sources.kubernetes.named_objects import KINDS, FollowedNames, NamedObjects
 from locallb.sources.kubernetes.write_hints import WriteHints
+
+RANGES_QUESTION = Question("ranges of pods", range_discovery, range_kinds)
+RANGE_KINDS = frozenset(VERSIONS)
+ALL_RANGES = "ranges"
+"""The one stage of a CNI's kinds."""
+
+
+def notices_of_ranges(cluster: ClusterName, why: str) -> tuple[str, ...]:
+    """Explain why ranges of pods may be outdated, if they may."""
+    until = "the ranges of its pods count as last read until it is given, by the rights of deploy/rbac-pod-ranges.yaml"
+    return (f"source {cluster}: {why}; {until}",) if why else ()
+
+
+def of_ranges(objects: Iterable[Document]) -> tuple[Document, ...]:
+    """Return the objects of a last reading with pod ranges."""
+    return tuple(document for document in objects if document.get("kind") in RANGE_KINDS)
+
+
+def list_ranges(access: Access, last: Collection[Document]) -> tuple[tuple[Document, ...], str]:
+    """Read them; where that fails return those of the last reading, and why."""
+    try:
+        places = RANGES_QUESTION.ask(access)
+        listed: list[Document] = []
+        for kind, place in places.items():
+            with closing(Feed(access, kind, place)) as feed:
+                listed += (dict(document.items()) for document in feed.list()[0])
+    except KubeError as error:
+        return of_ranges(last), str(error)
+    return tuple(listed), ""
+
+
+class FollowedRanges(DiscoveredKinds):
+    """Calls `changed` from its threads whenever something is different."""
+
+    def __init__(self, how: Follow) -> None:
+        """Follow the CNI's kinds as `how` defines."""
+        super().__init__(RANGES_QUESTION, how)
+        self._is_known = False
+        self._last: tuple[PodRanges, ...] | None = None
+        self.start()
+
+    def adjust(self, *, requested: bool) -> float:  # noqa: ARG002 - what there is, is all that counts
+        if self.places is not None:
+            self.follow(ALL_RANGES, replace(self.how, places=self.places))
+            first, self._is_known = not self._is_known, True
+            if first:
+                self.how.changed()
+        return math.inf
+
+    def is_known(self) -> bool:
+        """Return whether all that there is was listed once."""
+        return self._is_known and all(kinds.ready() for kinds in self.running())
+
+    def lacks(self) -> frozenset[str]:
+        """Return the kinds with unknown contents."""
+        return frozenset() if self.is_known() else RANGE_KINDS
+
+    def notices(self) -> tuple[str, ...]:
+        """Return the reason that known ranges may be old, if any."""
+        return notices_of_ranges(self.how.cluster, self.fault().sentence)
+
+    def ranges(self, last: tuple[PodRanges, ...]) -> tuple[PodRanges, ...]:
+        """Return the known ranges; until they are known, the last ones, at first `last`. For one thread."""
+        if self.is_known():
+            parts = (part for kinds in self.running() for part in kinds.parts())
+            self._last = tuple(pod_ranges for part in parts for pod_ranges in part.ranges)
+        return last if self._last is None else self._last
+
+    def objects(self) -> tuple[Document, ...]:
+        """Return the objects themselves, for the last good reading."""
+        return tuple(document for kinds in self.running() for document in kinds.objects())
+
 
 SLICE = "EndpointSlice"
 

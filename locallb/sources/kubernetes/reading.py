@@ -35,9 +35,8 @@ from locallb.planning.refused import few_kinds
 from locallb.sources import SourceError
 from locallb.sources.consents import allowed_meaning, note_served
 from locallb.sources.entries import KubernetesSource
-from locallb.sources.kubernetes.followed_cluster import list_objects, slice_notices
+from locallb.sources.kubernetes.followed_cluster import list_objects, list_ranges, notices_of_ranges, slice_notices
 from locallb.sources.kubernetes.gateway_listing import GATEWAYS, INGRESSES, list_routed, of_gateways
-from locallb.sources.kubernetes.pod_ranges import list_ranges, notices_of_ranges
 from locallb.sources.readings import Objects, ReadCache, slim
 from locallb.sources.source import SourceRead, SourceResult
 from locallb.storage.paths import stack_directory

@@ -28,11 +28,10 @@ from locallb.model.snapshot import Access
 from locallb.sources import SourceError
 from locallb.sources.consents import allowed, allowed_meaning, note_served
 from locallb.sources.entries import KubernetesSource, MachinesFinder
-from locallb.sources.kubernetes.followed_cluster import FollowedCluster
+from locallb.sources.kubernetes.followed_cluster import FollowedCluster, of_ranges
 from locallb.sources.kubernetes.gateway_listing import of_gateways, word_of
 from locallb.sources.kubernetes.informers import NO_PACES
 from locallb.sources.kubernetes.nodes import NodePolls, find_nodes
-from locallb.sources.kubernetes.pod_ranges import of_ranges
 from locallb.sources.kubernetes.reading import (
     classes_of,
     forwarding_facts,

@@ -9,7 +9,7 @@ import pytest
 
 from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
-from locallb.sources.kubernetes import watched_names as followed_names
+from locallb.sources.kubernetes import named_objects
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from tests.support.certificates import Pair
 from tests.support.fake_api import Api, follower, served
@@ -23,8 +23,8 @@ SECRET, CONFIG_MAP = "shop/secrets/c", "shop/configmaps/ca"
 @pytest.fixture
 def api(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Api, Access]]:
     """Serve an API; whoever isn't told of a Secret doesn't hear of it in the time of a test."""
-    monkeypatch.setattr(followed_names, "RETRY_DELAY", Pace(first=0.05, longest=0.05))
-    monkeypatch.setattr(followed_names, "REFUSED", 0.05)
+    monkeypatch.setattr(named_objects, "WATCH_RETRY_DELAY", Pace(first=0.05, longest=0.05))
+    monkeypatch.setattr(named_objects, "REFUSED", 0.05)
     with served(tmp_path) as made:
         yield made
 
@@ -91,7 +91,7 @@ def test_no_more_are_followed_than_a_bound_and_none_that_is_named_no_more(
     api: tuple[Api, Access], pairs: tuple[Pair, Pair], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whose place is free then. All are served."""
-    monkeypatch.setattr(followed_names, "MAX", 2)
+    monkeypatch.setattr(named_objects, "MAX_FOLLOWED", 2)
     answers, access = api
     answers.may_watch_names = True
     followed = following(answers, access, pairs[0], ("a", "b", "c"))

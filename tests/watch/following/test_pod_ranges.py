@@ -17,8 +17,8 @@ from locallb.model.pacing import Pace
 from locallb.model.snapshot import Access
 from locallb.sources.entries import KubernetesSource
 from locallb.sources.found import find_sources
+from locallb.sources.kubernetes import followed_cluster
 from locallb.sources.kubernetes import informers as discovered_kinds
-from locallb.sources.kubernetes import pod_ranges
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.reading import ClusterResult, read_kubernetes
 from tests.support.fake_api import NAME, RANGES, Api, balancer, follower, node, served
@@ -91,7 +91,7 @@ def test_blocks_that_come_and_go_are_heard_of(api: tuple[Api, Access]) -> None:
     answers, access = api
     answers.nodes[0]["spec"] = {"podCIDRs": ["10.244.0.0/24"]}
     with following(access) as followed:
-        becomes(lambda: not followed.lacks() & pod_ranges.KINDS)
+        becomes(lambda: not followed.lacks() & followed_cluster.RANGE_KINDS)
         assert ranges_of(followed.parsed()) == ["10.244.0.0/24"]
         answers.others[BLOCKS] = [block("10.9.0.0/26")]
         becomes(lambda: ranges_of(followed.parsed()) == ["10.9.0.0/26"])
@@ -128,11 +128,11 @@ def test_next_follower_keeps_the_wait_of_the_former_one(
     answers, access = api
     monkeypatch.setattr(discovered_kinds, "QUERIED", replace(SOON, floor=1e6))
     with following(access) as first:
-        becomes(lambda: not first.lacks() & pod_ranges.KINDS)
+        becomes(lambda: not first.lacks() & followed_cluster.RANGE_KINDS)
         requested = answers.paths.count(CALICO_PATH)
     retry = FollowedCluster(NAME, access, lambda: None, first.paces(), reads_ranges=True, loopback=True)
     becomes(retry.ready)
-    assert retry.lacks() >= pod_ranges.KINDS
+    assert retry.lacks() >= followed_cluster.RANGE_KINDS
     retry.stop()
     assert answers.paths.count(CALICO_PATH) == requested
 
