@@ -26,8 +26,7 @@ from locallb.model.snapshot import Claim
 from locallb.model.texts import owner_from
 from locallb.relay import directory as relays
 from locallb.runtimes.handover import stop_all
-from locallb.runtimes.pod_routes import present_routes, remove_route
-from locallb.runtimes.relays import end_relay
+from locallb.runtimes.pod_routes import end_relay, present_routes, remove_route
 from locallb.runtimes.runtime import HostRun, Runtime, runtimes
 from locallb.storage import paths
 from locallb.storage.proxy_directories import Proxies

@@ -4,7 +4,7 @@ Routes are in this host's table or in the network namespace of a container. Our 
 distinguish them from all other routes, even without the state. A relay is a process that connects to pods of one
 cluster through its API server (`relay`).
 
-Not here: how routes are changed and which ones conflict, and the process (`runtimes.relays`).
+Not here: how routes are changed and which ones conflict, and the process (`runtimes.pod_routes`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from locallb.relay.directory import Served
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ApiRelayInputs, ApiRelayState, PodRoutesInputs, PodRoutesState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown, id_faults
-from locallb.runtimes import processes, relays
+from locallb.runtimes import pod_routes, processes
 from locallb.runtimes.pod_routes import HOST, change_routes, present_routes
 from locallb.runtimes.processes import Process
 
@@ -107,7 +107,7 @@ class ApiRelay(ResourceType[ApiRelayInputs, ApiRelayState]):
         _require_right(new)
         directory, version = places.path_of(RelayId(new.relay)), _digest(new)
         places.write(directory, Served(new.access, tuple(map(RelayedPort.parse, new.ports)), version, new.owner))
-        process = relays.run(directory, new.version, version)
+        process = pod_routes.run_relay(directory, new.version, version)
         return new.relay, grown(self.state, new, pid=process.pid, started=process.started)
 
     def read(self, state: ApiRelayState) -> ApiRelayState | None:
@@ -126,7 +126,7 @@ class ApiRelay(ResourceType[ApiRelayInputs, ApiRelayState]):
         """End it, and remove its directory."""
         if self.belongs_to_copied_project(state.owner):
             return
-        relays.end_relay(places.path_of(RelayId(state.relay)))
+        pod_routes.end_relay(places.path_of(RelayId(state.relay)))
 
 
 def _digest(wanted: ApiRelayInputs) -> str:

@@ -1,14 +1,20 @@
-"""Routes to pods: read and changed, in this host's table or in a container's network.
+"""The ways to pods: routes in this host's table or a container's network, and the processes of relays.
 
-With the right to change routes by netlink, without it by a short-lived container. Our protocol and the stack's metric
-in each route distinguish it from all others. Not here: which routes are wanted.
+Routes are changed by netlink with the right to, without it by a short-lived container. Our protocol and the stack's
+metric in each route distinguish it from all others. Relays outlive us, and are found by their environment. Not here:
+which of them are wanted (`planning.pod_routes`), what a relay does (`relay`), and their resources
+(`provider.pod_routes`).
 """
 
 from __future__ import annotations
 
+import os
+import sys
+import time
 from collections.abc import Collection
 from contextlib import suppress
 from functools import cache
+from pathlib import Path
 from typing import Protocol, cast
 
 from locallb.config.registry import RUNTIMES
@@ -17,6 +23,11 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, ContainerId, Home, ObjectKey, Owner, RunIdentity
 from locallb.model.routes import POD_PROTOCOL, PodRoute
 from locallb.model.texts import metric_of
+from locallb.relay import directory as places
+from locallb.relay.directory import LOG, MARK, VERSION_MARK
+from locallb.runtimes import processes
+from locallb.runtimes.processes import Process, ProcessError
+from locallb.storage.proxy_directories import OWNER_MARK, PROXY_MARK
 
 HOST = "host"
 """The network that is this host's."""
@@ -148,3 +159,67 @@ def _by_netlink(missing: Collection[PodRoute], surplus: Collection[PodRoute], me
             return False
         raise
     return True
+
+
+RELAY_START_TIMEOUT = 60.0
+"""Seconds until a new relay must answer: it takes about 0.7, far longer on a busy host. An end is seen at once."""
+RELAY_STOP_TIMEOUT = 3.0
+"""Seconds until one that is asked to end is killed: open connections get two."""
+_RELAY_PAUSE = 0.02
+_NOT_INHERITED = (PROXY_MARK, OWNER_MARK, "PULUMI_")
+"""Beginnings of variables that it doesn't get; exec plugins may need any other. Pulumi has secrets there."""
+
+
+def run_relay(directory: Path, version: str, served: str) -> Process:
+    """Have a process of this version serve what the directory says, whose digest is `served`. Raises ProcessError."""
+    process = _adopted_relay(directory, version) or _started_relay(directory, version)
+    _await_relay(directory, process, served)
+    return process
+
+
+def end_relay(directory: Path) -> None:
+    """End what serves a directory, and remove it. Raises ProcessError, RelayError."""
+    for process in processes.find(MARK, str(directory)):
+        processes.stop(process, RELAY_STOP_TIMEOUT)
+    places.remove(directory)
+
+
+def _adopted_relay(directory: Path, version: str) -> Process | None:
+    """Return the process that serves the directory; others of it are ended."""
+    adopted = None
+    for process in processes.find(MARK, str(directory)):
+        fits = processes.mark_of(process).get(VERSION_MARK) == version
+        if adopted is None and fits and places.ask(directory):
+            adopted = process
+        else:
+            processes.stop(process, RELAY_STOP_TIMEOUT)
+    return adopted
+
+
+def _started_relay(directory: Path, version: str) -> Process:
+    log = directory / LOG
+    log.unlink(missing_ok=True)
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(_NOT_INHERITED)}
+    marks = {MARK: str(directory), VERSION_MARK: version}
+    terms = [sys.executable, "-P", "-m", "locallb.relay", str(directory)]
+    return processes.start(terms, directory, {**inherited, **marks}, log)
+
+
+def _await_relay(directory: Path, process: Process, served: str) -> None:
+    """Wait until it serves this. Raises ProcessError."""
+    deadline = time.monotonic() + RELAY_START_TIMEOUT
+    while True:
+        answer = places.ask(directory)
+        if answer and answer.problem:
+            raise ProcessError(f"the relay in {directory} can't serve what is wanted: {answer.problem}")
+        if answer and answer.version == served:
+            return
+        if not processes.is_alive(process):
+            terms = processes.last_output(directory / LOG) or "without a word"
+            raise ProcessError(f"the relay in {directory} ended at once: {terms}")
+        if time.monotonic() > deadline:
+            processes.stop(process, RELAY_STOP_TIMEOUT)
+            raise ProcessError(
+                f"the relay in {directory} didn't answer within {RELAY_START_TIMEOUT:g} s and was stopped"
+            )
+        time.sleep(_RELAY_PAUSE)

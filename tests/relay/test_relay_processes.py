@@ -17,7 +17,7 @@ from locallb.model.relays import RelayedPort, RelayId
 from locallb.model.snapshot import Access
 from locallb.relay import directory as places
 from locallb.relay.directory import MARK, Served
-from locallb.runtimes import processes, relays
+from locallb.runtimes import pod_routes, processes
 from locallb.runtimes.processes import ProcessError
 from locallb.safe_files import open_lock, try_lock
 from tests.support.portforward import forwarding_api
@@ -39,12 +39,12 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     path = places.path_of(RelayId("0123456789ab"))
     yield path
-    relays.end_relay(path)
+    pod_routes.end_relay(path)
 
 
 def serve(directory: Path, access: Access, version: str, *ports: RelayedPort) -> processes.Process:
     places.write(directory, Served(access, ports, version, OWNER))
-    return relays.run(directory, "1", version)
+    return pod_routes.run_relay(directory, "1", version)
 
 
 def ask(directory: Path, port: RelayedPort) -> None:
@@ -69,13 +69,13 @@ def test_a_port_that_it_cannot_listen_on_is_a_failure(tmp_path: Path, directory:
 
 def test_a_relay_that_ends_is_not_waited_for(tmp_path: Path, directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its last words are the reason, however long one that starts may take."""
-    monkeypatch.setattr(relays, "START_TIMEOUT", inf)
+    monkeypatch.setattr(pod_routes, "RELAY_START_TIMEOUT", inf)
     with forwarding_api(tmp_path) as api:
         places.write(directory, Served(api.access, (PORT,), "1", OWNER))
         with os.fdopen(open_lock(directory / places.LOCK)) as lock:
             assert try_lock(lock.fileno())
             with pytest.raises(ProcessError, match="ended at once: another process serves this relay already"):
-                relays.run(directory, "1", "1")
+                pod_routes.run_relay(directory, "1", "1")
 
 
 def test_an_exec_plugin_is_neither_taken_for_a_relay_nor_given_secrets_of_pulumi(

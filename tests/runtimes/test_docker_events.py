@@ -17,10 +17,9 @@ from urllib3.util import connection
 
 from locallb.model.identities import ImageName
 from locallb.runtimes.docker import daemon as docker_daemon
-from locallb.runtimes.docker import events as docker_events
+from locallb.runtimes.docker import engine_api
 from locallb.runtimes.docker.daemon import ContainersError, DockerAbsentError
-from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.events import ContainerEvents
+from locallb.runtimes.docker.engine_api import ContainerEvents, Containers
 from tests.support.descriptors import few_files, resources
 from tests.support.servers import in_thread
 from tests.support.waiting import becomes
@@ -97,7 +96,7 @@ def docker(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Daemon]:
     """Let DOCKER_HOST name such a daemon, which is asked again soon."""
     monkeypatch.setenv("DOCKER_HOST", f"unix://{tmp_path}/d.sock")
     monkeypatch.setenv("DOCKER_CONFIG", str(tmp_path))
-    monkeypatch.setattr(docker_events, "_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(engine_api, "_RETRY_DELAY", 0.01)
     with served(tmp_path / "d.sock") as (daemon, _):
         yield daemon
 
@@ -133,8 +132,8 @@ def test_docker_events_are_followed_again_after_any_invalid_answer(docker: Daemo
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask often, and wait for no answer for long."""
-    monkeypatch.setattr(docker_events, "_SILENCE", 0.01)
-    monkeypatch.setattr(docker_events, "ANSWER", 0.3)
+    monkeypatch.setattr(engine_api, "_SILENCE", 0.01)
+    monkeypatch.setattr(engine_api, "ANSWER", 0.3)
 
 
 @pytest.mark.usefixtures("impatient")
@@ -157,7 +156,7 @@ def test_a_daemon_that_hangs_is_known_to_be_away_and_back_once_it_answers(docker
 @pytest.mark.usefixtures("impatient")
 def test_a_daemon_that_has_nothing_to_tell_is_there(docker: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
     """For however long, as far as it answers: nobody is told that it is away, and it isn't asked for events again."""
-    monkeypatch.setattr(docker_events, "ANSWER", 2.0)
+    monkeypatch.setattr(engine_api, "ANSWER", 2.0)
     presence: list[str] = []
     events = ContainerEvents("l", ("die",), lambda _name: None, presence.append)
     becomes(lambda: docker.requested == 1)

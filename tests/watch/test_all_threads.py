@@ -33,7 +33,7 @@ from locallb.kubernetes.api.election import Election
 from locallb.kubernetes.lease import Candidate
 from locallb.model.identities import ClusterName
 from locallb.model.pacing import Pace
-from locallb.runtimes.docker.events import ContainerEvents
+from locallb.runtimes.docker.engine_api import ContainerEvents
 from locallb.runtimes.process_runtime import Exits
 from locallb.sources.kubernetes.followed_cluster import FollowedCluster
 from locallb.sources.kubernetes.informers import FollowedKinds

@@ -28,8 +28,7 @@ from locallb.programs import Program
 from locallb.resources.resource_type import ProviderError
 from locallb.runtimes import handover
 from locallb.runtimes.docker.daemon import ANSWER, DOCKER, TIMEOUT, ContainersError, DockerAbsentError
-from locallb.runtimes.docker.engine_api import Containers
-from locallb.runtimes.docker.events import HARM, ContainerEvents
+from locallb.runtimes.docker.engine_api import HARM, ContainerEvents, Containers
 from locallb.runtimes.docker.facts import (
     answers,
     drain_container,
