@@ -34,6 +34,7 @@ from locallb.cli.view.listing import (
     Card,
     Column,
     Group,
+    Grouping,
     Item,
     Line,
     Query,
@@ -52,7 +53,7 @@ from locallb.model.errors import ClientError
 from locallb.report.wording import visible
 
 _HINTS = "/ filter  s sort  g group  Enter detail  o open  y URL  c curl  ? keys  q quit"
-_HINTS_OF_ONE = "Esc back  o open  y URL  c curl  l logs  t traffic  f fault  d drain  q quit"
+_HINTS_OF_ONE = "Esc back  o open  y URL  c curl  l logs  t traffic  e explain  f fault  d drain"
 _MESSAGE = 8.0
 """Seconds for which a message is shown in the place of the hints."""
 _INDENT = 13
@@ -169,6 +170,11 @@ class Page(Screen[None]):
     def card(self) -> Card | None:
         """Return what keys are about."""
         return None
+
+    @property
+    def reason(self) -> str:
+        """Return the code to explain; empty where nothing is wrong."""
+        return next(iter(self.card.view.row.codes), "") if self.card else ""
 
     def on_mount(self) -> None:
         self.set_focus(self.query_one(Lines))
@@ -288,6 +294,11 @@ class ListPage(Page):
     def card(self) -> Card | None:
         return self.line.card if isinstance(self.line, Item) else None
 
+    @property
+    def reason(self) -> str:
+        group = self.line if isinstance(self.line, Group) and self.query_now.grouping is Grouping.REASON else None
+        return group.cards[0].view.row.reason if group else super().reason
+
     def draw(self) -> None:
         """List what there is now; what was chosen stays chosen, wherever it is."""
         scene, lines, chosen = self._scene(), self.query_one(Lines), self.line
@@ -390,6 +401,7 @@ class ViewApp(App[None]):
         Binding("c", "copy('curl')"),
         Binding("l", "run_about('logs')"),
         Binding("t", "run_about('top')"),
+        Binding("e", "explain"),
         Binding("f", "ask_about('fault')"),
         Binding("d", "ask_about('drain')"),
         Binding("question_mark", "keys"),
@@ -474,6 +486,13 @@ class ViewApp(App[None]):
     def action_run_about(self, command: str) -> None:
         if card := self._card:
             self.run_command((command, str(card.view.row.key)))
+
+    def action_explain(self) -> None:
+        """Show what the documentation has about the reason."""
+        if reason := self._page.reason:
+            self.run_command(("help", reason))
+        else:
+            self._page.say("nothing is wrong with it")
 
     def action_ask_about(self, command: str) -> None:
         """Let the user edit a command before it changes anything."""

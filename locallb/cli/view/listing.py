@@ -414,6 +414,7 @@ KEYS = (
     ("c", "copy a curl command for it, with host, address and authority"),
     ("l", "show its connections and requests as they end: `locallb logs`"),
     ("t", "show its traffic: `locallb top`"),
+    ("e", "explain the reason: `locallb help REASON`"),
     ("f", "make some of its connections or requests fail: `locallb fault`, which you can edit first"),
     ("d", "keep new connections away from its backends: `locallb drain`, which you can edit first"),
     ("?", "show these keys"),

@@ -251,6 +251,25 @@ def test_commands_are_run_in_the_place_of_the_view(
     assert "demo/shop/api" in text
 
 
+@pytest.mark.parametrize(
+    ("keys", "ran"),
+    [
+        (["e"], ("help", "PoolExhausted")),
+        (["down", "e"], ("help", "NotDeployed")),
+        (["down", "enter", "e"], ("help", "NotDeployed")),
+        (["end", "e"], None),
+        (["g", "e"], None),
+    ],
+    ids=str,
+)
+def test_a_reason_is_explained(monkeypatch: pytest.MonkeyPatch, keys: list[str], ran: tuple[str, ...] | None) -> None:
+    """Of a group and of a load balancer; where nothing is wrong, that is said."""
+    terminal = Terminal(monkeypatch)
+    text = shown(trouble(), *keys)
+    assert [tuple(terms) for terms in terminal.ran] == ([ran] if ran else [])
+    assert ("nothing is wrong with it" in text) == (ran is None)
+
+
 def test_a_command_that_cannot_be_started_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_actions: StackActions, _terms: Sequence[str]) -> None:
         raise Refused("locallb can't be run (Permission denied)")
