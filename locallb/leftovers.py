@@ -24,7 +24,7 @@ from locallb.model.fields import object_of
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner, ProxyId
 from locallb.model.snapshot import Claim
 from locallb.model.texts import owner_from
-from locallb.relay import directory as relays
+from locallb.relay import relay_directory
 from locallb.runtimes.handover import stop_all
 from locallb.runtimes.pod_routes import end_relay, present_routes, remove_route
 from locallb.runtimes.runtime import HostRun, Runtime, runtimes
@@ -121,7 +121,7 @@ def leftovers(  # noqa: PLR0913, PLR0917 - what a state has, kind by kind
     existing_relays: Collection[str] = (),
     claims: Iterable[Claim] | None = None,
 ) -> tuple[Leftover, ...]:
-    """List what is left, addresses first. `known_…` are those in the state of stack `home`.
+    """List what is left, addresses first. `existing_…` are those in the state of stack `home`.
 
     `claims` are the ledger's, where they were read a moment ago.
     """
@@ -220,7 +220,7 @@ def _routes(home: Home, existing: Collection[str]) -> Iterator[Leftover]:
 
 def _relays(home: Home, existing: Collection[str]) -> Iterator[Leftover]:
     """Find the relays of this host that no state has."""
-    for path, owner in relays.listed():
+    for path, owner in relay_directory.listed():
         if path.name not in existing and _shown(owner, home):
             run = HostRun(LeftoverKind.RELAY, path.name, owner, path, apart=True, end=partial(end_relay, path))
             yield Leftover(LeftoverKind.RELAY, path.name, owner, _ours(owner, home), path, run=run)

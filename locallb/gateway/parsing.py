@@ -14,7 +14,7 @@ from typing import TypeAlias, TypeVar
 
 from msgspec.structs import replace
 
-from locallb.model import http_checks as check
+from locallb.model import http_checks
 from locallb.model.faults import fault_in
 from locallb.model.fields import LONGEST_NAME, FieldError, Fields, as_choice, as_text, at, is_name
 from locallb.model.gateway_objects import (
@@ -135,7 +135,7 @@ def hostnames(fields: Fields, problems: list[str]) -> tuple[str, ...] | None:
 def odd_host(item: object) -> str:
     """Return an invalid DNS name that requests may have all the same; empty for other values."""
     try:
-        return check.host(item.lower()) if isinstance(item, str) else ""
+        return http_checks.host(item.lower()) if isinstance(item, str) else ""
     except ValueError:
         return ""
 

@@ -20,8 +20,7 @@ from locallb import programs, safe_files
 from locallb.config.settings import Pool
 from locallb.dns.stubs import block_in, with_block
 from locallb.dns.zones import Zone
-from locallb.host import macos as ifconfig
-from locallb.host import netlink, setup_plan
+from locallb.host import macos, netlink, setup_plan
 from locallb.host.capabilities import is_macos
 from locallb.host.macos import DEVICE, alias_notes, pool_aliases
 from locallb.host.setup_plan import inspected, restarted_by
@@ -31,7 +30,6 @@ from locallb.model.routes import HostRoute, survey
 from locallb.planning.pool_routes import is_local, pool_routes
 from locallb.programs import Program, ProgramError
 from locallb.storage import files
-from locallb.storage import files as kept_files
 
 RECORD = Path("/var/lib/locallb/host.json")
 _FORMAT = "changes-1"
@@ -70,7 +68,7 @@ def inspect(
         record=SetupRecord() if _record_fault() else read_record(),
         zones=zones,
         names=names,
-        aliases=tuple(pool_aliases(pools, ifconfig.aliases())) if is_macos() else (),
+        aliases=tuple(pool_aliases(pools, macos.aliases())) if is_macos() else (),
         alias_notes=tuple(alias_notes(pools)) if is_macos() else (),
     )
 
@@ -151,7 +149,7 @@ def _change(step: SetupStep) -> None:
             case StepKind.ROUTE:
                 (netlink.add_local if step.wanted else netlink.remove_local)(ip_network(step.what))
             case StepKind.ALIAS:
-                ifconfig.change(ip_address(step.what), wanted=bool(step.wanted))
+                macos.change(ip_address(step.what), wanted=bool(step.wanted))
             case StepKind.LEDGER:
                 _change_ledger(path, step)
             case StepKind.DIRECTORY:
@@ -159,7 +157,7 @@ def _change(step: SetupStep) -> None:
             case StepKind.FILE | StepKind.LINK:
                 _change_file(path, step)
             case StepKind.HOSTS:
-                kept_files.rewrite(Path(HOSTS), lambda text: with_block(text, step.what, step.wanted))
+                files.rewrite(Path(HOSTS), lambda text: with_block(text, step.what, step.wanted))
     except OSError as error:
         raise HostSetupError(f"{step.what} can't be changed: {refusal(error)}") from error
 
@@ -211,7 +209,7 @@ def _present(sort: StepKind, what: str, existing: tuple[HostRoute, ...]) -> str:
         case StepKind.ROUTE:
             return "local" if is_local(ip_network(what), existing) else ""
         case StepKind.ALIAS:
-            return DEVICE if ip_address(what) in ifconfig.aliases() else ""
+            return DEVICE if ip_address(what) in macos.aliases() else ""
         case StepKind.LEDGER:
             return _ledger()
         case StepKind.HOSTS:

@@ -17,7 +17,7 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.config.settings import Dialect
-from locallb.model import http_checks as check
+from locallb.model import http_checks
 from locallb.model.fields import FieldError
 from locallb.model.gateway_of_cluster import Ingress
 from locallb.model.http_checks import checked
@@ -261,7 +261,7 @@ def _location(values: AnnotationValues, policy: Policy) -> Policy:
 
 def _app_root(values: AnnotationValues, policy: Policy) -> Policy:
     path = values.text("app-root")
-    return replace(policy, app_root=path and values.made("app-root", lambda: check.path(path)))
+    return replace(policy, app_root=path and values.made("app-root", lambda: http_checks.path(path)))
 
 
 def _spoken(values: AnnotationValues, policy: Policy) -> Policy:
@@ -306,7 +306,7 @@ def _tokens(values: AnnotationValues, name: str, usual: tuple[str, ...], *, cred
     for text in values.items(name) or usual:
         if text == "*" and credentials:
             raise values.fault(name, "with credentials * means nothing to browsers; list them by name")
-        yield values.made(name, lambda text=text: check.header_name(text))  # type: ignore[misc]
+        yield values.made(name, lambda text=text: http_checks.header_name(text))  # type: ignore[misc]
 
 
 def _canary(values: AnnotationValues, policy: Policy) -> Policy:

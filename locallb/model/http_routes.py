@@ -14,7 +14,7 @@ from functools import cached_property
 from msgspec import Struct
 from msgspec.structs import replace
 
-from locallb.model import http_checks as check
+from locallb.model import http_checks
 from locallb.model.faults import Fault
 from locallb.model.http_checks import checked, groups, size_of
 from locallb.model.identities import IPNetwork, UpstreamName
@@ -37,10 +37,10 @@ class HeaderChanges(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name, value in (*self.set, *self.add):
-            check.changed_header(name)
-            check.header_value(value)
+            http_checks.changed_header(name)
+            http_checks.header_value(value)
         for name in self.remove:
-            check.changed_header(name)
+            http_checks.changed_header(name)
 
     @property
     def names(self) -> frozenset[str]:
@@ -72,7 +72,7 @@ class Mirror(Struct, frozen=True):
     per_million: int = _PER_MILLION
 
     def __post_init__(self) -> None:
-        check.within(self.per_million, 0, _PER_MILLION, "share")
+        http_checks.within(self.per_million, 0, _PER_MILLION, "share")
 
 
 class RetryRule(Struct, frozen=True):
@@ -85,9 +85,9 @@ class RetryRule(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for code in self.codes:
-            check.within(code, 400, 599, "status")
-        check.within(self.attempts, 0, 100, "attempts")
-        check.within(self.backoff, 0, MAX_MILLISECONDS, "backoff")
+            http_checks.within(code, 400, 599, "status")
+        http_checks.within(self.attempts, 0, 100, "attempts")
+        http_checks.within(self.backoff, 0, MAX_MILLISECONDS, "backoff")
 
 
 class SessionKind(StrEnum):
@@ -107,9 +107,9 @@ class SessionAffinity(Struct, frozen=True):
     path: str = ""
 
     def __post_init__(self) -> None:
-        check.header_name(self.name)
-        check.within(self.lifetime, 0, 400 * 24 * 3600 * 1000, "lifetime")
-        _ = self.path and check.path(self.path)
+        http_checks.header_name(self.name)
+        http_checks.within(self.lifetime, 0, 400 * 24 * 3600 * 1000, "lifetime")
+        _ = self.path and http_checks.path(self.path)
 
 
 class Cors(Struct, frozen=True):
@@ -127,8 +127,8 @@ class Cors(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for text in (*self.origins, *self.methods, *self.headers, *self.exposed):
-            check.compared(text)
-        check.within(self.max_age, 0, 2**31 - 1, "max age")
+            http_checks.compared(text)
+        http_checks.within(self.max_age, 0, 2**31 - 1, "max age")
 
     @property
     def size(self) -> int:
@@ -167,7 +167,7 @@ class PathMatch(Struct, frozen=True):
     value: str
 
     def __post_init__(self) -> None:
-        (checked if self.kind is PathKind.REGEX else check.path)(self.value)
+        (checked if self.kind is PathKind.REGEX else http_checks.path)(self.value)
 
 
 class GrpcMethod(Struct, frozen=True):
@@ -180,7 +180,7 @@ class GrpcMethod(Struct, frozen=True):
     def __post_init__(self) -> None:
         for part in (self.service, self.method):
             if part:
-                _ = checked(part) if self.regex else check.path(f"/{part}")
+                _ = checked(part) if self.regex else http_checks.path(f"/{part}")
 
 
 class ValueMatch(Struct, frozen=True):
@@ -192,8 +192,8 @@ class ValueMatch(Struct, frozen=True):
     """RE2, the whole value."""
 
     def __post_init__(self) -> None:
-        check.header_name(self.name)
-        (checked if self.regex else check.compared)(self.value)
+        http_checks.header_name(self.name)
+        (checked if self.regex else http_checks.compared)(self.value)
 
 
 class Match(Struct, frozen=True, dict=True):
@@ -205,7 +205,7 @@ class Match(Struct, frozen=True, dict=True):
     method: str = ""
 
     def __post_init__(self) -> None:
-        _ = self.method and check.header_name(self.method)
+        _ = self.method and http_checks.header_name(self.method)
         _ = self.entries  # noted as it is read: a plan never measures
 
     @cached_property
@@ -236,7 +236,7 @@ class Target(Struct, frozen=True):
     response: HeaderChanges = NO_CHANGES
 
     def __post_init__(self) -> None:
-        check.within(self.weight, 0, MAX_WEIGHT, "weight")
+        http_checks.within(self.weight, 0, MAX_WEIGHT, "weight")
 
 
 class PathRewrite(Struct, frozen=True):
@@ -249,7 +249,7 @@ class PathRewrite(Struct, frozen=True):
     """Only in a route with a regular expression: `\\1` is the text of its first group, `\\0` all of it."""
 
     def __post_init__(self) -> None:
-        _ = (self.prefix and not self.value) or check.path(self.value)
+        _ = (self.prefix and not self.value) or http_checks.path(self.value)
         if self.groups and _STRAY.search(self.value):
             raise ValueError(f"{shown(self.value)} has a backslash that names no group")
 
@@ -272,10 +272,10 @@ class Forward(Struct, frozen=True):
     """Milliseconds in which nothing comes or goes until the request is given up (504); 0: no limit."""
 
     def __post_init__(self) -> None:
-        _ = self.hostname and check.hostname(self.hostname, wildcard=False)
-        check.within(self.idle, 0, MAX_MILLISECONDS, "timeout")
-        check.within(self.timeout, 0, MAX_MILLISECONDS, "timeout")
-        check.within(self.attempt_timeout, 0, MAX_MILLISECONDS, "timeout")
+        _ = self.hostname and http_checks.hostname(self.hostname, wildcard=False)
+        http_checks.within(self.idle, 0, MAX_MILLISECONDS, "timeout")
+        http_checks.within(self.timeout, 0, MAX_MILLISECONDS, "timeout")
+        http_checks.within(self.attempt_timeout, 0, MAX_MILLISECONDS, "timeout")
         if sum(target.weight for target in self.targets) > 2**32 - 1:
             raise ValueError("the weights of a route are more than 4294967295 together")
 
@@ -295,8 +295,8 @@ class Redirect(Struct, frozen=True):
             raise ValueError(f"{self.code} isn't the status of a redirect: use 301, 302, 303, 307 or 308")
         if self.scheme not in {"", "http", "https"}:
             raise ValueError("the scheme of a redirect is http or https")
-        _ = self.hostname and check.hostname(self.hostname, wildcard=False)
-        check.within(self.port, 0, 65535, "port")
+        _ = self.hostname and http_checks.hostname(self.hostname, wildcard=False)
+        http_checks.within(self.port, 0, 65535, "port")
 
 
 class DirectResponse(Struct, frozen=True):
@@ -306,8 +306,8 @@ class DirectResponse(Struct, frozen=True):
     body: str = ""
 
     def __post_init__(self) -> None:
-        check.within(self.status, 200, 599, "status")
-        check.within(len(self.body), 0, check.MAX_TEXT, "length of an answer")
+        http_checks.within(self.status, 200, 599, "status")
+        http_checks.within(len(self.body), 0, http_checks.MAX_TEXT, "length of an answer")
 
 
 class HttpRoute(Struct, frozen=True):

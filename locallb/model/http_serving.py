@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from locallb.model import http_checks as check
+from locallb.model import http_checks
 from locallb.model.faults import Fault
 from locallb.model.http_routes import NO_CHANGES, HttpRoute, Target
 from locallb.model.identities import ClusterName, Digest, Fingerprint, IPAddress, IPNetwork, Protocol, place
@@ -48,16 +48,16 @@ class BackendTls(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         if not self.believes_all:
-            check.hostname(self.server_name, wildcard=False)
+            http_checks.hostname(self.server_name, wildcard=False)
         elif self.server_name or self.authorities or self.dns_names or self.uris:
             raise ValueError(
                 "without verification of backends there may be no server name and no certificate authority"
             )
-        _ = self.authorities and check.authorities(self.authorities)
+        _ = self.authorities and http_checks.authorities(self.authorities)
         for name in self.dns_names:
-            check.hostname(name)
+            http_checks.hostname(name)
         for uri in self.uris:
-            check.compared(uri)
+            http_checks.compared(uri)
 
 
 class HttpBackends(Struct, frozen=True):
@@ -132,7 +132,7 @@ class ClientValidation(Struct, frozen=True):
     """Clients without a certificate, or with an unverifiable one, are let in as well (AllowInsecureFallback)."""
 
     def __post_init__(self) -> None:
-        check.authorities(self.authorities)
+        http_checks.authorities(self.authorities)
 
 
 class Termination(Struct, frozen=True):
@@ -155,7 +155,7 @@ class VirtualHost(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for domain in self.domains:
-            _ = domain == ANY or check.host(domain)
+            _ = domain == ANY or http_checks.host(domain)
         if not self.domains:
             raise ValueError("a virtual host without a hostname takes nothing: leave it out")
 
@@ -211,7 +211,7 @@ class Chain(Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in self.names:
-            check.host(name)
+            http_checks.host(name)
         if self.names and self.termination is None and isinstance(self.serves, HttpRoutes):
             raise ValueError("plain HTTP has no SNI: hostnames belong to its virtual hosts")
 

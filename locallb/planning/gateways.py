@@ -24,7 +24,7 @@ from locallb.gateway.kinds import gathered
 from locallb.gateway.routes import BackendTarget, Bound
 from locallb.gateway.texts import left_out, missing_classes, refusals, sentences
 from locallb.gateway.translation import bind
-from locallb.ingress import parsing as selection
+from locallb.ingress import parsing
 from locallb.ingress.translation import bind_ingresses
 from locallb.model.faults import Order
 from locallb.model.gateway_objects import Named
@@ -365,11 +365,11 @@ def gateways_of(
         ingresses = bind_ingresses(objects_of_cluster, settings, memory, authority)
         bound |= {served.key: served for served in (*mine, *ingresses)}
         notices += sentences(objects_of_cluster, mine, memory)
-        notices += selection.class_notices(objects_of_cluster, settings.ingress)
+        notices += parsing.class_notices(objects_of_cluster, settings.ingress)
         of_ingresses = {ingress.key: stated for ingress in ingresses if (stated := ingress.notices)}
         notices += chain.from_iterable(of_ingresses.values())
         refused |= {**refusals(objects_of_cluster, mine, memory), **of_ingresses}
-        others += (*left_out(objects_of_cluster, names), *selection.left_out(objects_of_cluster, settings))
+        others += (*left_out(objects_of_cluster, names), *parsing.left_out(objects_of_cluster, settings))
     memory.evict_unused()
     return Gateways(bound, tuple(notices), tuple(others), refused, by_cluster)
 

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from locallb.config.settings import Classes, OtherServices, Settings
 from locallb.gateway.texts import of_missing_classes
 from locallb.gateway.translation import our_classes
-from locallb.ingress import parsing as of_ingresses
+from locallb.ingress import parsing
 from locallb.ingress.parsing import CLASS_ANNOTATION
 from locallb.model.gateway_objects import GROUP, Meta
 from locallb.model.gateway_of_cluster import INGRESS_GROUP, GatewayObjects
@@ -190,15 +190,15 @@ def _of_cluster(
     """Return those of one cluster, by kind."""
     gateways = [_Orphan(each.meta, each.class_name) for each in of_missing_classes(objects)]
     served = frozenset(each.meta.key.name for each in our_classes(objects, settings.gateway_classes))
-    ingresses = of_ingresses.of_missing_classes(objects, settings.ingress)
-    named = [_Orphan(each.meta, of_ingresses.class_of(each, objects)) for each in ingresses]
+    ingresses = parsing.of_missing_classes(objects, settings.ingress)
+    named = [_Orphan(each.meta, parsing.class_of(each, objects)) for each in ingresses]
     for kind, names, items in (
         (ObjectKind.GATEWAY, served, gateways),
-        (ObjectKind.INGRESS, of_ingresses.our_classes(objects, settings.ingress), named),
+        (ObjectKind.INGRESS, parsing.our_classes(objects, settings.ingress), named),
     ):
         coming = names | ({NAME} if (objects.cluster, _WORDS[kind].class_kind) in made else set())
         remaining = [
-            item for item in items if item.class_name not in coming and of_ingresses.is_selected(item.meta, settings)
+            item for item in items if item.class_name not in coming and parsing.is_selected(item.meta, settings)
         ]
         if remaining:
             oldest = sorted(remaining, key=lambda item: item.meta.age)

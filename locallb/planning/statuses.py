@@ -317,7 +317,7 @@ def _with_status(
         return planned, outcome
     status = report_to.planned(key.cluster, key, gateway_status, bound, outcome)
     with_published: _Planned = report_to.memory.of(
-        (key, "told"), lambda it, status: replace(it, status=status), planned, status
+        (key, "published"), lambda it, status: replace(it, status=status), planned, status
     )
     return with_published, outcome
 

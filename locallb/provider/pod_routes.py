@@ -17,8 +17,8 @@ from msgspec.structs import replace
 from locallb.model.relays import RIGHTS, RelayedPort, RelayId
 from locallb.model.routes import PodRoute
 from locallb.model.texts import few, metric_of
-from locallb.relay import directory as places
-from locallb.relay.directory import Served
+from locallb.relay import relay_directory
+from locallb.relay.relay_directory import Served
 from locallb.resources.codec import is_unknown
 from locallb.resources.properties import ApiRelayInputs, ApiRelayState, PodRoutesInputs, PodRoutesState
 from locallb.resources.resource_type import ProviderError, ResourceType, grown, id_faults
@@ -105,8 +105,9 @@ class ApiRelay(ResourceType[ApiRelayInputs, ApiRelayState]):
     def create(self, new: ApiRelayInputs) -> tuple[str, ApiRelayState]:
         """Start it, or adopt the one that runs and have it serve these ports; connections to others go on."""
         _require_right(new)
-        directory, version = places.path_of(RelayId(new.relay)), _digest(new)
-        places.write(directory, Served(new.access, tuple(map(RelayedPort.parse, new.ports)), version, new.owner))
+        directory, version = relay_directory.path_of(RelayId(new.relay)), _digest(new)
+        ports = tuple(map(RelayedPort.parse, new.ports))
+        relay_directory.write(directory, Served(new.access, ports, version, new.owner))
         process = pod_routes.run_relay(directory, new.version, version)
         return new.relay, grown(self.state, new, pid=process.pid, started=process.started)
 
@@ -114,7 +115,7 @@ class ApiRelay(ResourceType[ApiRelayInputs, ApiRelayState]):
         """Check that this very process serves these ports."""
         if not processes.is_alive(Process(state.pid, state.started)):
             return None
-        answer = places.ask(places.path_of(RelayId(state.relay)))
+        answer = relay_directory.ask(relay_directory.path_of(RelayId(state.relay)))
         return state if answer and answer.version == _digest(state) else None
 
     def leaves_nothing(self, state: ApiRelayState) -> bool:
@@ -126,7 +127,7 @@ class ApiRelay(ResourceType[ApiRelayInputs, ApiRelayState]):
         """End it, and remove its directory."""
         if self.belongs_to_copied_project(state.owner):
             return
-        pod_routes.end_relay(places.path_of(RelayId(state.relay)))
+        pod_routes.end_relay(relay_directory.path_of(RelayId(state.relay)))
 
 
 def _digest(wanted: ApiRelayInputs) -> str:

@@ -32,9 +32,9 @@ from locallb.kubernetes.api.servers import KubeError
 from locallb.model.errors import ClientError, reported
 from locallb.model.relays import RelayedPort
 from locallb.model.texts import printable
-from locallb.relay import directory as places
+from locallb.relay import relay_directory
 from locallb.relay.carriers import Carrier, CarrierError, Client, readable
-from locallb.relay.directory import CONTROL, MARK, VERSION_MARK, Served
+from locallb.relay.relay_directory import CONTROL, MARK, VERSION_MARK, Served
 from locallb.safe_files import open_lock, try_lock
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ class Relay:
         del reader
         problem = ""
         try:
-            self.apply(places.read(Path()))
+            self.apply(relay_directory.read(Path()))
         except (ClientError, OSError) as error:
             problem = _sentence(error)
         answer = {"version": self.served.version, "problem": problem}
@@ -363,10 +363,10 @@ def main() -> int:
         os.environ.pop(mark, None)  # an exec plugin is no relay, and isn't ended like one
     try:
         os.chdir(sys.argv[1])
-        if not try_lock(open_lock(Path(places.LOCK))):
+        if not try_lock(open_lock(Path(relay_directory.LOCK))):
             sys.stderr.write("another process serves this relay already\n")
             return 1
-        served = places.read(Path())
+        served = relay_directory.read(Path())
         _sweep(served.ports)
         asyncio.run(_run(served))
     except (ClientError, OSError) as error:

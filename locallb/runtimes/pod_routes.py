@@ -23,8 +23,8 @@ from locallb.model.errors import ClientError
 from locallb.model.identities import ClusterName, ContainerId, Home, ObjectKey, Owner, RunIdentity
 from locallb.model.routes import POD_PROTOCOL, PodRoute
 from locallb.model.texts import metric_of
-from locallb.relay import directory as places
-from locallb.relay.directory import LOG, MARK, VERSION_MARK
+from locallb.relay import relay_directory
+from locallb.relay.relay_directory import LOG, MARK, VERSION_MARK
 from locallb.runtimes import processes
 from locallb.runtimes.processes import Process, ProcessError
 from locallb.storage.proxy_directories import OWNER_MARK, PROXY_MARK
@@ -181,7 +181,7 @@ def end_relay(directory: Path) -> None:
     """End what serves a directory, and remove it. Raises ProcessError, RelayError."""
     for process in processes.find(MARK, str(directory)):
         processes.stop(process, RELAY_STOP_TIMEOUT)
-    places.remove(directory)
+    relay_directory.remove(directory)
 
 
 def _adopted_relay(directory: Path, version: str) -> Process | None:
@@ -189,7 +189,7 @@ def _adopted_relay(directory: Path, version: str) -> Process | None:
     adopted = None
     for process in processes.find(MARK, str(directory)):
         fits = processes.mark_of(process).get(VERSION_MARK) == version
-        if adopted is None and fits and places.ask(directory):
+        if adopted is None and fits and relay_directory.ask(directory):
             adopted = process
         else:
             processes.stop(process, RELAY_STOP_TIMEOUT)
@@ -209,7 +209,7 @@ def _await_relay(directory: Path, process: Process, served: str) -> None:
     """Wait until it serves this. Raises ProcessError."""
     deadline = time.monotonic() + RELAY_START_TIMEOUT
     while True:
-        answer = places.ask(directory)
+        answer = relay_directory.ask(directory)
         if answer and answer.problem:
             raise ProcessError(f"the relay in {directory} can't serve what is wanted: {answer.problem}")
         if answer and answer.version == served:

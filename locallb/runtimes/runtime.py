@@ -71,13 +71,13 @@ class Runtime(ABC):
     def facts(self, home: Home, settings: Settings, pids: Collection[int]) -> HostFacts:
         """Return the host facts for this stack; `pids` are its processes in the state.
 
-        Raises UnfitError if the host can't do what is configured.
+        Raises UnfitRuntimeError if the host can't do what is configured.
         """
 
     def facts_at_a_glance(self, home: Home, settings: Settings, pids: Collection[int]) -> tuple[HostFacts, str]:
         """Return the same for commands that change nothing, and why some of it is unknown: it is soon returned.
 
-        Raises UnfitError.
+        Raises UnfitRuntimeError.
         """
         return self.facts(home, settings, pids), ""
 

@@ -55,7 +55,7 @@ def _is_held(descriptor: int) -> bool:
 
 @contextmanager
 def only_one(path: Path, what: str) -> Iterator[None]:
-    """Hold the lock at `path` for `what`; the file goes with it. Raises TakenError."""
+    """Hold the lock at `path` for `what`; the file goes with it. Raises AlreadyRunningError."""
     paths.private_directory(path.parent)
     try:
         descriptor = _locked(path, what)

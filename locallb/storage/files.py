@@ -240,7 +240,7 @@ def read_shared(path: Path, limit: int = LARGEST) -> str | None:
 def locked(directory: Path) -> Iterator[None]:
     """Keep every other process that asks for it out of `directory` meanwhile.
 
-    Raises FilesError, also if another one keeps it for LOCK_PATIENCE seconds.
+    Raises FilesError, also if another one keeps it for LOCK_TIMEOUT seconds.
     """
     try:
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -23,11 +23,10 @@ from locallb.kubernetes.api.upgrade import Upgraded, upgraded
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.model.relays import RelayedPort
 from locallb.model.snapshot import Access
-from locallb.relay import directory as places
-from locallb.relay import process
+from locallb.relay import process, relay_directory
 from locallb.relay.carriers import Carrier, Client, UntakenError
-from locallb.relay.directory import Answer, Served
 from locallb.relay.process import Relay
+from locallb.relay.relay_directory import Answer, Served
 from tests.support.portforward import ForwardingApi, forwarding_api
 from tests.support.waiting import becomes
 
@@ -50,11 +49,11 @@ def api(tmp_path: Path) -> Iterator[ForwardingApi]:
 def relay(access: Access, *ports: RelayedPort) -> Iterator[subprocess.Popen[str]]:
     """Run a relay in the directory `relay`, until it listens."""
     directory = Path("relay").absolute()
-    places.write(directory, Served(access, ports, "1", OWNER))
+    relay_directory.write(directory, Served(access, ports, "1", OWNER))
     terms = [sys.executable, "-m", "locallb.relay", str(directory)]
     with subprocess.Popen(terms, text=True, stderr=subprocess.PIPE) as process:
         try:
-            becomes(lambda: process.poll() is not None or places.ask(directory))
+            becomes(lambda: process.poll() is not None or relay_directory.ask(directory))
             yield process
         finally:
             process.terminate()
@@ -366,7 +365,7 @@ def test_a_token_is_read_again(tmp_path: Path) -> None:
 def test_too_few_open_files_are_named_with_the_remedy(api: ForwardingApi) -> None:
     directory = Path("relay").absolute()
     ports = tuple(port_of(80, f"web-{number}") for number in range(200))
-    places.write(directory, Served(api.access, ports, "1", OWNER))
+    relay_directory.write(directory, Served(api.access, ports, "1", OWNER))
     terms = ["sh", "-c", 'ulimit -n 100; exec "$@"', "sh", sys.executable, "-m", "locallb.relay", str(directory)]
     done = subprocess.run(terms, check=False, text=True, capture_output=True)
     assert done.returncode == 1
@@ -380,8 +379,8 @@ def test_another_list_of_ports_takes_effect_when_asked(api: ForwardingApi) -> No
         with relay(api.access, first), connected(first) as client:
             client.sendall(b"1")
             assert client.recv(1) == b"1"
-            places.write(directory, Served(api.access, (second,), "2", OWNER))
-            answer = places.ask(directory)
+            relay_directory.write(directory, Served(api.access, (second,), "2", OWNER))
+            answer = relay_directory.ask(directory)
             assert answer is not None
             assert (answer.version, answer.problem) == ("2", "")
             with pytest.raises(FileNotFoundError):
@@ -398,8 +397,8 @@ def test_another_access_serves_the_next_client(api: ForwardingApi, tmp_path: Pat
         with connected(port_of(number)) as client:
             client.sendall(b"1")
             assert client.recv(1) == b"1"
-            places.write(directory, Served(second.access, (port_of(number),), "2", OWNER))
-            assert places.ask(directory) == Answer("2")
+            relay_directory.write(directory, Served(second.access, (port_of(number),), "2", OWNER))
+            assert relay_directory.ask(directory) == Answer("2")
             assert asked_once(port_of(number)) == b"x"
             client.sendall(b"2")
             assert client.recv(1) == b"2"

@@ -15,8 +15,8 @@ from locallb.leftovers import Leftover, LeftoverKind, leftovers, remove
 from locallb.model.identities import ClusterName, Home, ObjectKey, Owner
 from locallb.model.relays import RelayedPort, RelayId
 from locallb.model.snapshot import Access
-from locallb.relay import directory as places
-from locallb.relay.directory import MARK, Served
+from locallb.relay import relay_directory
+from locallb.relay.relay_directory import MARK, Served
 from locallb.runtimes import pod_routes, processes
 from locallb.runtimes.processes import ProcessError
 from locallb.safe_files import open_lock, try_lock
@@ -37,13 +37,13 @@ echo '{"kind": "ExecCredential", "apiVersion": "client.authentication.k8s.io/v1"
 def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Name the directory of a relay, which ends with the test."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    path = places.path_of(RelayId("0123456789ab"))
+    path = relay_directory.path_of(RelayId("0123456789ab"))
     yield path
     pod_routes.end_relay(path)
 
 
 def serve(directory: Path, access: Access, version: str, *ports: RelayedPort) -> processes.Process:
-    places.write(directory, Served(access, ports, version, OWNER))
+    relay_directory.write(directory, Served(access, ports, version, OWNER))
     return pod_routes.run_relay(directory, "1", version)
 
 
@@ -71,8 +71,8 @@ def test_a_relay_that_ends_is_not_waited_for(tmp_path: Path, directory: Path, mo
     """Its last words are the reason, however long one that starts may take."""
     monkeypatch.setattr(pod_routes, "RELAY_START_TIMEOUT", inf)
     with forwarding_api(tmp_path) as api:
-        places.write(directory, Served(api.access, (PORT,), "1", OWNER))
-        with os.fdopen(open_lock(directory / places.LOCK)) as lock:
+        relay_directory.write(directory, Served(api.access, (PORT,), "1", OWNER))
+        with os.fdopen(open_lock(directory / relay_directory.LOCK)) as lock:
             assert try_lock(lock.fileno())
             with pytest.raises(ProcessError, match="ended at once: another process serves this relay already"):
                 pod_routes.run_relay(directory, "1", "1")
@@ -107,7 +107,7 @@ def test_what_a_lost_state_left_is_found_and_removed(tmp_path: Path, directory: 
     with forwarding_api(tmp_path) as api:
         process = serve(directory, api.access, "1", PORT)
         assert directory.stat().st_mode & 0o777 == 0o700
-        assert (directory / places.SERVED).stat().st_mode & 0o077 == 0
+        assert (directory / relay_directory.SERVED).stat().st_mode & 0o077 == 0
         assert relays_left(directory.name) == []
         (found,) = relays_left()
         assert (found.what, found.owner) == (directory.name, OWNER)

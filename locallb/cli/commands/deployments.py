@@ -65,7 +65,10 @@ def _next_to_watch(session: Session, attempt: Callable[[], Result]) -> Result:
 
 @contextmanager
 def without_watch(session: Session, *, stop: bool) -> Iterator[None]:
-    """Keep every `watch` of the stack away; one that runs is ended if `stop`. Raises TakenError, ProcessError."""
+    """Keep every `watch` of the stack away; one that runs is ended if `stop`.
+
+    Raises AlreadyRunningError, ProcessError.
+    """
     if process := holder(session.watch_lock):
         if not stop:
             raise AlreadyRunningError(_refusal(session, process))
@@ -223,8 +226,7 @@ def _destroy(session: Session, args: Arguments, out: Out) -> int:
 
 def _changes(session: Session, program: Program) -> Callable[[Out, Result], frozenset[str]]:
     """Return what prints the changes of load balancers, and returns the messages among them."""
-    from locallb.cli.changes import print_changes  # noqa: PLC0415 - where something is asked
-    from locallb.cli.commands.preview import report_live  # noqa: PLC0415 - likewise
+    from locallb.cli.commands.preview import print_changes, report_live  # noqa: PLC0415 - where something is asked
 
     def show(out: Out, planned: Result) -> frozenset[str]:
         result, plan = what_was_planned(session, program)

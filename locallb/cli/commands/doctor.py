@@ -35,7 +35,6 @@ from locallb.engine.state.resource import ResourceState
 from locallb.envoy import binary
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.host import capabilities, limits
-from locallb.host import limits as inotify
 from locallb.host.capabilities import is_wsl
 from locallb.host.doctor import (
     Finding,
@@ -153,9 +152,9 @@ def _names(plan: ReadingAndPlan) -> Iterator[ObservedName]:
     names = (name for placement in plan[1].placements for name in placement.names)
     first = {name.zone: name.name for name in names if not is_wildcard(name.name)}
     if first:
-        from locallb.host import facts as resolving  # noqa: PLC0415 - loads a client of name servers
+        from locallb.host import facts  # noqa: PLC0415 - loads a client of name servers
 
-        yield from (resolving.inspect(name, zone) for zone, name in first.items())
+        yield from (facts.inspect(name, zone) for zone, name in first.items())
 
 
 def _local_name(plan: ReadingAndPlan) -> str:
@@ -166,15 +165,13 @@ def _local_name(plan: ReadingAndPlan) -> str:
 
 def _with_authority(observed: HostInspection) -> HostInspection:
     """Find out which stores trust this user's own authority, where there is one."""
-    from locallb.certificates import store  # noqa: PLC0415 - loads cryptography
-    from locallb.certificates import trust_stores as stores  # noqa: PLC0415 - for who has an authority
+    from locallb.certificates import store, trust_stores  # noqa: PLC0415 - load cryptography
 
     existing = store.find()
-    return (
-        replace(observed, authority=existing.observed.name, doubting=stores.doubting(existing.observed.fingerprint))
-        if existing
-        else observed
-    )
+    if not existing:
+        return observed
+    doubting = trust_stores.doubting(existing.observed.fingerprint)
+    return replace(observed, authority=existing.observed.name, doubting=doubting)
 
 
 def _belongs_here(session: Session) -> bool:
@@ -239,7 +236,7 @@ def _user() -> str:
 
 def _limits(pools: tuple[Pool, ...], host: HostFacts, claims: Iterable[Claim]) -> ProxyLimits:
     limit = inotify_limit()
-    free = inotify.available(min(limit, _PROBED))
+    free = limits.available(min(limit, _PROBED))
     return ProxyLimits(
         watches=free if free < _PROBED else max(free, host.watches),
         watch_limit=limit,
@@ -247,7 +244,7 @@ def _limits(pools: tuple[Pool, ...], host: HostFacts, claims: Iterable[Claim]) -
         tasks=limits.free_tasks(),
         addresses=free_addresses(pools, host, claims) if pools else limits.PLENTY,
         files=limits.files_each(),
-        watch_holders=inotify.largest_holders() if free < _FEW else (),
+        watch_holders=limits.largest_holders() if free < _FEW else (),
     )
 
 

@@ -15,7 +15,7 @@ from locallb.cli.failures import Exit
 from locallb.cli.project import PROJECT_FILE
 from locallb.cli.session import Session
 from locallb.dns.zones import DnsSettings, Embedded, with_servers
-from locallb.host import setup_changes as setup
+from locallb.host import setup_changes
 from locallb.host.setup_plan import LEDGER, SetupConsent, on_behalf, plan_setup, plan_teardown, unnamed
 from locallb.host.setup_steps import ObservedHost, Setup, SetupStep, Table, read_names
 from locallb.ledger.ledger import Ledger
@@ -35,9 +35,11 @@ def teardown(args: Arguments, out: Out) -> int:
 
 
 def _setup_plan(session: Session, args: Arguments) -> Setup:
-    group = setup.group_id(args.group) if args.group else setup.group_of(session.project.root)
+    group = setup_changes.group_id(args.group) if args.group else setup_changes.group_of(session.project.root)
     dns = _zones(session)
-    observed = setup.inspect(session.settings.pools, group, dns.zones if dns else (), _names(session) if dns else {})
+    observed = setup_changes.inspect(
+        session.settings.pools, group, dns.zones if dns else (), _names(session) if dns else {}
+    )
     plan = plan_setup(observed, persist=args.persist, status=args.action == "status")
     return plan if args.action == "status" else _with_consent(plan, observed, session, args)
 
@@ -70,9 +72,9 @@ def _names(session: Session) -> Table:
 
 
 def _teardown_plan() -> Setup:
-    setup.require_record_of_root()
-    record = setup.read_record()
-    return plan_teardown(record, setup.present(record), len(Ledger(Path(LEDGER)).claims()))
+    setup_changes.require_record_of_root()
+    record = setup_changes.read_record()
+    return plan_teardown(record, setup_changes.present(record), len(Ledger(Path(LEDGER)).claims()))
 
 
 def _status(plan: Setup, args: Arguments, out: Out) -> int:
@@ -97,7 +99,7 @@ def _perform(plan: Setup, args: Arguments, out: Out, *, undo: bool) -> int:
             out.line(("  # ", "dim"), step.why)
             out.line(f"  {step.command}")
         if applying:
-            (setup.undo if undo else setup.apply)(step)
+            (setup_changes.undo if undo else setup_changes.apply)(step)
     if args.json:
         out.raw(json.dumps(_document(plan, applied=applying), indent=2))
     else:

@@ -1,10 +1,11 @@
 """The command `preview`: the changes that `up` would make, by the stack's state, another revision, or Pulumi's preview.
 
-They are shown as a line for each load balancer, as a tree of resources, or as a report. On a terminal a report has the
-most important changes first, then one line for each Service that changes. The exit code is the result of the gates,
-whatever the format.
+They are shown as a line for each load balancer in its user's words and for resources of no such object, as a tree of
+resources, or as a report. On a terminal a report has the most important changes first, then one line for each Service
+that changes. The exit code is the result of the gates, whatever the format.
 
-Not here: the content of a report (`report.policies`), and other formats (`report.markdown`, `report.html`).
+Not here: resources with their properties (`run_output`), the comparison (`report.changes`, `report.policies`), and
+other formats (`report.markdown`, `report.html`).
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
+from itertools import chain
 from pathlib import Path
 from urllib.parse import quote
 
@@ -22,31 +24,46 @@ from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.cli.arguments import Arguments
-from locallb.cli.changes import print_changes, root_name
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, refuse
-from locallb.cli.run_output import QUIET, Progress, report_outcome, what_was_planned
+from locallb.cli.run_output import QUIET, Progress, print_tree, report_outcome, what_was_planned
+from locallb.cli.service_output import MAX_NAMES, print_causes
 from locallb.cli.session import Session
 from locallb.cli.targets import scope_of
 from locallb.config.settings import Settings, SettingsError
-from locallb.engine.core.events import Result, Severity
+from locallb.dns.zones import is_wildcard
+from locallb.engine.core.events import Result, Severity, StepRecord
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.project import BACKEND_VARIABLE, Project, load_config, load_project
+from locallb.model.desired import BALANCER, PROXY
 from locallb.model.errors import refusal
 from locallb.model.fields import object_of
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Snapshot
-from locallb.model.texts import named_after
+from locallb.model.texts import few, named_after
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.planning.service_rows import Row
+from locallb.planning.service_rows import NOT_DEPLOYED, Row, causes
 from locallb.programs import Revision
-from locallb.report.changes import Report
+from locallb.report.changes import QUIET as QUIET_CHANGES
+from locallb.report.changes import Change, Report, ServiceChange, What, Wider
 from locallb.report.deployed import DeployedResource, deployed_side
 from locallb.report.policies import assembled
 from locallb.report.sides import Side, planned_side
-from locallb.report.wording import Topic, alerts, visible
+from locallb.report.wording import (
+    SIGNS,
+    Topic,
+    alerts,
+    by_gravity,
+    closed,
+    differences,
+    listed,
+    removed,
+    reported,
+    summary,
+    visible,
+)
 from locallb.sources import SourceError
 from locallb.sources.configuration import stack_settings
 from locallb.sources.snapshot import SnapshotResult, holding, read_hostless
@@ -388,3 +405,90 @@ def preview(session: Session, args: Arguments, out: Out) -> int:
     code = report_outcome(session, args, out, "preview", result, plan, changes=None if args.diff else changes)
     refused = refuse(report.violations, out)
     return refused or code if code in {Exit.OK, Exit.CHANGES} else code
+
+
+STYLES = {
+    Change.ADDED: "green",
+    Change.CHANGED: "yellow",
+    Change.REPAIRED: "yellow",
+    Change.LOST: "bold red",
+    Change.REMOVED: "red",
+    Change.REJECTED: "red",
+    Change.UNCHANGED: "dim",
+}
+WIDER_CLIENTS = frozenset({Wider.UNRESTRICTED, Wider.SOURCES})
+"""Exposures that are said apart from the line of their Service: clients get access that they lacked before."""
+_OF_ENGINE = "pulumi:"
+"""What types begin with that no user declares."""
+
+
+def root_name(step: StepRecord) -> str:
+    """Return the name of the load balancer or proxy that a resource is or belongs to."""
+    subject = step.subject
+    return subject.name if subject.type in {BALANCER, PROXY} else subject.parent.rpartition("::")[2]
+
+
+def print_changes(out: Out, report: Report, steps: Sequence[StepRecord] = (), table: Sequence[Row] = ()) -> None:
+    """Print all changes, what isn't served by its causes, resources among `steps` of no object, and the summary.
+
+    Of Services in the `table` that only the update deploys nothing more is said than what it changes.
+    """
+    services = [service for service in by_gravity(report) if service.change not in QUIET_CHANGES]
+    for service in services:
+        for exposure in service.exposures:
+            if exposure.kind in WIDER_CLIENTS:
+                out.line(("! ", "yellow"), visible(f"{service.key}: {reported(exposure)}"))
+    for service in services:
+        style = STYLES[service.change]
+        words = "; ".join(_words(service))
+        out.line((f" {SIGNS[service.change]:<2} ", style), (visible(service.key.shown), "bold"), f"  {visible(words)}")
+    shown = {str(service.key) for service in services}
+    others = [step for step in steps if root_name(step) not in shown and step.op not in QUIET]
+    others = [step for step in others if not step.subject.type.startswith(_OF_ENGINE)]
+    print_tree(out, others)
+    planned, now = map(_problems, by_gravity(report)), map(_faults, table)
+    print_causes(out, causes(chain.from_iterable(chain(planned, now))), coded=True)
+    out.line("" if services or others else "Nothing to change. ", summary(report))
+
+
+def _problems(service: ServiceChange) -> Iterator[tuple[ObjectKey, str, str]]:
+    """Return why it isn't served, and why ports of one that changes aren't."""
+    yield from ((service.key, str(problem.reason), problem.message) for problem in service.problems)
+    for port in service.after.ports if service.after and service.change not in QUIET_CHANGES else ():
+        if port.problem:
+            yield service.key, port.problem, port.message
+
+
+def _faults(row: Row) -> Iterator[tuple[ObjectKey, str, str]]:
+    """Return what is wrong with it now, and what of it isn't served as written."""
+    if row.reason != NOT_DEPLOYED:
+        yield row.key, row.reason, row.message
+    yield from ((row.key, notice.reason, notice.message) for notice in row.notices)
+
+
+def _words(service: ServiceChange) -> Iterator[str]:
+    """Return what becomes of a load balancer, before → after."""
+    after = service.after
+    if service.change is Change.ADDED and after:
+        places = " ".join(map(str, after.addresses)) or "no address"
+        yield f"new at {places}: {listed(port.label for port in after.ports)}"
+        if after.names:
+            names = (name.split()[0] for name in after.names)
+            yield few(sorted(names, key=lambda name: (is_wildcard(name), name)), MAX_NAMES)
+        if clients := {source for port in after.ports for source in port.sources or ()}:
+            yield f"only for {listed(sorted(map(str, clients)))}"
+    elif service.change is Change.REMOVED and service.before:
+        yield removed(service.before)
+    else:
+        yield from _differences(service)
+    yield from chain((str(problem.reason) for problem in service.problems), closed(service))
+
+
+def _differences(service: ServiceChange) -> Iterator[str]:
+    ports = [each for each in service.differences if each.what is What.PORT]
+    removed, new = [each.port for each in ports if not each.after], [each.port for each in ports if not each.before]
+    if not removed or not new:
+        yield from differences(service)
+        return
+    yield f"{'port' if len(removed) == len(new) == 1 else 'ports'} {listed(removed)} → {listed(new)}"
+    yield from differences(service, apart=ports)

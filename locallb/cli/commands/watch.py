@@ -14,7 +14,7 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
 from locallb.cli.session import Session
-from locallb.cli.watching import supervision as sd_notify
+from locallb.cli.watching import supervision
 from locallb.cli.watching.board import Relay
 from locallb.cli.watching.health import HealthWatch
 from locallb.cli.watching.http_server import HttpServer
@@ -176,7 +176,7 @@ class _Watch:
 
     def _wait(self, signals: Signals) -> None:
         """Wait for the loop to end; report to the supervisor that it runs."""
-        interval = sd_notify.watchdog_seconds()
+        interval = supervision.watchdog_seconds()
         while not self._over and not self._thread.join(0):
             signals.wait(interval / 2 if interval else _GLANCE if self._thread.stopped.is_set() else None)
             if interval:

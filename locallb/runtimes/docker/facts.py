@@ -117,7 +117,7 @@ _FIXED = ("IPv4Address", "IPv6Address")
 
 
 def read_facts(home: Home, settings: Settings, pids: Collection[int], containers: Containers) -> HostFacts:
-    """Find out what this host and an engine allow. Raises UnfitError, ClientError."""
+    """Find out what this host and an engine allow. Raises UnfitRuntimeError, ClientError."""
     network = settings.container.network
     contained = read_contained(containers, home)
     facts = _without_ours(home, settings, pids, contained)
@@ -161,7 +161,7 @@ class Contained(Struct, frozen=True):
 
 
 def _require_image(containers: Containers, settings: ContainerSettings, host: HostFacts) -> None:
-    """Refuse an image that isn't there where none may be fetched. Raises UnfitError, ContainersError."""
+    """Refuse an image that isn't there where none may be fetched. Raises UnfitRuntimeError, ContainersError."""
     image = image_of(settings, host)
     if settings.pull is PullPolicy.NEVER and not containers.has_image(image):
         raise UnfitRuntimeError(
@@ -197,7 +197,7 @@ def answers(observed: Document) -> bool:
 def read_subnets(containers: Containers, network: str, home: Home) -> tuple[Subnet, ...]:
     """Read the subnets of the network on which ports are published, with the owners of claimed addresses.
 
-    Raises UnfitError, ContainersError.
+    Raises UnfitRuntimeError, ContainersError.
     """
     inspected = containers.network(network)
     if inspected is None:
