@@ -57,7 +57,7 @@ _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def view(session: Session, args: Arguments, out: Out) -> int:
     """Show the view until it is closed."""
-    if args.json or not (out.redraws and os.isatty(0)):
+    if args.json or not (out.redraws and os.isatty(0) and os.isatty(2)):  # Textual draws on standard error
         raise Refused("the view needs a terminal; `locallb status --watch` prints what changes, also as --json")
     from locallb.cli.view.app import ViewApp  # noqa: PLC0415 - loads Textual
 
@@ -65,7 +65,12 @@ def view(session: Session, args: Arguments, out: Out) -> int:
     begin = command(session.project.root if args.named else None, session.stack)
     app = ViewApp(Scene(session.stack), StackActions(begin, out.render))
     readings = Readings(session)
-    thread = SupervisedThread(Task.TELLER, "view", lambda: _follow(readings, app, thread))
+    thread = SupervisedThread(
+        Task.TELLER,
+        "view",
+        lambda: _follow(readings, app, thread),
+        failed=lambda sentence: app.offer(replace(app.scene, warnings=(sentence,))),
+    )
     with _closed_by_signals(app.stop):
         thread.start()
         app.run()

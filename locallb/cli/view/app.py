@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import shlex
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from enum import StrEnum
 from functools import cache
 from typing import ClassVar, Protocol, TypeVar
@@ -26,6 +27,7 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
+from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from locallb.cli.failures import Refused
@@ -114,10 +116,11 @@ class Lines(ScrollView, can_focus=True):
         return self.scrollable_content_region.width or self.size.width
 
     def show(self, count: int, cursor: int = 0) -> None:
-        """Show so many lines, and choose one."""
+        """Show so many lines, and choose one; it stays in sight if the one before was."""
+        follows = self._is_list and (self._is_in_sight or self.scroll_offset.y >= count)
         self.count, self.cursor = count, max(0, min(cursor, count - 1))
         self.virtual_size = Size(self.cells, count)
-        if self._is_list:
+        if follows:
             self._follow()
         self.refresh()
 
@@ -149,11 +152,15 @@ class Lines(ScrollView, can_focus=True):
             if event.chain > 1:
                 self.post_message(self.Chosen())
 
+    @property
+    def _is_in_sight(self) -> bool:
+        return 0 <= self.cursor - self.scroll_offset.y < max(1, self.size.height)
+
     def _follow(self) -> None:
-        """Keep the chosen line in sight."""
-        top, height = self.scroll_offset.y, max(1, self.size.height)
-        if not top <= self.cursor < top + height:
-            target = self.cursor if self.cursor < top else self.cursor - height + 1
+        """Bring the chosen line into sight."""
+        if not self._is_in_sight:
+            is_above = self.cursor < self.scroll_offset.y
+            target = self.cursor if is_above else self.cursor - max(1, self.size.height) + 1
             self.scroll_to(y=target, animate=False, force=True, immediate=True)
 
 
@@ -161,6 +168,8 @@ class Page(Screen[None]):
     """A page of lines, below them a prompt for a filter or a command, and hints in the last line."""
 
     hints: str
+    _timer: Timer | None = None
+    """Ends a message."""
 
     def compose(self) -> ComposeResult:
         yield Input(id="prompt", select_on_focus=False)
@@ -192,8 +201,9 @@ class Page(Screen[None]):
     def say(self, sentence: str) -> None:
         """Show a sentence in the place of the hints for a while; without one, show these."""
         self.query_one("#hints", Static).update(Text(sentence or self.hints, "bold" if sentence else "dim"))
-        if sentence:
-            self.set_timer(_MESSAGE, lambda: self.say(""))
+        if self._timer:
+            self._timer.stop()
+        self._timer = self.set_timer(_MESSAGE, lambda: self.say("")) if sentence else None
 
     def ask(self, text: str, hints: str = "Enter runs it  Escape doesn't") -> None:
         """Let the user write something, beginning with this."""
@@ -472,7 +482,14 @@ class ViewApp(App[None]):
         self.push_screen(Below(lambda: key_lines(self._actions.render), lambda: None, "Esc back  q quit"))
 
     def action_open(self) -> None:
-        self._about(lambda card: self._actions.open(self.scene, card))
+        """Open it in the browser, which gets the terminal as long as it needs that to start."""
+
+        def opened(card: Card) -> str:
+            with suppress(SuspendNotSupported), self.suspend():
+                return self._actions.open(self.scene, card)
+            return self._actions.open(self.scene, card)
+
+        self._about(opened)
 
     def action_copy(self, what: str) -> None:
         def copy(card: Card) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from rich.style import Style
 from textual.app import App
 from textual.pilot import Pilot
 
@@ -163,6 +164,36 @@ def test_what_is_chosen_stays_chosen_when_the_list_changes() -> None:
     assert third != first
 
 
+def test_a_list_that_is_shorter_is_shown_from_its_beginning() -> None:
+    """Wherever one was in the longer one; and details are scrolled to their end and back."""
+    assert shown(trouble(), "enter", "end", "slash", *"shop-1", size=(80, 24)).count("shop-1") > 10
+    low = shown(calm(), "slash", *"gateways", "enter", "enter", "end", size=(40, 6))
+    assert "curl" in low
+    assert "demo/gateways" not in low
+    assert "demo/gateways" in shown(calm(), "slash", *"gateways", "enter", "enter", "end", "home", size=(40, 6))
+
+
+def test_lines_that_were_scrolled_to_stay_in_sight_when_the_scene_changes() -> None:
+    """The mouse scrolls without choosing another line."""
+
+    async def run() -> tuple[str, str]:
+        scene = trouble()
+        app = ViewApp(scene, StackActions(("locallb",)))
+        async with app.run_test(size=(80, 24)) as pilot:
+            await _press(pilot, ["enter"])
+            lines = app.screen.query_one(view_app.Lines)
+            lines.scroll_to(y=20, animate=False, immediate=True)
+            await pilot.pause()
+            before = text_of(app)
+            app.offer(replace(scene))
+            await pilot.pause()
+            return before, text_of(app)
+
+    before, after = asyncio.run(run())
+    assert before == after
+    assert "shop-40" in after
+
+
 def test_detail_shows_routes_backends_events_and_commands() -> None:
     text = shown(calm(), "slash", *"gateways", "enter", "enter")
     assert "www.shop.test" in text
@@ -182,6 +213,24 @@ def test_nothing_of_a_cluster_is_markup_or_drives_the_terminal() -> None:
         text = shown(hostile(), *keys, size=(200, 60))
         assert all(line.isprintable() for line in text.splitlines()), keys
     assert "[bold red]" in shown(hostile(), "enter", "down", "enter", size=(200, 60))
+
+
+@pytest.mark.parametrize("plain", [True, False])
+def test_no_colour_is_used_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch, *, plain: bool) -> None:
+    """What is chosen is shown in reverse all the same."""
+    monkeypatch.setenv("NO_COLOR", "1") if plain else monkeypatch.delenv("NO_COLOR", raising=False)
+    styles: list[Style] = []
+
+    def collect(app: ViewApp) -> None:
+        strips = app.screen._compositor.render_strips()
+        styles.extend(segment.style for strip in strips for segment in strip if segment.style)
+
+    shown(trouble(), then=collect)
+    colours = {
+        colour for style in styles for colour in (style.color, style.bgcolor) if colour and not colour.is_default
+    }
+    assert bool(colours) is not plain
+    assert any(style.reverse for style in styles)
 
 
 def test_an_empty_stack_says_what_to_expect() -> None:
