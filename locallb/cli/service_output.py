@@ -10,7 +10,7 @@ Not here: opening links (`commands.status`).
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -71,16 +71,28 @@ def next_step(rows: Sequence[Row]) -> str:
 
     What routes answer at an address, they say themselves.
     """
-    candidates = [(row, found[0]) for row in rows if row.key != LOCALHOST and (found := links(row))]
-    if not candidates:
+    if not (candidate := _closest(rows)):
         return ""
-    row, link = min(candidates, key=lambda candidate: _distance(*candidate))
+    row, link = candidate
     name = link.is_local or _name(row)
     if row.key.kind in ROUTED and not (name and link.scheme):
         return f"`locallb status {row.key.shown}`"
     if name or not link.scheme:
         return link.url
     return f"curl {'-k ' if link.scheme == 'https' else ''}{link.url}"  # no certificate has an address
+
+
+def _closest(rows: Iterable[Row]) -> tuple[Row, PortLink] | None:
+    """Return what is worth a try most, with its first link; those after the first that is best aren't looked at."""
+    closest, least = None, (True, True, True)
+    for row in rows:
+        if row.key != LOCALHOST and (found := links(row)):
+            distance = _distance(row, found[0])
+            if closest is None or distance < least:
+                closest, least = (row, found[0]), distance
+            if not any(distance):
+                break
+    return closest
 
 
 def _distance(row: Row, link: PortLink) -> tuple[bool, bool, bool]:

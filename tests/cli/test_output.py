@@ -12,7 +12,7 @@ from locallb.cli import service_output as links_module
 from locallb.cli.arguments import parse
 from locallb.cli.console import Out
 from locallb.cli.run_output import print_steps
-from locallb.cli.service_output import print_services, services_json
+from locallb.cli.service_output import PortLink, links, next_step, print_services, services_json
 from locallb.engine.core.events import Op, Result, StepRecord, Subject
 from locallb.engine.state.values import UNKNOWN, PropertyChange
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind, Protocol
@@ -73,6 +73,19 @@ DATABASE = balancer("database", ServicePort(5432, name="postgres"))
 HALF = balancer("half", ServicePort(80), ServicePort(81), state=State.DEGRADED)
 SHOP = balancer("shop", ServicePort(9000, name="metrics"), ServicePort(8081, name="http"))
 GATEWAY = Row(KEY._replace(kind=ObjectKind.GATEWAY), State.SERVING, SHOP.addresses, SHOP.ports)
+
+
+def test_of_many_services_only_those_before_the_proposed_one_are_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether this host's resolver knows a name is read from files, for each."""
+    checked: list[str] = []
+
+    def counting(row: Row) -> tuple[PortLink, ...]:
+        checked.append(row.key.name)
+        return links(row)
+
+    monkeypatch.setattr(links_module, "links", counting)
+    assert next_step([DNS, SHOP, *[HALF] * 10_000]) == "curl http://127.77.0.5:8081/"
+    assert checked == ["dns", "shop"]
 
 
 @pytest.mark.parametrize(
