@@ -54,7 +54,7 @@ class Arguments(Struct, frozen=True):
     allow_network: tuple[IPNetwork, ...] = ()
     on_behalf_of: tuple[str, ...] = ()
     format: str = "tree"
-    """How `preview` tells: tree, markdown, json or html."""
+    """The format of `preview`: tree, markdown, json, html or github."""
     against: str | None = None
     """A directory or a revision that `preview` compares with; None for the stack's state."""
     from_pulumi: Path | None = None

@@ -397,9 +397,8 @@ def _add_ending(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
 
 
 def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
-    command.add_argument(
-        "--format", choices=("tree", "markdown", "json", "html"), default="tree", help="output format (default: tree)"
-    )
+    formats = ("tree", "markdown", "json", "html", "github")
+    command.add_argument("--format", choices=formats, default="tree", help="output format (default: tree)")
     sides = command.add_mutually_exclusive_group()
     sides.add_argument(
         "--against",

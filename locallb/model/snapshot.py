@@ -197,6 +197,13 @@ class HostFacts(Struct, frozen=True):
     """Networks between this host and its own containers and virtual machines."""
 
 
+class Place(Struct, frozen=True):
+    """Where an object is written: a line of a file."""
+
+    file: str
+    line: int
+
+
 class Contents(Struct, frozen=True):
     """Number of objects in one source, used or not."""
 

@@ -11,7 +11,7 @@ from collections.abc import Set as AbstractSet
 from enum import StrEnum
 from ipaddress import ip_network
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.config.candidates import Candidates, candidates, possible
@@ -19,7 +19,7 @@ from locallb.config.settings import Settings
 from locallb.model.identities import Family, IPAddress, IPNetwork, ObjectKey
 from locallb.model.ranges import covered
 from locallb.model.reasons import Problem
-from locallb.model.snapshot import Snapshot
+from locallb.model.snapshot import Place, Snapshot
 from locallb.report.sides import Balancer, Port, Side
 
 
@@ -188,6 +188,8 @@ class Report(Struct, frozen=True):
     complaints: tuple[str, ...] = ()
     """What couldn't be read: with one of these the report isn't the whole truth."""
     violations: tuple[Violation, ...] = ()
+    places: Mapping[ObjectKey, Place] = field(default_factory=dict)
+    """Where Services are written, for formats that point there."""
 
     @property
     def changes(self) -> bool:

@@ -14,12 +14,14 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 
+import yaml
 from msgspec import Struct, field
 
 from locallb.gateway.parsing import BUNDLE_REFERENCE, SECRET_REFERENCE
 from locallb.kubernetes.documents import AliasAllowance, DocumentError, ReadDocument, read_documents
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.relevant import Document, kinds_of, opened, relevant
+from locallb.kubernetes.service_parsing import DEFAULT_NAMESPACE
 from locallb.kubernetes.tls_parsing import has_authorities, listed_authorities
 from locallb.model.texts import MAX_ALIASED, cleaned, clipped, shown
 from locallb.planning.refused import added, few_kinds
@@ -123,6 +125,26 @@ def _understood(file: FolderFile, aliased: int, directory: Path) -> ParsedFile:
     shown = (*first, f"{clipped(file.path)}: and {more} more like these") if more else first
     kinds = few_kinds(kinds_of(document.value for document in documents))
     return ParsedFile(file.data, objects, shown, kinds, allowance.used)
+
+
+def object_lines(file: FolderFile) -> Iterator[tuple[str, str, str, int]]:
+    """Yield kind, namespace, name and line of the objects of a file, as far as it can be read."""
+    try:
+        for document in yaml.compose_all(file.data, yaml.CSafeLoader):
+            listed = _fields(document).get("items")
+            for node in listed.value if isinstance(listed, yaml.SequenceNode) else [document]:
+                kind, metadata = _fields(node).get("kind"), _fields(_fields(node).get("metadata"))
+                namespace, name = metadata.get("namespace"), metadata.get("name")
+                if isinstance(kind, yaml.ScalarNode) and isinstance(name, yaml.ScalarNode):
+                    within = namespace.value if isinstance(namespace, yaml.ScalarNode) else DEFAULT_NAMESPACE
+                    yield kind.value, within, name.value, name.start_mark.line + 1
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return
+
+
+def _fields(node: yaml.Node | None) -> Mapping[str, yaml.Node]:
+    """Return what an object has, by the names of its fields."""
+    return {key.value: value for key, value in node.value} if isinstance(node, yaml.MappingNode) else {}
 
 
 def _notices(path: str, document: ReadDocument, retained: list[Document], left_out: tuple[str, ...]) -> Iterator[str]:

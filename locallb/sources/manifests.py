@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import chain
@@ -22,13 +22,13 @@ from locallb.gateway.crds import structural_faults
 from locallb.kubernetes.events import Identity
 from locallb.kubernetes.object_parsing import ParseMemory, parse_objects
 from locallb.model.errors import has_remedy
-from locallb.model.identities import ClusterName, Home, ObjectKey
-from locallb.model.snapshot import Contents
+from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind
+from locallb.model.snapshot import Contents, Place
 from locallb.model.texts import clipped
 from locallb.safe_files import expanded
 from locallb.sources import SourceError
 from locallb.sources.entries import ManifestsSource
-from locallb.sources.manifest_files import QUIET, FilesNow, ParsedFile, WrittenFiles, understood_files
+from locallb.sources.manifest_files import QUIET, FilesNow, ParsedFile, WrittenFiles, object_lines, understood_files
 from locallb.sources.readings import FilesOfObjects, ReadCache, TextCache
 from locallb.sources.source import SourceRead, SourceResult, SourceType, with_stale
 from locallb.storage.folder_watch import FollowedFolder
@@ -51,6 +51,10 @@ _NOT_EXPANDED = (
     ("$", "variables aren't expanded: write the path itself into local-lb:sources; ~ is understood"),
 )
 """Patterns that users write into a path without effect, and the remedy for each."""
+
+
+_KINDS = {"Service": ObjectKind.SERVICE, "Gateway": ObjectKind.GATEWAY, "Ingress": ObjectKind.INGRESS}
+"""Kinds of objects that may have an address of their own."""
 
 
 class ParseCache(Struct):
@@ -286,6 +290,20 @@ class Manifests(SourceType[ManifestsSource]):
 
     def contents(self, source: ManifestsSource, root: Path) -> tuple[Path, ...]:
         return (manifests_path(source, root),)
+
+    def places(self, source: ManifestsSource, root: Path) -> Mapping[ObjectKey, Place]:
+        directory = manifests_path(source, root)
+        try:
+            folder = _folder(directory, ParseCache(contained=True))
+        except FolderError:  # reading it has said so
+            return {}
+        base = directory.parent if directory.is_file() else directory
+        return {
+            ObjectKey(source.cluster, namespace, name, _KINDS[kind]): Place(str(base / file.path), line)
+            for file in folder.files
+            for kind, namespace, name, line in object_lines(file)
+            if kind in _KINDS
+        }
 
     def compared(self, source: ManifestsSource, root: Path, nowhere: Path) -> SourceResult:
         """Read the directory below another root, following no link out of it: its author is untrusted."""

@@ -27,7 +27,7 @@ from locallb.model.own_classes import ClassFacts
 from locallb.model.pacing import Backoff, Pace
 from locallb.model.relays import ForwardingFacts
 from locallb.model.routes import PodRoute
-from locallb.model.snapshot import Access, Contents
+from locallb.model.snapshot import Access, Contents, Place
 from locallb.sources import SourceError
 from locallb.threads import SupervisedThread, Task, jitter
 
@@ -123,6 +123,11 @@ class SourceType(ABC, Generic[S]):
         """Return the directories and files that it reads, for file watches."""
         del source, root
         return ()
+
+    def places(self, source: S, root: Path) -> Mapping[ObjectKey, Place]:
+        """Return where objects with an address are written, as far as that is known."""
+        del source, root
+        return {}
 
     def access_files(self, source: S, root: Path) -> tuple[Path, ...]:
         del source, root

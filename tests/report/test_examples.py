@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -99,6 +100,27 @@ def test_the_github_workflow_keeps_one_comment_for_each_stack(change: Path, url:
     assert searched.startswith(f"<!-- local-lb: stack dev --> api {place} --paginate")
     verb = f"PATCH {url}" if url else f"POST {place}"
     assert written == f"<!-- local-lb: stack dev --> api --method {verb} -F body=@preview.md"
+
+
+def test_the_github_workflow_labels_by_topics(change: Path, tmp_path: Path) -> None:
+    """A label that holds stays, a new one comes, and one that doesn't hold any more goes; others aren't touched."""
+    steps = {step.get("name"): step for step in loaded(CI / "github-actions.yml")["jobs"]["preview"]["steps"]}
+    topics = [{"topic": topic} for topic in ("removal", "exposure", "removal")]
+    (change / "preview.json").write_text(json.dumps({"alerts": topics}))
+    (tmp_path / "gh").write_text(
+        f'#!/bin/sh\necho "$*" >> {tmp_path}/calls\n'
+        'case "$*" in *--jq*) echo "load-balancers/address\nload-balancers/removal";; esac\n'
+    )
+    (tmp_path / "gh").chmod(0o755)
+    surroundings = {"GITHUB_REPOSITORY": "o/r", "NUMBER": "5", "PATH": f"{tmp_path}:/usr/bin:/bin"}
+    done = bash(change, steps["Labels"]["run"], **surroundings)
+    assert done.code == 0, done.err
+    place = "repos/o/r/issues/5/labels"
+    assert (tmp_path / "calls").read_text().splitlines()[1:] == [
+        f"api --method DELETE {place}/load-balancers%2Faddress",
+        f"api --method POST {place} -f labels[]=load-balancers/exposure",
+        f"api --method POST {place} -f labels[]=load-balancers/removal",
+    ]
 
 
 def test_the_gitlab_job_tells_and_gates(change: Path) -> None:

@@ -40,7 +40,7 @@ from locallb.model.errors import refusal
 from locallb.model.fields import object_of
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.reasons import Problem, Reason
-from locallb.model.snapshot import Snapshot
+from locallb.model.snapshot import Place, Snapshot
 from locallb.model.texts import few, named_after
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
@@ -90,6 +90,7 @@ FORMATS = {
     "markdown": "markdown:markdown",
     "json": "document:document",
     "html": "html:page",
+    "github": "annotations:workflow_commands",
 }
 """Modules of `report`, and their functions."""
 
@@ -105,11 +106,25 @@ def offline(args: Arguments, out: Out) -> int:
 
 def report_to(report: Report, args: Arguments, out: Out) -> int:
     """Print the report in its format, and give the exit code."""
+    if args.format == "github":
+        report = replace(report, places=_places(args))
     if args.format in FORMATS:
         out.document(writer(args.format)(report))
     else:
         print_report(out, report)
     return verdict(report, args, out)
+
+
+def _places(args: Arguments) -> Mapping[ObjectKey, Place]:
+    """Return where objects of the new side are written, relative to the current directory; nothing outside of it."""
+    project, here = open_project(args.directory.resolve()), os.path.realpath("")
+    sources = stack_settings(load_config(project, args.stack)).sources
+    places = {}
+    for key, place in (each for one in sources for each in source_type(one.type).places(one, project.root).items()):
+        file = os.path.relpath(os.path.realpath(place.file), here)
+        if not file.startswith(os.pardir):
+            places[key] = replace(place, file=file)
+    return places
 
 
 def writer(form: str) -> Callable[[Report], str]:
