@@ -6,14 +6,16 @@ import json
 import os
 import random
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 
 from tests.support.backends import Backend
+from tests.support.gateway_objects import gateway, gateway_class
 from tests.support.manifests import node, port, service
 from tests.support.stages import Stage, envoys
+from tests.support.watching import eventually
 
 pytestmark = pytest.mark.envoy
 
@@ -144,6 +146,24 @@ def test_a_changed_port_is_a_line_and_its_resources_are_shown_on_request(pair: S
         "files.lds.json.resources[0].address.socket_address.port_value: 8080 => 8081"
         in pair.run("preview", "--diff").out
     )
+
+
+def test_a_changed_route_is_a_line(pair: Stage) -> None:
+    """As its Gateway serves it, before and after."""
+
+    def route(service: str) -> Mapping[str, object]:
+        rules = [{"backendRefs": [{"name": service, "port": 8080}]}]
+        spec = {"parentRefs": [{"name": "web"}], "rules": rules}
+        metadata = {"name": "r", "namespace": "n"}
+        return {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": metadata, "spec": spec}
+
+    pair.write("g.yaml", gateway_class(), gateway(metadata={"namespace": "n"}), route("a"))
+    pair.up()
+    eventually(lambda: pair.status()["n/web"]["state"] == "serving")
+    pair.write("g.yaml", gateway_class(), gateway(metadata={"namespace": "n"}), route("b"))
+    lines = pair.run("preview").out.splitlines()
+    changed = " ~  c/gateways/n/web  route 80: */*: n/a:8080 → n/b:8080"
+    assert lines[1:] == [changed, "3 Services: 1 changed, 2 unchanged."]
 
 
 def test_a_report_starts_nothing_and_every_format_has_the_services(
