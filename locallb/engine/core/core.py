@@ -16,8 +16,17 @@ from locallb.engine.core.desired_index import Groups
 from locallb.engine.core.executor import Executor
 from locallb.engine.core.interrupts import Stop
 from locallb.engine.core.lanes import DEADLINE, HANGING, Lanes, LateLane
-from locallb.engine.core.news import Begun, News, Refused
-from locallb.engine.core.operations import ADOPTING, MAKING, Kind, Operation, OperationResult, ended
+from locallb.engine.core.operations import (
+    ADOPTING,
+    MAKING,
+    Begun,
+    Kind,
+    News,
+    Operation,
+    OperationResult,
+    Refused,
+    ended,
+)
 from locallb.engine.state.errors import EngineError, StepError, Unsupported
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.stack_state import Drop, Free, Mutation, Put, StackState, Supersede

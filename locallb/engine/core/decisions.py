@@ -13,8 +13,7 @@ from msgspec.structs import replace
 from locallb.engine.core.declared import Goal, Scope
 from locallb.engine.core.desired_index import DesiredIndex
 from locallb.engine.core.events import Op
-from locallb.engine.core.news import Adopted, Entered
-from locallb.engine.core.operations import Kind, Operation, ended, freed
+from locallb.engine.core.operations import Adopted, Entered, Kind, Operation, ended, freed
 from locallb.engine.core.provider_resources import ProviderResources
 from locallb.engine.provider_handles import Difference, Handle
 from locallb.engine.state.checkpoint import timestamp

@@ -1,17 +1,24 @@
-"""Operations on one resource: what is called in a lane, what is noted before, and what it changed in the state."""
+"""Operations on one resource: what is called in a lane, what is noted before, what it changed in the state, and news.
+
+News are reports of the core's work, in its own thread.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from enum import Enum
+from typing import TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from locallb.engine.core.events import Op
 from locallb.engine.provider_handles import Difference, Found, Handle
 from locallb.engine.state.checkpoint import timestamp
 from locallb.engine.state.errors import EngineError, StepError
 from locallb.engine.state.resource import Pending, ResourceState
 from locallb.engine.state.stack_state import Drop, End, Free, Mutation, Put, StackState, Supersede
-from locallb.engine.state.values import UNKNOWN
+from locallb.engine.state.values import UNKNOWN, PropertyChange
 
 
 class Kind(Enum):
@@ -187,3 +194,34 @@ def attempted(operation: Operation, perform: Callable[[], object]) -> OperationR
         return OperationResult(operation, perform())
     except EngineError as error:
         return OperationResult(operation, error=error)
+
+
+class Begun(Struct, frozen=True):
+    """An operation begins."""
+
+    operation: Operation
+
+
+class Entered(Struct, frozen=True):
+    """A resource is settled without an operation: as an entry of the state, kept, made, changed or dropped."""
+
+    op: Op
+    resource: ResourceState
+    changes: tuple[PropertyChange, ...] = ()
+
+
+class Adopted(Struct, frozen=True):
+    """An operation that an earlier run broke off needs nothing any more."""
+
+    remaining: Pending
+
+
+class Refused(Struct, frozen=True):
+    """It can't be decided what is to be done with a resource, or with what an earlier run `remaining` of it."""
+
+    urn: str
+    error: EngineError
+    remaining: Pending | None = None
+
+
+News: TypeAlias = Begun | OperationResult | Entered | Adopted | Refused

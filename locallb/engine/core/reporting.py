@@ -24,8 +24,18 @@ from locallb.engine.core.events import (
     Subject,
     ignore,
 )
-from locallb.engine.core.news import Adopted, Begun, Entered, News, Refused
-from locallb.engine.core.operations import MAKING, Kind, Nothing, Operation, OperationResult
+from locallb.engine.core.operations import (
+    MAKING,
+    Adopted,
+    Begun,
+    Entered,
+    Kind,
+    News,
+    Nothing,
+    Operation,
+    OperationResult,
+    Refused,
+)
 from locallb.engine.provider_handles import Difference
 from locallb.engine.state.errors import EngineError
 from locallb.engine.state.resource import Pending, ResourceState
