@@ -8,12 +8,13 @@ import pulumi
 from pulumi_kubernetes.apiextensions import CustomResource
 from pulumi_kubernetes.apps.v1 import Deployment
 from pulumi_kubernetes.core.v1 import Namespace, Service
+from pulumi_kubernetes.meta.v1 import ObjectMetaArgsDict
 
 GATEWAY_API = "gateway.networking.k8s.io/v1"
 
 gateway_class = pulumi.Config().require("gatewayClass")
 namespace = Namespace("shop", metadata={"name": "cloud-shop"})
-metadata = {"namespace": namespace.metadata["name"], "labels": {"app": "web"}}
+metadata: ObjectMetaArgsDict = {"namespace": namespace.metadata["name"], "labels": {"app": "web"}}
 Deployment(
     "web",
     metadata=metadata,
