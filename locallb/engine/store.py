@@ -95,6 +95,9 @@ class Layout(Struct, frozen=True, dict=True):
         return self.backend / ".pulumi"
 
 
+_READINGS = 5
+"""Attempts to read a state and its journal while another process writes both."""
+
 Notice = Callable[[str], None]
 _Stamp = tuple[int, int, int]
 
@@ -224,8 +227,11 @@ class Store:
         """Return the current state without lock and without writing; what a broken-off run did is included."""
         if self._is_ours:
             return self._snapshot
-        self._load()
-        leftover = read_journal(self._layout.journal)
+        for _ in range(_READINGS):
+            self._load()
+            leftover = read_journal(self._layout.journal)
+            if self._read_stamp() == self._stamp:
+                break  # otherwise the journal may have gone into a state that wasn't read
         if leftover and leftover.belongs_to(self._time()):
             copy = self._snapshot.copy()
             replay(leftover.mutations, copy, self._layout.journal)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
@@ -12,6 +13,7 @@ from locallb.engine.core.events import Op
 from locallb.engine.core.lanes import Parties
 from locallb.engine.core.updates import Updates
 from locallb.engine.state.errors import LockHeld
+from locallb.engine.state.journal import JournalLeftover, read_journal
 from locallb.engine.state.urns import name_of, root_urn
 from locallb.engine.store import Store
 from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG, Group, ResourceKey
@@ -135,6 +137,26 @@ def test_updates_that_follow_at_once_share_one_writing_of_the_state(bench: Bench
     assert bench.engine().destroy().ok
     assert engine.state_stamp() not in stamps
     following.close()
+
+
+def test_a_state_that_is_written_while_it_is_read_is_read_again(
+    bench: Bench, updates: Updates, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the file of before and the journal, which has gone into the new file by then."""
+    begin(updates, groups(a="1"), "a")
+    updates.wait("a")
+    updates.release()
+    observer = bench.engine()
+    assert observer.resources()
+    begin(updates, groups(a="2"), "a")
+    updates.wait("a")
+
+    def late(path: Path) -> JournalLeftover | None:
+        updates.release()
+        return read_journal(path)
+
+    monkeypatch.setattr("locallb.engine.store.read_journal", late)
+    assert {one.inputs["x"] for one in observer.resources() if one.type == CONFIG} == {"2"}
 
 
 def test_a_command_that_waits_has_the_stack_at_once(bench: Bench, updates: Updates) -> None:
