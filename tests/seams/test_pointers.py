@@ -1,8 +1,9 @@
-"""Modules that texts point to exist: in docstrings of modules, and in the table of the way of the data."""
+"""What texts point to exists: modules and errors in docstrings, and the table of the way of the data."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ DESIGN = Path(__file__).parents[2] / "docs" / "design"
 _ELSEWHERE = re.compile(r"\(((?:see )?`[a-z_.]+`(?:(?:,| and|, and) `[a-z_.]+`)*)\)")
 """Where a docstring says which module has something: in parentheses."""
 _NAME = re.compile(r"`([a-z_.]+)`")
+_ERROR = re.compile(r"\b[A-Z][A-Za-z]*Error\b")
 
 
 def _pointers(path: Path) -> Iterator[str]:
@@ -54,6 +56,30 @@ def test_docstrings_point_to_modules_that_exist() -> None:
         if not _leads(path, name)
     ]
     assert stale == []
+
+
+def test_docstrings_name_errors_that_exist() -> None:
+    """A class of the package, or one of others that its code names."""
+    trees = {path.relative_to(PACKAGE): ast.parse(path.read_text()) for path in sorted(PACKAGE.rglob("*.py"))}
+    nodes = [(path, node) for path, tree in trees.items() for node in ast.walk(tree)]
+    existing = {name for _, node in nodes for name in _names(node)} | vars(builtins).keys()
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    named = {
+        (str(path), error)
+        for path, node in nodes
+        if isinstance(node, documented)
+        for error in _ERROR.findall(ast.get_docstring(node) or "")
+    }
+    assert sorted((path, error) for path, error in named if error not in existing) == []
+
+
+def _names(node: ast.AST) -> tuple[str, ...]:
+    match node:
+        case ast.ClassDef(name) | ast.alias(name):
+            return (name,)
+        case ast.Attribute(attr=name) | ast.Name(id=name):
+            return (name,)
+    return ()
 
 
 @pytest.mark.checkout
