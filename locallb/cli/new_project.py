@@ -218,7 +218,7 @@ RUNTIME_VARIABLE = "LOCALLB_RUNTIME"
 """Variable with the runtime of new stacks: `docker` inside a container, which ends its processes with itself."""
 
 
-def require_own(*, by_sudo: bool = False) -> Path:
+def require_own(*, by_sudo: bool) -> Path:
     """Return the existing project; with `by_sudo` also that of the user who called sudo. Raises Refused."""
     root = paths.data_home()
     if by_sudo and not (root / PROJECT_FILE).exists():

@@ -85,7 +85,7 @@ _QUIC = "envoy.extensions.transport_sockets.quic.v3.QuicDownstreamTransport"
 _NAME = "envoy.transport_sockets.tls"
 
 
-def downstream(listener: HttpListener, chain: Chain, discovery: Discovery, *, quic: bool = False) -> Message:
+def downstream(listener: HttpListener, chain: Chain, discovery: Discovery, *, quic: bool) -> Message:
     """Make the transport socket of a chain that terminates TLS; nothing for one that doesn't.
 
     By QUIC certificates aren't referred to: one that it doesn't take is refused to all who refer to it.

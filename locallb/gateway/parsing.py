@@ -231,7 +231,7 @@ CERTIFICATE_OPTION, LOCAL = f"{KEY_PREFIX}certificate", "local"
 """The option of a listener without a Secret, so that an API accepts it: this user's own authority certifies it."""
 
 
-def parse_meta(data: Mapping[object, object], *, namespaced: bool = True) -> Meta | None:
+def parse_meta(data: Mapping[object, object], *, namespaced: bool) -> Meta | None:
     """Read metadata; None where the object has no usable name, to which a status could be written.
 
     Anything else that isn't understood is the object's problem, as it must not vanish: others would get its requests.

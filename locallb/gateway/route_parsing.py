@@ -383,7 +383,7 @@ class _Lifetime(StrEnum):
     PERMANENT = "Permanent"
 
 
-def parse_rules(spec: Fields, namespace: str, problems: list[str], *, is_grpc: bool = False) -> tuple[RouteRule, ...]:
+def parse_rules(spec: Fields, namespace: str, problems: list[str], *, is_grpc: bool) -> tuple[RouteRule, ...]:
     """Parse spec.rules and note faults of all of them together; if absent, there is one for every request."""
     try:
         entries = raw_items(spec, "rules", _MAX_RULES)

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 
 _Made = TypeVar("_Made")
 _Given = tuple[Any, ...]
+_FEW = 10
 
 
 class Memo(Struct, Generic[_Made]):
@@ -74,12 +75,12 @@ AnyMemo: TypeAlias = Memo[Any]
 """A memo of several types of results: each key has one type, known to the caller."""
 
 
-def few_replaced(before: Sequence[object], now: Sequence[object], maximum: int = 10) -> Sequence[int] | None:
-    """Return the indexes of replaced objects; None if the lengths differ, or more than `maximum` were replaced.
+def few_replaced(before: Sequence[object], now: Sequence[object]) -> Sequence[int] | None:
+    """Return the indexes of replaced objects; None if the lengths differ, or more than `_FEW` were replaced.
 
     For an index of so many objects that replacing a few is far cheaper than making it again.
     """
     if len(before) != len(now):
         return None
     where = list(compress(count(), map(is_not, before, now)))
-    return None if len(where) > maximum else where
+    return None if len(where) > _FEW else where

@@ -152,7 +152,7 @@ class FollowedGateways(DiscoveredKinds):
     its threads whenever something relevant is different.
     """
 
-    def __init__(self, routed: Routed, how: Follow, *, makes_class: bool = False) -> None:
+    def __init__(self, routed: Routed, how: Follow, *, makes_class: bool) -> None:
         """Follow the kinds of `routed` as `how` defines; `makes_class` asks what a class of ours needs."""
         super().__init__(routed.question, how)
         self._routed = routed

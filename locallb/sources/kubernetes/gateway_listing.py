@@ -195,7 +195,7 @@ def refer_alike(before: Document | None, after: Document | None) -> bool:
 
 
 def list_routed(
-    routed: Routed, cluster: ClusterName, access: Access, before: Collection[Document], *, makes_class: bool = False
+    routed: Routed, cluster: ClusterName, access: Access, before: Collection[Document], *, makes_class: bool
 ) -> GatewayListing:
     """Read it; `before` is what was read last of Gateways and Ingresses, `makes_class` asks what a class needs."""
     last = routed.documents(before)
