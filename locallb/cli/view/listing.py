@@ -79,6 +79,7 @@ class Card(Struct, frozen=True):
     ports: str
     why: str
     found_by: str
+    urgency: tuple[int, float, ObjectKey]
 
 
 def card(view: View) -> Card:
@@ -91,7 +92,7 @@ def card(view: View) -> Card:
         " ".join(map(_port, row.ports)) or "-",
         _why(view),
     )
-    return Card(view, _id(view), *texts, " ".join((*texts, str(row.state), *row.codes)).lower())
+    return Card(view, _id(view), *texts, " ".join((*texts, str(row.state), *row.codes)).lower(), urgency(view))
 
 
 def cards(views: Iterable[View], before: Iterable[Card]) -> tuple[Card, ...]:
@@ -217,7 +218,7 @@ def listing(cards: Sequence[Card], rates: Mapping[ObjectKey, Rate], query: Query
 def _sorted_by(card: Card, rates: Mapping[ObjectKey, Rate], sorting: Sorting) -> tuple[object, ...]:
     row = card.view.row
     if sorting is Sorting.URGENCY:
-        return (*urgency(card.view), row.reason)
+        return (*card.urgency, row.reason)
     first: tuple[object, ...] = ()
     if sorting is Sorting.ADDRESS:
         first = not row.addresses, *((address.version, int(address)) for address in row.addresses[:1])
@@ -266,7 +267,7 @@ def _by_place(
 
 
 def _group(name: str, title: str, cards: Sequence[Card], query: Query) -> Group:
-    state = min((card.view for card in cards), key=urgency).row.state
+    state = min(cards, key=lambda card: card.urgency).view.row.state
     is_open = (query.grouping is not Grouping.REASON) != (name in query.toggled)
     return Group(name, title, state, tuple(cards), is_open)
 
