@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any, Self, TypeAlias, Unpack
 from weakref import WeakKeyDictionary
@@ -34,6 +35,7 @@ from locallb.planning.planned import Plan
 from locallb.report.policies import planned_violations
 from locallb.sources import SourceError, program_arguments
 from locallb.sources.configuration import program_settings
+from locallb.sources.held import read_resources
 from locallb.sources.snapshot import ReadingAndPlan, SnapshotResult
 from locallb.sources.stack_home import refuse_renamed, require_here, write
 from locallb.sources.workspace import Workspace, updates_whole_stack
@@ -343,14 +345,13 @@ def _home() -> Home:
 def _open_workspace(home: Home, settings: Settings) -> Workspace:
     """Check that the stack belongs to this directory, then open it."""
     root = Path(home.root)
-    state = None
-    if pulumi.get_root_directory():  # otherwise the engine keeps the state where that directory doesn't say
-        state = state_file(root, home.stack)
+    # Without a root directory the engine keeps the state where that directory doesn't say.
+    state = state_file(root, home.stack) if pulumi.get_root_directory() else None
     refuse_unfinished(root, home.stack)
     refuse_renamed(home, state)
     check_home = require_here if pulumi.runtime.is_dry_run() else write
     check_home(home, state)
-    return Workspace(home, settings, state, observe=ask_each)
+    return Workspace(home, settings, partial(read_resources, state) if state else tuple, observe=ask_each)
 
 
 def _forbidden(settings: Settings, planned: ReadingAndPlan, others: Collection[ObjectKey] = ()) -> str:

@@ -348,12 +348,12 @@ class Session(Struct, frozen=True, dict=True):
             SourceError: if a source can't be read and has no copy.
 
         """
-        state = self.project.state_file(self.stack)
-        return Workspace(self.home, self.settings, state, glance=glance, observe=_observe).read_and_plan(keep=keep)
+        workspace = Workspace(self.home, self.settings, self.resources, glance=glance, observe=_observe)
+        return workspace.read_and_plan(keep=keep)
 
     def find_refusals(self, plan: Plan, keys: Iterable[ObjectKey]) -> bool:
         """Return whether Envoy refuses objects of these load balancers of `plan` that weren't known to be refused."""
-        workspace = Workspace(self.home, self.settings, self.project.state_file(self.stack))
+        workspace = Workspace(self.home, self.settings, self.resources)
         workspace.read_and_plan(keep=False)
         return workspace.find_refusals(plan, keys)
 

@@ -265,8 +265,8 @@ class HeldMemory(Struct):
     held: Memo[HeldByState] = field(default_factory=Memo)
 
 
-def read_held(state: Path) -> HeldByState:
-    """Read the stack's state file, `<backend>/.pulumi/stacks/<project>/<stack>.json`.
+def read_resources(state: Path) -> Iterable[HeldResource]:
+    """Read a stack's state file, `<backend>/.pulumi/stacks/<project>/<stack>.json`; nothing where there is none.
 
     Raises:
         SourceError: if it is there but can't be read.
@@ -274,7 +274,7 @@ def read_held(state: Path) -> HeldByState:
     """
     try:
         text = files.read(state, safe_files.STATE)
-        return _held(tuple(map(stated, () if text is None else _resources(json.loads(text)))))
+        return () if text is None else tuple(_resources(json.loads(text)))
     except files.FilesError as error:
         raise SourceError(f"the stack's state can't be read: {error}") from None
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
@@ -284,18 +284,21 @@ def read_held(state: Path) -> HeldByState:
         ) from None
 
 
-def held_by(resources: Iterable[HeldResource], existing: HeldMemory) -> HeldByState:
+def held_by(resources: Iterable[HeldResource], existing: HeldMemory | None = None) -> HeldByState:
     """Return the holdings of a state's resources; `existing` caches results of identical resources.
 
     Raises:
         SourceError: if a resource has an unknown form.
     """
-    types = held_types()
+    types, existing = held_types(), existing or HeldMemory()
     holders = [resource for resource in resources if resource.type in types]
     try:
         return existing.held.of(None, _held, existing.resources.each(stated, holders))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise SourceError(f"the stack's state has a resource that isn't as local-lb writes it: {error}") from None
+        raise SourceError(
+            f"the stack's state has a resource that isn't as local-lb writes it ({error});"
+            " run `locallb state restore` to go back to the last good state"
+        ) from None
 
 
 def _resources(state: Mapping[str, Mapping[str, Mapping[str, list[Mapping[str, object]]]]]) -> Iterator[HeldResource]:

@@ -37,7 +37,7 @@ from locallb.runtimes.pod_routes import helper_could_route, helper_may_route
 from locallb.runtimes.runtime import UnfitRuntimeError, runtime
 from locallb.sources import SourceError
 from locallb.sources.found import find_sources
-from locallb.sources.held import HeldByState, read_held
+from locallb.sources.held import HeldByState, HeldResource, held_by
 from locallb.sources.overrides import Overrides, next_end, read_overrides
 from locallb.sources.source import SourceRead, SourceResult, source_type
 from locallb.storage import paths
@@ -107,14 +107,14 @@ ReadingAndPlan: TypeAlias = tuple[SnapshotResult, Plan]
 
 
 def read_snapshot(
-    home: Home, settings: Settings, state: Path | None, *, keep: bool, glance: bool = False
+    home: Home, settings: Settings, resources: Iterable[HeldResource], *, keep: bool, glance: bool = False
 ) -> SnapshotResult:
     """Read everything.
 
     Args:
         home: which stack this is.
         settings: its configuration.
-        state: its state file; None where another engine keeps it elsewhere.
+        resources: what its state has; nothing where another engine keeps it elsewhere.
         keep: remember what the sources say, for a time when they can't be read. Previews keep nothing.
         glance: nothing is changed after this, so that facts of the host which can't be known now are only complaints.
 
@@ -123,7 +123,7 @@ def read_snapshot(
         ClientError: if the host or the ledger can't be read.
 
     """
-    held = read_held(state) if state else HeldByState()
+    held = held_by(resources)
     refuse_another_runtime(settings, held)
     claims = read_claims()
     existing = existing_services(home, held, claims)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial
-from pathlib import Path
 
 from msgspec import Struct, field
 from msgspec.structs import replace
@@ -26,6 +25,7 @@ from locallb.planning.planned import Plan
 from locallb.planning.refused import RefusedObjects
 from locallb.planning.service_rows import Observation
 from locallb.planning.statuses import SilentPort, mark_unanswered, published_silence, withdraw
+from locallb.sources.held import HeldResource
 from locallb.sources.refusals import find_refusals, read_refusals
 from locallb.sources.snapshot import ReadingAndPlan, next_to, read_snapshot
 from locallb.sources.snapshot_cache import Changes, SnapshotCache
@@ -73,8 +73,8 @@ class Workspace(Struct, frozen=True):
 
     home: Home
     settings: Settings
-    state: Path | None = None
-    """Its state file; None if another engine keeps it, or a cache uses ours."""
+    resources: Callable[[], Iterable[HeldResource]] = tuple
+    """Returns what its state has; nothing if another engine keeps it, or a cache uses ours."""
     cache: SnapshotCache | None = None
     """Of this configuration; without one everything is read each time."""
     glance: bool = False
@@ -133,7 +133,7 @@ class Workspace(Struct, frozen=True):
         if cache:
             result = cache.read(changes)
         else:
-            result = read_snapshot(self.home, self.settings, self.state, keep=keep, glance=self.glance)
+            result = read_snapshot(self.home, self.settings, self.resources(), keep=keep, glance=self.glance)
         snapshot = self._refused.of(next_to(result.snapshot, self.others), read_refusals(self.home))
         result = result if snapshot is result.snapshot else replace(result, snapshot=snapshot)
         plan = self._planned.of(None, partial(make_plan, memo=self._memo), result.snapshot, self.settings)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import socket
@@ -13,10 +12,11 @@ from typing import Any
 
 import pytest
 
+from locallb.engine.state.resource import ResourceState
 from tests.support import manifests
 from tests.support.backends import ask, backends
 from tests.support.fake_api import Api, node, served, source, versioned
-from tests.support.stages import Stage, stage
+from tests.support.stages import Stage, stage, stated
 from tests.support.waiting import becomes
 from tests.support.watching import eventually, watching
 
@@ -65,10 +65,8 @@ def pod(service: str, number: int, port: int, protocol: str = "TCP") -> dict[str
     )
 
 
-def relays(play: Stage) -> list[dict[str, Any]]:
-    state = json.loads((play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
-    resources = state["checkpoint"]["latest"].get("resources", [])
-    return [each for each in resources if each["type"] == "locallb:index:ApiRelay"]
+def relays(play: Stage) -> list[ResourceState]:
+    return stated(play.root, "locallb:index:ApiRelay")
 
 
 def test_pods_answer_through_the_api_server(cluster: tuple[Stage, Api]) -> None:
@@ -83,13 +81,14 @@ def test_pods_answer_through_the_api_server(cluster: tuple[Stage, Api]) -> None:
         eventually(lambda: play.status()["n/web"]["state"] == "serving")
         assert {ask(address, PORT).partition(":")[0] for _ in range(20)} == {"web-1", "web-2"}
         (relay,) = relays(play)
+        pid = int(str(relay.outputs["pid"]))
         assert "Relay" not in play.up().out
         api.others["endpointslices"] = slices[1:]
         play.up()
         eventually(lambda: {ask(address, PORT).partition(":")[0] for _ in range(20)} == {"web-2", "web-3"})
-        assert relays(play)[0]["outputs"]["pid"] == relay["outputs"]["pid"]
+        assert relays(play)[0].outputs["pid"] == relay.outputs["pid"]
         assert play.run("destroy", "--yes").code == 0
-        becomes(lambda: not Path(f"/proc/{int(relay['outputs']['pid'])}").exists())
+        becomes(lambda: not Path(f"/proc/{pid}").exists())
 
 
 def test_a_killed_relay_is_started_again(cluster: tuple[Stage, Api]) -> None:
@@ -109,9 +108,9 @@ def test_a_killed_relay_is_started_again(cluster: tuple[Stage, Api]) -> None:
 
 def check_repair(play: Stage) -> None:
     address, proxies, (relay,) = play.addresses()["n/web"], play.pids(), relays(play)
-    os.kill(int(relay["outputs"]["pid"]), signal.SIGKILL)
+    os.kill(int(str(relay.outputs["pid"])), signal.SIGKILL)
     eventually(lambda: ask(address, PORT).startswith("web"))
-    eventually(lambda: relays(play)[0]["outputs"]["pid"] != relay["outputs"]["pid"])
+    eventually(lambda: relays(play)[0].outputs["pid"] != relay.outputs["pid"])
     assert play.pids() == proxies
 
 

@@ -36,7 +36,7 @@ def test_services_and_backends_of_a_deployed_stack(play: Stage, backend: Callabl
 
 def test_pages_are_completed() -> None:
     """Those that `help` lists."""
-    assert answers(["help", "conf"], Path("/")) == ["configuration"]
+    assert answers(["help", "conf"], Path("/")) == ["config", "configuration"]
 
 
 def test_contexts_are_completed(tmp_path: Path) -> None:

@@ -9,12 +9,14 @@ import subprocess
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from locallb.host.facts import inotify_limit
 from tests.support.host import LOCALLB, PRIVATE, PYTHON, Project, background, project, requested, served
 from tests.support.manifests import node, port, service
+from tests.support.stages import stated
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 
@@ -52,13 +54,8 @@ def stage() -> Iterator[Project]:
 
 def state(stage: Project) -> dict[str, tuple[str, int]]:
     """Return address and process of each Service."""
-    text = (stage.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text()
-    resources = json.loads(text)["checkpoint"]["latest"]["resources"]
-    pids = {
-        r["inputs"]["owner"]["name"]: int(r["outputs"]["pid"])
-        for r in resources
-        if r["type"] == "locallb:index:EnvoyProcess"
-    }
+    processes: list[Any] = [(one.inputs, one.outputs) for one in stated(stage.root, "locallb:index:EnvoyProcess")]
+    pids = {inputs["owner"]["name"]: int(outputs["pid"]) for inputs, outputs in processes}
     rows = stage.status(user=USER)
     return {name: (rows[name]["addresses"][0], pid) for name, pid in pids.items()}
 

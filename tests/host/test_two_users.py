@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.sources.held import read_held
+from locallb.sources.held import held_by, read_resources
 from tests.support.host import CHECKOUT, LOCALLB, PRIVATE, PYTHON, Done, Namespace
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow, pytest.mark.root(only="can act as other users")]
@@ -68,7 +68,7 @@ class User:
     def server(self, stack: str) -> tuple[str, int]:
         """Return where the stack's name server is."""
         state = self.checkout / ".state/.pulumi/stacks/local-lb" / f"{stack}.json"
-        ((address, port),) = read_held(state).name_servers
+        ((address, port),) = held_by(read_resources(state)).name_servers
         return str(address), port
 
     def end(self) -> None:

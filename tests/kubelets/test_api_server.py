@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
 import signal
@@ -21,6 +20,7 @@ from tests.support.host import LOCALLB, Project, project
 from tests.support.ingress_rights import BINDING, ROLE, SUBJECT
 from tests.support.manifests import service
 from tests.support.network_spaces import inside
+from tests.support.stages import stated
 from tests.support.waiting import becomes
 
 pytestmark = [
@@ -89,10 +89,8 @@ def watched(play: Project) -> Iterator[Path]:
 
 def relay_of(play: Project) -> int:
     """Return the process of the one relay."""
-    state = json.loads((play.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
-    resources = state["checkpoint"]["latest"]["resources"]
-    (relay,) = [each["outputs"] for each in resources if each["type"] == "locallb:index:ApiRelay"]
-    return int(relay["pid"])
+    (relay,) = stated(play.root, "locallb:index:ApiRelay")
+    return int(str(relay.outputs["pid"]))
 
 
 @pytest.mark.parametrize("world", ["nodePorts"], indirect=True)

@@ -59,7 +59,7 @@ def test_cluster_that_drops_ip_mode_is_named_and_not_written_again(
     answers, access = api
     answers.unkept, home = unkept, Home("p", "s", str(tmp_path))
     owner = Owner(home, WEB, Uid("web"))
-    assert read_snapshot(home, settings(access), None, keep=False).notices == ()
+    assert read_snapshot(home, settings(access), (), keep=False).notices == ()
     ServiceClaim(tmp_path).create(ServiceClaimInputs(access, owner))
     status, condition = ServiceStatus(tmp_path), Condition(PORT_MAPPING, "True", MAPPED, PLACE)
     published = ServiceStatusInputs(access=access, owner=owner, ingress=(ENTRY,), conditions=(condition,), alone=False)
@@ -70,8 +70,8 @@ def test_cluster_that_drops_ip_mode_is_named_and_not_written_again(
         assert status.read(state) == state
         state = status.update(state, published)
     assert len(answers.patched) == written
-    assert read_snapshot(home, settings(access), None, keep=False).notices == reported
-    assert read_snapshot(home, settings(access, mapped=False), None, keep=False).notices == ()
+    assert read_snapshot(home, settings(access), (), keep=False).notices == reported
+    assert read_snapshot(home, settings(access, mapped=False), (), keep=False).notices == ()
     cache = SnapshotCache(home, settings(access), tuple, lambda _name: None)
     try:
         assert cache.read(EVERYTHING).notices == reported

@@ -20,6 +20,8 @@ from typing import Any
 import yaml
 
 from locallb.cli import main
+from locallb.engine.state.resource import ResourceState
+from locallb.engine.store import Store
 from locallb.envoy.admin import EnvoyAdmin
 from locallb.host.sockets import rows
 from locallb.model.identities import Protocol
@@ -137,13 +139,10 @@ class Stage:
 
     def pids(self) -> dict[str, int]:
         """Return the process of every proxy by Service, as the state has it."""
-        state = json.loads((self.root / ".state/.pulumi/stacks/local-lb/dev.json").read_text())
-        resources = state["checkpoint"]["latest"].get("resources", [])
-        return {
-            f"{r['inputs']['owner']['namespace']}/{r['inputs']['owner']['name']}": int(r["outputs"]["pid"])
-            for r in resources
-            if r["type"] == "locallb:index:EnvoyProcess"
-        }
+        found = stated(self.root, "locallb:index:EnvoyProcess")
+        owners: list[Any] = [each.inputs["owner"] for each in found]
+        pids: list[Any] = [each.outputs["pid"] for each in found]
+        return {f"{owner['namespace']}/{owner['name']}": int(pid) for owner, pid in zip(owners, pids, strict=True)}
 
     def healthy_backends(self) -> list[str]:
         """Return the places that the proxies' own health checks find healthy."""
@@ -163,6 +162,12 @@ class Stage:
             for path in sorted(self.root.rglob("*"))
             if path.is_file() and "__pycache__" not in path.parts
         }
+
+
+def stated(root: Path, kind: str) -> list[ResourceState]:
+    """Return a stack's resources of a type, also those that a `watch` hasn't written into the state's file yet."""
+    existing = Store(root / ".state", "local-lb", "dev").peek().in_order()
+    return [each for each in existing if each.type == kind]
 
 
 SHORT = "/tmp"  # noqa: S108 - paths of sockets may have 107 characters

@@ -20,7 +20,7 @@ from locallb.host.setup_plan import LEDGER, SetupConsent, on_behalf, plan_setup,
 from locallb.host.setup_steps import ObservedHost, Setup, SetupStep, Table, read_names
 from locallb.ledger.ledger import Ledger
 from locallb.model.desired import shown_items
-from locallb.sources.held import read_held
+from locallb.sources.held import held_by
 
 
 def host(session: Session, args: Arguments, out: Out) -> int:
@@ -61,7 +61,7 @@ def _zones(session: Session) -> DnsSettings | None:
     dns = session.settings.dns
     if dns is None:
         return None
-    existing = read_held(session.project.state_file(session.stack)).name_servers
+    existing = held_by(session.resources()).name_servers
     return with_servers(dns, session.home, tuple(Embedded(*socket) for socket in existing))
 
 

@@ -12,7 +12,7 @@ import pytest
 from locallb.cli import main
 from locallb.engine.state.errors import StateBroken
 from locallb.sources import SourceError
-from locallb.sources.held import read_held
+from locallb.sources.held import read_resources
 from tests.support.balancers import BOTH, ONE, declare
 from tests.support.engine import Bench, World, make_project
 
@@ -80,7 +80,7 @@ def test_unusable_state_is_reported_alike_without_the_engine(name: str, bench: B
     """The planner's side has no engine to ask."""
     BROKEN[name](bench.state_path)
     with pytest.raises(SourceError) as caught:
-        read_held(bench.state_path)
+        read_resources(bench.state_path)
     assert str(caught.value).startswith(f"{bench.state_path} can't be used: ")
     assert str(caught.value).endswith(WAY_OUT)
 
