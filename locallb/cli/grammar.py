@@ -200,6 +200,10 @@ def _add_yes(command: argparse.ArgumentParser, _common: argparse.ArgumentParser)
     command.add_argument("-y", "--yes", action="store_true", help="don't ask")
 
 
+def _add_removal(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("-y", "--yes", action="store_true", help="remove this stack's part")
+
+
 def _add_doing(command: argparse.ArgumentParser, text: str) -> None:
     """Add the option of a command that otherwise prints what it would do."""
     command.add_argument("-y", "--yes", dest="apply", action="store_true", help=text)
@@ -514,7 +518,8 @@ def _add_plugin(command: argparse.ArgumentParser, common: argparse.ArgumentParse
 
 
 OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse.ArgumentParser], None]], ...] = (
-    (frozenset({"up", "destroy", "gc", "refresh", "watch"}), _add_yes),
+    (frozenset({"up", "destroy", "refresh", "watch"}), _add_yes),
+    (frozenset({"gc"}), _add_removal),
     (frozenset({"up", "preview", "refresh"}), _add_expectation),
     (frozenset({"up", "preview"}), _add_diff),
     (frozenset({"up", "preview"}), _add_targets),

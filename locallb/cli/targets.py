@@ -73,6 +73,20 @@ def selected(targets: Iterable[str], names: Iterable[str], what: str = BALANCERS
     return tuple(dict.fromkeys(chain.from_iterable(_selected(target, names, what) for target in targets)))
 
 
+def settled(targets: Iterable[str], names: Iterable[str]) -> tuple[str, ...]:
+    """Return what is meant from now on: whole names, and globs, which names may match later. Raises TargetError."""
+    names = list(names)
+    return tuple(
+        target if is_glob(target) and _selected(target, names, BALANCERS) else matching(target, names)
+        for target in targets
+    )
+
+
+def is_chosen(name: str, settled: Collection[str]) -> bool:
+    """Return whether a name is among settled ones; any is if there are none."""
+    return not settled or name in settled or any(is_glob(target) and is_named(name, target) for target in settled)
+
+
 def _selected(target: str, names: Sequence[str], what: str) -> Sequence[str]:
     if not is_glob(target):
         return [matching(target, names, what)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Exit
 from locallb.cli.process import exit_cleanly_when_interrupted
 from locallb.cli.session import UNPLANNED, Session
-from locallb.cli.targets import is_named
+from locallb.cli.targets import is_chosen, settled
 from locallb.model.errors import ClientError
 from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan
@@ -71,7 +71,7 @@ _NO_DETAILS = "`-` for bytes and latencies: set local-lb:trafficDetails to true,
 def print_traffic(out: Out, rows: Sequence[TrafficRow], seconds: float) -> None:
     """Print a table: counts since the beginning, or what came in so many `seconds`."""
     if not rows:
-        out.line("There is no Service here with a proxy, or none of that name.")
+        out.line("There is no Service here with a proxy.")
         return
     out.line((f"in {seconds:.1f} s" if seconds else "totals since each proxy was started", "dim"))
     out.table(_HEAD, [_cells(row) for row in rows])
@@ -164,7 +164,7 @@ def logs(session: Session, args: Arguments, out: Out) -> int:
     shown, plans = _Shown(args, out), Plans(session)
     shown.choose(plans.now()[1])
     if not shown.services:
-        out.line("There is no Service here with a proxy, or none of that name.")
+        out.line("There is no Service here with a proxy.")
         return Exit.OK
     if not shown.reading.taps:
         raise ClientError(shown.failures)
@@ -200,6 +200,7 @@ class _Shown:
     def __init__(self, args: Arguments, out: Out) -> None:
         self.reading, self.services = TrafficReading(), dict[str, ObjectKey]()
         self._terms, self._is_json, self._out = args.services, args.json, out
+        self._settled: tuple[str, ...] | None = None
         self._reported = set[str]()
 
     @property
@@ -208,12 +209,11 @@ class _Shown:
         return "\n".join(sorted(self._reported))
 
     def choose(self, plan: Plan) -> None:
-        """Read from the proxies of chosen Services, as they are now."""
-        chosen = {
-            name: key
-            for name, key in services_by_listener(plan).items()
-            if not self._terms or any(is_named(str(key), term) for term in self._terms)
-        }
+        """Read from the proxies of chosen Services, as they are now. Raises TargetError the first time."""
+        by_listener = services_by_listener(plan)
+        if self._settled is None:
+            self._settled = settled(self._terms, sorted({*map(str, by_listener.values())}))
+        chosen = {name: key for name, key in by_listener.items() if is_chosen(str(key), self._settled)}
         self.services = chosen
         failures = set(self.reading.follow(_directories(plan, chosen.values())))
         for failure in sorted(failures - self._reported if self.reading.taps else ()):
@@ -267,7 +267,9 @@ def top(session: Session, args: Arguments, out: Out) -> int:
     The first table has the totals since each proxy was started; each later one has the traffic in between.
     """
     _, plan = session.plan(glance=True)
-    rows = _chosen(traffic(plan), args)
+    every = tuple(traffic(plan))
+    names = settled(args.services, sorted({str(row.key) for row in every}))
+    rows = _chosen(every, names)
     _show(rows, args, out, 0)
     if args.once:
         return Exit.OK
@@ -278,7 +280,7 @@ def top(session: Session, args: Arguments, out: Out) -> int:
         time.sleep(PACE)
         checks += 1
         plan = _planned(session, plan) if checks % _REPLANNED == 0 else plan
-        rows = _chosen(traffic(plan), args)
+        rows = _chosen(traffic(plan), names)
         _show(since(rows, before), args, out, time.monotonic() - requested)
     return Exit.OK
 
@@ -291,10 +293,8 @@ def _planned(session: Session, plan: Plan) -> Plan:
         return plan
 
 
-def _chosen(rows: Iterable[TrafficRow], args: Arguments) -> tuple[TrafficRow, ...]:
-    return tuple(
-        row for row in rows if not args.services or any(is_named(str(row.key), term) for term in args.services)
-    )
+def _chosen(rows: Iterable[TrafficRow], names: Collection[str]) -> tuple[TrafficRow, ...]:
+    return tuple(row for row in rows if is_chosen(str(row.key), names))
 
 
 def _show(rows: Iterable[TrafficRow], args: Arguments, out: Out, seconds: float) -> None:

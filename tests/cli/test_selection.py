@@ -9,7 +9,7 @@ import pytest
 from locallb.cli.arguments import parse
 from locallb.cli.failures import Refused
 from locallb.cli.selection import chosen_rows, in_form
-from locallb.cli.targets import TargetError, is_named, matching, selected
+from locallb.cli.targets import TargetError, is_chosen, is_named, matching, selected, settled
 from locallb.model.identities import ClusterName, ObjectKey, ObjectKind
 from locallb.planning.service_rows import Row, State
 
@@ -104,6 +104,22 @@ def test_names_are_given_whole_by_their_end_by_their_beginning_or_as_a_glob() ->
             selected([target], NAMES)
     assert is_named("c/shop/web", "we")
     assert not is_named("c/shop/web", "eb")
+
+
+def test_names_are_settled_once_for_what_goes_on() -> None:
+    """Then a name means its Service alone, also once others begin so; a glob means those too that come later."""
+    assert settled([], NAMES) == ()
+    assert settled(["shop/web", "ap", "web-?"], NAMES) == ("c/shop/web", "c/shop/api", "web-?")
+    for target, complaint in (("web", "'web' may be several"), ("x*", "no load balancer 'x"), ("x", "'x'; name one")):
+        with pytest.raises(TargetError, match=complaint):
+            settled([target], NAMES)
+    later = [*NAMES, "c/shop/web-3", "c/shop/api-2"]
+    assert [name for name in later if is_chosen(name, settled(["ap", "web-?"], NAMES))] == [
+        "c/shop/api",
+        "c/shop/web-2",
+        "c/shop/web-3",
+    ]
+    assert all(is_chosen(name, ()) for name in later)
 
 
 def test_former_spellings_work_and_say_the_present_one(capsys: pytest.CaptureFixture[str]) -> None:

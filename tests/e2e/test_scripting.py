@@ -41,6 +41,8 @@ def test_wait_returns_once_a_service_serves(web: Stage) -> None:
     address = web.addresses()["n/web"]
     assert web.run("wait", "web").out == f"c/n/web serving {address}\n"
     assert web.run("wait", "n/web", "web", "--for", "address").code == Exit.OK
+    assert web.run("wait", "n/w*").out == f"c/n/web serving {address}\n"
+    assert web.run("wait", "x*", "--timeout", "1s").code == Exit.TIMEOUT
     done = web.run("wait", "web", "none", "--timeout", "1s")
     assert done.code == Exit.TIMEOUT
     assert "there is no load balancer 'none'; this was still so after 1 s" in done.err

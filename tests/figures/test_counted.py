@@ -118,4 +118,4 @@ def test_a_proxy_that_is_gone_is_reported_and_counts_nothing() -> None:
         play.write("s.yaml", node(), service("web", port(8080, make("b").port)))
         assert reported(play, "web")["answers"] is False
         assert "c/n/web has no proxy that answers" in play.run("top", "--once").out
-        assert "none of that name" in play.run("top", "--once", "nobody").out
+        assert "there is no load balancer 'nobody'; name one" in play.run("top", "--once", "nobody").err

@@ -25,7 +25,7 @@ from tests.support.kubeconfigs import SERVER, written
 TEN = ", ".join(f"{{name: c{n}}}" for n in range(10))
 
 
-def test_the_current_context_is_meant_where_none_is_named(tmp_path: Path) -> None:
+def test_the_current_context_is_chosen_where_none_is_named(tmp_path: Path) -> None:
     """Relative to the project; the context by its name, so that another current one later changes nothing."""
     access = written(tmp_path / "config")
     assert resolve("config", ContextName(""), tmp_path) == access

@@ -322,7 +322,7 @@ def test_clusters_of_kind_are_where_kind_makes_them(
     assert (provider.engine().name, provider.client().engine.name) == (name, name)
 
 
-def test_a_docker_that_is_named_elsewhere_is_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_docker_that_is_named_elsewhere_is_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
     """A socket that isn't there yet doesn't make Podman the one."""
     monkeypatch.setenv("DOCKER_HOST", "tcp://127.0.0.1:2375")
     monkeypatch.delenv(provider.PROVIDER, raising=False)
