@@ -212,7 +212,7 @@ class Updates:
 
         def is_over() -> bool:
             self._find_ended(core)
-            return core.is_at_rest or until()
+            return (core.is_at_rest and not self._executor.has_news) or until()
 
         with self._guarded():
             core.run(is_over, GLANCE)

@@ -169,6 +169,24 @@ def test_a_command_that_waits_has_the_stack_at_once(bench: Bench, updates: Updat
     assert bench.engine().destroy().ok
 
 
+def test_whoever_waits_for_the_writing_of_the_state_is_not_woken_again_and_again(
+    updates: Updates, timer_fired: threading.Event
+) -> None:
+    """A message that came as the last part ended is taken, so that it's no news any more."""
+
+    def look() -> bool:
+        updates.wake()
+        return False
+
+    begin(updates, groups(a="1"), "a")
+    updates.wait("a", look)
+    assert timer_fired.is_set()
+    timer_fired.clear()
+    updates.go_on()
+    assert updates.is_open
+    assert not timer_fired.is_set()
+
+
 def test_what_failed_is_tried_again_where_the_next_update_needs_it(bench: Bench, updates: Updates) -> None:
     """Also when the stack wasn't given back in between."""
     root, needed = ResourceKey(BALANCER, "b"), ResourceKey(CONFIG, "a")
