@@ -280,7 +280,7 @@ class Updates:
             yield
         except BaseException as error:
             session, self._session, self._core = self._session, None, None
-            self._parts, self._executor = {}, ThreadExecutor(self._ring)
+            self._parts, self._ended, self._executor = {}, {}, ThreadExecutor(self._ring)
             if session:
                 session.__exit__(type(error), error, error.__traceback__)
             if isinstance(error, OSError):

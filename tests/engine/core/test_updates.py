@@ -6,13 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
 from locallb.engine.core.events import Op
 from locallb.engine.core.lanes import Parties
 from locallb.engine.core.updates import Updates
-from locallb.engine.state.errors import LockHeld
+from locallb.engine.state.errors import LockHeld, StateUnwritable
 from locallb.engine.state.journal import JournalLeftover, read_journal
 from locallb.engine.state.urns import name_of, root_urn
 from locallb.engine.store import Store
@@ -185,6 +186,30 @@ def test_whoever_waits_for_the_writing_of_the_state_is_not_woken_again_and_again
     updates.go_on()
     assert updates.is_open
     assert not timer_fired.is_set()
+
+
+def test_of_what_cannot_be_kept_nothing_is_told_later(
+    bench: Bench, updates: Updates, hang: Hang, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of parts that had ended by then: the next update finds out what everything came to."""
+
+    def look() -> bool:
+        if "b" not in updates.under_way:
+            monkeypatch.setattr(bench.files, "append", full)
+            hang.end()
+        return False
+
+    def full(*_: object) -> NoReturn:
+        raise StateUnwritable("no space left on device")
+
+    begin(updates, groups(a="1", b="1"), *NAMES)
+    with pytest.raises(StateUnwritable):
+        updates.wait(NAMES, look)
+    monkeypatch.undo()
+    assert not updates.take().parts
+    begin(updates, groups(a="1", b="1"), "a")
+    updates.wait("a")
+    assert updates.take().parts == {"a"}
 
 
 def test_what_failed_is_tried_again_where_the_next_update_needs_it(bench: Bench, updates: Updates) -> None:
