@@ -60,8 +60,8 @@ _MESSAGE = 8.0
 """Seconds for which a message is shown in the place of the hints."""
 _INDENT = 13
 """Cells before the texts of a detail."""
-_LOW = 30
-"""Lines of a terminal below which a reason has two lines."""
+_LOW, _TINY = 30, 10
+"""Lines of a terminal below which a reason has two lines, and below which it has none."""
 
 
 class Actions(Protocol):
@@ -117,7 +117,7 @@ class Lines(ScrollView, can_focus=True):
 
     def show(self, count: int, cursor: int = 0) -> None:
         """Show so many lines, and choose one; it stays in sight if the one before was."""
-        follows = self._is_list and (self._is_in_sight or self.scroll_offset.y >= count)
+        follows = self._is_list and (self._shows_cursor or self.scroll_offset.y >= count)
         self.count, self.cursor = count, max(0, min(cursor, count - 1))
         self.virtual_size = Size(self.cells, count)
         if follows:
@@ -153,12 +153,16 @@ class Lines(ScrollView, can_focus=True):
                 self.post_message(self.Chosen())
 
     @property
-    def _is_in_sight(self) -> bool:
+    def _shows_cursor(self) -> bool:
         return 0 <= self.cursor - self.scroll_offset.y < max(1, self.size.height)
+
+    def on_resize(self) -> None:
+        if self._is_list:
+            self._follow()
 
     def _follow(self) -> None:
         """Bring the chosen line into sight."""
-        if not self._is_in_sight:
+        if not self._shows_cursor:
             is_above = self.cursor < self.scroll_offset.y
             target = self.cursor if is_above else self.cursor - max(1, self.size.height) + 1
             self.scroll_to(y=target, animate=False, force=True, immediate=True)
@@ -187,7 +191,7 @@ class Page(Screen[None]):
 
     def on_mount(self) -> None:
         self.set_focus(self.query_one(Lines))
-        self.say("")
+        self.inform("")
 
     def on_resize(self) -> None:
         self.call_after_refresh(self.draw)
@@ -196,18 +200,22 @@ class Page(Screen[None]):
         self.call_after_refresh(self.draw)
 
     def draw(self) -> None:
-        """Draw what the application has now."""
+        """Draw the present scene."""
 
-    def say(self, sentence: str) -> None:
-        """Show a sentence in the place of the hints for a while; without one, show these."""
-        self.query_one("#hints", Static).update(Text(sentence or self.hints, "bold" if sentence else "dim"))
+    def inform(self, sentence: str) -> None:
+        """Show a whole sentence in the place of the hints for a while; without one, show these in one line."""
+        hints = self.query_one("#hints", Static)
+        hints.styles.height = "auto" if sentence else 1
+        hints.update(Text(sentence or self.hints, "bold" if sentence else "dim"))
         if self._timer:
             self._timer.stop()
-        self._timer = self.set_timer(_MESSAGE, lambda: self.say("")) if sentence else None
+        self._timer = self.set_timer(_MESSAGE, lambda: self.inform("")) if sentence else None
 
     def ask(self, text: str, hints: str = "Enter runs it  Escape doesn't") -> None:
         """Let the user write something, beginning with this."""
-        self.query_one("#hints", Static).update(Text(hints, "dim"))
+        line = self.query_one("#hints", Static)
+        line.styles.height = 1
+        line.update(Text(hints, "dim"))
         prompt = self.query_one(Input)
         prompt.display = True
         prompt.value, prompt.cursor_position = text, len(text)
@@ -217,7 +225,7 @@ class Page(Screen[None]):
         """Close the prompt."""
         self.query_one(Input).display = False
         self.set_focus(self.query_one(Lines))
-        self.say("")
+        self.inform("")
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
@@ -229,7 +237,7 @@ class Page(Screen[None]):
         try:
             terms = shlex.split(text)
         except ValueError as error:
-            self.say(f"this can't be run: {error}")
+            self.inform(f"this can't be run: {error}")
             return
         if terms and isinstance(self.app, ViewApp):
             self.app.run_command(terms)
@@ -310,19 +318,20 @@ class ListPage(Page):
         return group.cards[0].view.row.reason if group else super().reason
 
     def draw(self) -> None:
-        """List what there is now; what was chosen stays chosen, wherever it is."""
+        """List the present scene; the chosen line stays chosen, wherever it moves."""
         scene, lines, chosen = self._scene(), self.query_one(Lines), self.line
         self._lines = listing(scene.cards, scene.rates, self.query_now)
         self._columns = columns(self._lines, scene.rates, max(1, lines.cells))
         places = (number for number, line in enumerate(self._lines) if chosen and line.id == chosen.id)
         lines.show(len(self._lines), next(places, lines.cursor))
-        head = head_lines(scene, self.query_now, self._lines, self._columns)
+        head = head_lines(scene, self.query_now, self._lines, self._columns, max(1, self.size.width))
         self.query_one("#head", Static).update(_text(cropped(parts, self.size.width) for parts in head))
         self._explain()
 
     def _explain(self) -> None:
         """Show the reason of the chosen line in full, as far as there is room."""
-        maximum, why = 2 if self.size.height < _LOW else 5, self.query_one("#why", Static)
+        height, why = self.size.height, self.query_one("#why", Static)
+        maximum = 0 if height < _TINY else 2 if height < _LOW else 5
         parts = wrapped(((self._render_commands(explanation(self.line)), ""),), max(1, self.size.width))
         why.styles.height = maximum
         why.update(_text([*parts][:maximum]))
@@ -397,15 +406,16 @@ class ViewApp(App[None]):
 
     ENABLE_COMMAND_PALETTE = False
     CSS = """
-    Screen { background: ansi_default; color: ansi_default; }
-    #head { height: auto; }
-    #hints { height: 1; }
+    Screen { background: ansi_default; color: ansi_default; overflow: hidden; }
+    #head { height: auto; max-height: 60%; }
+    #hints { max-height: 50%; }
     #prompt { display: none; border: none; height: 1; padding: 0; background: ansi_default; color: ansi_default; }
     Lines { height: 1fr; overflow-x: hidden; background: ansi_default; color: ansi_default; scrollbar-gutter: stable;
         scrollbar-size-vertical: 1; scrollbar-background: ansi_default; scrollbar-color: ansi_bright_black; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("q,ctrl+c,ctrl+q", "quit"),
+        Binding("ctrl+z", "suspend_process"),
         Binding("o", "open"),
         Binding("y", "copy('url')"),
         Binding("c", "copy('curl')"),
@@ -462,9 +472,10 @@ class ViewApp(App[None]):
             raise TypeError(page)
         return page
 
-    @property
-    def _card(self) -> Card | None:
-        """Return the chosen load balancer, as it is now."""
+    def _chosen(self) -> Card | None:
+        """Return the chosen load balancer, as it is now; where there is none, show how to choose one."""
+        if not self._page.card:
+            self._page.inform("choose a load balancer first; Enter opens a group")
         return self._page.card
 
     def _open_below(self, card: Card) -> None:
@@ -501,23 +512,23 @@ class ViewApp(App[None]):
         self._about(copy)
 
     def action_run_about(self, command: str) -> None:
-        if card := self._card:
+        if card := self._chosen():
             self.run_command((command, str(card.view.row.key)))
 
     def action_explain(self) -> None:
         """Show what the documentation has about the reason."""
         if reason := self._page.reason:
             self.run_command(("help", reason))
-        else:
-            self._page.say("nothing is wrong with it")
+        elif self._chosen():
+            self._page.inform("nothing is wrong with it")
 
     def action_ask_about(self, command: str) -> None:
         """Let the user edit a command before it changes anything."""
-        if card := self._card:
+        if card := self._chosen():
             try:
                 self._page.ask(command_about(command, card.view.row))
             except Refused as error:
-                self._page.say(str(error))
+                self._page.inform(str(error))
 
     def run_command(self, terms: Sequence[str]) -> None:
         """Run one of our commands in the place of the view, which comes back afterwards."""
@@ -525,18 +536,18 @@ class ViewApp(App[None]):
             with self.suspend():
                 self._actions.run(terms)
         except SuspendNotSupported:
-            self._page.say("this terminal can't be handed to another program")
+            self._page.inform("this terminal can't be handed to another program")
         except (Refused, ClientError) as error:
-            self._page.say(visible(str(error)))
+            self._page.inform(visible(str(error)))
         self.refresh(layout=True)
 
     def _about(self, action: Callable[[Card], str]) -> None:
         """Do something with the chosen load balancer, and show what came of it."""
-        if card := self._card:
+        if card := self._chosen():
             try:
-                self._page.say(visible(action(card)))
+                self._page.inform(visible(action(card)))
             except (Refused, ClientError) as error:
-                self._page.say(self._actions.render(visible(str(error))))
+                self._page.inform(self._actions.render(visible(str(error))))
 
     def _handle_exception(self, error: Exception) -> None:
         self.fault = self.fault or error

@@ -12,7 +12,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from itertools import groupby
+from itertools import groupby, islice
 from typing import NamedTuple
 
 from msgspec import Struct, field
@@ -96,10 +96,10 @@ def card(view: View) -> Card:
 
 
 def cards(views: Iterable[View], before: Iterable[Card]) -> tuple[Card, ...]:
-    """Write rows; those that are as `before` aren't written again."""
+    """Write rows; unchanged ones are taken from `before`."""
     written = {each.id: each for each in before}
-    known = ((view, written.get(_id(view))) for view in views)
-    return tuple(each if each and each.view == view else card(view) for view, each in known)
+    pairs = ((view, written.get(_id(view))) for view in views)
+    return tuple(each if each and each.view == view else card(view) for view, each in pairs)
 
 
 def _id(view: View) -> str:
@@ -137,7 +137,9 @@ class Scene(Struct, frozen=True):
 
     @property
     def counts(self) -> str:
-        """Write how many load balancers there are, and in which states."""
+        """Write how many load balancers there are, and in which states; empty before the first reading."""
+        if not self.cards and not self.empty:
+            return ""
         return f"{counted(len(self.cards), 'load balancer')}{_in_states(self.cards, ': ')}"
 
 
@@ -203,8 +205,8 @@ Line = Group | Item
 
 def listing(cards: Sequence[Card], rates: Mapping[ObjectKey, Rate], query: Query) -> tuple[Line, ...]:
     """Return the lines of what is found, each load balancer once: in a line of its own, or within a group's."""
-    words = query.text.lower().split()
-    found = [card for card in cards if all(word in card.found_by for word in words)]
+    terms = query.text.lower().split()
+    found = [card for card in cards if all(term in card.found_by for term in terms)]
     found.sort(key=lambda card: _sorted_by(card, rates, query.sorting))
     lines: list[Line] = []
     for group, inner in _groups(found, query):
@@ -242,7 +244,7 @@ def _groups(cards: Sequence[Card], query: Query) -> Iterator[tuple[Group | None,
 
 
 def _by_reason(cards: Sequence[Card], query: Query) -> Iterator[tuple[Group | None, Sequence[Card]]]:
-    """Group those that many have one cause for, which is one line with its remedy."""
+    """Group load balancers with a common cause below one line, which has its remedy."""
     troubled = [card.view.row for card in cards if card.view.is_troubled]
     common = [each for each in causes((row.key, row.reason, row.message) for row in troubled) if each.is_common]
     places = {(key, cause.reason): number for number, cause in enumerate(common) for key in cause.keys}
@@ -317,11 +319,13 @@ def columns(lines: Sequence[Line], rates: Mapping[ObjectKey, Rate], width: int) 
     return tuple(made)
 
 
-def head_lines(scene: Scene, query: Query, lines: Sequence[Line], columns: Sequence[Column]) -> Iterator[Parts]:
-    """Write what is above the list: the stack, what is in the way, how it is kept, what is listed, and the columns."""
-    yield ("local-lb", "bold"), (f"  stack {visible(scene.stack)}  {scene.counts}", "")
+def head_lines(
+    scene: Scene, query: Query, lines: Sequence[Line], columns: Sequence[Column], width: int
+) -> Iterator[Parts]:
+    """Write the lines above the list: the stack, warnings in two lines each, its upkeep, the query, and the columns."""
+    yield ("local-lb", "bold"), (f"  stack {visible(scene.stack)}  {scene.counts}".rstrip(), "")
     for warning in scene.warnings[:_MAX_WARNINGS]:
-        yield ((visible(warning), "yellow"),)
+        yield from islice(wrapped(((visible(warning), "yellow"),), width), 2)
     if len(scene.warnings) > _MAX_WARNINGS:
         yield ((f"{len(scene.warnings) - _MAX_WARNINGS} more warnings; `locallb status` shows them", "yellow"),)
     found = sum(len(line.cards) if isinstance(line, Group) else not line.is_within for line in lines)
@@ -376,7 +380,7 @@ def explanation(line: Line | None) -> str:
         return line.title
     row = line.card.view.row
     sentences = [row.message or row.reason, *(notice.message for notice in row.notices)]
-    return visible(" ".join(dict.fromkeys(filter(None, sentences)))) or line.card.names
+    return visible("; ".join(dict.fromkeys(filter(None, sentences)))) or line.card.names
 
 
 def detail_parts(
@@ -420,6 +424,7 @@ KEYS = (
     ("d", "keep new connections away from its backends: `locallb drain`, which you can edit first"),
     ("?", "show these keys"),
     ("q", "close the view; Services go on"),
+    ("Ctrl-Z", "suspend the view; `fg` brings it back"),
 )
 
 
@@ -441,7 +446,7 @@ def command_about(command: str, row: Row) -> str:
     return f"fault {name} {'--status 503:10%' if row.key.kind in ROUTED else '--refuse 10%'} --for 5m"
 
 
-_WORDS = re.compile(r"\s*\S+|\s+$")
+_PIECES = re.compile(r"\s*\S+|\s+$")
 
 
 def wrapped(parts: Parts, width: int, indent: int = 0) -> Iterator[Parts]:
@@ -449,7 +454,7 @@ def wrapped(parts: Parts, width: int, indent: int = 0) -> Iterator[Parts]:
     line: list[tuple[str, str]] = []
     room, further = width, max(1, width - indent)
     for text, style in parts:
-        for word in _WORDS.findall(printable(text)):
+        for word in _PIECES.findall(printable(text)):
             rest = word
             if cell_len(rest) > room and room < further:
                 yield tuple(line)

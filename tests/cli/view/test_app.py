@@ -236,6 +236,46 @@ def test_no_colour_is_used_where_none_is_wanted(monkeypatch: pytest.MonkeyPatch,
 def test_an_empty_stack_says_what_to_expect() -> None:
     assert "Nothing to serve." in shown(scene_of([], empty=("Nothing to serve.",)))
     assert "reading the sources" in shown(Scene("dev"))
+    assert "load balancer" not in shown(Scene("dev")).partition("reading")[0]
+
+
+@pytest.mark.parametrize("key", [*"oycltefd"])
+def test_a_key_about_a_load_balancer_shows_how_to_choose_one(monkeypatch: pytest.MonkeyPatch, key: str) -> None:
+    """On the head of a group, and where the list is empty."""
+    terminal = Terminal(monkeypatch)
+    for text in (shown(trouble(), "g", key), shown(scene_of([]), key)):
+        assert "choose a load balancer first" in text
+    assert not terminal.ran
+
+
+def test_a_tiny_terminal_has_a_line_of_the_list() -> None:
+    """At 20 by 5 the chosen one is in sight below the columns; the reason has no room, and no scroll bar takes any."""
+    text = shown(calm(), "down", size=(20, 5)).splitlines()
+    assert text[2].startswith("NAME")
+    assert text[3].startswith("demo/shop")
+    assert not set("▁▂▃▄▅▆▇") & set("".join(text))
+
+
+def test_a_text_that_was_copied_is_shown_whole() -> None:
+    """A curl command has several lines, and the chosen line stays in sight above it."""
+    text = shown(trouble(), "enter", "end", "c", size=(60, 12))
+    assert "".join(text.partition("copied,")[2].split()).endswith("http://127.77.0.4:8080/")
+    assert "demo/shop/shop-11" in text
+    after = shown(trouble(), "enter", "end", "c", size=(60, 12), then=lambda app: app.screen.inform(""))
+    assert after.splitlines()[-1].startswith("/ filter")
+
+
+def test_a_long_warning_has_two_lines() -> None:
+    """Its end names the place or the remedy."""
+    text = shown(replace(calm(), warnings=("can't be read now: " + "x" * 70 + " line 2",)), size=(80, 24))
+    assert "line 2" in text
+
+
+def test_ctrl_z_suspends_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(ViewApp, "action_suspend_process", lambda _app: asked.append("suspend"))
+    shown(calm(), "ctrl+z")
+    assert asked == ["suspend"]
 
 
 def test_a_url_and_a_curl_command_are_copied() -> None:
@@ -307,7 +347,6 @@ def test_commands_are_run_in_the_place_of_the_view(
         (["down", "e"], ("help", "NotDeployed")),
         (["down", "enter", "e"], ("help", "NotDeployed")),
         (["end", "e"], None),
-        (["g", "e"], None),
     ],
     ids=str,
 )

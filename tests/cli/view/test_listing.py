@@ -101,7 +101,7 @@ def test_no_line_exceeds_the_terminal_or_drives_it(cards: tuple[Card, ...], quer
         assert cell_len(text) == width
         assert text.isprintable()
         assert explanation(line).isprintable()
-    for parts in head_lines(scene_of([], warnings=(HOSTILE,) * 5), query, lines, shown):
+    for parts in head_lines(scene_of([], warnings=(HOSTILE,) * 5), query, lines, shown, width):
         assert "".join(text for text, _ in cropped(parts, width)).isprintable()
 
 
