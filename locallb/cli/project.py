@@ -182,7 +182,7 @@ from locallb.package import main
 main(sys.argv[1:])
 '''
 STACK_SCHEMA = "stack.schema.json"
-"""Beside the stacks' files: what editors complete and check these by."""
+"""Next to the stacks' files: editors complete and check these by it."""
 _STACK = f"""\
 # yaml-language-server: $schema={STACK_SCHEMA}
 # A stack of local-lb; `locallb help configuration` has all keys. The Pulumi CLI adds an `encryptionsalt`; locallb

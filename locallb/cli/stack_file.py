@@ -72,7 +72,7 @@ def with_items(text: str, path: Path, changes: Mapping[int, object]) -> str:
 
 
 def _changed(content: Any, path: Path, value: object) -> object:  # noqa: ANN401 - whatever YAML has
-    """Return a document with another value at `path`; a collection of which nothing is left is null."""
+    """Return a document with another value at `path`; an emptied collection is null."""
     first, *rest = path
     if content is not None and not isinstance(content, list if isinstance(first, int) else dict):
         raise TypeError("neither a list nor a mapping")

@@ -171,7 +171,7 @@ _NOT_INHERITED = (PROXY_MARK, OWNER_MARK, "PULUMI_")
 
 
 def run_relay(directory: Path, version: str, served: str) -> Process:
-    """Have a process of this version serve what the directory says, whose digest is `served`. Raises ProcessError."""
+    """Have a process of this version serve the directory, until it has the digest `served`. Raises ProcessError."""
     process = _adopted_relay(directory, version) or _started_relay(directory, version)
     _await_relay(directory, process, served)
     return process

@@ -58,7 +58,7 @@ def stack_directory(home: Home) -> Path:
 
 
 def sibling_of_stack(home: Home, kind: str) -> Path:
-    """Return a file of a stack that lies beside its directory, under a name that no stack can have.
+    """Return a file of a stack next to its directory, under a name that no stack can have.
 
     Where an earlier version has its own, that counts: it is called as the directory of a stack `dev.watch` would be.
     """

@@ -45,7 +45,7 @@ def config(args: Arguments, out: Out) -> int:
     stack = _Stack(Session.open(args.directory, args.stack))
     given = args.assignments[::2] if args.action == "set" else args.keys
     keys = [key.removeprefix(_PREFIX) for key in given]
-    _require_known(keys)
+    _refuse_unknown(keys)
     if args.action in {"set", "unset"}:
         values = map(_value, args.assignments[1::2]) if args.action == "set" else [REMOVED] * len(keys)
         return _change(stack, dict(zip(keys, values, strict=True)), args, out)
@@ -91,12 +91,12 @@ def _change(stack: _Stack, values: Mapping[str, object], args: Arguments, out: O
         return Exit.OK
     for one in keys:
         out.line(f"{one['key']}: {_text(one['before'])} → {_text(one['value'])}")
-    _say_when(stack, out)
+    _print_effect(stack, out)
     return Exit.OK
 
 
-def _say_when(stack: _Stack, out: Out) -> None:
-    """Say which file was written, and how it takes effect."""
+def _print_effect(stack: _Stack, out: Out) -> None:
+    """Print which file was written, and how it takes effect."""
     process = holder(stack.session.watch_lock)
     by = f"the `watch` that runs (pid {process.pid}) applies it" if process else "`locallb up` applies it"
     out.line(f"Wrote {stack.path}; {by}.")
@@ -176,7 +176,7 @@ def _section(text: str) -> Mapping[str, object]:
     return section if isinstance(section, dict) else {}
 
 
-def _require_known(keys: Sequence[str]) -> None:
+def _refuse_unknown(keys: Sequence[str]) -> None:
     """Refuse unknown keys, as `up` does. Raises SettingsError."""
     mistakes = Mistakes()
     mistakes.unknown("", dict.fromkeys(keys), KEYS)
@@ -235,7 +235,7 @@ def _documents(listed: Sequence[ListedSource]) -> list[dict[str, str]]:
 
 
 def _add(stack: _Stack, args: Arguments, out: Out) -> int:
-    """Add sources behind those that there are."""
+    """Add sources behind the existing ones."""
     require_existing(named(args.sources), stack.session.project.root)
     added = [
         {key: _observed_from(stack, value)} if key == "manifests" else entry
@@ -255,7 +255,7 @@ def _add(stack: _Stack, args: Arguments, out: Out) -> int:
         out.raw(json.dumps({**stack.document, "sources": _documents(after), "added": _documents(new)}, indent=2))
     elif new:
         out.line(f"Added {few([one.name for one in new])}.")
-        _say_when(stack, out)
+        _print_effect(stack, out)
     else:
         out.line(f"Stack {args.stack} has that already.")
     for url in foreign_servers(added, stack.session.project.root):
@@ -292,5 +292,5 @@ def _remove(stack: _Stack, args: Arguments, out: Out) -> int:
         out.raw(json.dumps({**stack.document, "sources": remaining, "removed": _documents(removed)}, indent=2))
     else:
         out.line(f"Removed {few([one.name for one in removed])}.")
-        _say_when(stack, out)
+        _print_effect(stack, out)
     return Exit.OK

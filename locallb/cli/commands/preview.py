@@ -455,8 +455,10 @@ def print_changes(out: Out, report: Report, steps: Sequence[StepRecord] = (), ta
                 out.line(("! ", "yellow"), visible(f"{service.key}: {reported(exposure)}"))
     for service in services:
         style = STYLES[service.change]
-        words = "; ".join(_words(service))
-        out.line((f" {SIGNS[service.change]:<2} ", style), (visible(service.key.shown), "bold"), f"  {visible(words)}")
+        phrases = "; ".join(_phrases(service))
+        out.line(
+            (f" {SIGNS[service.change]:<2} ", style), (visible(service.key.shown), "bold"), f"  {visible(phrases)}"
+        )
     shown = {str(service.key) for service in services}
     others = [step for step in steps if root_name(step) not in shown and step.op not in QUIET]
     others = [step for step in others if not step.subject.type.startswith(_OF_ENGINE)]
@@ -481,7 +483,7 @@ def _faults(row: Row) -> Iterator[tuple[ObjectKey, str, str]]:
     yield from ((row.key, notice.reason, notice.message) for notice in row.notices)
 
 
-def _words(service: ServiceChange) -> Iterator[str]:
+def _phrases(service: ServiceChange) -> Iterator[str]:
     """Return what becomes of a load balancer, before → after."""
     after = service.after
     if service.change is Change.ADDED and after:
