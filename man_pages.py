@@ -14,12 +14,13 @@ _SECTION = re.compile(r"^## `(\w+)`\n", re.MULTILINE)
 _INLINE = re.compile(r"(`+)(?P<code>.+?)\1|\*\*(?P<bold>.+?)\*\*|(?<![\w*])\*(?P<italic>[^*\s][^*]*)\*(?![\w*])")
 _LINK = re.compile(r"!?\[([^]]*)\]\((?:[^()\s]|\([^()]*\))*\)")
 _CELL = re.compile(r"(?<!\\)\|")
+_COMMENT = re.compile(r"\A<!--.*?-->\n", re.DOTALL)
 _ITEM = re.compile(r"(?:-|\d+\.) ")
 
 
 def man_pages(docs: Path, version: str) -> Mapping[str, str]:
     """Return the pages by their paths below `share/man`."""
-    pages = {path.stem: path.read_text(encoding="utf-8") for path in sorted(docs.glob("*.md"))}
+    pages = {path.stem: _COMMENT.sub("", path.read_text(encoding="utf-8")) for path in sorted(docs.glob("*.md"))}
     front, *parts = _SECTION.split(pages.pop(COMMANDS))
     commands = dict(zip(parts[::2], parts[1::2], strict=True))
     made = {"man1/locallb.1": _page("locallb", 1, "commands of local-lb", front.partition("\n")[2], version)}

@@ -32,7 +32,7 @@ def test_a_page_has_known_macros_alone_and_says_what_it_is_about(path: str) -> N
     lines = MADE[path].splitlines()
     macros = {line[1:].split()[0] for line in lines if line.startswith((".", "'"))}
     assert macros <= MACROS
-    about = re.fullmatch(rf"{Path(path).stem} \\- .+", lines[2])
+    about = re.fullmatch(rf"{Path(path).stem} \\- [^<]+", lines[2])
     assert about, lines[2]
     text = "\n".join(re.sub(r"^\.nf$.*?^\.fi$", "", MADE[path], flags=re.MULTILINE | re.DOTALL).splitlines()[1:])
     assert not re.search(r"\]\(|\*\*|```|^\|", text, re.MULTILINE)
