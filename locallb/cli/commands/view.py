@@ -105,6 +105,27 @@ def _closed_by_signals(stop: Callable[[], None]) -> Iterator[None]:
             signal.signal(number, handler)
 
 
+def _await_enter() -> None:
+    """Wait for Enter or Ctrl-C; a signal that closes the view ends the wait as well."""
+    closing = {number: signal.getsignal(number) for number in _ENDINGS}
+
+    def end(number: int, frame: FrameType | None) -> None:
+        close = closing[signal.Signals(number)]
+        if number != signal.SIGINT and callable(close):
+            close(number, frame)
+        raise KeyboardInterrupt
+
+    try:
+        for number in _ENDINGS:
+            signal.signal(number, end)
+        sys.stdin.readline()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        for number, handler in closing.items():
+            signal.signal(number, handler)
+
+
 def farewell(scene: Scene) -> str:
     """Return what goes on after the view was closed."""
     serving = sum(card.view.row.state is State.SERVING for card in scene.cards)
@@ -199,13 +220,13 @@ class StackActions(Struct, frozen=True):
         return show_in_browser(link) or f"opened {link.url}"
 
     def run(self, terms: Sequence[str]) -> None:
-        """Run a command in this terminal, and wait until the user has read what it printed."""
+        """Run a command in this terminal, and wait until the user has read its output."""
         sys.stdout.write(f"\n$ locallb {printable(shlex.join(terms))}\n")
         sys.stdout.flush()
         self.execute((*self.begin, *terms))
         sys.stdout.write("\nEnter goes back to the view. ")
         sys.stdout.flush()
-        sys.stdin.readline()
+        _await_enter()
 
 
 def _links(scene: Scene, card: Card) -> Sequence[PortLink]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from io import StringIO
-from signal import SIGINT, getsignal
+from signal import SIGHUP, SIGINT, SIGTERM, Signals, getsignal, raise_signal, signal
 
 import pytest
 from msgspec.structs import replace
@@ -107,6 +107,29 @@ def test_a_command_is_run_for_the_same_stack_and_read_before_the_view_returns(
     printed = capsys.readouterr().out
     assert "$ locallb logs '\\x1b[2J a'" in printed
     assert "Enter goes back to the view." in printed
+
+
+@pytest.mark.parametrize(("number", "closes"), [(SIGINT, False), (SIGTERM, True), (SIGHUP, True)])
+def test_a_signal_ends_the_wait_for_enter(monkeypatch: pytest.MonkeyPatch, number: Signals, *, closes: bool) -> None:
+    """Ctrl-C leads back to the view as Enter does; what ends the process closes the view at once."""
+    asked: list[int] = []
+
+    class Keyboard:
+        """A terminal where nobody types; the signal comes instead."""
+
+        def readline(self) -> str:
+            raise_signal(number)
+            raise AssertionError(number)
+
+    before = signal(number, lambda got, _frame: asked.append(got))
+    try:
+        ours = getsignal(number)
+        monkeypatch.setattr("sys.stdin", Keyboard())
+        StackActions(("locallb",), execute=lambda _terms: 0).run(["top"])
+        assert getsignal(number) is ours
+    finally:
+        signal(number, before)
+    assert bool(asked) is closes
 
 
 def test_an_interrupt_that_ends_a_command_does_not_end_the_view() -> None:
