@@ -322,10 +322,11 @@ def columns(lines: Sequence[Line], rates: Mapping[ObjectKey, Rate], width: int) 
 def head_lines(
     scene: Scene, query: Query, lines: Sequence[Line], columns: Sequence[Column], width: int
 ) -> Iterator[Parts]:
-    """Write the lines above the list: the stack, warnings in two lines each, its upkeep, the query, and the columns."""
+    """Write the lines above the list: the stack, warnings, its upkeep, the query, and the columns."""
     yield ("local-lb", "bold"), (f"  stack {visible(scene.stack)}  {scene.counts}".rstrip(), "")
-    for warning in scene.warnings[:_MAX_WARNINGS]:
-        yield from islice(wrapped(((visible(warning), "yellow"),), width), 2)
+    warnings = scene.warnings[:_MAX_WARNINGS]
+    for warning in warnings:
+        yield from islice(wrapped(((visible(warning), "yellow"),), width), _WARNING_LINES // len(warnings))
     if len(scene.warnings) > _MAX_WARNINGS:
         yield ((f"{len(scene.warnings) - _MAX_WARNINGS} more warnings; `locallb status` shows them", "yellow"),)
     found = sum(len(line.cards) if isinstance(line, Group) else not line.is_within for line in lines)
@@ -339,7 +340,8 @@ def head_lines(
         yield from (((visible(sentence), ""),) for sentence in scene.empty)
 
 
-_MAX_WARNINGS = 3
+_MAX_WARNINGS, _WARNING_LINES = 3, 6
+"""How many warnings are shown, and lines that they share."""
 
 
 def line_parts(line: Line, columns: Sequence[Column], width: int) -> Parts:

@@ -261,14 +261,15 @@ def test_a_text_that_was_copied_is_shown_whole() -> None:
     text = shown(trouble(), "enter", "end", "c", size=(60, 12))
     assert "".join(text.partition("copied,")[2].split()).endswith("http://127.77.0.4:8080/")
     assert "demo/shop/shop-11" in text
-    after = shown(trouble(), "enter", "end", "c", size=(60, 12), then=lambda app: app.screen.inform(""))
+    after = shown(trouble(), "enter", "end", "c", size=(60, 12), then=lambda app: app._page.inform(""))
     assert after.splitlines()[-1].startswith("/ filter")
 
 
-def test_a_long_warning_has_two_lines() -> None:
-    """Its end names the place or the remedy."""
-    text = shown(replace(calm(), warnings=("can't be read now: " + "x" * 70 + " line 2",)), size=(80, 24))
-    assert "line 2" in text
+def test_a_long_warning_is_shown_whole() -> None:
+    """Its end names the remedy; several share the room, and the list stays in sight."""
+    long = f"can't be read now: {'x' * 200}; run `locallb state restore`"
+    assert "state restore" in shown(replace(calm(), warnings=(long,)), size=(80, 24))
+    assert shown(replace(calm(), warnings=(long,) * 5), size=(80, 24)).count("demo/shop/") == 3
 
 
 def test_ctrl_z_suspends_the_view(monkeypatch: pytest.MonkeyPatch) -> None:
