@@ -16,7 +16,7 @@ from typing import Any, Final
 import yaml
 
 from locallb.cli.failures import Refused
-from locallb.safe_files import load_yaml
+from locallb.engine.state.project import parsed
 
 Path = Sequence[str | int]
 """Keys and indexes of lists, from the outermost; the index behind the last item is that of a new one."""
@@ -35,11 +35,11 @@ def edited(text: str, path: Path, value: object) -> str:
 
     Raises NotEditable, and YAMLError or ValueError where the text is no YAML.
     """
-    content = load_yaml(text, yaml.CSafeLoader)
+    content: Any = parsed(text.encode())
     try:
         expected = _changed(content, path, value)
         changed = _edit(text, yaml.compose(text, yaml.CSafeLoader), content, path, value)
-        if load_yaml(changed, yaml.CSafeLoader) == expected:
+        if parsed(changed.encode()) == expected:
             return changed
     except (yaml.YAMLError, ValueError, TypeError, LookupError, RecursionError):
         pass
@@ -52,7 +52,7 @@ def with_items(text: str, path: Path, changes: Mapping[int, object]) -> str:
 
     Raises as `edited` does.
     """
-    held: Any = load_yaml(text, yaml.CSafeLoader)
+    held: Any = parsed(text.encode())
     for part in path:
         held = (held or {}).get(part)
     if isinstance(held, str) and changes:  # JSON, as the official command line writes lists

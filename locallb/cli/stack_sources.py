@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import yaml
 from msgspec import Struct
@@ -15,6 +16,7 @@ from locallb.cli.project import Sources
 from locallb.cli.stack_file import Path, with_items
 from locallb.config.registry import SOURCES, source_entry
 from locallb.config.values import Mistakes
+from locallb.engine.state.project import parsed
 from locallb.model.fields import objects_of
 
 _KIND, _ALL = "kind", "all"
@@ -59,7 +61,7 @@ def with_sources(text: str, added: Sources, path: Path = SOURCES_PATH) -> str:
 def sources_of(text: str, path: Path = SOURCES_PATH) -> Sources:
     """Return what a stack's file names; nothing where it can't be understood."""
     try:
-        found = yaml.safe_load(text)
+        found: Any = parsed(text.encode())
         for part in path:
             found = found[part]
         return objects_of(json.loads(found) if isinstance(found, str) else found)

@@ -134,6 +134,14 @@ def test_what_cannot_be_changed_alone_is_refused(text: str) -> None:
         edited(text, ("config", "k"), 2)
 
 
+def test_texts_that_older_yaml_has_as_booleans_stay_texts() -> None:
+    """As the official command line reads them, also in brackets that are written anew."""
+    changed = edited("config: {k: 1, region: no}\n", ("config", "k"), 2)
+    assert changed == "config:\n  k: 2\n  region: 'no'\n"
+    changed = with_sources("config:\n  local-lb:sources:\n    - kind: [on]\n", [{"kind": ["off"]}])
+    assert yaml.safe_load(changed)["config"]["local-lb:sources"] == [{"kind": ["on", "off"]}]
+
+
 LISTS = [
     "a:\n  - x: 1  # first\n    y: 2\n  # between\n  - z\n# end\n",
     "a:\n- x: 1\n  y: 2\n\n- z\nb: 1\n",
