@@ -22,6 +22,7 @@ Path = Sequence[str | int]
 """Keys and indexes of lists, from the outermost; the index behind the last item is that of a new one."""
 REMOVED: Final = object()
 """In place of a value: the key or the item goes."""
+_BYTE_ORDER = "\ufeff"
 _COLON = re.compile(r"\s*:")
 _STEP = 2
 
@@ -35,6 +36,8 @@ def edited(text: str, path: Path, value: object) -> str:
 
     Raises NotEditable, and YAMLError or ValueError where the text is no YAML.
     """
+    if text.startswith(_BYTE_ORDER):  # the parser's marks don't count it
+        return _BYTE_ORDER + edited(text.removeprefix(_BYTE_ORDER), path, value)
     content: Any = parsed(text.encode())
     try:
         expected = _changed(content, path, value)

@@ -99,6 +99,7 @@ def test_any_sequence_of_changes_leaves_every_other_line(
         ("config: {}  # none\n", 1, "config:  # none\n  k: 1\n"),
         ("config: {a: 1}\n", 2, "config:\n  a: 1\n  k: 2\n"),
         ("config:\n  k: 1  # why\n", 2, "config:\n  k: 2  # why\n"),
+        ("\ufeffconfig:\n  k: 1  # why\n", 2, "\ufeffconfig:\n  k: 2  # why\n"),
         ("config:\n  k:   1", 2, "config:\n  k:   2"),
         ("config:\n  k: 1", [{"a": 1}], "config:\n  k:\n    - a: 1\n"),
         ("config:\n  k: 1 # why\n  l: 2\n", [{"a": 1}], "config:\n  k: # why\n    - a: 1\n  l: 2\n"),
