@@ -24,6 +24,8 @@ REMOVED: Final = object()
 """In place of a value: the key or the item goes."""
 _BYTE_ORDER = "\ufeff"
 _COLON = re.compile(r"\s*:")
+_DASHES = " -"
+"""Before the first key of an item of a list."""
 _STEP = 2
 
 
@@ -53,6 +55,8 @@ def edited(text: str, path: Path, value: object) -> str:
 def with_items(text: str, path: Path, changes: Mapping[int, object]) -> str:
     """Return a text with other items of the list at `path`, by their numbers; those behind its end are new.
 
+    Within an item only that changes which differs, so that its comments stay.
+
     Raises as `edited` does.
     """
     held: Any = parsed(text.encode())
@@ -70,8 +74,26 @@ def with_items(text: str, path: Path, changes: Mapping[int, object]) -> str:
     ):
         return edited(text, path, [])
     for number in sorted(changes, key=lambda number: (number >= length, number if number >= length else -number)):
-        text = edited(text, (*path, number), changes[number])
+        before = held[number] if number < length else None
+        for place, value in _differences(before, changes[number]):
+            text = edited(text, (*path, number, *place), value)
     return text
+
+
+def _differences(before: Any, after: Any) -> Iterator[tuple[Path, object]]:  # noqa: ANN401 - whatever YAML has
+    """Return what makes one value of another: of keys and items those that differ, otherwise the whole."""
+    if isinstance(before, Mapping) and isinstance(after, Mapping):
+        for key in {**before, **after}:
+            if key in before and key in after:
+                yield from (((key, *place), value) for place, value in _differences(before[key], after[key]))
+            else:
+                yield (key,), after.get(key, REMOVED)
+    elif isinstance(before, list) and isinstance(after, list) and before and after[: len(before)] == before:
+        yield from (((number,), item) for number, item in enumerate(after) if number >= len(before))
+    elif isinstance(before, list) and after and after == [item for item in before if item in after]:
+        yield from (((number,), REMOVED) for number in reversed(range(len(before))) if before[number] not in after)
+    elif before != after:
+        yield (), after
 
 
 def _changed(content: Any, path: Path, value: object) -> object:  # noqa: ANN401 - whatever YAML has
@@ -106,13 +128,17 @@ def _edit(text: str, node: yaml.Node | None, content: Any, path: Path, value: ob
     new = _changed(content[first], rest, value) if rest else value
     start = key.start_mark.index if key else text.rindex("-", 0, held.start_mark.index)
     begin = text.rfind("\n", 0, start) + 1
-    if text[begin:start].strip():
+    is_replaced = new is not REMOVED and key
+    if text[begin:start].strip(_DASHES if is_replaced else None):
         raise ValueError("another entry begins in its line")
-    if new is not REMOVED and key:
+    if key and is_replaced:
         return _replaced(text, key, held, new, len(rest))
+    end = max(_end(text, held), key.end_mark.index if key else start)
+    behind = _line_end(text, end)
     item_lines = [] if new is REMOVED else _lines([new])
-    end = _line_end(text, max(_end(text, held), key.end_mark.index if key else start))
-    return text[:begin] + _block(item_lines, start - begin, _newline(text)) + text[end:]
+    if item_lines and not _is_block(held):
+        item_lines[0] += text[end:behind].rstrip()
+    return text[:begin] + _block(item_lines, start - begin, _newline(text)) + text[behind:]
 
 
 def _entries(node: yaml.Node) -> Mapping[str | int, tuple[yaml.Node | None, yaml.Node]]:
@@ -167,7 +193,8 @@ def _replaced(text: str, key: yaml.Node, held: yaml.Node, value: object, blocks:
         comment = text[end : _line_end(text, end)].rstrip("\r\n")
     rest = _line_end(text, end)
     ending = text[rest - 1 : rest] and (newline if text[rest - 1] == "\n" else "")
-    if _is_flat(value) and not (blocks and value):
+    is_in_brackets = isinstance(held, yaml.SequenceNode) and held.flow_style and isinstance(value, list)
+    if _is_flat(value) and (is_in_brackets or not (blocks and value)):
         gap = text[colon:start] if not _is_block(held) and start > colon else " "
         return f"{text[:colon]}{gap}{_inline(value)}{comment}{ending}{text[rest:]}"
     indent = key.start_mark.column + _STEP

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.cli.stack_file import REMOVED, NotEditable, edited, with_items
-from locallb.cli.stack_sources import with_sources
+from locallb.cli.stack_sources import SOURCES_PATH, with_sources
 
 LAYOUTS = [
     "{i}{k}: true\n",
@@ -175,6 +175,28 @@ def test_items_that_stay_keep_their_comments() -> None:
     """Also those between them."""
     changed = with_items(LISTS[0], ("a",), {0: REMOVED, 2: {"m": [1], "n": 2}})
     assert changed == "a:\n  # between\n  - z\n  - m: [1]\n    n: 2\n# end\n"
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        (
+            "- kind: [a] # mine\n    # why\n    classes: false # so",
+            "- kind: [a, b] # mine\n    # why\n    classes: false # so",
+        ),
+        ("- classes: false # so\n    kind: [a] # mine", "- classes: false # so\n    kind: [a, b] # mine"),
+        ("- kind:\n    - a # mine", "- kind:\n    - a # mine\n    - b"),
+        ("- {kind: [a], classes: false} # mine", "- kind: [a, b] # mine\n    classes: false"),
+    ],
+)
+def test_a_source_that_gets_a_cluster_keeps_its_comments(kind: str, expected: str) -> None:
+    """Also when it loses it again."""
+    text = f"config:\n  local-lb:sources:\n  # first\n  {kind}\n  # last\n"
+    changed = with_sources(text, [{"kind": ["b"]}])
+    assert changed == text.replace(kind, expected)
+    entry = yaml.safe_load(text)["config"]["local-lb:sources"][0]
+    if not kind.startswith("- {"):
+        assert with_items(changed, SOURCES_PATH, {0: entry}) == text
 
 
 @pytest.mark.parametrize(
