@@ -23,7 +23,7 @@ from locallb.cli.new_project import named, require_existing
 from locallb.cli.project import PROGRAM_FILE, PROJECT_FILE, Sources, is_standard
 from locallb.cli.session import Session
 from locallb.cli.stack_file import REMOVED, NotEditable, edited, with_items
-from locallb.cli.stack_sources import ListedSource, listed_sources, with_sources
+from locallb.cli.stack_sources import ListedSource, listed_sources, sources_of, with_sources
 from locallb.cli.targets import selected
 from locallb.config.parsing import KEYS
 from locallb.config.settings import SettingsError
@@ -79,6 +79,8 @@ def _change(stack: _Stack, values: Mapping[str, object], args: Arguments, out: O
             )
         for key, value in values.items():
             text = edited(text, stack.place(text, key), value)
+            while value is REMOVED and key in stack.own(text):  # by the other spelling
+                text = edited(text, stack.place(text, key), value)
         return text
 
     stack.rewrite(changed)
@@ -132,9 +134,12 @@ class _Stack(Struct, frozen=True):
         return {key.removeprefix(_PREFIX): value for key, value in written.items() if key.startswith(_PREFIX)}
 
     def place(self, text: str, key: str) -> tuple[str, str]:
-        """Return where a key is in the file: as it is written there, otherwise with its namespace."""
+        """Return where a key is in the file: as it is written there, otherwise with its namespace.
+
+        Of both spellings that counts which comes last.
+        """
         full = f"{_PREFIX}{key}"
-        return "config", next((name for name in _section(text) if self._full(name) == full), full)
+        return "config", next((name for name in reversed(_section(text)) if self._full(name) == full), full)
 
     def _full(self, key: str) -> str:
         return namespaced(key, self.session.project.name)
@@ -152,8 +157,10 @@ class _Stack(Struct, frozen=True):
         def checked(text: str) -> str:
             try:
                 changed = change(text)
-            except (NotEditable, yaml.YAMLError, ValueError):
-                load_config(project, stack)  # says what is wrong with the file
+            except (NotEditable, yaml.YAMLError, ValueError) as error:
+                flat = load_config(project, stack)  # says what is wrong with the file
+                if isinstance(error, ValueError):
+                    stack_settings(flat, self.session.home)
                 raise
             stack_settings(load_config(project, stack, changed.encode(errors="surrogateescape")), self.session.home)
             return changed
@@ -169,7 +176,7 @@ class _Stack(Struct, frozen=True):
             raise Refused(f"the program in {project.main} gives the configuration itself: change its arguments there")
 
 
-def _section(text: str) -> Mapping[str, object]:
+def _section(text: str) -> dict[str, object]:
     """Return what a stack's file has below `config`; nothing of a file that has something else there."""
     content = parsed(text.encode(errors="surrogateescape"))
     section = content.get("config") if isinstance(content, dict) else None
@@ -273,18 +280,20 @@ def _observed_from(stack: _Stack, value: object) -> str:
 
 def _remove(stack: _Stack, args: Arguments, out: Out) -> int:
     """Remove sources by their names."""
-    sources = _sources(stack)
-    listed = [*listed_sources(sources)]
-    names = selected(args.names, [one.name for one in listed], "source")
-    removed = [one for one in listed if one.name in names]
-    changes: dict[int, object] = {}
-    for number in {one.number for one in removed}:
-        rest = [one.name for one in listed if one.number == number and one not in removed]
-        changes[number] = {**sources[number], "kind": rest} if rest else REMOVED
+    removed: list[ListedSource] = []
 
     def changed(text: str) -> str:
         _require_own(stack, text)
-        return with_items(text, stack.place(text, _SOURCES), changes)
+        place = stack.place(text, _SOURCES)
+        sources = sources_of(text, place)  # as they are now that nobody else changes the file
+        listed = [*listed_sources(sources)]
+        names = selected(args.names, [one.name for one in listed], "source")
+        removed.extend(one for one in listed if one.name in names)
+        changes: dict[int, object] = {}
+        for number in {one.number for one in removed}:
+            rest = [one.name for one in listed if one.number == number and one not in removed]
+            changes[number] = {**sources[number], "kind": rest} if rest else REMOVED
+        return with_items(text, place, changes)
 
     stack.rewrite(changed)
     if args.json:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import jsonschema_rs
@@ -16,6 +17,7 @@ from locallb.engine.state.project import load_project
 from locallb.model.identities import Home
 from locallb.runtimes.single_instance import only_one
 from locallb.sources import program_arguments
+from locallb.storage import files
 from tests.support.stages import Stage
 
 DOCS = Path(__file__).resolve().parents[3] / "docs"
@@ -190,6 +192,15 @@ def test_a_key_without_a_namespace_is_the_projects(play: Stage, path: Path) -> N
     assert "\n  proxies: per-service  # saves memory\n" in path.read_text()
 
 
+def test_of_a_key_in_both_spellings_the_one_that_counts_is_changed(play: Stage, path: Path) -> None:
+    """And both go."""
+    path.write_text(TEXT.replace("  other:key: 1\n", "  http3: false\n  local-lb:http3: true\n"))
+    assert play.run("config", "set", "http3", "false").out.startswith("http3: true → false\n")
+    assert play.run("config", "get", "http3").out == "false\n"
+    assert play.run("config", "unset", "http3").code == Exit.OK
+    assert path.read_text() == TEXT.replace("  other:key: 1\n", "")
+
+
 @pytest.mark.usefixtures("path")
 def test_a_running_watch_is_said_to_apply_it(play: Stage) -> None:
     """Otherwise the next update does."""
@@ -253,6 +264,34 @@ def test_a_source_that_up_would_refuse_is_refused(
     done = play.run("source", *terms.split())
     assert (done.code, path.read_text()) == (code, TEXT)
     assert sentence in done.err
+
+
+def test_a_source_is_removed_from_the_list_as_it_is_by_then(
+    play: Stage, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another command may have removed one before it meanwhile."""
+    for name in ("more", "most"):
+        (play.root / name).mkdir()
+        assert play.run("source", "add", "--manifests", str(play.root / name)).code == Exit.OK
+    lock = files.locked
+
+    def late(directory: Path) -> AbstractContextManager[None]:
+        patch.undo()
+        assert play.run("source", "rm", "c").code == Exit.OK
+        return lock(directory)
+
+    with monkeypatch.context() as patch:
+        patch.setattr("locallb.storage.files.locked", late)
+        assert play.run("source", "rm", "more").code == Exit.OK
+    assert sources(path) == [{"manifests": str(play.root / "most")}]
+
+
+def test_a_mistake_in_the_list_of_sources_is_the_users(play: Stage, path: Path) -> None:
+    """As `up` tells it."""
+    path.write_text("config:\n  local-lb:sources: manifests\n")
+    done = play.run("source", "add", "--kind", "shop")
+    assert done.code == Exit.FAILED
+    assert "local-lb:sources: must be a list" in done.err
 
 
 def test_sources_of_the_project_are_those_of_all_stacks(play: Stage, path: Path) -> None:
