@@ -126,7 +126,7 @@ class Updates:
         `first` is called once the stack is ours. Raises EngineError if it can't begin.
         """
         with self._guarded():
-            if self._core and not self._parts:
+            if self._core and self._core.is_at_rest and not self._parts:
                 self._core.forget()
             core = self._core or self._open()
             first()

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import pytest
+from msgspec.structs import replace
 
 from locallb.engine.core.events import Op
 from locallb.engine.core.lanes import Parties
@@ -17,7 +18,7 @@ from locallb.engine.state.errors import LockHeld, StateUnwritable
 from locallb.engine.state.journal import JournalLeftover, read_journal
 from locallb.engine.state.urns import name_of, root_urn
 from locallb.engine.store import Store
-from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG, Group, ResourceKey
+from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG, Group, Ref, ResourceKey
 from locallb.model.desired import DesiredResource as Resource
 from locallb.model.identities import Digest
 from tests.support.engine import Bench
@@ -168,6 +169,40 @@ def test_a_command_that_waits_has_the_stack_at_once(bench: Bench, updates: Updat
         with pytest.raises(LockHeld, match="a command waits"):
             updates.give_way()
     assert bench.engine().destroy().ok
+
+
+def test_what_follows_a_change_is_brought_about_although_another_update_begins(
+    bench: Bench, updates: Updates, hang: Hang
+) -> None:
+    """Nobody asked for it by then: it reads what a part came to that was asked for."""
+
+    def wanted(version: str) -> Mapping[ResourceKey, Group]:
+        made = dict(groups(a=version, b="1", c="1"))
+        root, first, last = made[ResourceKey(BALANCER, "b")].members
+        reading = replace(first, inputs={"x": Ref(ResourceKey(CONFIG, "a"), ("x",))})
+        next_one = replace(last, inputs={"x": Ref(reading.key, ("x",))})
+        return {**made, root.key: Group((root, reading, next_one), Digest("1"))}
+
+    late = Hang(bench)
+    roots = {name: frozenset({root_urn("local-lb", "dev", BALANCER, name)}) for name in "abc"}
+    bench.world.control["meanwhile"] = {"ProxyConfig::c": hang.wait}
+    updates.begin(wanted("1"), roots, inspect=False, outputs={}, first=lambda: None)
+    updates.wait(NAMES)
+    bench.world.control["meanwhile"] = {"ProxyConfig::b": late.wait}
+    begin(updates, wanted("2"), "a")
+    updates.wait("a", lambda: ("update", "ProxyConfig::b") in bench.world.called("update"))
+    hang.end()
+    updates.wait("ac")
+    assert not updates.under_way
+    begin(updates, wanted("2"), "a")
+    late.end()
+    updates.wait("a")
+    deadline = time.monotonic() + 5
+    while updates.is_open and time.monotonic() < deadline:
+        updates.go_on()
+        time.sleep(0.01)
+    updates.release()
+    assert {one.inputs["x"] for one in bench.engine().resources() if one.name == "b" and one.custom} == {"2"}
 
 
 def test_whoever_waits_for_the_writing_of_the_state_is_not_woken_again_and_again(
