@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.envoy, pytest.mark.slow]
 DYING = Path(__file__).with_name("dying.py")
 PARTS = 8
 """Tests that have every so many steps each."""
-LEAST = 5
+LEAST = 4
 """Steps that each of them has for sure: of claims, files, the state, the next spare's process."""
 SPARES = {"mode": "per-service", "spares": 1}
 

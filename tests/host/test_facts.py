@@ -165,12 +165,15 @@ def test_sockets_come_in_a_fixed_order() -> None:
 
 
 @pytest.fixture
-def instances() -> Iterator[int]:
-    """Open two inotify instances and tell how many."""
+def instances(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+    """Open two inotify instances and tell how many this process has then: earlier tests may have left some."""
+    monkeypatch.setattr(descriptors, "_pids", lambda: [ME])
+    limit = int(Path("/proc/sys/fs/inotify/max_user_instances").read_text())
+    before = limit - host_facts((), ()).watches
     libc = ctypes.CDLL(None, use_errno=True)
     opened = [libc.inotify_init1(os.O_CLOEXEC) for _ in range(2)]
     assert min(opened) >= 0
-    yield len(opened)
+    yield before + len(opened)
     for descriptor in opened:
         os.close(descriptor)
 

@@ -189,6 +189,7 @@ def test_work_that_fails_again_and_again_waits_longer_and_one_that_lived_begins_
 
 THREADS_OF_THEIR_OWN = {
     "locallb/threads.py": "the one place",
+    "locallb/cli/view/app.py": "its timers are tasks of Textual's loop",
     "locallb/engine/core/executor.py": "each outcome and mistake goes to the core's thread, which waits for it",
     "locallb/engine/core/interrupts.py": "passes signals on until its pipe is closed, and is waited for",
     "locallb/engine/program_update.py": "waited for by whoever starts it, with its outcome",
