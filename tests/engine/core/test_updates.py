@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from pathlib import Path
 from typing import NoReturn
 
@@ -184,7 +184,9 @@ def test_what_follows_a_change_is_brought_about_although_another_update_begins(
         return {**made, root.key: Group((root, reading, next_one), Digest("1"))}
 
     late = Hang(bench)
-    roots = {name: frozenset({root_urn("local-lb", "dev", BALANCER, name)}) for name in "abc"}
+    roots: dict[Hashable, frozenset[str]] = {
+        name: frozenset({root_urn("local-lb", "dev", BALANCER, name)}) for name in "abc"
+    }
     bench.world.control["meanwhile"] = {"ProxyConfig::c": hang.wait}
     updates.begin(wanted("1"), roots, inspect=False, outputs={}, first=lambda: None)
     updates.wait(NAMES)
