@@ -250,10 +250,8 @@ class Store:
 
     def stamp(self) -> object:
         """Return a stamp of what the state says now: another one after a change of ours, and after others' writing."""
-        now = None if self._is_ours else self._read_stamp()
-        if self._is_ours or (self._checkpoint is not None and now == self._stamp):
-            return self._loaded, self._snapshot.changes
-        return now, 0
+        written = self._stamp if self._is_ours else self._read_stamp()
+        return (self._loaded, self._snapshot.changes) if self._is_known(written) else (written, 0)
 
     @property
     def read_stamp(self) -> _Stamp | None:
@@ -265,7 +263,7 @@ class Store:
 
     def _load(self) -> None:
         stamp = self._read_stamp()
-        if self._checkpoint is not None and stamp == self._stamp:
+        if self._is_known(stamp):
             return
         path = self._layout.state
         compressed = path.with_name(f"{path.name}.gz")
@@ -279,6 +277,10 @@ class Store:
             self._checkpoint = read_checkpoint(path, self._layout.name)
         self._snapshot = self._checkpoint.snapshot()
         self._stamp = self._loaded = stamp
+
+    def _is_known(self, written: _Stamp | None) -> bool:
+        """Return whether this writing of the state file is what memory has, or was made from."""
+        return self._checkpoint is not None and written == self._stamp
 
     def _read_stamp(self) -> _Stamp | None:
         path = self._layout.state

@@ -124,7 +124,7 @@ TICK = 5.0
 """Seconds after which an idle loop shows that it is alive."""
 RETRY_DELAY = 1.0
 """Seconds between two looks at a cluster that is in the making."""
-LEAST, MOST = 0.02, 0.1
+SHORTEST_WAIT, LONGEST_WAIT = 0.02, 0.1
 """Seconds that an update may take although something new has come, in between as long as the look before it took, so
 that at most half of the time goes into looks; what takes longer stays under way."""
 _KINDS = {ClientError: "host", EngineError: "engine", SettingsError: "configuration", SourceError: "source"}
@@ -169,7 +169,7 @@ class Loop:
         """What proxies reported last, by their names."""
         self._silent: frozenset[SilentPort] = frozenset()
         """Ports with backends that take no connections, by that."""
-        self._share = LEAST
+        self._wait = SHORTEST_WAIT
         """Seconds for which an update is waited for although something new has come."""
         self._requested: Sequence[PlannedProxy] = ()
         """Proxies that are asked whether they hang."""
@@ -329,7 +329,7 @@ class Loop:
         notices = self._failures.notices()
         self._listen(planned_event(current, reading, plan, work, planner=self._planner, notices=notices))
         self._last = plan, wanted
-        self._share = min(max(LEAST, time.monotonic() - current.began), MOST)
+        self._wait = min(max(SHORTEST_WAIT, time.monotonic() - current.began), LONGEST_WAIT)
         while due.keys and not self._stopped.is_set():
             due = self._update(plan, wanted, due, current.first)
             if self._converger.is_overtaken or (due.keys and len(self._inbox)):
@@ -407,7 +407,7 @@ class Loop:
         moments = self._schedule.check_at(self._converger.going_on), self._schedule.rings_at()
         is_due = bool(len(self._inbox)) or any(at is not None and at <= now for at in moments)
         is_reported = not self._converger.has_ended or now - began < DEADLINE
-        return self._stopped.is_set() or not is_reported or (is_due and now - began >= self._share)
+        return self._stopped.is_set() or not is_reported or (is_due and now - began >= self._wait)
 
     def _conclude(self, plan: Plan, wanted: Mapping[ObjectKey, str], outcome: Outcome, first: float) -> None:
         """Note and tell how updates ended."""
