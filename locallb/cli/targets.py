@@ -90,7 +90,7 @@ def is_chosen(name: str, settled: Collection[str]) -> bool:
 def _selected(target: str, names: Sequence[str], what: str) -> Sequence[str]:
     if not is_glob(target):
         return [matching(target, names, what)]
-    if matches := [name for name in names if is_named(name, target)]:
+    if matches := present(target, names):
         return matches
     raise _failure(target, (), names, what)
 
@@ -116,6 +116,11 @@ def matching(target: str, names: Iterable[str], what: str = BALANCERS) -> str:
     if len(matches) == 1:
         return matches[0]
     raise _failure(target, matches, matches or names, what)
+
+
+def present(target: str, names: Iterable[str]) -> tuple[str, ...]:
+    """Return what is meant of what there may be: all that a glob matches, otherwise what `choose` gives."""
+    return tuple(name for name in names if is_named(name, target)) if is_glob(target) else choose(target, names)
 
 
 def choose(target: str, names: Iterable[str]) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused
 from locallb.cli.service_output import PortLink, links
 from locallb.cli.session import UNPLANNED, Session
-from locallb.cli.targets import choose, is_glob, is_named, matching
+from locallb.cli.targets import choose, matching, present
 from locallb.dns.zones import is_hostname, is_wildcard, name_fault
 from locallb.model.http_serving import ANY, Chain, HttpListener, HttpRoutes, LocalCertificate
 from locallb.model.identities import IPAddress, ObjectKey
@@ -112,10 +112,7 @@ def _progress(session: Session, names: Sequence[str], goal: Goal) -> _Progress:
     except UNPLANNED as error:  # a cluster may be on its way up
         return _Progress(fault=str(error))
     keys = sorted({str(row.key) for row in table})
-    found = {
-        name: tuple(key for key in keys if is_named(key, name)) if is_glob(name) else choose(name, keys)
-        for name in names
-    }
+    found = {name: present(name, keys) for name in names}
     wanted = {key for matches in found.values() for key in matches}
     rows = tuple(row for row in table if str(row.key) in wanted)
     missing = tuple(name for name, matches in found.items() if not matches)
