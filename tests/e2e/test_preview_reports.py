@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.support.backends import Backend
-from tests.support.gateway_objects import gateway, gateway_class
+from tests.support.gateway_objects import gateway, gateway_class, listener
 from tests.support.manifests import node, port, service
 from tests.support.stages import Stage, envoys
 from tests.support.watching import eventually
@@ -157,12 +157,13 @@ def test_a_changed_route_is_a_line(pair: Stage) -> None:
         metadata = {"name": "r", "namespace": "n"}
         return {"apiVersion": "gateway.networking.k8s.io/v1", "kind": "HTTPRoute", "metadata": metadata, "spec": spec}
 
-    pair.write("g.yaml", gateway_class(), gateway(metadata={"namespace": "n"}), route("a"))
+    web = gateway(listener(port=8080), metadata={"namespace": "n"})
+    pair.write("g.yaml", gateway_class(), web, route("a"))
     pair.up()
     eventually(lambda: pair.status()["n/web"]["state"] == "serving")
-    pair.write("g.yaml", gateway_class(), gateway(metadata={"namespace": "n"}), route("b"))
+    pair.write("g.yaml", gateway_class(), web, route("b"))
     lines = pair.run("preview").out.splitlines()
-    changed = " ~  c/gateways/n/web  route 80: */*: n/a:8080 → n/b:8080"
+    changed = " ~  c/gateways/n/web  route 8080: */*: n/a:8080 → n/b:8080"
     assert lines[1:] == [changed, "3 Services: 1 changed, 2 unchanged."]
 
 

@@ -235,9 +235,10 @@ def _failures(watch: Watch) -> float:
 
 
 def lock_of(play: Stage, pid: int) -> Path:
-    """Lock the stack in the name of a process, as the official command line does."""
+    """Lock the stack in the name of a process, as the official command line does, once no other process does."""
     folder = play.root / ".state" / ".pulumi" / "locks" / "organization" / "local-lb" / "dev"
     assert folder.is_dir()
+    eventually(lambda: not list(folder.iterdir()))
     held = {"pid": pid, "username": "somebody", "hostname": socket.gethostname(), "timestamp": "2099-01-01T00:00:00Z"}
     lock = folder / f"{uuid4()}.json"
     lock.write_text(json.dumps(held))
