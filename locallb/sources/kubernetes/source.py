@@ -159,7 +159,7 @@ class Following(Struct):
         intended, refused, reading = None, False, None
         try:
             intended = self._meaning(source)
-            hold_back(intended.access)
+            hold_back(intended.access, opens=True)
             self._remember(source, intended)
         except UnconfirmedError:
             refused = True

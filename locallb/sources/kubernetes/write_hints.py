@@ -28,9 +28,18 @@ _READINGS = 6
 """For how many changes a first Gateway counts: ten kinds are listed and watched, and what it names is read."""
 
 
-def hold_back(access: Access) -> None:
-    """Let requests to a cluster wait for their turn from now on: it will be followed."""
+_FIRST = 12
+"""The same for a cluster that is opened: everything is read once, then listed and watched, and classes are made."""
+
+
+def hold_back(access: Access, *, opens: bool = False) -> None:
+    """Let requests to a cluster wait for their turn from now on: it will be followed.
+
+    One that `opens` may be read as fast as it answers: users wait for their first address.
+    """
     QUOTAS.put(access, 0)
+    if opens:
+        QUOTAS.bring(access, "", times=_FIRST)
 
 
 def _wishes(parsed: Parsed) -> tuple[Service | MalformedService, ...]:

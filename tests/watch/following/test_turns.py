@@ -15,7 +15,7 @@ from locallb.kubernetes.object_parsing import Parsed, parse_objects
 from locallb.model.identities import ContextName
 from locallb.model.snapshot import Access
 from locallb.sources.kubernetes import write_hints
-from locallb.sources.kubernetes.write_hints import _READINGS, WriteHints
+from locallb.sources.kubernetes.write_hints import _FIRST, _READINGS, WriteHints, hold_back
 from tests.support.fake_api import NAME, Api, balancer, follower
 from tests.support.gateway_objects import gateway, listener
 from tests.support.waiting import becomes
@@ -192,4 +192,17 @@ def test_a_first_gateway_brings_the_turns_to_read_what_it_needs(moment: Moment) 
     writers.wanted(first, parse_objects(NAME, [gateway(listener("more", 81))]))
     moment.now += SPAN
     assert moment.turns_left(access) == MAX + OWED + EACH
+    writers.end()
+
+
+def test_a_cluster_that_is_opened_is_read_without_waiting(moment: Moment) -> None:
+    """Once; whatever its first seconds don't use is lost, and following it brings no more."""
+    access = Access("k", ContextName("c"))
+    hold_back(access, opens=True)
+    writers = WriteHints(access)
+    assert moment.turns_left(access) == MAX + OWED + _FIRST * EACH
+    writers.end()
+    hold_back(access, opens=True)
+    moment.now += LIFE
+    assert moment.turns_left(access) == MAX + OWED
     writers.end()
