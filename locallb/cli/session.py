@@ -177,8 +177,8 @@ class Session(Struct, frozen=True, dict=True):
         return sibling_of_stack(self.home, "watch")
 
     @property
-    def delays_file(self) -> Path:
-        """The file in which a `watch` of this stack has the outside parties that don't answer."""
+    def published_file(self) -> Path:
+        """The file in which a `watch` of this stack has the outside parties that don't answer, and failed updates."""
         return sibling_of_stack(self.home, "delays")
 
     def require_home(self, *, ending: bool = False) -> None:

@@ -94,6 +94,8 @@ class Updated(Struct, frozen=True):
     """Reasons of failed ones, which are retried."""
     untouched: frozenset[ObjectKey] = frozenset()
     """Load balancers without a necessary change."""
+    retries: Mapping[ObjectKey, float] = field(default_factory=dict)
+    """When each failed one is tried again, in seconds since the epoch, as far as that is known."""
 
 
 class Failed(Struct, frozen=True):

@@ -438,7 +438,9 @@ class Loop:
         now, keys = time.monotonic(), tuple(sorted(outcome.ended))
         took = now - outcome.since if outcome.since else 0.0
         changes = {op.value: count for op, count in outcome.result.changes.items()}
-        self._listen(Updated(keys, took, now - first, changes, outcome.failed, outcome.untouched))
+        retries = self._schedule.retries
+        at = {key: retries[key].at + self._epoch for key in outcome.failed if key in retries}
+        self._listen(Updated(keys, took, now - first, changes, outcome.failed, outcome.untouched, at))
 
     def _proxy_returned(self, plan: Plan, proxies: Collection[str]) -> None:
         """Look again at all that is served by proxies that are back, and correct the statuses that said otherwise."""

@@ -39,7 +39,7 @@ def play() -> Iterator[tuple[Stage, Backend]]:
         yield made, backend
 
 
-OF_STATUS_ALONE = {"proxy", "backends", "routes", "leader", "waits"}
+OF_STATUS_ALONE = {"proxy", "backends", "routes", "leader", "waits", "failing"}
 
 
 def test_services_are_described_alike_for_status_and_for_runs() -> None:

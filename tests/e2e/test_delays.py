@@ -1,4 +1,4 @@
-"""Which outside party doesn't answer, and what waits for it: in `status` of another process, metrics and the page."""
+"""Which outside party doesn't answer, what waits for it, and what fails: in `status` of another process and metrics."""
 
 from __future__ import annotations
 
@@ -64,3 +64,25 @@ def test_a_command_gets_its_turn_next_to_a_watch_of_a_cluster_whose_writes_hang(
             assert done.code == 0, done.out + done.err
             api.is_writing.set()
             eventually(lambda: all("status" in each for each in api.services), watch)
+
+
+def test_an_update_that_fails_is_named_until_it_succeeds(
+    play: Stage, backend: Callable[..., Backend], tmp_path: Path
+) -> None:
+    """With the reason, since when, and when the next attempt begins."""
+    web = backend("web")
+    with served(tmp_path) as (api, access):
+        play.configure(sources=[source(access)])
+        api.nodes = [versioned(node())]
+        api.services = [versioned(service("web", port(8080, web.port)))]
+        api.failing.add("services")
+        with watching(play) as watch:
+            eventually(lambda: "UpdateFailed" in play.run("status").out, watch)
+            assert "has failed to update c/n/web since " in play.run("status").err
+            (row,) = play.run("status", "--json").json
+            assert row["reason"] == "UpdateFailed"
+            assert row["failing"]["retry"] >= row["failing"]["since"] > 0
+            assert ", next attempt at " in play.run("status", "web").out
+            api.failing.clear()
+            eventually(lambda: "UpdateFailed" not in play.run("status").out, watch)
+            assert "failing" not in play.run("status", "--json").json[0]

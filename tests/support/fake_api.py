@@ -98,6 +98,8 @@ class Api:
     """Instead of a healthy watch, which says nothing: what is answered at once, and the end."""
     silent: bool = False
     """Take requests and answer nothing."""
+    failing: set[str] = field(default_factory=set)
+    """Plurals of which no status can be written."""
     is_writing: threading.Event = field(default_factory=_set)
     """Unset: writes of statuses are taken and not answered until it is set."""
     drip: float = 0.0
@@ -285,6 +287,9 @@ class _Handler(QuietHandler):
             return
         self.api.is_writing.wait()
         plural, name, _ = self.path.partition("?")[0].split("/")[-3:]
+        if plural in self.api.failing:
+            self._refuse(500)
+            return
         self.api.patched.append((plural, name, patch))
         found = self.api.named(plural, name) or {}
         found["status"] = {**found.get("status", {}), **patch.get("status", {})}

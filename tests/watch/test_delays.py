@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from locallb.cli.watching.published_delays import DelaysFile, read_delays
+from locallb.cli.watching.published import PublishedFile, read_published
 from locallb.engine.core.lanes import LateLane
 from locallb.model.identities import ClusterName, ObjectKey
 from locallb.planning.planned import Plan
@@ -68,15 +68,15 @@ def test_a_proxy_is_named_once_whether_it_hangs_or_is_waited_for() -> None:
 def test_commands_read_the_delays_of_a_watch_that_runs(tmp_path: Path) -> None:
     """Nothing of one that has ended, and nothing of a file that says nothing."""
     path = tmp_path / "dev.delays"
-    file, delay = DelaysFile(path), Delay("docker", "Docker", 5.0, (WEB,))
-    assert read_delays(path) == ()
+    file, delay = PublishedFile(path), Delay("docker", "Docker", 5.0, (WEB,))
+    assert read_published(path).delays == ()
     file.listen(Delayed((delay,)))
-    assert read_delays(path) == (delay,)
+    assert read_published(path).delays == (delay,)
     text = path.read_text()
     path.write_text(text.replace("@", "@another-boot."))
-    assert read_delays(path) == ()
+    assert read_published(path).delays == ()
     path.write_text("{")
-    assert read_delays(path) == ()
+    assert read_published(path).delays == ()
     file.listen(Delayed((delay,)))
     file.listen(Delayed(()))
     assert not path.exists()

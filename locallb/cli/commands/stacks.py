@@ -131,7 +131,7 @@ def _ask_about(places: Sequence[Path], args: Arguments, out: Out) -> None:
 
 def _places(session: Session) -> Sequence[Path]:
     """List the files and directories that a stack has: its configuration and its locks are the last to go."""
-    own = [stack_directory(session.home), session.delays_file, all_services_lock(session.home)]
+    own = [stack_directory(session.home), session.published_file, all_services_lock(session.home)]
     *state, locks, guard = session.store.places
     places = [*own, *state, session.project.stack_file(session.stack), locks, guard]
     return [place for place in places if os.path.lexists(place)]

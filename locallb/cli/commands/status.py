@@ -12,7 +12,7 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -27,6 +27,7 @@ from locallb.cli.service_output import (
     PortLink,
     detail_json,
     details,
+    field_parts,
     links,
     print_detail,
     print_services,
@@ -43,7 +44,7 @@ from locallb.sources.snapshot import SnapshotResult
 
 if TYPE_CHECKING:
     from locallb.cli.leading import Leaders, LeaseHolder
-    from locallb.watch.delays import Delay
+    from locallb.cli.watching.published import Published
 
 
 PACE = 1.0
@@ -61,15 +62,15 @@ def status(session: Session, args: Arguments, out: Out) -> int:
     leaders = _Leaders()
     leader = leaders.inspect(session, args)
     reading, plan = session.plan(glance=True)
-    table = _rows(inspect(plan), reading, args)
+    found = published(session)
+    table = _rows(_explained(inspect(plan), found), reading, args)
     if leader.doubtful:  # a renewal in between shows at once
         leader = leaders.settled(session, args, out)
-    delays = published_delays(session)
     if args.json or args.output:
-        _print_form(table, _document(table, plan, args, leader, delays), args, out)
+        _print_form(table, _document(table, plan, args, leader, found), args, out)
     else:
-        _print(table, plan, args, leader, out)
-        _warn_of_delays(delays, out)
+        _print(table, plan, args, leader, out, found=found)
+        _warn(found, out)
         _report_trust(session, out)
     printed = frozenset(row.message for row in table)
     for notice in (
@@ -162,18 +163,22 @@ def _leader(holder: LeaseHolder) -> _Leader:
     return _Leader(f"Leader: {holder.identity or 'nobody holds the Lease'}", holder.identity)
 
 
-def published_delays(session: Session) -> Sequence[Delay]:
-    """Return the outside parties that don't answer the stack's `watch`."""
-    if not session.delays_file.exists():
-        return ()
-    from locallb.cli.watching.published_delays import read_delays  # noqa: PLC0415 - only where there are some
+def published(session: Session) -> Published | None:
+    """Return what the stack's `watch` publishes; None if that is nothing."""
+    if not session.published_file.exists():
+        return None
+    from locallb.cli.watching.published import read_published  # noqa: PLC0415 - only where there is something
 
-    return read_delays(session.delays_file)
+    return read_published(session.published_file)
 
 
-def _warn_of_delays(delays: Sequence[Delay], out: Out) -> None:
-    for delay in delays:
-        out.warning(delay.sentence(f"for {max(0.0, time.time() - delay.since):.0f} s"))
+def _explained(table: tuple[Row, ...], found: Published | None) -> tuple[Row, ...]:
+    return found.rows(table) if found else table
+
+
+def _warn(found: Published | None, out: Out) -> None:
+    for text in found.sentences(lambda since: f"for {max(0.0, time.time() - since):.0f} s") if found else ():
+        out.warning(text)
 
 
 def _report_trust(session: Session, out: Out) -> None:
@@ -186,26 +191,23 @@ def _report_trust(session: Session, out: Out) -> None:
 
 
 def _document(
-    table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader, delays: Sequence[Delay]
+    table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader, found: Published | None
 ) -> list[dict[str, object]]:
     led = {} if leader.identity is None else {"leader": leader.identity}
+    failing = found.fields() if found else {}
     if not args.services:
         rows = zip(table, services_json(table), strict=True)
-        return [{**fields, **led, **_waits(row, delays)} for row, fields in rows]
+        return [{**fields, **led, **failing.get(row.key, {})} for row, fields in rows]
     return [
-        {**fields, **led, **_waits(detail.row, delays), **detail_json(detail)}
+        {**fields, **led, **failing.get(detail.row.key, {}), **detail_json(detail)}
         for detail in _chosen(table, plan, args)
         for fields in services_json([detail.row])
     ]
 
 
-def _waits(row: Row, delays: Sequence[Delay]) -> Mapping[str, object]:
-    """Return for which outside parties that don't answer a row waits."""
-    waits = [{"party": delay.party, "since": round(delay.since, 3)} for delay in delays if row.key in delay.waiting]
-    return {"waits": waits} if waits else {}
-
-
-def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader, out: Out) -> None:
+def _print(  # noqa: PLR0913 - all that may be printed
+    table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader, out: Out, *, found: Published | None
+) -> None:
     if not args.services:
         left_out = plan.left_out
         if _is_part(args):
@@ -215,6 +217,8 @@ def _print(table: tuple[Row, ...], plan: Plan, args: Arguments, leader: _Leader,
         if number:
             out.line("")
         print_detail(out, detail)
+        if times := found.times(detail.row.key) if found else "":
+            out.line(*field_parts("failing", times))
 
 
 def _chosen(table: tuple[Row, ...], plan: Plan, args: Arguments) -> list[Detail]:
@@ -234,12 +238,12 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
         try:
             reading = Session(session.project, session.stack)
             read, plan = reading.plan(glance=True)
-            table, leader = _rows(inspect(plan), read, args), leaders.inspect(reading, args)
-            delays = published_delays(reading)
-            document = _document(table, plan, args, leader, delays)
+            found = published(reading)
+            table, leader = _rows(_explained(inspect(plan), found), read, args), leaders.inspect(reading, args)
+            document = _document(table, plan, args, leader, found)
         except UNPLANNED as error:
             document = sentence(error)
-        if document != before or retry:
+        if retry or _without_retries(document) != _without_retries(before):
             if retry:
                 out.console.clear()
             if isinstance(document, str):
@@ -247,10 +251,19 @@ def _repeat(session: Session, args: Arguments, out: Out) -> None:
             elif args.json:
                 out.raw(json.dumps(document))
             else:
-                _print(table, plan, args, leader, out)
-                _warn_of_delays(delays, out)
+                _print(table, plan, args, leader, out, found=found)
+                _warn(found, out)
         before = document
         time.sleep(PACE)
+
+
+def _without_retries(document: object) -> object:
+    """Return what is compared: another attempt that failed for the same reason is no news."""
+    if not isinstance(document, list):
+        return document
+    return [
+        {name: value.get("since") if name == "failing" else value for name, value in row.items()} for row in document
+    ]
 
 
 _DISPLAYS = ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER")

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from locallb.cli.arguments import Arguments
 from locallb.cli.commands.scripting import curl_terms, planned_ports
-from locallb.cli.commands.status import published_delays, show_in_browser, why_none
+from locallb.cli.commands.status import published, show_in_browser, why_none
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused, sentence
 from locallb.cli.service_output import Parts, PortLink, details, links
@@ -156,22 +156,24 @@ class Readings:
         return self._last
 
     def _read(self, session: Session, reading: SnapshotResult, plan: Plan) -> Scene:
-        views = [View(row) for row in inspect(plan)]
+        found = published(session)
+        views = [View(row) for row in (found.rows(inspect(plan)) if found else inspect(plan))]
         before, since_when = self._traffic, self._counted
         self._traffic, self._counted = traffic(plan, PACE), time.monotonic()
         news = list(self._narrator.services(time.time(), views))
         if before or self._last.cards:  # at first everything would be news
             self._records.extend(news)
-        delays = [each.sentence(f"since {clock(each.since)[:-4]}") for each in published_delays(session)]
+        failures = found.sentences(lambda since: f"since {clock(since)[:-4]}") if found else ()
         return Scene(
             session.stack,
             cards(views, self._last.cards),
             plan,
             rates(since(self._traffic, before), max(PACE, self._counted - since_when)),
             _state(session),
-            (*reading.complaints, *delays),
+            (*reading.complaints, *failures),
             plan.left_out or ("There is no Service of type LoadBalancer yet. New ones appear here by themselves.",),
             tuple(self._records),
+            {each.key: each for each in found.failures} if found else {},
         )
 
 
@@ -201,7 +203,7 @@ class StackActions(Struct, frozen=True):
         with suppress(Refused):  # it serves no HTTP, or not yet
             found.append(("curl", self.curl(scene, card)))
         rate = scene.rates.get(row.key, Rate())
-        return detail_parts(detail, rate, found, of_object(scene.records, row.key))
+        return detail_parts(detail, rate, found, scene.failures.get(row.key), of_object(scene.records, row.key))
 
     def link(self, scene: Scene, card: Card) -> PortLink:
         """Return where it is found first."""

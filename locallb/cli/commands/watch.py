@@ -21,7 +21,7 @@ from locallb.cli.watching.http_server import HttpServer
 from locallb.cli.watching.log import as_json, is_journal, journal, plain, started
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.program_runs import ProgramRuns, command
-from locallb.cli.watching.published_delays import DelaysFile
+from locallb.cli.watching.published import PublishedFile
 from locallb.cli.watching.reporting import EventReporter, EventSink, Lines, OnScreen
 from locallb.cli.watching.screen import Screen
 from locallb.cli.watching.supervision import Signals, Supervised, pages, refusal
@@ -78,7 +78,7 @@ class _Watch:
         self._page = self._shown(args.page or session.settings.page)
         self._metrics = Metrics(self._health.observed)
         self._supervised = Supervised()
-        self._delays = DelaysFile(session.delays_file)
+        self._published = PublishedFile(session.published_file)
         self._leads = leads or _alone
         self._loop = Loop(
             session.home,
@@ -152,7 +152,7 @@ class _Watch:
         self._health.listen(event)
         self._metrics.listen(event)
         self._supervised.listen(event)
-        self._delays.listen(event)
+        self._published.listen(event)
         self._relay.listen(event)
         if self._served_meanwhile:
             self._served_meanwhile.listen(event)

@@ -22,6 +22,7 @@ from locallb.cli.failures import Refused
 from locallb.cli.service_output import STYLES, Detail, Parts, detail_lines, field_parts
 from locallb.cli.watching.board import View, count_states, urgency
 from locallb.cli.watching.log import LogLevel, LogRecord, clock
+from locallb.cli.watching.published import times
 from locallb.model.identities import ROUTED, ObjectKey
 from locallb.model.texts import clipped, counted, printable
 from locallb.planning.notices import DRAIN, FAULT
@@ -29,6 +30,7 @@ from locallb.planning.planned import Plan
 from locallb.planning.service_rows import PortRow, Row, State, causes
 from locallb.report.wording import LONGEST_NAME, visible
 from locallb.traffic.figures import TrafficRow
+from locallb.watch.update_failures import Failures, UpdateFailure
 
 
 class Rate(Struct, frozen=True):
@@ -134,6 +136,8 @@ class Scene(Struct, frozen=True):
     """What to say where there is nothing to serve."""
     records: tuple[LogRecord, ...] = ()
     """What happened meanwhile."""
+    failures: Failures = field(default_factory=dict)
+    """Which updates fail."""
 
     @property
     def counts(self) -> str:
@@ -311,7 +315,7 @@ def columns(lines: Sequence[Line], rates: Mapping[ObjectKey, Rate], width: int) 
     made: list[Column] = []
     for head, maximum, more, from_width, cell in candidates:
         if width >= from_width:
-            longest = max((len(cell(card)[0]) for card in cards), default=0)
+            longest = max((cell_len(cell(card)[0]) for card in cards), default=0)
             made.append(Column(head, min(maximum, max(len(head), longest + more)), cell))
     remaining = width - sum(column.width + _GAP for column in made)
     if remaining >= len("REASON"):
@@ -386,10 +390,16 @@ def explanation(line: Line | None) -> str:
 
 
 def detail_parts(
-    detail: Detail, rate: Rate, links: Sequence[tuple[str, str]], records: Iterable[LogRecord]
+    detail: Detail,
+    rate: Rate,
+    links: Sequence[tuple[str, str]],
+    failure: UpdateFailure | None,
+    records: Iterable[LogRecord],
 ) -> Iterator[Parts]:
     """Write all about one load balancer; `links` are labels and texts to copy, `records` what happened to it."""
     yield from detail_lines(detail)
+    if failure:
+        yield field_parts("failing", times(failure))
     if rate.text:
         yield field_parts("traffic", rate.text)
     for label, text in links:

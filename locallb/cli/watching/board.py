@@ -23,6 +23,7 @@ from locallb.planning.planned import Placement, Plan
 from locallb.planning.service_rows import NOT_DEPLOYED, Observation, Row, State, rows
 from locallb.watch.delays import Delay
 from locallb.watch.events import Converged, Delayed, Failed, LoopEvent, Planned, Stopped, Updated
+from locallb.watch.update_failures import Failures, UpdateFailure, after_plan, after_update
 
 MAX = 1000
 """Events that may wait."""
@@ -138,12 +139,13 @@ class Board(Struct):
     """Outside parties that don't answer."""
     failure: str = ""
     """Why reading, planning or an update as a whole failed last; empty once it succeeds."""
+    failures: Failures = field(default_factory=dict)
+    """Load balancers and proxies of the stack that can't be updated: why, since when, and when that is tried again."""
     stopped: bool = False
     stale: dict[str, float] = field(default_factory=dict)
     """Sources that count as last read, and since when."""
     _open: set[ObjectKey] = field(default_factory=set)
     _changes: dict[ObjectKey, RowChange] = field(default_factory=dict)
-    _failures: dict[ObjectKey, str] = field(default_factory=dict)
     _existing: tuple[ObjectKey, ...] = ()
     """Whom the last plan has, in its order."""
     _planned_keys: frozenset[ObjectKey] = frozenset()
@@ -189,7 +191,7 @@ class Board(Struct):
         all_rows = [*chain.from_iterable(of_each), *rejected]
         all_rows = sorted(all_rows, key=_ORDER) if rejected else all_rows
         keys = [*map(_KEY, all_rows)]
-        failures, changes = map(self._failures.get, keys), map(self._changes.get, keys)
+        failures, changes = map(self.failures.get, keys), map(self._changes.get, keys)
         unasked = self._open | {placement.key for placement in plan.placements if self._is_unasked(placement.proxy)}
         return list(self._views.each(_view, all_rows, failures, changes, map(unasked.__contains__, keys)))
 
@@ -199,16 +201,15 @@ class Board(Struct):
 
     def _plan(self, at: float, planned: Planned) -> None:
         self.failure = ""
+        self.failures = after_plan(self.failures, planned)
         self._forget()
         self._open = set(planned.differing)
         self.stale = {name: self.stale.get(name, at) for name in planned.stale}
 
     def _update(self, at: float, updated: Updated) -> None:
+        self.failures = after_update(self.failures, updated, at)
         for key in updated.services:
-            if key in updated.failed:
-                self._failures[key] = updated.failed[key]
-            else:
-                self._failures.pop(key, None)
+            if key not in updated.failed:
                 self._open.discard(key)
                 if key not in updated.untouched:
                     self._changes[key] = RowChange(at, updated.latency)
@@ -221,9 +222,8 @@ class Board(Struct):
         keys = *map(_KEY, plan.placements), *map(_KEY, plan.rejections)
         if keys != self._existing:
             self._existing, self._planned_keys = keys, frozenset(keys)
-        for retained in (self._changes, self._failures):
-            for key in retained.keys() - self._planned_keys:
-                del retained[key]
+        for key in self._changes.keys() - self._planned_keys:
+            del self._changes[key]
 
 
 def _rows_of(placement: Placement, observed: Observation | None, refused: tuple[str, ...]) -> tuple[Row, ...]:
@@ -235,15 +235,20 @@ def _rows_of(placement: Placement, observed: Observation | None, refused: tuple[
     return found
 
 
-def _view(row: Row, failure: str | None, change: RowChange | None, unasked: object) -> View:
-    return View(_explained(row, failure or "", is_unasked=bool(unasked)), change)
+def _view(row: Row, failure: UpdateFailure | None, change: RowChange | None, unasked: object) -> View:
+    return View(_explained(row, failure, is_unasked=bool(unasked)), change)
 
 
-def _explained(row: Row, failure: str, *, is_unasked: bool) -> Row:
+def failed_row(row: Row, failure: UpdateFailure) -> Row:
+    """Return a row with why it can't be updated: what serves may not be what is planned."""
+    state = State.DEGRADED if row.state is State.SERVING else row.state
+    return replace(row, state=state, reason=FAILED, message=f"{row.key}: {failure.sentence}")
+
+
+def _explained(row: Row, failure: UpdateFailure | None, *, is_unasked: bool) -> Row:
     """Return why a Service isn't deployed: the loop knows more than a look at the proxies."""
     if failure:
-        state = State.DEGRADED if row.state is State.SERVING else row.state
-        return replace(row, state=state, reason=FAILED, message=f"{row.key}: {failure}")
+        return failed_row(row, failure)
     if row.reason != NOT_DEPLOYED:
         return row
     if is_unasked:

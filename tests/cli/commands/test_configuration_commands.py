@@ -333,8 +333,8 @@ def test_a_stack_is_not_in_the_way_of_the_files_of_another(play: Stage) -> None:
         (play.root / ".state/locallb" / name).mkdir(parents=True)
     session = Session.open(play.root, "dev")
     with only_one(session.watch_lock, "watch"), session.serving_all(requested=True):
-        assert session.delays_file.parent.is_dir()
-        assert not session.delays_file.exists()
+        assert session.published_file.parent.is_dir()
+        assert not session.published_file.exists()
 
 
 @pytest.mark.usefixtures("path")

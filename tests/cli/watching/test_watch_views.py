@@ -291,7 +291,7 @@ def test_an_object_that_the_plan_lacks_is_forgotten_while_the_services_stay() ->
     for failed in ({"gone": "its directory can't be removed"}, {}):
         entries = (event, updated("gone", "route", failed=failed), event)
         board.take(EventBatch(tuple(RelayedEvent(NOON, entry) for entry in entries), event))
-    assert (board._changes, board._failures) == ({}, {})
+    assert (board._changes, board.failures) == ({}, {})
     retry = planned(snapshot_of("gone", "web"))
     board.observed = serving(retry.plan)
     board.take(EventBatch((RelayedEvent(NOON + 5, retry),), retry))
