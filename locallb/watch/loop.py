@@ -333,7 +333,7 @@ class Loop:
         while due.keys and not self._stopped.is_set():
             due = self._update(plan, wanted, due, current.first)
             if self._converger.is_overtaken or (due.keys and len(self._inbox)):
-                self._schedule = self._schedule.interrupted(time.monotonic(), due.patient)
+                self._schedule = self._schedule.interrupted(time.monotonic(), due.waiting)
                 self._take(*self._inbox.take(), Mark(Cause.RETRY))
                 return
         if not due.keys:

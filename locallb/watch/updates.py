@@ -243,8 +243,13 @@ class Work:
 
     @property
     def patient(self) -> tuple[ObjectKey, ...]:
-        """What may have to wait for others."""
+        """What rests where it changes all the time."""
         return (*self.changed, *self.new, *self.reported)
+
+    @property
+    def waiting(self) -> tuple[ObjectKey, ...]:
+        """What may have to wait for others."""
+        return (*self.removed, *self.patient)
 
     def without(self, keys: Collection[ObjectKey]) -> Work:
         excluded = frozenset(keys)
@@ -259,15 +264,15 @@ class Work:
         """Return the load balancers of the next update.
 
         Many existing ones don't wait for new ones, and nothing that serves waits for a mere status: a few of those are
-        included with others, many come afterwards. As existing ones may change or break all the time, a few new and
-        overdue ones are always included. Spares come one by one: an Envoy takes long to start, and other triggers wait
-        for the end of its update.
+        included with others, many come afterwards. As existing ones may change or break all the time, a few others and
+        overdue ones are always included: what is removed holds addresses. Spares come one by one: an Envoy takes long
+        to start, and other triggers wait for the end of its update.
         """
-        patient = frozenset(self.patient if self.overdue else ())
-        late = [key for key in self.overdue if key in patient][:FEW]
+        waiting = frozenset(self.waiting if self.overdue else ())
+        late = [key for key in self.overdue if key in waiting][:FEW]
         present = tuple(sorted((*self.removed, *self.changed), key=self._is_orphaned_elsewhere))
         if self.broken:
-            along = () if present else self.new[: max(0, FEW - len(self.broken))]
+            along = (*present, *self.new)[: max(0, FEW - len(self.broken))]
             return Batch(_once(*late, *self.broken, *along)[:MAX], refresh=True)
         if serving := (*present, *self.new[: max(0, FEW - len(present))]) if present else self.new:
             along = self.reported if len(serving) + len(self.reported) <= FEW else ()

@@ -171,4 +171,4 @@ def test_a_spare_that_ended_just_when_it_is_taken_is_looked_at_first(converger: 
     failures.inspect(reading, claimed, (), converger)
     work = converger.work(wanted, failures.broken)
     assert (work.broken, work.new) == ((WEB,), (OLDER,))
-    assert work.first() == Batch((WEB,), refresh=True)
+    assert (work.first().keys[0], work.first().refresh) == (WEB, True)

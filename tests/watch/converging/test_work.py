@@ -70,12 +70,14 @@ def test_route_and_its_new_gateway_are_one_update() -> None:
 
 
 @given(works())
-def test_few_new_ones_join_changes_so_that_one_that_changes_all_the_time_delays_none(work: Work) -> None:
-    """Where many change or break, new ones wait until they are overdue."""
+def test_few_others_join_what_breaks_or_changes_all_the_time_so_that_it_delays_none(work: Work) -> None:
+    """Where many change or break, the others wait until they are overdue; existing ones go before new ones."""
     kinds = [key.namespace for key in work.first().keys] if work.differing else []
     present = len(work.removed) + len(work.changed)
     if work.broken:
-        assert kinds.count("new") == (0 if present else min(len(work.new), max(0, FEW - len(work.broken))))
+        room = max(0, FEW - len(work.broken))
+        assert kinds.count("removed") + kinds.count("changed") == min(present, room)
+        assert kinds.count("new") == min(len(work.new), max(0, room - present))
     elif present:
         assert kinds.count("new") == min(len(work.new), max(0, FEW - present))
 
@@ -83,7 +85,7 @@ def test_few_new_ones_join_changes_so_that_one_that_changes_all_the_time_delays_
 @given(works(), st.data())
 def test_what_is_overdue_goes_with_whatever_is_first(work: Work, data: st.DataObject) -> None:
     """A few at a time, and nothing is left out or done twice for that."""
-    drawn = st.lists(st.sampled_from(work.patient), max_size=FEW, unique=True) if work.patient else st.just([])
+    drawn = st.lists(st.sampled_from(work.waiting), max_size=FEW, unique=True) if work.waiting else st.just([])
     overdue = tuple(data.draw(drawn))
     remaining, done = replace(work, overdue=overdue), list[ObjectKey]()
     if remaining.keys:
