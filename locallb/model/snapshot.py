@@ -198,10 +198,12 @@ class HostFacts(Struct, frozen=True):
 
 
 class Place(Struct, frozen=True):
-    """Where an object is written: a line of a file."""
+    """Where an object is written: a line of a file, and the lines of some of its fields."""
 
     file: str
     line: int
+    fields: Mapping[str, int] = field(default_factory=dict)
+    """By what they are about: ports such as `8080/TCP`, `sources`, `addresses`."""
 
 
 class Contents(Struct, frozen=True):

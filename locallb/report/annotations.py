@@ -43,7 +43,7 @@ def _properties(report: Report, alert: Alert) -> Iterator[str]:
     places = {str(key): place for key, place in report.places.items()}
     if place := places.get(alert.service):
         yield f"file={_property(place.file)}"
-        yield f"line={place.line}"
+        yield f"line={place.fields.get(alert.field, place.line)}"
     yield f"title={_property(f'{alert.topic}: {alert.service}' if alert.service else str(alert.topic))}"
 
 

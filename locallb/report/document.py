@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 
 from locallb.model.identities import IPNetwork
+from locallb.model.reasons import section
 from locallb.report.changes import Change, Exposure, Narrowing, Report, ServiceChange
 from locallb.report.sides import Balancer
 from locallb.report.wording import alerts, summary
@@ -50,7 +51,10 @@ def _service(service: ServiceChange) -> Mapping[str, object]:
         "change": str(service.change),
         "before": _balancer(service.before),
         "after": _balancer(service.after),
-        "problems": [{"reason": str(problem.reason), "message": problem.message} for problem in service.problems],
+        "problems": [
+            {"reason": str(problem.reason), "message": problem.message, "help": section(problem.reason)}
+            for problem in service.problems
+        ],
         "differences": [
             {
                 "what": str(difference.what),
@@ -83,6 +87,7 @@ def _balancer(balancer: Balancer | None) -> Mapping[str, object] | None:
                 "affinity": port.affinity,
                 "reason": str(port.problem),
                 "message": port.message,
+                "help": section(port.problem) if port.problem else "",
             }
             for port in balancer.ports
         ],

@@ -218,6 +218,8 @@ class Alert(Struct, frozen=True):
     topic: Topic
     message: str
     service: str = ""
+    field: str = ""
+    """The field of the Service that it is about, as in `Place.fields`."""
 
 
 CONFLICTS = frozenset({Reason.IN_USE, Reason.PORT_IN_USE})
@@ -245,17 +247,28 @@ def _of_service(service: ServiceChange) -> Iterator[Alert]:
         yield Alert(_topic(problem.reason), problem.message, key)
     for port in service.after.ports if service.after else ():
         if port.problem in CONFLICTS:
-            yield Alert(Topic.CONFLICT, port.message or f"{key} port {port.label}: {port.problem}", key)
+            yield Alert(Topic.CONFLICT, port.message or f"{key} port {port.label}: {port.problem}", key, port.label)
     if service.change is Change.REMOVED and service.before:
         yield Alert(Topic.REMOVAL, f"{key}: {removed(service.before)}", key)
     if service.moved:
-        yield Alert(Topic.ADDRESS, f"{key}: {moved(service)}", key)
+        yield Alert(Topic.ADDRESS, f"{key}: {moved(service)}", key, "addresses")
     for exposure in service.exposures:
-        yield Alert(Topic.EXPOSURE, f"{key}: {reported(exposure)}", key)
+        yield Alert(Topic.EXPOSURE, f"{key}: {reported(exposure)}", key, _field(exposure.kind, exposure.ports))
     for narrowing in service.narrowings:
         if narrowing.kind not in _OF_ADDRESSES:
             topic = Topic.REMOVAL if narrowing.kind is Narrower.PORT else Topic.NARROWING
-            yield Alert(topic, f"{key}: {withdrawn(narrowing)}", key)
+            yield Alert(topic, f"{key}: {withdrawn(narrowing)}", key, _field(narrowing.kind, narrowing.ports))
+
+
+_OF_PORTS = frozenset({Wider.PORT, Wider.OPENS, Narrower.PORT, Narrower.CLOSES})
+_OF_SOURCES = frozenset({Wider.UNRESTRICTED, Wider.SOURCES, Narrower.RESTRICTED, Narrower.SOURCES})
+
+
+def _field(kind: Wider | Narrower, ports: Sequence[str]) -> str:
+    """Return the field that a change of what can be reached is about; empty for the whole."""
+    if kind in _OF_PORTS and ports:
+        return ports[0]
+    return "sources" if kind in _OF_SOURCES else ""
 
 
 def moved(service: ServiceChange) -> str:

@@ -127,8 +127,8 @@ def _understood(file: FolderFile, aliased: int, directory: Path) -> ParsedFile:
     return ParsedFile(file.data, objects, shown, kinds, allowance.used)
 
 
-def object_lines(file: FolderFile) -> Iterator[tuple[str, str, str, int]]:
-    """Yield kind, namespace, name and line of the objects of a file, as far as it can be read."""
+def object_lines(file: FolderFile) -> Iterator[tuple[str, str, str, int, Mapping[str, int]]]:
+    """Yield kind, namespace, name and line of the objects of a file, and lines of fields, as far as it can be read."""
     try:
         for document in yaml.compose_all(file.data, yaml.CSafeLoader):
             listed = _fields(document).get("items")
@@ -137,9 +137,25 @@ def object_lines(file: FolderFile) -> Iterator[tuple[str, str, str, int]]:
                 namespace, name = metadata.get("namespace"), metadata.get("name")
                 if isinstance(kind, yaml.ScalarNode) and isinstance(name, yaml.ScalarNode):
                     within = namespace.value if isinstance(namespace, yaml.ScalarNode) else DEFAULT_NAMESPACE
-                    yield kind.value, within, name.value, name.start_mark.line + 1
+                    fields = dict(_field_lines(_fields(_fields(node).get("spec"))))
+                    yield kind.value, within, name.value, name.start_mark.line + 1, fields
     except (yaml.YAMLError, ValueError, RecursionError):
         return
+
+
+def _field_lines(spec: Mapping[str, yaml.Node]) -> Iterator[tuple[str, int]]:
+    """Yield the lines of an object's ports or listeners, of its clients and of its requested addresses."""
+    for name in ("ports", "listeners"):
+        entries = spec.get(name)
+        for entry in entries.value if isinstance(entries, yaml.SequenceNode) else ():
+            port, protocol = _fields(entry).get("port"), _fields(entry).get("protocol")
+            if isinstance(port, yaml.ScalarNode):
+                transport = protocol.value if isinstance(protocol, yaml.ScalarNode) else "TCP"
+                transport = "TCP" if name == "listeners" and transport != "UDP" else transport
+                yield f"{port.value}/{transport}", port.start_mark.line + 1
+    for name, about in (("loadBalancerSourceRanges", "sources"), ("loadBalancerIP", "addresses"), ("addresses",) * 2):
+        if name in spec:
+            yield about, spec[name].start_mark.line + 1
 
 
 def _fields(node: yaml.Node | None) -> Mapping[str, yaml.Node]:

@@ -299,9 +299,9 @@ class Manifests(SourceType[ManifestsSource]):
             return {}
         base = directory.parent if directory.is_file() else directory
         return {
-            ObjectKey(source.cluster, namespace, name, _KINDS[kind]): Place(str(base / file.path), line)
+            ObjectKey(source.cluster, namespace, name, _KINDS[kind]): Place(str(base / file.path), line, fields)
             for file in folder.files
-            for kind, namespace, name, line in object_lines(file)
+            for kind, namespace, name, line, fields in object_lines(file)
             if kind in _KINDS
         }
 

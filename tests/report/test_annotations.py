@@ -47,6 +47,27 @@ def test_an_annotation_is_at_the_line_where_the_service_is_named(repo: Stage, mo
     assert "added" in message
 
 
+def test_an_annotation_of_a_change_is_at_the_field_that_changed(repo: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A new port, wider source ranges; what is gone from the file is at the name."""
+    monkeypatch.chdir(repo.root)
+    repo.write(
+        "z.yaml", service("wide", port(8080, 30_080), port(8081, 30_081), loadBalancerSourceRanges=["10.0.0.0/8"])
+    )
+    commit(repo.root)
+    changed = service("wide", port(8080, 30_080), port(9090, 30_081), loadBalancerSourceRanges=["10.0.0.0/7"])
+    repo.write("z.yaml", changed)
+    text = (repo.manifests / "z.yaml").read_text().splitlines()
+    done = repo.run("preview", "--against", "HEAD", "--format", "github")
+    found = {
+        text[int(match[1]) - 1].strip(): line.rpartition("::")[2]
+        for line in done.out.splitlines()
+        if (match := re.search(r"line=(\d+),", line))
+    }
+    assert "port 9090/TCP is new" in found["port: 9090"]
+    assert "10.0.0.0/7" in found["- 10.0.0.0/7"]
+    assert "port 8081/TCP is removed" in found["name: wide"]
+
+
 def test_what_is_removed_has_no_line(repo: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     """It isn't there any more; a directory outside of the current one isn't named."""
     monkeypatch.chdir(repo.root)
