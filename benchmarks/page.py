@@ -1,12 +1,16 @@
 """What the live page costs: the browser's frames with many Services, and the loop's time for a change.
 
-    python -m benchmarks.page [--services 1000] [--runs 20] [--seconds 10]
+    python -m benchmarks.page [--services 1000] [--many 10000] [--runs 20] [--seconds 10]
 
 A directory of manifests, shared proxies, one for each hundred Services, `locallb watch` and a real Chromium without a
 graphics card. Of a change of one Service is measured the processor time of the whole watch, without a page, with one at
 which nobody looks, and with one that is looked at. Of the page: how long until all is drawn, and its frames while it is
 scrolled, while one Service after another changes, and while nothing does; `work` is the processor time of the page's
-main thread for each. A table goes to standard error, one JSON object to standard output.
+main thread for each.
+
+Then the page alone, of ten thousand Services that nothing serves, of which 200 change in a second: the same figures,
+the share of a core that its server takes, and how long until what is typed has its effect. A table goes to
+standard error, one JSON object to standard output.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from typing import Any
 from benchmarks.figures import report_to, result, spreads, table
 from tests.support.browser import Browser, Tab, running
 from tests.support.manifests import node, port, service
+from tests.support.page_scenes import large
 from tests.support.stages import Stage, stage
 from tests.support.watching import Watch, page_of, watching
 
@@ -136,15 +141,53 @@ def drawn(browser: Browser, url: str, count: int) -> tuple[Tab, float]:
     return tab, took
 
 
+def many(browser: Browser, count: int, seconds: float, figures: dict[str, Milliseconds]) -> dict[str, float]:
+    """Measure the page of so many Services that change all the time; return shares and times."""
+    with large(count) as (page, change):
+        tab, took = drawn(browser, page.url, count)
+        over = threading.Event()
+
+        def go_on() -> None:
+            while not over.wait(0.2):
+                change(40)
+
+        thread = threading.Thread(target=go_on)
+        thread.start()
+        try:
+            before, began = time.process_time(), time.monotonic()
+            frames(tab, f"{count} changing", "", seconds, figures)
+            share = (time.process_time() - before) / (time.monotonic() - began)
+            key = [tab.evaluate(KEY) for _ in range(10)]
+            figures[f"{count}, a key"] = {"effect": key}
+        finally:
+            over.set()
+            thread.join()
+        memory = tab.evaluate("performance.memory.usedJSHeapSize") / 2**20
+    return {
+        f"{count} drawn after, ms": took,
+        "share of the server, %": 100 * share,
+        "memory of the script, MiB": memory,
+    }
+
+
+KEY = """new Promise((done) => {
+  const began = performance.now(), search = document.getElementById("search");
+  search.value = `shop-${Math.floor(Math.random() * 10000)}`;
+  search.dispatchEvent(new Event("input"));
+  requestAnimationFrame(() => requestAnimationFrame(() => done(performance.now() - began)));
+})"""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--services", type=int, default=1000)
+    parser.add_argument("--many", type=int, default=10_000, help="Services that are made up; 0 for no such measurement")
     parser.add_argument("--runs", type=int, default=20)
     parser.add_argument("--seconds", type=float, default=10.0)
     args = parser.parse_args()
     figures: dict[str, Milliseconds] = {}
     changes: dict[str, float] = {}
-    with stage() as play, running() as browser:
+    with stage() as play, running("--enable-precise-memory-info") as browser:
         prepare(play, args.services)
         with watching(play, "--plain") as watch:
             until(lambda: "converged" in watch.reported())
@@ -159,10 +202,19 @@ def main() -> None:
             with changing(play):
                 frames(tab, "changing", "", args.seconds, figures)
             complaints = tab.complaints
+        sums = many(browser, args.many, args.seconds, figures) if args.many else {}
     milliseconds = {name: spreads(each) for name, each in figures.items()}
     report_to(table(milliseconds), f"{'all drawn after':<40}{took:>10.0f}")
     report_to(*(f"{f'a change, {name}':<40}{value:>10.1f}" for name, value in changes.items()))
-    result("page", [str(complaints)] if complaints else [], milliseconds=milliseconds, drawn=took, changes=changes)
+    report_to(*(f"{name:<40}{value:>10.1f}" for name, value in sums.items()))
+    result(
+        "page",
+        [str(complaints)] if complaints else [],
+        milliseconds=milliseconds,
+        drawn=took,
+        changes=changes,
+        many=sums,
+    )
 
 
 if __name__ == "__main__":

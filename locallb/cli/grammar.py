@@ -293,6 +293,10 @@ def _add_open(command: argparse.ArgumentParser, _common: argparse.ArgumentParser
     command.add_argument("--print", dest="only_print", action="store_true", help="print the URL, open nothing")
 
 
+def _add_page(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("--print", dest="only_print", action="store_true", help="print its address, open nothing")
+
+
 def _add_wait(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("services", metavar="SERVICE", nargs="+", help="which ones; all of them are waited for")
     command.add_argument(
@@ -414,29 +418,37 @@ def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
     )
 
 
+USUAL_PAGE = "usual"
+"""Where the page is without an address: at its usual one, or at a free port where another program has that."""
+
+
 def _add_watch(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     command.add_argument("--plain", action="store_true", help="print lines, also on a terminal (--json: JSON lines)")
     command.add_argument(
         "--all-services", action="store_true", help="serve Services of every type meanwhile, as local-lb:services would"
     )
-    for option, usual, what in (
-        ("--metrics", "127.0.0.1:9477", "serve Prometheus metrics and health at a loopback address"),
-        ("--page", "127.0.0.1:9478", "serve a live page at a loopback address, for browsers of this host"),
+    metrics, page = "127.0.0.1:9477", "127.0.0.1:9478"
+    for option, usual, alone, what in (
+        ("--metrics", metrics, metrics, "serve Prometheus metrics and health at a loopback address"),
+        ("--page", page, USUAL_PAGE, "serve a live page at a loopback address, for browsers of this host"),
     ):
+        instead = ", or a free port where that is taken" if alone != usual else ""
         command.add_argument(
             option,
             metavar="ADDR:PORT",
             nargs="?",
-            const=usual,
-            type=partial(_loopback, usual),
-            help=f"{what}; a port alone is of 127.0.0.1, without one it is {usual}",
+            const=alone,
+            type=partial(_loopback, usual, alone),
+            help=f"{what}; a port alone is of 127.0.0.1, without one it is {usual}{instead}",
         )
 
 
-def _loopback(usual: str, text: str) -> str:
-    """Read a place on the loopback, or its port alone."""
+def _loopback(usual: str, alone: str, text: str) -> str:
+    """Read a place on the loopback, or its port alone; `alone` is what stands for the option without any."""
     from locallb.config.values import loopback_place  # noqa: PLC0415 - most commands need none
 
+    if text == alone:
+        return text
     place = f"127.0.0.1:{text}" if text.isascii() and text.isdecimal() else text
     try:
         loopback_place(place, usual)
@@ -527,6 +539,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"preview"}), _add_report),
     (frozenset({"status"}), _add_services),
     (frozenset({"open"}), _add_open),
+    (frozenset({"page"}), _add_page),
     (frozenset({"wait"}), _add_wait),
     (frozenset({"url"}), _add_url),
     (frozenset({"curl"}), _add_curl),
@@ -581,6 +594,7 @@ COMMANDS = {
     "logs": "print connections and requests as they end, one line each, until interrupted",
     "watch": "keep the stack in sync: follow its sources and proxies until stopped",
     "view": "show Services in this terminal, to filter, group, open and copy; quitting it stops nothing",
+    "page": "open the live page of the `watch` that runs, in your browser",
     "service": "run `watch` of the stack as a service of your systemd",
     "gc": "list what a lost state left behind, and remove it on request",
     "image": "make an image of the installed Envoy, for the runtimes docker and podman without a registry",

@@ -128,6 +128,7 @@ COMMANDS = {
     "state": "commands.stacks:state",
     "watch": "commands.watch:watch",
     "view": "commands.view:view",
+    "page": "commands.status:open_page",
     "service": "commands.service:service",
 }
 """Commands of an opened stack: module and function."""

@@ -215,7 +215,7 @@ class _Shown:
             self._settled = settled(self._terms, sorted({*map(str, by_listener.values())}))
         chosen = {name: key for name, key in by_listener.items() if is_chosen(str(key), self._settled)}
         self.services = chosen
-        failures = set(self.reading.follow(_directories(plan, chosen.values())))
+        failures = set(self.reading.follow(proxy_directories(plan, chosen.values())))
         for failure in sorted(failures - self._reported if self.reading.taps else ()):
             self._out.warning(failure)
         self._reported = failures
@@ -241,7 +241,7 @@ class _Shown:
                     self._out.line(*line_text(key, line))
 
 
-def _directories(plan: Plan, chosen: Iterable[ObjectKey]) -> Mapping[Path, None]:
+def proxy_directories(plan: Plan, chosen: Iterable[ObjectKey]) -> Mapping[Path, None]:
     """Return where the proxies of these Services are, each once."""
     keys, proxies = set(chosen), {planned.proxy.name: planned.proxy.id for planned in plan.proxies}
     names = dict.fromkeys(placement.proxy for placement in plan.placements if placement.key in keys)

@@ -7,6 +7,7 @@ from ipaddress import ip_address
 import pytest
 
 from locallb.cli.arguments import parse
+from locallb.cli.grammar import USUAL_PAGE
 from locallb.config.parsing import parse_settings
 from locallb.config.settings import SettingsError
 from locallb.config.values import METRICS, PAGE, loopback_place
@@ -54,7 +55,7 @@ def test_the_configuration_may_name_one() -> None:
     assert parse_settings({"sources": [{"manifests": "m"}], "metrics": "127.0.0.1:9477"}).metrics == "127.0.0.1:9477"
 
 
-@pytest.mark.parametrize(("key", "usual"), [("metrics", METRICS), ("page", PAGE)])
+@pytest.mark.parametrize(("key", "usual"), [("metrics", METRICS), ("page", USUAL_PAGE)])
 @pytest.mark.parametrize(
     ("given", "place"),
     [((), ""), (("4711",), "127.0.0.1:4711"), (("[::1]:4711",), "[::1]:4711"), (("0",), "127.0.0.1:0")],

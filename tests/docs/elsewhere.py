@@ -49,6 +49,7 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
         "k3s' own image, which comes from a registry"
     ),
     "locallb view": Elsewhere("it goes on until it is closed", "tests/e2e/test_view.py", '"view"'),
+    "locallb page": Elsewhere("it needs a `watch` with a page", "tests/e2e/test_page.py", '"page", "--print"'),
     "locallb watch": Elsewhere("it goes on until it is stopped", "tests/packaging/test_tool.py", '"watch", "--plain"'),
     "kubectl apply -k deploy": Elsewhere("it needs a cluster", "tests/kubelets/in_cluster.py", '"apply", "-k"'),
     "kubectl -n kube-system exec deploy/local-lb -- python3 -m locallb status": Elsewhere(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import socket
 import threading
@@ -16,14 +17,17 @@ import pytest
 
 from tests.support.backends import Backend, ask
 from tests.support.browser import Browser, Tab, running
+from tests.support.log_reading import is_free
 from tests.support.manifests import node, port, service
+from tests.support.schemas import mistakes
 from tests.support.servers import QuietHandler, in_thread
-from tests.support.stages import Stage
+from tests.support.stages import CHECKOUT, Stage, stage
 from tests.support.waiting import TIMEOUT
 from tests.support.watching import Watch, eventually, page_of, watching
 
 pytestmark = [pytest.mark.envoy, pytest.mark.slow, pytest.mark.browser]
 Backends = Callable[..., Backend]
+PAGE_SCHEMA = json.loads((CHECKOUT / "docs/schemas/page.schema.json").read_text())
 LANES = """Object.fromEntries([...document.querySelectorAll("#lanes > .lane:not(.gone)")].map((lane) => [
   lane.querySelector(".name").textContent,
   [lane.className.match(/serving|degraded|pending|rejected/)[0],
@@ -171,7 +175,7 @@ def test_page_is_usable_by_keyboard_and_screen_reader(play: Stage, backend: Back
         tab.press("Enter")
         assert "Proxy\nc/n/web" in tab.evaluate("document.querySelector('.all').innerText")
         assert tab.evaluate("document.activeElement.getAttribute('aria-expanded')") == "true"
-        tab.press("Escape", "Home", "ArrowDown", "ArrowDown")
+        tab.press("Escape", "s", "Home", "ArrowDown", "ArrowDown")
         assert tab.evaluate("document.activeElement.innerText").startswith("odd")
         assert tab.evaluate("document.querySelectorAll('#lanes button[tabindex=\"0\"]').length") == 1
         tab.call("Accessibility.enable")
@@ -237,6 +241,12 @@ READ = """(async () => {
     stream.onopen = () => good("open");
     stream.onerror = () => { stream.close(); bad(); };
   }));
+  await attempt("log", () => new Promise((good, bad) => {
+    const stream = new EventSource(URL + "logs?service=c/n/web");
+    stream.onopen = () => good("open");
+    stream.onerror = () => { stream.close(); bad(); };
+  }));
+  await attempt("documentation", async () => (await fetch(URL + "docs/reasons.md")).text());
   await attempt("script", () => loaded("script", "page.js"));
   await attempt("image", () => loaded("img", "icon.svg"));
   await attempt("frame", async () => (await loaded("iframe", "")).contentWindow.document.body.innerText);
@@ -252,7 +262,8 @@ def test_page_data_is_refused_to_other_origins(play: Stage, browser: Browser, ho
         eventually(partial(page_of, watch), watch)
         tab = browser.visit(f"http://{host}:{other.server_address[1]}/", 800)
         tried = tab.evaluate(READ.replace("URL", json.dumps(page_of(watch))))
-    assert tried == dict.fromkeys(("fetch", "no-cors", "post", "stream", "script", "image", "frame"), "refused")
+    ways = ("fetch", "no-cors", "post", "stream", "log", "documentation", "script", "image", "frame")
+    assert tried == dict.fromkeys(ways, "refused")
 
 
 def test_a_name_that_leads_here_gets_nothing(play: Stage, browser: Browser) -> None:
@@ -305,3 +316,52 @@ def test_a_port_that_others_have_is_reported(play: Stage) -> None:
     assert done.code == 1
     assert "can't be listened on (Address already in use): choose another port" in done.err
     assert len(done.err.strip().splitlines()) == 1
+
+
+def test_the_command_prints_where_the_page_is(play: Stage) -> None:
+    """Of the watch that runs, at a port that is free: a second one gets another. Without one it says what to do."""
+    done = play.spawn("page", "--print")
+    assert (done.code, "no `watch`" in done.err) == (1, True)
+    with stage() as other, watching(play, "--page") as watch, watching(other, "--page") as second:
+        eventually(partial(page_of, watch), watch)
+        eventually(partial(page_of, second), second)
+        assert page_of(watch) != page_of(second)
+        eventually(lambda: play.spawn("page", "--print").out == f"{page_of(watch)}\n", watch)
+        found = play.run("page", "--json")
+        assert found.json["url"] == page_of(watch)
+        assert list(mistakes(found.json, PAGE_SCHEMA, PAGE_SCHEMA)) == []
+        assert watch.stop() == 0
+        assert play.spawn("page", "--print").code == 1
+    with watching(play) as without:
+        eventually(lambda: "converged" in without.reported(), without)
+        done = play.spawn("page")
+        assert (done.code, f"pid {without.process.pid}) has no page" in done.err) == (1, True)
+
+
+def test_a_log_is_shown_as_it_comes(play: Stage, backend: Backends, browser: Browser) -> None:
+    """By one key; once it is closed, or its reader has gone, the proxy is free for `locallb logs` again."""
+    web = backend("web")
+    play.configure(accessLogs=True)
+    play.write("base.yaml", node(), service("web", port(8080, web.port)), service("api", port(8080, web.port)))
+    with watching(play, "--page", "127.0.0.1:0") as watch:
+        eventually(partial(page_of, watch), watch)
+        tab = browser.visit(page_of(watch), 1280)
+        eventually(lambda: [each[0] for each in lanes(tab).values()] == ["serving"] * 2, watch)
+        tab.press("/", *"n/web", "Enter", "l")
+        text = "document.querySelector('.lines').innerText"
+
+        def is_logged() -> bool:
+            ask(play.addresses()["n/web"], 8080)
+            ask(play.addresses()["n/api"], 8080)
+            return f"127.0.0.1:{web.port}" in tab.evaluate(text)
+
+        eventually(is_logged, watch)
+        assert set(re.findall(r"  :(\d+)  ", tab.evaluate(text))) == {"8080"}
+        (directory,) = (path.parent for path in play.root.rglob("logs.lock"))
+        assert not is_free(directory)
+        tab.press("l")
+        eventually(lambda: is_free(directory), watch)
+        tab.press("l")
+        eventually(lambda: not is_free(directory), watch)
+        browser.call("Target.closeTarget", targetId=tab.target)
+        eventually(lambda: is_free(directory), watch)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 import socket
 from pathlib import Path
@@ -15,8 +14,7 @@ from locallb.storage import files as stamps
 from locallb.traffic.reading import _PAUSE as PAUSE
 from locallb.traffic.reading import ENOUGH, LogError, Tap, TrafficReading
 from tests.support.descriptors import few_files
-
-LOCK = "logs.lock"
+from tests.support.log_reading import LOCK, is_free
 
 
 def directory_of_proxy(parent: Path, lines: int = CLOSED) -> Path:
@@ -30,15 +28,6 @@ def directory_of_proxy(parent: Path, lines: int = CLOSED) -> Path:
 def open_gates() -> set[str]:
     """Return what a gate says that lets lines pass."""
     return {gate(ENOUGH), gate(ENOUGH + 1)}
-
-
-def is_free(directory: Path) -> bool:
-    with (directory / LOCK).open() as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
 
 def open_files() -> int:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +12,8 @@ from hypothesis import strategies as st
 from locallb.cli.watching.http_server import HttpRequest, answer
 from locallb.cli.watching.page import pages_document as pages
 from locallb.cli.watching.page import refusal
+from locallb.storage.paths import shipped
+from tests.support.pages import anchors
 
 HERE = ("host", "127.0.0.1:9478")
 
@@ -98,7 +103,7 @@ def test_page_answers_only_requests_with_a_loopback_host(method: bytes, host: by
     assert not answered or host.strip().lower().startswith((b"localhost", b"127.", b"["))
 
 
-@pytest.mark.parametrize("path", ["/", "/page.css", "/page.js", "/lane.js", "/icon.svg"])
+@pytest.mark.parametrize("path", ["/", "/page.css", "/page.js", "/lane.js", "/dom.js", "/icon.svg"])
 def test_every_answer_lets_nothing_in_from_elsewhere(path: str) -> None:
     """The browser is told so, whatever is asked for; and the page itself names nothing of another place."""
     stated = answer(b"GET %s HTTP/1.1\r\nHost: localhost\r\n\r\n" % path.encode(), pages("<i>dev&"), refusal).data
@@ -115,3 +120,14 @@ def test_unknown_page_path_is_answered_404() -> None:
     """Without a way to anything else."""
     stated = answer(b"GET /../etc/passwd HTTP/1.1\r\nHost: localhost\r\n\r\n", pages("dev"), refusal).data
     assert stated.startswith(b"HTTP/1.0 404")
+
+
+@pytest.mark.parametrize("page", sorted(shipped("docs").rglob("*.md")), ids=lambda page: page.stem)
+def test_each_page_of_the_documentation_is_there_with_an_anchor_for_each_heading(page: Path) -> None:
+    """So the link of a reason leads to its section; nothing is loaded from elsewhere, and there are no scripts."""
+    path = f"/docs/{page.relative_to(shipped('docs'))}"
+    stated = answer(f"GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n".encode(), pages("dev"), refusal).data.decode()
+    head, _, body = stated.partition("\r\n\r\n")
+    assert "200 OK" in head
+    assert set(re.findall(r'<h\d id="([^"]*)">', body)) == anchors(page)
+    assert not re.findall(r"<(?:script|img|iframe)|src=", body)

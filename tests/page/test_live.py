@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from locallb.cli.watching import page as lanes
+from locallb.cli.watching import lanes
 from locallb.cli.watching import page as live
 from locallb.cli.watching.http_server import HttpServerError
 from locallb.cli.watching.page import PageReporter
@@ -116,9 +116,9 @@ def test_page_without_readers_draws_and_queries_nothing(requested: list[Plan], m
     drawn: list[object] = []
     draw = lanes.lane
 
-    def counted(subject: lanes.LaneSubject) -> lanes.Document:
+    def counted(subject: lanes.LaneSubject, curl: lanes.Curl | None) -> lanes.Document:
         drawn.append(subject)
-        return draw(subject)
+        return draw(subject, curl)
 
     monkeypatch.setattr(live, "lane", counted)
     monkeypatch.setattr(live, "IDLE", 0.01)

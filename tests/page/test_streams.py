@@ -55,8 +55,8 @@ class Follower:
 @contextmanager
 def served(news: News) -> Iterator[tuple[HttpServer, tuple[str, int]]]:
     pages = {
-        "/events": lambda _accept: Page(b"", "text/event-stream", opens=news.follow),
-        "/page": lambda _accept: Page(b"here"),
+        "/events": lambda _request: Page(b"", "text/event-stream", opens=news.follow),
+        "/page": lambda _request: Page(b"here"),
     }
     server = HttpServer(ip_address("127.0.0.1"), 0, pages)
     server.start()
@@ -241,3 +241,23 @@ def test_many_at_once_leave_nothing_behind() -> None:
         for visitor in visitors:
             visitor.join()
         becomes(lambda: news.open == 0 and not server._clients)
+
+
+def test_a_private_page_is_for_this_user_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Others of this host get a sentence, and no stream is opened for them."""
+    news = News()
+    pages = {"/logs": lambda _request: Page(b"", "text/event-stream", opens=news.follow, is_private=True)}
+    server = HttpServer(ip_address("127.0.0.1"), 0, pages)
+    server.start()
+    try:
+        place = "127.0.0.1", int(server.place.rpartition(":")[2])
+        with following(place, b"GET /logs?service=x HTTP/1.0\r\n\r\n"):
+            becomes(lambda: news.open == 1)
+        becomes(lambda: news.open == 0)
+        monkeypatch.setattr(os, "geteuid", lambda: 4_000_000)
+        with socket.create_connection(place, timeout=TIMEOUT) as other:
+            other.sendall(b"GET /logs HTTP/1.0\r\n\r\n")
+            assert other.recv(12) == b"HTTP/1.0 403"
+        assert news.open == 0
+    finally:
+        server.stop()

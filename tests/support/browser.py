@@ -104,7 +104,7 @@ class Browser:
     def visit(self, url: str, width: int, height: int = 800, media: Mapping[str, str] | None = None) -> Tab:
         """Open a page, where `media` is so, and wait until it has loaded."""
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
-        tab = Tab(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"])
+        tab = Tab(self, self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"], target)
         tab.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         features = [{"name": name, "value": value} for name, value in (media or {}).items()]
         tab.call("Emulation.setEmulatedMedia", features=features)
@@ -159,6 +159,7 @@ class Tab:
 
     browser: Browser
     session: str
+    target: str
 
     def call(self, method: str, /, **given: Any) -> dict[str, Any]:  # noqa: ANN401 - the protocol's
         """Call a method of the protocol for this page."""

@@ -18,7 +18,7 @@ SEARCHING = (
     ("drain",), ("drain", "--json"), ("open", "--print"), ("open", "--json"), ("open", "web", "--print"),
     ("wait", "web", "--timeout", "1s"), ("url", "web"), ("url", "--json"), ("curl", "web", "--json"),
     ("service", "status"), ("stack", "rm", "dev"), ("config", "list"), ("config", "get", "pools"), ("source", "list"),
-    ("view",),
+    ("view",), ("page",), ("page", "--print", "--json"),
     ("gateway", "install-crds"), ("gateway", "install-crds", "--json"), ("plugin", "-h"),
 )  # fmt: skip
 WORDS = (*CHANGING * 3, *ENDLESS, *SEARCHING)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
@@ -16,8 +17,19 @@ from locallb.traffic.figures import Line, lines
 from locallb.traffic.reading import TrafficReading
 from tests.support.stages import Stage
 
+LOCK = "logs.lock"
 _RESET = "UpstreamRemoteReset"
 """What Envoy finds wrong with a connection that a backend had accepted before it cut it."""
+
+
+def is_free(directory: Path) -> bool:
+    """Return whether nothing reads a proxy's log."""
+    with (directory / LOCK).open() as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
 
 
 class Reader:

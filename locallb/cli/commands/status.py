@@ -1,7 +1,7 @@
-"""The commands `status` and `open`: the state of Services, and their URLs in the user's browser.
+"""The commands `status`, `open` and `page`: the state of Services, and their URLs in the user's browser.
 
 `status` shows every Service, or named ones with all known details, once or until it is interrupted. `open` shows a
-Service, a Gateway or an Ingress in the browser, or prints its URL.
+Service, a Gateway or an Ingress in the browser, or prints its URL; `page` the live page of a running `watch`.
 
 Not here: tables, details and links (`cli.service_output`), and traffic (`cli.traffic`).
 """
@@ -40,6 +40,7 @@ from locallb.model.identities import Protocol
 from locallb.observe import inspect
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import Row
+from locallb.runtimes.single_instance import holder
 from locallb.sources.snapshot import SnapshotResult
 
 if TYPE_CHECKING:
@@ -332,22 +333,46 @@ def _open(link: PortLink, args: Arguments, out: Out) -> Exit:
     return Exit.OK
 
 
+def open_page(session: Session, args: Arguments, out: Out) -> int:
+    """Open the live page of the `watch` that runs. Raises Refused where there is none."""
+    found = published(session)
+    url = found.page if found else ""
+    if not url:
+        if process := holder(session.watch_lock):
+            what = f"the `watch` of stack {session.stack} (pid {process.pid}) has no page: start it with --page instead"
+        else:
+            what = f"no `watch` of stack {session.stack} runs here: start `locallb watch --page`"
+        raise Refused(f"{what}, or set local-lb:page")
+    if args.json:
+        out.raw(json.dumps({"stack": session.stack, "url": url}, indent=2))
+        return Exit.OK
+    out.line(url)
+    if not args.only_print and (why := _shown(url)):
+        out.warning(why)
+    return Exit.OK
+
+
 def show_in_browser(link: PortLink) -> str:
     """Open a link in the user's browser; return why none was started. Raises Refused if none could be."""
-    if why := _obstacle(link):
+    if not link.scheme:
+        return (
+            f"no browser was started: nothing says that port {link.port} of {link.key} speaks HTTP; if it does, name"
+            " it http or https in the Service, or give it that appProtocol"
+        )
+    return _shown(link.url)
+
+
+def _shown(url: str) -> str:
+    """Open a URL in the user's browser; return why none was started. Raises Refused if none could be."""
+    if why := _obstacle():
         return f"no browser was started: {why}"
-    if not _show(link.url):
+    if not _show(url):
         raise Refused("no browser could be started; open the URL yourself, or name a browser in BROWSER")
     return ""
 
 
-def _obstacle(link: PortLink) -> str:
-    """Return why no browser is started here for a link; empty where one may be."""
-    if not link.scheme:
-        return (
-            f"nothing says that port {link.port} of {link.key} speaks HTTP; if it does, name it http or https in the"
-            " Service, or give it that appProtocol"
-        )
+def _obstacle() -> str:
+    """Return why no browser is started here; empty where one may be."""
     if os.geteuid() == 0 and _SUDO in os.environ:
         return "root's browser under sudo would not be yours; open it yourself, or run it without sudo"
     if not all(map(os.path.isabs, os.environ.get("PATH", os.defpath).split(os.pathsep))):

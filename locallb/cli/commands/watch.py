@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 import time
 from collections.abc import Callable
@@ -13,11 +14,12 @@ from locallb import __version__
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
+from locallb.cli.grammar import USUAL_PAGE
 from locallb.cli.session import Session
 from locallb.cli.watching import supervision
 from locallb.cli.watching.board import Relay
 from locallb.cli.watching.health import HealthWatch
-from locallb.cli.watching.http_server import HttpServer
+from locallb.cli.watching.http_server import HttpServer, HttpServerError
 from locallb.cli.watching.log import as_json, is_journal, journal, plain, started
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.program_runs import ProgramRuns, command
@@ -26,11 +28,12 @@ from locallb.cli.watching.reporting import EventReporter, EventSink, Lines, OnSc
 from locallb.cli.watching.screen import Screen
 from locallb.cli.watching.supervision import Signals, Supervised, pages, refusal
 from locallb.config.settings import Settings, SettingsError
-from locallb.config.values import loopback_place
+from locallb.config.values import PAGE, loopback_place
 from locallb.engine.state.errors import EngineError
 from locallb.model.texts import counted
 from locallb.observe import ask, observe
 from locallb.planning.selection import is_internal, selected
+from locallb.planning.service_rows import Row
 from locallb.runtimes.single_instance import only_one
 from locallb.sources import SourceError
 from locallb.threads import THREADS, SupervisedThread, Task
@@ -38,6 +41,7 @@ from locallb.watch.events import Broken, Cause, Leading, LoopEvent, Mark, Planne
 from locallb.watch.loop import Loop
 
 if TYPE_CHECKING:
+    from locallb.cli.watching.lanes import Ports
     from locallb.cli.watching.page import PageReporter
 
 _GLANCE = 0.2
@@ -105,7 +109,19 @@ class _Watch:
             return None
         from locallb.cli.watching.page import PageReporter  # noqa: PLC0415 - only who wants the page loads it
 
-        return PageReporter(place, self._stack, self._health.observed, lambda: self._loop.pulse)
+        show = partial(
+            PageReporter,
+            stack=self._stack,
+            observed=self._health.observed,
+            pulse=lambda: self._loop.pulse,
+            curl=curl_line,
+        )
+        if place != USUAL_PAGE:
+            return show(place)
+        try:
+            return show(PAGE)
+        except HttpServerError:  # another stack's page, for example
+            return show("127.0.0.1:0")
 
     def run(self) -> int:
         """Run until stopped; give the exit code."""
@@ -124,6 +140,7 @@ class _Watch:
             self._teller.start(first)
             if self._page:
                 self._page.start(first)
+                self._published.show(self._page.url)
             self._thread.start()
             self._program.start()
             if not self._leads():
@@ -227,6 +244,13 @@ class ServedMeanwhile:
             f"{counted(count, 'Service')} of --all-services {'goes' if count == 1 else 'go'} on being served;"
             " the next `locallb up` or `watch` without it takes the addresses away"
         )
+
+
+def curl_line(row: Row, ports: Ports) -> str:
+    """Return a command for a request there, as a shell reads it. Raises Refused."""
+    from locallb.cli.commands.scripting import curl_terms  # noqa: PLC0415 - only the page shows it
+
+    return shlex.join(curl_terms(row, ports, "", 0, ""))
 
 
 def _alone() -> bool:

@@ -29,6 +29,7 @@ from msgspec import Struct, field
 from locallb.host import sockets
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, place
+from locallb.model.texts import few
 from locallb.threads import THREADS, SupervisedThread, Task
 
 _HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.~-]+)?)\]|(?P<name>[\w.-]+))(?::[0-9]{1,5})?", re.ASCII)
@@ -84,6 +85,8 @@ class Page(Struct, frozen=True):
     """Headers in addition to those of every response."""
     opens: Callable[[], Stream] | None = None
     """Begins the stream that follows after the text, if one does."""
+    is_private: bool = False
+    """Whether only this user gets it."""
 
 
 class HttpRequest(Struct, frozen=True):
@@ -94,13 +97,14 @@ class HttpRequest(Struct, frozen=True):
     """Without the query."""
     headers: tuple[tuple[str, str], ...] = ()
     """Names in lower case, in the order in which they came."""
+    query: str = ""
 
     def values(self, name: str) -> list[str]:
         return [value for header, value in self.headers if header == name]
 
 
-Pages = Mapping[str, Callable[[str], Page]]
-"""By path: what gives the page for a client with that Accept header."""
+Pages = Mapping[str, Callable[[HttpRequest], Page]]
+"""By path: what gives the page for a request."""
 Guard = Callable[[HttpRequest], Page | None]
 """Gives the refusal of a request; None for one that is answered."""
 
@@ -110,6 +114,7 @@ class HttpAnswer(Struct, frozen=True):
 
     data: bytes
     opens: Callable[[], Stream] | None = None
+    is_private: bool = False
 
 
 def answer(head: bytes, pages: Pages, guard: Guard | None = None) -> HttpAnswer:
@@ -134,7 +139,7 @@ def written(page: Page, *, with_body: bool = True) -> HttpAnswer:
     }
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     head = f"HTTP/1.0 {status.value} {status.phrase}\r\n{lines}\r\n".encode()
-    return HttpAnswer(head + page.text, page.opens) if with_body else HttpAnswer(head)
+    return HttpAnswer(head + page.text if with_body else head, page.opens if with_body else None, page.is_private)
 
 
 def _parsed(head: bytes) -> HttpRequest | None:
@@ -143,7 +148,8 @@ def _parsed(head: bytes) -> HttpRequest | None:
     if len(terms) < 2:  # noqa: PLR2004 - method, target
         return None
     headers = tuple((name.strip().lower(), value.strip()) for name, _, value in map(_parted, rest.split("\n")))
-    return HttpRequest(terms[0], terms[1].partition("?")[0], headers)
+    path, _, query = terms[1].partition("?")
+    return HttpRequest(terms[0], path, headers, query)
 
 
 def _parted(line: str) -> tuple[str, str, str]:
@@ -155,9 +161,9 @@ def _page(request: HttpRequest, pages: Pages) -> Page:
         return Page(b"there is GET, HEAD\n", status=HTTPStatus.NOT_IMPLEMENTED)
     make = pages.get(request.path)
     if make is None:
-        return Page(f"there is {', '.join(pages)}\n".encode(), status=HTTPStatus.NOT_FOUND)
+        return Page(f"there is {few(pages, _NAMED)}\n".encode(), status=HTTPStatus.NOT_FOUND)
     try:
-        return make(next(iter(request.values("accept")), ""))
+        return make(request)
     except Exception as error:  # noqa: BLE001 - a page that can't be made is no reason to give no other
         sentence = THREADS.escaped(Task.HTTP, f"metrics {request.path}", error)
         return Page(f"{sentence}\n".encode(errors="replace"), status=HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -178,6 +184,9 @@ _LONGEST = 16384
 _ENDS = (b"\r\n\r\n", b"\n\n")
 _LAST = 0.9
 """Seconds that a page which is being made has to be finished when the server stops."""
+_NAMED = 8
+"""Paths that are named to a client that asks for another one."""
+_PRIVATE = b"this is for the user of `locallb watch` only\n"
 _TOO_MANY = b"too many pages are open: close one\n"
 _PAUSE = 0.1
 """Seconds without new clients where the system has no descriptor left for one."""
@@ -327,6 +336,8 @@ class HttpServer:
 
     def _begin_answer(self, client: _Client) -> None:
         made = answer(bytes(client.request), self._pages, self._guard)
+        if made.is_private and sockets.users({_peer(client)}).get(_peer(client)) != os.geteuid():
+            made = written(Page(_PRIVATE, status=HTTPStatus.FORBIDDEN))
         if made.opens and self._is_full(client):
             made = written(Page(_TOO_MANY, status=HTTPStatus.SERVICE_UNAVAILABLE))
         client.answer = memoryview(made.data)

@@ -1,29 +1,9 @@
 // One lane: a Service from its addresses through its proxy to its backends, drawn from plain data and always as text.
-const STEP = 32, GAP = 52, SEEN = 60;
-const SVG = "http://www.w3.org/2000/svg";
+import { button, clock, copier, copy, drawn, help, label, link, make, number, say, size, titled } from "/dom.js";
 
-export function make(tag, kind, ...content) {
-  const element = document.createElement(tag);
-  if (kind) element.className = kind;
-  element.append(...content);
-  return element;
-}
-
-function drawn(tag, attributes, ...content) {
-  const element = document.createElementNS(SVG, tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...content);
-  return element;
-}
-
-function titled(element, text) {
-  element.title = text;
-  return element;
-}
+const STEP = 32, GAP = 52, SEEN = 60, LINES = 200;
 
 const told = (data) => [data.state, data.reason, ...data.notices.map(([reason]) => reason)].filter(Boolean).join(", ");
-
-const label = (words) => make("span", "unseen", words);
 
 // Curves between the middle of the proxy and `count` things one above another.
 function wires(count, outward) {
@@ -42,46 +22,71 @@ export class Lane {
     this.history = [];
     this.element = make("li", "lane");
     this.element.lane = this;
-    this.button = make("button", "proxy");
-    this.button.type = "button";
+    this.button = button("proxy", () => this.toggle());
     this.button.tabIndex = -1;
     this.button.setAttribute("aria-expanded", "false");
-    this.button.addEventListener("click", () => this.toggle());
     this.isSeen = false;
   }
 
   // Take what is new of it; returns in what sentence that would be told, if it is worth one.
-  take(data) {
+  take(data, isWhole) {
     const before = this.data;
     this.data = data;
     this.text = [this.name, told(data), ...data.addresses, ...data.hosts, ...data.ports.flatMap((port) => [port.label, ...port.backends])]
       .join(" ").toLowerCase();
-    this.draw();
+    if (isWhole || this.isSeen || this.isOpen) this.draw();
+    else this.sketch();
     return before && told(before) === told(data) ? "" : `${this.name}: ${told(data)}`;
   }
 
-  draw() {
-    const { data, element } = this, isReached = document.activeElement === this.button;
-    const rows = Math.max(data.addresses.length, data.ports.length, 1);
+  // It is in sight, or not any more.
+  see(isSeen) {
+    this.isSeen = isSeen;
+    if (isSeen && !this.ports) this.draw();
+    if (isSeen) this.flow();
+  }
+
+  // What is far away of many is there as text alone, so that a browser's search finds it.
+  sketch() {
+    const { data, element } = this;
+    this.ports = null;
+    this.outline();
+    this.button.replaceChildren(make("span", "name", data.name));
+    element.replaceChildren(this.button, ` ${data.place} ${data.addresses.join(" ")} ${data.hosts.join(" ")}`);
+  }
+
+  outline() {
+    const { data, element } = this, rows = Math.max(data.addresses.length, data.ports.length, 1);
     element.className = `lane ${data.state}${element.classList.contains("changed") ? " changed" : ""}`;
     element.style.containIntrinsicSize = `auto ${Math.max(rows * STEP, data.hosts.length ? 66 : 48) + 17}px`;
+  }
+
+  draw() {
+    const { data, element } = this, focused = element.contains(document.activeElement) ? document.activeElement : null;
+    this.outline();
     this.ports = data.ports.map((port) => this.port(port));
     this.inward = wires(data.addresses.length, false);
     this.outward = wires(data.ports.length, true);
     element.replaceChildren(
-      make("ul", "addresses", ...data.addresses.map((address) => make("li", "", titled(make("span", "pill", label("address "), address), address)))),
+      make("ul", "addresses", ...data.addresses.map((address) => make("li", "", this.place("address", address)))),
       this.inward,
       make("div", "proxies", this.proxy()),
       this.outward,
       make("ul", "ports", ...this.ports),
     );
-    if (this.isOpen) element.append(this.all());
-    if (isReached) this.button.focus({ preventScroll: true }); // it was moved, and lost what it had
+    this.reach(this.isReached);
+    if (this.isOpen) this.open();
+    if (focused) (focused.isConnected ? focused : this.button).focus({ preventScroll: true }); // it was moved, and lost what it had
     this.flow();
   }
 
+  // A text that leads to where it is found.
+  place(what, text) {
+    return titled(link("pill", this.data.links[text], label(`${what} `), text), this.data.links[text] ?? text);
+  }
+
   proxy() {
-    const { data, button } = this;
+    const { data } = this;
     const hosts = data.hosts.length > 2 ? `${data.hosts.slice(0, 2).join(" ")} +${data.hosts.length - 2}` : data.hosts.join(" ");
     this.spark = drawn("path", { d: "" });
     this.side = data.state === "serving"
@@ -89,12 +94,12 @@ export class Lane {
       : make("span", "tag", data.reason || data.state);
     const place = titled(make("span", "place", data.place), data.place);
     for (const [reason, message] of data.notices) place.append(" · ", titled(make("b", "notice", reason), message));
-    button.replaceChildren(
+    this.button.replaceChildren(
       titled(make("span", "name", data.name), data.name), place,
       ...(hosts ? [titled(make("span", "hosts", hosts), data.hosts.join("\n"))] : []), this.side, label(` ${data.state}`),
     );
-    button.title = data.message;
-    return button;
+    this.button.title = data.message;
+    return this.button;
   }
 
   port(port) {
@@ -104,47 +109,116 @@ export class Lane {
     const backends = first
       ? titled(make("span", "pill", label("backends "), words), port.backends.join("\n"))
       : titled(make("span", "nowhere", port.reason || "no backends"), port.message);
-    return make("li", closed, make("span", "pill", label("port "), port.label), make("span", "wire"), backends, make("span", "flow"));
+    return make("li", closed, this.place("port", port.label), make("span", "wire"), backends, make("span", "flow"));
+  }
+
+  // Tab stops at one lane, and there at its links.
+  reach(isReached) {
+    this.isReached = isReached;
+    this.button.tabIndex = isReached ? 0 : -1;
+    for (const each of this.element.querySelectorAll("a.pill")) each.tabIndex = isReached ? 0 : -1;
+  }
+
+  get url() {
+    return [...this.data.addresses, ...this.data.hosts].map((text) => this.data.links[text]).find(Boolean) ?? "";
+  }
+
+  // What keys do, the same as in the terminal view.
+  act(key) {
+    const { data, url } = this;
+    if (key === "l") return this.log();
+    if (key === "c" && data.curl) return copy(data.curl, "a curl command");
+    if (key === "y" && (url || data.addresses[0])) return copy(url || data.addresses[0], url || data.addresses[0]);
+    if (key === "o" && url) return window.open(url, "_blank", "noopener,noreferrer");
+    return say(data.message || "No port of it is known to speak HTTP, so there is no URL.");
   }
 
   toggle() {
     this.isOpen = !this.isOpen;
     this.button.setAttribute("aria-expanded", String(this.isOpen));
     this.element.querySelector(".all")?.remove();
-    if (this.isOpen) this.element.append(this.all());
+    if (this.isOpen) this.open();
+    else this.silence();
+  }
+
+  open() {
+    this.logs ??= button("small", () => this.log(), "Show its log");
+    this.element.append(this.all());
   }
 
   all() {
-    const { data } = this, list = make("dl", "all");
+    const { data } = this, list = make("dl", "all"), { links } = data;
     const say = (what, ...lines) => {
-      const text = lines.filter(Boolean).join("\n");
-      if (text) list.append(make("dt", "", what), make("dd", "", text));
+      const shown = lines.filter((line) => line && line !== "");
+      if (shown.length) list.append(make("dt", "", what), make("dd", "", ...shown.map((line) => make("div", "", ...[line].flat()))));
     };
-    say("State", `${data.state} ${data.reason}`, data.message);
-    say("Addresses", ...data.addresses);
-    say("Hostnames", ...data.hosts);
+    const placed = (text) => [link("", links[text], text), " ", copier(links[text] ?? text, links[text] ?? text)];
+    const fault = data.message.slice(0, -data.remedy.length || undefined).replace(/; $/, "");
+    const hasRemedy = data.remedy && data.message.endsWith(`; ${data.remedy}`);
+    say("State", [make("b", "tag", data.state), ` ${hasRemedy ? fault : data.message}`]);
+    say("Remedy", hasRemedy && data.remedy, help(data.help, `What ${data.reason} means`));
+    if (data.curl) say("Try", [make("code", "", data.curl), " ", copier(data.curl, "a curl command")]);
+    say("Addresses", ...data.addresses.map(placed));
+    say("Names", ...data.hosts.map(placed));
     for (const port of data.ports) {
-      const more = port.more ? `and ${port.more} more` : "";
-      say(`Port ${port.label}`, port.message === data.message ? port.reason : port.message, ...port.backends, more);
+      const why = port.message && port.message !== data.message ? port.message : "";
+      const way = { pods: "pods", both: "pods and nodePorts", api: "pods through the API server", nodePorts: "nodePorts" }[port.via] ?? "";
+      const behind = [...port.backends, ...(port.more ? [`and ${port.more} more`] : [])].join(", ") || "no backends";
+      say(`Port ${port.label}`, [make("span", "tag", port.state), ` → ${way} ${behind}`], why && [why, " ", help(port.help, port.reason)]);
     }
-    say("Routes", ...data.routes);
+    say("Routes", ...data.routes.map((route) => (links[route] ? [link("", links[route], route)] : route)));
     say("Proxy", data.proxy);
     say("Notices", ...data.notices.map(([, message]) => message));
-    if (data.changed) say("Changed", `${new Date(data.changed * 1000).toLocaleTimeString()}, ${Math.round(data.took * 1000)} ms after it was known`);
+    say("Updated", data.changed && `${clock(data.changed)}, ${Math.round(data.took * 1000)} ms after the change was seen`);
+    say("Changes", ...data.changes.map(([at, what, before, after]) => `${clock(at)} ${what}: ${before || "none"} → ${after || "none"}`).reverse());
+    if (data.addresses.length) list.append(make("dt", "", "Log"), make("dd", "", this.logs, ...(this.lines ? [this.lines] : [])));
     return list;
+  }
+
+  // Its connections and requests as they end, from now on.
+  log() {
+    if (this.stream) return this.silence();
+    if (!this.isOpen) this.toggle();
+    this.logs.textContent = "Stop the log";
+    this.lines ??= Object.assign(make("ol", "lines"), { tabIndex: 0, ariaLabel: `Log of ${this.name}` });
+    this.lines.replaceChildren(make("li", "muted", "Connections and requests appear here as they end."));
+    this.logs.after(this.lines);
+    this.stream = new EventSource(`/logs?service=${encodeURIComponent(this.name)}`);
+    this.stream.onmessage = ({ data }) => this.print(JSON.parse(data));
+    this.stream.onerror = () => this.stream?.readyState === EventSource.CLOSED && this.print({ lines: [], lost: 0, notice: "It can't be read here: only the user of locallb watch may, and eight streams at a time." });
+  }
+
+  print({ lines, lost, notice }) {
+    const items = lines.slice(-LINES).map((parts) => make("li", "", ...parts.map(([text, isBad]) => make("span", isBad ? "bad" : "", text))));
+    if (lost) items.push(make("li", "muted", `${lost} lines were left out`));
+    if (notice) items.push(make("li", "muted", notice));
+    const isAtEnd = this.lines.scrollTop + this.lines.clientHeight >= this.lines.scrollHeight - 4;
+    this.lines.append(...items);
+    while (this.lines.childElementCount > LINES) this.lines.firstChild.remove();
+    if (isAtEnd) this.lines.scrollTop = this.lines.scrollHeight;
+  }
+
+  silence() {
+    this.stream?.close();
+    this.stream = null;
+    if (this.logs) this.logs.textContent = "Show its log";
   }
 
   // One more second of figures; what isn't seen is only remembered.
   step() {
-    const busiest = this.rates.reduce((sum, rate) => sum + (rate.requests || rate.connections), 0);
+    const busiest = this.busiest;
     if (!busiest && !this.history.length) return;
     this.history.push(busiest);
     if (this.history.length > SEEN) this.history.shift();
     if (this.history.every((value) => !value)) this.history = [];
   }
 
+  get busiest() {
+    return this.rates.reduce((sum, rate) => sum + (rate.requests || rate.connections), 0);
+  }
+
   flow() {
-    if (!this.isSeen || !this.data) return;
+    if (!this.isSeen || !this.ports) return;
     const flowing = this.rates.filter(flows);
     this.element.classList.toggle("flows", flowing.length > 0);
     for (const path of this.inward.children) path.classList.toggle("flowing", flowing.length > 0);
@@ -168,16 +242,6 @@ function curve(history) {
   return points.length > 1 ? `M${points.join("L")}` : "";
 }
 
-const number = (value) => (value >= 100 ? Math.round(value).toLocaleString("en") : String(value));
-
-function size(bytes) {
-  for (const unit of ["B", "kB", "MB"]) {
-    if (bytes < 1000) return `${bytes < 10 ? Math.round(bytes * 10) / 10 : Math.round(bytes)} ${unit}`;
-    bytes /= 1000;
-  }
-  return `${Math.round(bytes * 10) / 10} GB`;
-}
-
 // What flows, in a few words: the most telling figure first.
 function words(rate) {
   const parts = [];
@@ -191,5 +255,3 @@ function words(rate) {
   if (failed) nodes.push(" · ", make("span", "bad", `${number(failed)} failed/s`));
   return nodes;
 }
-
-export { number };

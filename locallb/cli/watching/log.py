@@ -16,6 +16,7 @@ from itertools import islice
 
 from msgspec import Struct, field
 
+from locallb.cli.service_output import help_of
 from locallb.cli.watching.board import UPDATING, EventBatch, View, count_states
 from locallb.model.identities import IPAddress, ObjectKey, ObjectKind
 from locallb.model.texts import counted, few
@@ -296,6 +297,7 @@ def _service(at: float, view: View) -> LogRecord:
         "addresses": addresses,
         "reason": row.reason,
         "message": row.message,
+        **help_of(row.reason),
     }
     return LogRecord(at, level, "service", sentence, fields)
 

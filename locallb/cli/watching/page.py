@@ -1,162 +1,60 @@
-"""The live page: static files, a stream of updates for each reader, access control, and what is drawn.
-
-A lane leads from the addresses of a Service, Gateway or Ingress through the proxy to backends. It is made from the plan
-and observations, as plain values, and the page's script draws it as text. Rates are the difference of two readings.
+"""The live page: static files, the documentation, a stream of updates for each reader, and access control.
 
 The server runs in threads of its own, takes the events of the watch loop, and queries traffic figures only while there
 are readers. It has its own event reporter with its own relay, so that a blocked terminal doesn't block the page.
 
-Not here: the readings (`traffic.reading`), and HTTP itself (`cli.watching.http_server`).
+Not here: what is drawn of a load balancer (`lanes`), its log (`page_logs`), the readings (`traffic.reading`), and HTTP
+itself (`http_server`).
 """
 
 from __future__ import annotations
 
 import json
+import os
+import re
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from http import HTTPStatus
 from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
 from threading import Condition, Lock
+from urllib.parse import parse_qs
 
 from msgspec import Struct
 
+from locallb import __version__
+from locallb.cli.service_output import help_of
 from locallb.cli.watching.board import Board, Relay, View
 from locallb.cli.watching.http_server import Host, HttpRequest, HttpServer, Page, Pages, host_of
+from locallb.cli.watching.lanes import (
+    CHANGES,
+    Curl,
+    Document,
+    LaneSubject,
+    RowDifference,
+    differences,
+    lane,
+    lane_names,
+    rates,
+    subjects,
+)
 from locallb.cli.watching.log import LogRecord
+from locallb.cli.watching.page_logs import PageLogs
 from locallb.cli.watching.reporting import EventReporter
 from locallb.cli.watching.supervision import stuck
 from locallb.config.values import loopback_place
-from locallb.model.http_serving import ANY, HttpListener, HttpRoutes
-from locallb.model.serving import Upstream
-from locallb.planning.notices import Notice
-from locallb.planning.planned import Placement, Plan, PlannedPort
-from locallb.planning.service_rows import Observation, PortRow, Row
+from locallb.planning.planned import Plan
+from locallb.planning.service_rows import Observation
+from locallb.report.changes import PoolRoom, rooms_for
 from locallb.report.wording import LONGEST_NAME, html_text, visible
+from locallb.storage.paths import shipped
 from locallb.threads import SupervisedThread, Task
-from locallb.traffic.figures import Counts, Details, TrafficRow, since, upstreams_of
+from locallb.traffic.figures import TrafficRow, since
 from locallb.traffic.reading import traffic
-from locallb.watch.events import LoopEvent, Pulse
-
-Rates = Mapping[str, object]
-
-
-def rates(rows: Iterable[TrafficRow], seconds: float) -> dict[str, list[Rates]]:
-    """Return what flowed in so many seconds, by the key of the Service; nothing of those where nothing did."""
-    by_service: dict[str, list[Rates]] = {}
-    for row in rows:
-        if row.answers and _is_alive(row.figures.total, row.figures.details):
-            by_service.setdefault(str(row.key), []).append(_rates(row, seconds))
-    return by_service
-
-
-def _is_alive(total: Counts, details: Details | None) -> bool:
-    return total != Counts() or (details is not None and bool(details.received or details.sent))
-
-
-def _rates(row: TrafficRow, seconds: float) -> Rates:
-    total, details = row.figures.total, row.figures.details
-    counts = {"connections": total.connections, "refused": total.failed_connections}
-    if row.is_http:
-        counts |= {"requests": total.requests, "failed": total.failed_requests}
-    if details:
-        counts |= {"in": details.received, "out": details.sent}
-    each_second = {name: round(count / seconds, 1) for name, count in counts.items()}
-    latencies = _latencies(details) if details else {}
-    return {"ports": list(row.ports), "open": total.active, **each_second, **latencies}
-
-
-def _latencies(details: Details) -> Mapping[str, float]:
-    times = {f"p{percent}": details.latencies.percentile(percent) for percent in (50, 99)}
-    return {name: round(time, 2) for name, time in times.items() if time is not None}
-
-
-BACKENDS, HOSTS, ROUTES, NOTICES = 50, 50, 100, 50
-"""How many of each a lane has at most; the rest is counted."""
-Document = Mapping[str, object]
-
-
-class LaneSubject(Struct, frozen=True):
-    """All that a lane is made of."""
-
-    view: View
-    placement: Placement | None = None
-    """None for what gets no addresses."""
-    upstreams: Sequence[Upstream] = ()
-    """Where the ports of the placement lead."""
-
-
-def subjects(views: Iterable[View], plan: Plan) -> dict[str, LaneSubject]:
-    """Return what lanes are made of, by a name for each. Of objects with the same key each has a lane."""
-    placed = {
-        placement.key: (placement, behind)
-        for placement, behind in zip(plan.placements, upstreams_of(plan), strict=True)
-    }
-    by_name: dict[str, LaneSubject] = {}
-    for view in views:
-        name = str(view.row.key)
-        subject = LaneSubject(view, *placed.get(view.row.key, (None, ())))
-        by_name[name if name not in by_name else f"{name} {view.row.reason}"] = subject
-    return by_name
-
-
-def lane(subject: LaneSubject) -> Document:
-    view, placement = subject.view, subject.placement
-    row, where = view.row, str(view.row.key).rpartition("/")[0]
-    return {
-        "name": visible(row.key.name, LONGEST_NAME),
-        "place": visible(where, LONGEST_NAME),
-        "state": str(row.state),
-        "reason": visible(row.reason),
-        "message": visible(row.message),
-        "addresses": [str(address) for address in row.addresses],
-        "hosts": [visible(host, LONGEST_NAME) for host in _hosts(row, placement)],
-        "ports": _ports(row.ports, placement, subject.upstreams),
-        "proxy": visible(placement.proxy, LONGEST_NAME) if placement else "",
-        "routes": [visible(route) for route in placement.routes[:ROUTES]] if placement else [],
-        "notices": [[visible(notice.reason), visible(notice.message)] for notice in _notices(row, placement)],
-        "changed": round(view.change.at, 3) if view.change else 0,
-        "took": round(view.change.seconds, 3) if view.change else 0,
-    }
-
-
-def _notices(row: Row, placement: Placement | None) -> list[Notice]:
-    """Return the notices of a Service in addition to its state, each once."""
-    return list(dict.fromkeys((*(placement.notices if placement else ()), *row.notices)))[:NOTICES]
-
-
-def _hosts(row: Row, placement: Placement | None) -> list[str]:
-    """Return its host names: those below `localhost` first, with a port, then the stack's, then its listeners'."""
-    served = (name for port in placement.ports for name in _hostnames(port)) if placement else ()
-    return list(dict.fromkeys((*row.local_hosts, *row.names, *served)))[:HOSTS]
-
-
-def _hostnames(port: PlannedPort) -> Iterator[str]:
-    chains = [chain for listener in port.listeners if isinstance(listener, HttpListener) for chain in listener.chains]
-    for chain in chains:
-        yield from chain.names
-        if isinstance(chain.serves, HttpRoutes):
-            yield from (name for host in chain.serves.hosts for name in host.domains if name != ANY)
-
-
-def _ports(rows: Sequence[PortRow], placement: Placement | None, upstreams: Sequence[Upstream]) -> list[Document]:
-    planned = {str(port.port): port for port in placement.ports} if placement else {}
-    by_name = {upstream.name: upstream for upstream in upstreams}
-    placed = ((row, planned.get(str(row.port))) for row in rows)
-    return [_port(row, port.backends(by_name) if port else ()) for row, port in placed]
-
-
-def _port(row: PortRow, backends: Sequence[str]) -> Document:
-    return {
-        "label": row.port.label,
-        "state": str(row.state),
-        "reason": visible(row.reason),
-        "message": visible(row.message),
-        "via": str(row.via or ""),
-        "backends": list(backends[:BACKENDS]),
-        "more": max(0, len(backends) - BACKENDS),
-    }
-
+from locallb.watch.events import LoopEvent, Planned, Pulse
 
 HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; "
@@ -205,6 +103,7 @@ _KINDS = {
     "page.css": "text/css; charset=utf-8",
     "page.js": "text/javascript; charset=utf-8",
     "lane.js": "text/javascript; charset=utf-8",
+    "dom.js": "text/javascript; charset=utf-8",
 }
 _ICON = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 32 32">
 <rect width="32" height="32" rx="8" fill="#0b5cb8"/>
@@ -213,15 +112,36 @@ stroke-linecap="round"/></svg>"""
 
 
 def pages_document(stack: str) -> Pages:
-    """Return the static pages, without the stream, and so without any data of clusters."""
+    """Return the static pages, without the streams, and so without any data of clusters."""
     page = Page(_shell(stack).encode(), "text/html; charset=utf-8", headers=HEADERS)
     icon = Page(_ICON.encode(), "image/svg+xml", headers=HEADERS)
     assets = {f"/{name}": _page(_asset(name, kind)) for name, kind in _KINDS.items()}
-    return {"/": _page(page), **assets, "/icon.svg": _page(icon)}
+    root = shipped("docs")
+    about = {f"/docs/{path.relative_to(root)}": partial(_documentation, path) for path in sorted(root.rglob("*.md"))}
+    return {"/": _page(page), **assets, "/icon.svg": _page(icon), **about}
 
 
-def _page(page: Page) -> Callable[[str], Page]:
-    return lambda _accept: page
+def _page(page: Page) -> Callable[[HttpRequest], Page]:
+    return lambda _request: page
+
+
+def _documentation(path: Path, _request: HttpRequest) -> Page:
+    """Render a page of the documentation, with an anchor for each heading."""
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - only who reads it
+
+    parser = MarkdownIt("commonmark").enable("table")
+    tokens = [token for token in parser.parse(path.read_text(encoding="utf-8")) if token.type != "html_block"]
+    for token, inside in pairwise(tokens):
+        if token.type == "heading_open":
+            token.attrSet("id", _UNLINKED.sub("", inside.content.lower()).replace(" ", "-"))
+        inside.children = [child for child in inside.children or () if child.type not in {"image", "html_inline"}]
+    body = parser.renderer.render(tokens, parser.options, {})
+    title = next((inside.content for token, inside in pairwise(tokens) if token.type == "heading_open"), path.stem)
+    shell = _text_of("page_docs.html").replace("TITLE", html_text(title)).replace("BODY", body)
+    return Page(shell.encode(), "text/html; charset=utf-8", headers=HEADERS)
+
+
+_UNLINKED = re.compile(r"[^\w\- ]")
 
 
 def _asset(name: str, kind: str) -> Page:
@@ -229,12 +149,11 @@ def _asset(name: str, kind: str) -> Page:
 
 
 def _shell(stack: str) -> str:
-    return (
-        files("locallb.cli.watching")
-        .joinpath("page.html")
-        .read_text(encoding="utf-8")
-        .replace("STACK", html_text(stack))
-    )
+    return _text_of("page.html").replace("STACK", html_text(stack))
+
+
+def _text_of(name: str) -> str:
+    return files("locallb.cli.watching").joinpath(name).read_text(encoding="utf-8")
 
 
 SILENCE = 4.0
@@ -404,23 +323,25 @@ def _list(texts: Iterable[str]) -> str:
     return f"[{','.join(texts)}]"
 
 
-QUICK, IDLE = 0.2, 1.0
-"""Seconds between two drawings at least, while a page is open and while none is."""
+QUICK, IDLE, SLOWEST = 0.2, 1.0, 2.0
+"""Seconds between two drawings at least: while a page is open, while none is, and of a page that takes long to draw."""
 INSPECT = 1.0
 """Seconds between two looks at figures at least."""
 SHARE = 4
-"""A look that took long is followed by so many times as long without one."""
+"""A drawing, or a look, that took long is followed by so many times as long without one."""
 _EMPTY = Plan()
 
 
 class LivePage:
     """Listens from the beginning, answers once opened, until closed. Raises HttpServerError."""
 
-    def __init__(self, place: str, stack: str, stuck: Callable[[], str]) -> None:
+    def __init__(self, place: str, stack: str, stuck: Callable[[], str], curl: Curl | None = None) -> None:
         self._stack = stack
+        self._curl = curl
         self._feed = PageFeed(lambda: json.dumps({"at": round(time.time(), 3), "stuck": visible(stuck())}))
-        pages = {**pages_document(stack), "/events": lambda _accept: self._events()}
+        pages = {**pages_document(stack), "/events": lambda _request: self._events(), "/logs": self._log_of}
         self._server = HttpServer(*loopback_place(place), pages, refusal, "page")
+        self._logs = PageLogs(lambda: self._plan, self._has_logs, self._server.wake)
         self._lock = Lock()
         self._scene: tuple[Board, Sequence[View]] = Board(), ()
         self._plan = _EMPTY
@@ -428,6 +349,13 @@ class LivePage:
         """Whether the current scene was drawn."""
         self._drawn: dict[str, tuple[LaneSubject, str]] = {}
         """What was drawn last, and of what: most stays as it is."""
+        self._took = 0.0
+        """Seconds that the last drawing took."""
+        self._known: dict[str, View] = {}
+        self._changes: dict[str, tuple[RowDifference, ...]] = {}
+        """What changed of each that is there, the last few."""
+        self._rooms: tuple[Planned | None, tuple[PoolRoom, ...]] = None, ()
+        """The use of pools, and of which plan."""
         self._thread = SupervisedThread(Task.PAGE, "page's figures", self._reread)
 
     @property
@@ -442,11 +370,12 @@ class LivePage:
     @property
     def pace(self) -> float:
         """Seconds between two updates of the page."""
-        return QUICK if self._feed.is_read else IDLE
+        return min(SLOWEST, max(QUICK, SHARE * self._took)) if self._feed.is_read else IDLE
 
     def open(self) -> None:
         self._server.start()
         self._thread.start()
+        self._logs.start()
 
     def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
         """Take what is new; draw it if there are readers."""
@@ -454,6 +383,7 @@ class LivePage:
             self._scene = board, views
             self._plan = board.planned.plan if board.planned else _EMPTY
             self._feed.log(map(_line, records))
+            self._note_changes(views)
             self._is_drawn = False
             if self._feed.is_read:
                 self._draw()
@@ -463,10 +393,31 @@ class LivePage:
         """Stop answering, after readers got the remaining news."""
         self._thread.stop()
         self._feed.end()
+        self._logs.stop()
         self._server.stop()
 
     def _events(self) -> Page:
         return Page(b"retry: 1000\n\n", "text/event-stream", headers=HEADERS, opens=self._follow)
+
+    def _log_of(self, request: HttpRequest) -> Page:
+        service = next(iter(parse_qs(request.query).get("service", [])), "")
+        opens = partial(self._logs.open, service)
+        return Page(b"retry: 3000\n\n", "text/event-stream", headers=HEADERS, opens=opens, is_private=True)
+
+    def _has_logs(self) -> bool:
+        planned = self._scene[0].planned
+        return bool(planned and planned.settings and planned.settings.access_logs)
+
+    def _note_changes(self, views: Sequence[View]) -> None:
+        """Remember what became another one of each load balancer."""
+        known, at = lane_names(views), time.time()
+        for name, view in known.items():
+            before = self._known.get(name)
+            if before is not None and before is not view and (new := differences(before.row, view.row, at)):
+                self._changes[name] = (*self._changes.get(name, ()), *new)[-CHANGES:]
+        for name in self._changes.keys() - known.keys():
+            del self._changes[name]
+        self._known = known
 
     def _follow(self) -> PageReader:
         """Add a reader, and send it the current content."""
@@ -478,13 +429,36 @@ class LivePage:
     def _draw(self) -> None:
         """Draw all lanes; unchanged ones are reused."""
         board, views = self._scene
+        began = time.monotonic()
         self._drawn = {
-            name: before if (before := self._drawn.get(name)) and before[0] == subject else (subject, _text(subject))
-            for name, subject in subjects(views, self._plan).items()
+            name: before
+            if (before := self._drawn.get(name)) and before[0] == subject
+            else (subject, self._text(subject))
+            for name, subject in subjects(views, self._plan, self._changes).items()
         }
-        head = json.dumps(_head(board, self._stack))
+        head = json.dumps({**_head(board, self._stack), "pools": self._pools(board)})
         self._feed.draw(head, {name: text for name, (_, text) in self._drawn.items()})
         self._is_drawn = True
+        self._took = time.monotonic() - began
+
+    def _text(self, subject: LaneSubject) -> str:
+        return json.dumps(lane(subject, self._curl))
+
+    def _pools(self, board: Board) -> list[Document]:
+        planned = board.planned
+        if planned and planned.snapshot and planned.settings and self._rooms[0] is not planned:
+            given = {address for placement in planned.plan.placements for address in placement.addresses}
+            self._rooms = planned, rooms_for(given, planned.snapshot, planned.settings)
+        return [
+            {
+                "pool": visible(room.pool, LONGEST_NAME),
+                "family": str(room.family),
+                "used": room.used,
+                "size": room.size,
+                "free": room.free,
+            }
+            for room in self._rooms[1][:PARTS]
+        ]
 
     def _reread(self) -> None:
         """Query figures periodically while there are readers."""
@@ -506,18 +480,31 @@ class LivePage:
         self._server.wake()
 
 
-def _text(subject: LaneSubject) -> str:
-    return json.dumps(lane(subject))
-
-
 def _line(record: LogRecord) -> str:
-    return json.dumps({"at": round(record.at, 3), "level": str(record.level), "text": visible(record.sentence)})
+    fields = record.fields
+    about = {"service": visible(str(fields["service"]))} if "service" in fields else {}
+    more = {**about, **help_of(str(fields.get("reason", "")))}
+    line = {"at": round(record.at, 3), "level": str(record.level), "text": visible(record.sentence)}
+    return json.dumps({**line, **more})
+
+
+PARTS = 20
+"""Sources and pools that the page names."""
 
 
 def _head(board: Board, stack: str) -> Mapping[str, object]:
     """Return how the stack as a whole is."""
+    planned = board.planned
+    settings = planned.settings if planned else None
+    names = [visible(source.cluster, LONGEST_NAME) for source in settings.sources] if settings else []
     return {
         "stack": visible(stack),
+        "version": __version__,
+        "pid": os.getpid(),
+        "sources": names[:PARTS],
+        "moreSources": len(names[PARTS:]),
+        "proxies": [len(planned.plan.proxies) if planned else 0, sum(map(bool, board.observed.values()))],
+        "planned": round(planned.seconds, 4) if planned else 0,
         "converged": round(board.converged, 3),
         "waiting": board.waiting,
         "open": board.open,
@@ -531,14 +518,14 @@ def _head(board: Board, stack: str) -> Mapping[str, object]:
             for delay in board.delays
         ],
         "stale": {visible(name): round(at, 3) for name, at in sorted(board.stale.items())},
-        "notices": [visible(notice) for notice in board.planned.plan.left_out[:3]] if board.planned else [],
-        "begun": board.planned is not None,
+        "notices": [visible(notice) for notice in planned.plan.left_out[:3]] if planned else [],
+        "begun": planned is not None,
         "ended": board.stopped,
     }
 
 
 _LAST_OUTPUT = 0.5
-"""Seconds in which the page can receive the final event."""
+"""Seconds in which the page can draw the final event, once it is its time to draw."""
 
 
 class PageReporter:
@@ -550,8 +537,9 @@ class PageReporter:
         stack: str,
         observed: Callable[[], Mapping[str, Observation | None]],
         pulse: Callable[[], Pulse],
+        curl: Curl | None = None,
     ) -> None:
-        self._page = LivePage(place, stack, lambda: stuck(pulse(), time.monotonic()))
+        self._page = LivePage(place, stack, lambda: stuck(pulse(), time.monotonic()), curl)
         self._relay = Relay()
         self._teller = EventReporter(self._relay, self._page, observed, lambda _error: None)
         self.url = self._page.url
@@ -564,5 +552,5 @@ class PageReporter:
 
     def close(self) -> None:
         """Tell readers that it ends, and end."""
-        self._teller.join(_LAST_OUTPUT if self._page.is_read else 0.0)
+        self._teller.join(self._page.pace + _LAST_OUTPUT if self._page.is_read else 0.0)
         self._teller.close()

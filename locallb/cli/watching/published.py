@@ -1,6 +1,6 @@
 """What a running `watch` knows and no plan shows, in a file for commands in other processes; it ends with its watch.
 
-These are parties that don't answer, updates that fail, and why reading or planning as a whole fails.
+These are parties that don't answer, updates that fail, why reading or planning as a whole fails, and where its page is.
 """
 
 from __future__ import annotations
@@ -47,6 +47,8 @@ class Published(Struct, frozen=True):
     delays: tuple[Delay, ...] = ()
     failures: tuple[UpdateFailure, ...] = ()
     failure: StackFailure | None = None
+    page: str = ""
+    """The address of its live page; empty where it has none."""
 
     def rows(self, rows: Iterable[Row]) -> tuple[Row, ...]:
         """Return rows with why they can't be updated."""
@@ -103,6 +105,7 @@ class PublishedFile:
         self._delays: tuple[Delay, ...] = ()
         self._failures: Failures = {}
         self._failure: StackFailure | None = None
+        self._page = ""
         self._is_failing = False
         """Whether nothing was planned since the stack failed as a whole."""
         self._written = Published()
@@ -124,14 +127,20 @@ class PublishedFile:
             case Converged():
                 self._failure = None
             case Stopped():
-                self._delays, self._failures, self._is_failing = (), {}, False
+                self._delays, self._failures, self._is_failing, self._page = (), {}, False, ""
             case _:
                 return
         self._publish()
 
+    def show(self, page: str) -> None:
+        """Take over the address of the live page; before the thread of the loop begins."""
+        self._page = page
+        self._publish()
+
     def _publish(self) -> None:
         failures = tuple(self._failures.values())
-        news = Published(self._process, self._delays, failures, self._failure if self._is_failing else None)
+        failure = self._failure if self._is_failing else None
+        news = Published(self._process, self._delays, failures, failure, self._page)
         if news == self._written:
             return
         is_soon = time.monotonic() < self._written_at + PACE

@@ -13,12 +13,12 @@ import select
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from http import HTTPStatus
 from types import FrameType
 
-from locallb.cli.watching.http_server import Host, HttpRequest, Page, host_of
+from locallb.cli.watching.http_server import Host, HttpRequest, Page, Pages, host_of
 from locallb.cli.watching.metrics import Metrics
 from locallb.threads import SupervisedThread, Task
 from locallb.watch.events import Cause, Converged, Failed, Leading, LoopEvent, Planned, Pulse
@@ -160,17 +160,17 @@ def _is_own(host: Host) -> bool:
     return host.address is not None or "." not in host.name or host.name.endswith(".localhost")
 
 
-def pages(metrics: Metrics, pulse: Callable[[], Pulse]) -> Mapping[str, Callable[[str], Page]]:
+def pages(metrics: Metrics, pulse: Callable[[], Pulse]) -> Pages:
     """Make the pages of the health and metrics server."""
 
-    def health(_accept: str) -> Page:
+    def health(_request: HttpRequest) -> Page:
         return _verdict(stuck(pulse(), time.monotonic()))
 
-    def ready(_accept: str) -> Page:
+    def ready(_request: HttpRequest) -> Page:
         return _verdict(stuck(pulse(), time.monotonic()) or metrics.unready())
 
-    def numbers(accept: str) -> Page:
-        return Page(*metrics.text(accept))
+    def numbers(request: HttpRequest) -> Page:
+        return Page(*metrics.text(next(iter(request.values("accept")), "")))
 
     return {"/metrics": numbers, "/healthz": health, "/readyz": ready}
 

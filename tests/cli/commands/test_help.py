@@ -14,7 +14,7 @@ from locallb.cli.commands.help import reasons
 from locallb.cli.failures import Exit
 from locallb.cli.grammar import ALIASES, COMMANDS
 from locallb.cli.service_output import help_of
-from locallb.cli.watching.board import FAILED, NO_ANSWER
+from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING
 from locallb.kubernetes.status import WAITING
 from locallb.model.reasons import Reason
 from locallb.planning.service_rows import NOT_DEPLOYED, PARTS_REFUSED
@@ -55,7 +55,7 @@ def test_every_reason_has_a_section_that_is_shown_by_its_code(code: str) -> None
 
 def test_no_section_is_about_a_reason_that_no_object_has() -> None:
     """One that is renamed has its section renamed."""
-    assert reasons().keys() == {*Reason, NOT_DEPLOYED, PARTS_REFUSED, WAITING, "NotBound", FAILED, NO_ANSWER}
+    assert reasons().keys() == {*Reason, NOT_DEPLOYED, PARTS_REFUSED, WAITING, "NotBound", UPDATING, FAILED, NO_ANSWER}
 
 
 @pytest.mark.parametrize(

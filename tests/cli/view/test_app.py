@@ -299,11 +299,11 @@ def test_what_cannot_be_done_is_said_with_the_reason() -> None:
 def test_o_opens_the_browser(monkeypatch: pytest.MonkeyPatch) -> None:
     """By the function of `locallb open`, which also says why it doesn't."""
     opened: list[str] = []
-    monkeypatch.setattr(status, "_obstacle", lambda _link: "")
+    monkeypatch.setattr(status, "_obstacle", lambda: "")
     monkeypatch.setattr(status, "_show", lambda url: not opened.append(url))  # type: ignore[func-returns-value]  # None
     text = shown(calm(), "slash", *"web", "enter", "end", "o")
     assert f"opened {opened[0]}" in text
-    monkeypatch.setattr(status, "_obstacle", lambda _link: "there is no display here")
+    monkeypatch.setattr(status, "_obstacle", lambda: "there is no display here")
     assert "no browser was started: there is no display here" in shown(calm(), "o")
 
 

@@ -18,13 +18,22 @@ from hypothesis import strategies as st
 
 from locallb.cli.watching import http_server, supervision
 from locallb.cli.watching import http_server as http_messages
-from locallb.cli.watching.http_server import AT_ONCE, TIMEOUT, HttpServer, HttpServerError, Page, Pages, answer
+from locallb.cli.watching.http_server import (
+    AT_ONCE,
+    TIMEOUT,
+    HttpRequest,
+    HttpServer,
+    HttpServerError,
+    Page,
+    Pages,
+    answer,
+)
 from locallb.threads import Escape, Task, Threads
 from tests.support.descriptors import resources
 
 PAGES = {
-    "/metrics": lambda accept: Page(f"for {accept}".encode(), "text/x"),
-    "/sick": lambda _accept: Page(b"no\n", status=503),
+    "/metrics": lambda request: Page(f"for {request.query} {' '.join(request.values('accept'))}".encode(), "text/x"),
+    "/sick": lambda _request: Page(b"no\n", status=503),
 }
 
 
@@ -59,8 +68,8 @@ def get(place: tuple[str, int], path: str, method: str = "GET") -> tuple[int, st
 
 
 def test_pages_are_served_and_others_are_named(served: tuple[str, int]) -> None:
-    """With the client's Accept header, HEAD without a body, what isn't there with what is."""
-    assert get(served, "/metrics?x=1") == (200, "text/x", b"for a/b")
+    """With the client's query and headers, HEAD without a body, what isn't there with what is."""
+    assert get(served, "/metrics?x=1") == (200, "text/x", b"for x=1 a/b")
     assert get(served, "/metrics", "HEAD") == (200, "text/x", b"")
     assert get(served, "/sick")[0] == 503
     status, _, body = get(served, "/")
@@ -121,7 +130,7 @@ def test_a_request_has_a_deadline_however_busily_it_drips(monkeypatch: pytest.Mo
 def test_client_that_reads_no_response_is_disconnected(monkeypatch: pytest.MonkeyPatch) -> None:
     """After the same time."""
     monkeypatch.setattr(http_server, "TIMEOUT", 0.3)
-    large = {"/metrics": lambda _accept: Page(b"x" * (32 << 20))}
+    large = {"/metrics": lambda _request: Page(b"x" * (32 << 20))}
     with serving(large) as place, socket.create_connection(place) as client:
         client.sendall(b"GET /metrics HTTP/1.0\r\n\r\n")
         time.sleep(0.6)  # longer than it may
@@ -138,7 +147,7 @@ def test_stopping_takes_no_longer_whatever_clients_do(beginning: bytes) -> None:
     """All the room is taken; nothing of it stays."""
     before = resources()
     with ExitStack() as stack:
-        server = HttpServer(ip_address("127.0.0.1"), 0, {"/metrics": lambda _accept: Page(b"x" * (32 << 20))})
+        server = HttpServer(ip_address("127.0.0.1"), 0, {"/metrics": lambda _request: Page(b"x" * (32 << 20))})
         server.start()
         host, _, number = server.place.rpartition(":")
         for _ in range(AT_ONCE):
@@ -156,7 +165,7 @@ def test_a_page_that_cannot_be_made_is_reported_and_the_others_are_given(monkeyp
     monkeypatch.setattr(http_messages, "THREADS", mine)
     mine.listen(reported.append)
 
-    def broken(_accept: str) -> Page:
+    def broken(_request: HttpRequest) -> Page:
         raise KeyError("what")
 
     with serving({**PAGES, "/broken": broken}) as place:

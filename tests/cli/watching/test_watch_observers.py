@@ -15,6 +15,7 @@ from typing_extensions import Buffer
 
 from locallb.cli.watching.board import UPDATING, Board, Relay
 from locallb.cli.watching.health import HealthWatch
+from locallb.cli.watching.http_server import HttpRequest
 from locallb.cli.watching.log import Narrator, plain
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.reporting import EventReporter, Lines
@@ -175,6 +176,9 @@ def test_metrics_have_no_names_of_services() -> None:
     assert len(few.text("")[0].splitlines()) == len(many.text("")[0].splitlines())
 
 
+ASKED = HttpRequest("GET", "/")
+
+
 @pytest.mark.parametrize(
     ("events", "ready"),
     [
@@ -194,7 +198,7 @@ def test_ready_is_after_the_first_convergence_while_everything_can_be_read(
     for event in events:
         metrics.listen(event)
     made = pages(metrics, lambda: Pulse(time.monotonic()))
-    assert (made["/readyz"]("").status, made["/healthz"]("").status) == (200 if ready else 503, 200)
+    assert (made["/readyz"](ASKED).status, made["/healthz"](ASKED).status) == (200 if ready else 503, 200)
     assert sample(metrics, "locallb_ready") == float(ready)
 
 
@@ -205,7 +209,7 @@ def test_a_loop_that_shows_no_sign_of_life_is_stuck() -> None:
     assert not stuck(Pulse(100.0, busy=True), 100.0 + BUSY_LIMIT)
     assert stuck(Pulse(100.0, busy=True), 101.0 + BUSY_LIMIT)
     late = pages(Metrics(dict), lambda: Pulse(time.monotonic() - 1000))
-    assert (late["/healthz"]("").status, late["/readyz"]("").status) == (503, 503)
+    assert (late["/healthz"](ASKED).status, late["/readyz"](ASKED).status) == (503, 503)
 
 
 class Stream(io.RawIOBase):
