@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import math
 import time
+from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from locallb.cli.failures import Exit
 from locallb.cli.process import exit_cleanly_when_interrupted
 from locallb.cli.session import UNPLANNED, Session
 from locallb.cli.targets import is_chosen, settled
+from locallb.envoy.listeners import GATE
 from locallb.model.errors import ClientError
 from locallb.model.identities import ObjectKey
 from locallb.planning.planned import Plan
@@ -30,7 +32,11 @@ from locallb.traffic.reading import PACE as READING_PACE
 _FAILED = 500
 
 
-def line_text(key: ObjectKey, line: Line) -> tuple[str | tuple[str, str], ...]:
+_Part = tuple[str, str]
+"""A text and its style."""
+
+
+def line_text(key: ObjectKey, line: Line) -> tuple[str | _Part, ...]:
     """Write it for people, in parts, each a text or a text and its style."""
     port = line.listener.rpartition("/")[0].rpartition(":")[2]
     flowed = f"{line.received} B in, {line.sent} B out, {line.milliseconds} ms"
@@ -239,6 +245,54 @@ class _Shown:
                     self._out.raw(json.dumps(line_json(key, line)))
                 else:
                     self._out.line(*line_text(key, line))
+
+
+_LATEST = 8
+"""Lines of one load balancer that are kept."""
+_UNKNOWN_REQUESTS = "not known; with `local-lb:accessLogs: true` they are shown here"
+_GLANCE = 0.005
+"""Seconds in which messages that came are taken."""
+
+
+class LatestLines:
+    """The latest lines of one load balancer at a time, for as long as it is looked at. For one thread."""
+
+    def __init__(self) -> None:
+        self._reading: TrafficReading | None = None
+        self._key: ObjectKey | None = None
+        self._lines: deque[tuple[_Part, ...]] = deque(maxlen=_LATEST)
+
+    def of(self, key: ObjectKey, plan: Plan) -> list[tuple[_Part, ...]]:
+        """Return what has ended since it was asked for first, the latest first; or why nothing can be read."""
+        if key != self._key:
+            self.end()
+            self._key, self._lines = key, deque(maxlen=_LATEST)
+        listeners = {name for name, each in services_by_listener(plan).items() if each == key}
+        directories = proxy_directories(plan, [key] if listeners else [])
+        if not directories:
+            return []
+        if not all((directory / GATE).exists() for directory in directories):
+            return [((_UNKNOWN_REQUESTS, "dim"),)]
+        self._reading = self._reading or TrafficReading()
+        failures: list[tuple[_Part, ...]] = [((text, "yellow"),) for text in self._reading.follow(directories)]
+        for tap, message in self._reading.messages(_GLANCE):
+            with suppress(ValueError):  # no message of Envoy's
+                ended = list(lines(message))
+                tap.came += len(ended)
+                self._lines.extendleft(_parts(line_text(key, line)) for line in ended if line.listener in listeners)
+        for tap in self._reading.taps.values():
+            tap.renew()
+        return failures or [*self._lines] or [(("none since this was opened", "dim"),)]
+
+    def end(self) -> None:
+        """Let others read them."""
+        if self._reading:
+            self._reading.end()
+        self._reading = None
+
+
+def _parts(texts: Iterable[str | _Part]) -> tuple[_Part, ...]:
+    return tuple((text, "") if isinstance(text, str) else text for text in texts)
 
 
 def proxy_directories(plan: Plan, chosen: Iterable[ObjectKey]) -> Mapping[Path, None]:

@@ -223,7 +223,7 @@ def _locked(directory: Path) -> int:
     descriptor = safe_files.open_lock(directory / _LOCK)
     if not safe_files.try_lock(descriptor):
         os.close(descriptor)
-        raise LogError(f"another `locallb logs` reads the proxy in {directory}: end that first")
+        raise LogError(f"another `locallb logs`, or a view, reads the proxy in {directory}: end that first")
     return descriptor
 
 

@@ -7,26 +7,29 @@ import fcntl
 import os
 import pty
 import select
+import shlex
 import struct
 import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests.support.stages import Stage
 from tests.support.waiting import TIMEOUT
 
+OTHER_SCREEN, FIRST_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
+LOCALLB = str(Path(sys.executable).parent / "locallb")
+
 
 class Terminal:
-    """A terminal with a command of ours on it."""
+    """A terminal with a command on it."""
 
-    def __init__(self, play: Stage, *terms: str) -> None:
+    def __init__(self, command: Sequence[str]) -> None:
         self.master, slave = pty.openpty()
         self.resize(24, 100)
         self.modes = termios.tcgetattr(self.master)
-        command = [str(Path(sys.executable).parent / "locallb"), "-C", str(play.root), *terms]
         sizeless = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
         environment = {**sizeless, "TERM": "xterm"}  # a size that variables give wins over the terminal's
         self.process = subprocess.Popen(
@@ -62,7 +65,23 @@ class Terminal:
 @contextlib.contextmanager
 def on_terminal(play: Stage, *terms: str) -> Iterator[Terminal]:
     """Run a command on a terminal; end both."""
-    made = Terminal(play, *terms)
+    with ended(Terminal([LOCALLB, "-C", str(play.root), *terms])) as made:
+        yield made
+
+
+@contextlib.contextmanager
+def shell_on_terminal(play: Stage) -> Iterator[Terminal]:
+    """Run a shell with job control, for which `locallb` is a command for this project; end both."""
+    shell = Terminal(["bash", "--norc", "--noprofile", "-i"])
+    with ended(shell):
+        command = shlex.join([LOCALLB, "-C", str(play.root)])
+        shell.type(f"locallb() {{ {command} \"$@\"; }}; echo be''gins\r")
+        shell.shows("begins")
+        yield shell
+
+
+@contextlib.contextmanager
+def ended(made: Terminal) -> Iterator[Terminal]:
     try:
         yield made
     finally:

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import termios
 from collections.abc import Callable
 
 import pytest
 
-from tests.e2e.terminals import on_terminal
+from tests.e2e.terminals import FIRST_SCREEN, OTHER_SCREEN, Terminal, ended, on_terminal
 from tests.support.backends import Backend
 from tests.support.manifests import node, port, service
 from tests.support.stages import Stage
 from tests.support.waiting import TIMEOUT
-
-OTHER_SCREEN, FIRST_SCREEN = "\x1b[?1049h", "\x1b[?1049l"
 
 
 @pytest.mark.envoy
@@ -59,3 +58,20 @@ def test_without_a_terminal_it_says_what_prints_lines(play: Stage) -> None:
         done = play.run(*terms)
         assert done.code == 1
         assert "status --watch` prints" in done.err
+
+
+def test_an_end_at_once_gives_the_terminal_back() -> None:
+    """As a second signal asks for, when what draws is held up."""
+    script = (
+        "import sys, tty\n"
+        "from locallb.cli.watching.supervision import Signals\n"
+        "signals = Signals(lambda: None, lambda: None, on_terminal=True)\n"
+        "tty.setraw(0)\n"
+        "sys.stdout.write('begun'); sys.stdout.flush()\n"
+        "signals.leave()\n"
+    )
+    with ended(Terminal([sys.executable, "-c", script])) as terminal:
+        terminal.shows("begun")
+        terminal.shows(FIRST_SCREEN)
+        assert terminal.process.wait(TIMEOUT) == 130
+        assert termios.tcgetattr(terminal.master) == terminal.modes

@@ -11,6 +11,7 @@ import signal
 import socket
 import subprocess
 import sys
+import termios
 from collections.abc import Callable, Iterator
 from functools import partial
 from itertools import groupby
@@ -19,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from locallb.cli.arguments import parse
-from tests.e2e.terminals import Terminal, on_terminal
+from tests.e2e.terminals import FIRST_SCREEN, OTHER_SCREEN, Terminal, on_terminal, shell_on_terminal
 from tests.support.backends import Backend
 from tests.support.manifests import node, port, service
 from tests.support.stages import CHECKOUT, Stage
@@ -194,18 +195,61 @@ def terminal(play: Stage, backend: Backends) -> Iterator[Terminal]:
         yield made
 
 
-def test_on_a_terminal_there_is_a_table_that_follows_its_size_and_leaves_no_trace(
-    play: Stage, terminal: Terminal
-) -> None:
-    """It is drawn on the other screen, again after a resize, and Ctrl-C gives the terminal back."""
-    terminal.shows("\x1b[?1049h")
-    terminal.shows("1 Service: 1 serving")
+def test_on_a_terminal_there_is_the_view_which_leaves_no_trace(play: Stage, terminal: Terminal) -> None:
+    """It follows the terminal's size; a reload leaves it open; `q` ends it, says what goes on, and cuts nothing."""
+    terminal.shows(OTHER_SCREEN)
+    terminal.shows("1 serving")
     terminal.resize(10, 40)
-    terminal.shows("1 Service: 1…")
-    os.write(terminal.master, b"\x03")
-    terminal.shows("\x1b[?1049l")
+    terminal.shows("stack dev")
+    terminal.process.send_signal(signal.SIGHUP)
+    terminal.type("v")
+    terminal.shows("configuration")
+    terminal.type("\x1a")  # nothing could continue it: there is no shell
+    terminal.shows("no shell is here")
+    terminal.type("q")
+    terminal.shows(FIRST_SCREEN)
+    terminal.shows("Stopped watching; 1 Service goes on serving.")
     assert terminal.process.wait(TIMEOUT) == 0
+    assert termios.tcgetattr(terminal.master) == terminal.modes
     assert answers(play.addresses()["n/web"], 8080, "web")
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_closes_the_view_and_gives_the_terminal_back(terminal: Terminal, number: signal.Signals) -> None:
+    """Also while a command that a key started has the terminal."""
+    terminal.shows("1 serving")
+    terminal.type("t")
+    terminal.shows("in 1.")
+    terminal.type("\x03")
+    terminal.shows("Enter goes back to the view.")
+    terminal.process.send_signal(number)
+    if number == signal.SIGINT:  # it only ended the wait
+        terminal.shows(OTHER_SCREEN)
+        terminal.process.send_signal(number)
+    terminal.shows("Stopped watching")
+    assert terminal.process.wait(TIMEOUT) == 0
+    assert termios.tcgetattr(terminal.master) == terminal.modes
+
+
+def test_a_shell_suspends_and_continues_the_view(play: Stage, backend: Backends) -> None:
+    """By Ctrl-Z and `fg`, also after a stop that no program can see."""
+    play.write("base.yaml", node(), service("web", port(8080, backend("web").port)))
+    with shell_on_terminal(play) as terminal:
+        terminal.type("locallb watch\r")
+        terminal.shows(OTHER_SCREEN)
+        terminal.shows("1 serving")
+        terminal.type("\x1a")
+        terminal.shows(FIRST_SCREEN)
+        terminal.shows("Stopped")
+        terminal.type("fg\r")
+        terminal.shows(OTHER_SCREEN)
+        terminal.shows("1 serving")
+        terminal.type("q")
+        terminal.shows(FIRST_SCREEN)
+        terminal.shows("Stopped watching")
+        terminal.type("stty -a | tr -d '\\n'; exit\r")
+        terminal.shows(" icanon ")
+        terminal.shows(" echo ")
 
 
 def test_a_terminal_that_goes_away_takes_the_watch_with_it(play: Stage, terminal: Terminal) -> None:

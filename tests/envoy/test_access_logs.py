@@ -12,10 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from locallb.cli import traffic
 from locallb.envoy import Rendered
 from locallb.envoy.listeners import CLOSED, GATE, gate
 from locallb.model.faults import Fault
+from locallb.model.identities import ClusterName, ObjectKey
 from locallb.model.serving import Backend, Listener, Upstream
+from locallb.planning.planned import Plan
 from locallb.traffic.figures import Line, lines
 from locallb.traffic.reading import ENOUGH, LogError, Tap, TrafficReading
 from tests.envoy.conftest import Serve, Start
@@ -174,7 +177,7 @@ def test_killed_log_reader_does_not_hinder_the_next(start: Start, nodes: Serve, 
     """Neither its socket nor its lock. Meanwhile clients are served, and no file grows with what they do."""
     envoy = start(logged(block, nodes("A")))
     killed = Reader(envoy.directory)
-    with pytest.raises(LogError, match="another `locallb logs` reads"):
+    with pytest.raises(LogError, match="another `locallb logs`, or a view, reads"):
         Tap(envoy.directory)
     killed.stop(politely=False)
     before = sizes(envoy.directory)
@@ -182,6 +185,29 @@ def test_killed_log_reader_does_not_hinder_the_next(start: Start, nodes: Serve, 
         speak(block[9])
     assert sizes(envoy.directory) == before
     assert (envoy.directory / "log").stat().st_size <= COMPLAINT * (ENOUGH + 1)
+    with reading(envoy.directory) as reader:
+        becomes(lambda: is_heard(reader, block[9]), "a line")
+
+
+@pytest.mark.envoy
+def test_the_view_shows_the_latest_lines_until_it_lets_others_read(
+    start: Start, nodes: Serve, block: Block, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one load balancer, a few at most, the latest first."""
+    envoy, key = start(logged(block, nodes("A"))), ObjectKey(ClusterName("c"), "n", "web")
+    monkeypatch.setattr(traffic, "proxy_directories", lambda _plan, keys: {envoy.directory: None} if keys else {})
+    monkeypatch.setattr(traffic, "services_by_listener", lambda _plan: {f"{block[9]}:8080/TCP": key})
+    latest = traffic.LatestLines()
+    assert latest.of(key, Plan()) == [(("none since this was opened", "dim"),)]
+
+    def is_shown(client: str) -> bool:
+        return any(client in text for text, _ in latest.of(key, Plan())[0])
+
+    becomes(lambda: is_shown(speak(block[9])) or len(latest.of(key, Plan())) > 1, "some")
+    mine = [speak(block[9]) for _ in range(20)]
+    becomes(lambda: is_shown(mine[-1]), "the last one")
+    assert len(latest.of(key, Plan())) == 8
+    assert latest.of(key._replace(name="other"), Plan()) == []
     with reading(envoy.directory) as reader:
         becomes(lambda: is_heard(reader, block[9]), "a line")
 

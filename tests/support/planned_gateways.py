@@ -17,7 +17,7 @@ from locallb.gateway.kinds import KINDS
 from locallb.kubernetes.api.servers import ConflictError
 from locallb.kubernetes.object_parsing import ParseMemory, parse_objects
 from locallb.model.identities import Home, ObjectKind
-from locallb.model.snapshot import HostFacts, Snapshot
+from locallb.model.snapshot import HostFacts, LocalAuthority, Snapshot
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.watch.converge import Converger
@@ -74,12 +74,16 @@ def cluster() -> list[JsonObject]:
 
 
 def plan_of(
-    *documents: JsonObject, live: bool = True, host: HostFacts | None = None, settings: Settings = SETTINGS
+    *documents: JsonObject,
+    live: bool = True,
+    host: HostFacts | None = None,
+    settings: Settings = SETTINGS,
+    authority: LocalAuthority | None = None,
 ) -> Plan:
     read = parse_objects(DEMO, list(documents))
     access = {DEMO: ACCESS} if live else {}
     given = Snapshot(HOME, read.services, read.malformed, read.nodes, gateway_api=read.gateway_api, access=access)
-    return make_plan(replace(given, host=host or HostFacts()), settings)
+    return make_plan(replace(given, host=host or HostFacts(), authority=authority), settings)
 
 
 def rewritten(before: dict[str, Any], status: Mapping[str, Any]) -> dict[str, Any]:

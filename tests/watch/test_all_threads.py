@@ -262,7 +262,7 @@ def signals(case: Case) -> None:
     case.trap.set(Signals, "leave")
     caught._stop_requested(15, None)
     becomes(lambda: remaining)
-    for descriptor in (caught._news, caught._bell):
+    for descriptor in (caught.news, caught._bell):
         os.close(descriptor)
 
 

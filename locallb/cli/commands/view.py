@@ -6,18 +6,19 @@ count, and what a running `watch` publishes. It changes nothing by itself, and n
 
 from __future__ import annotations
 
+import math
 import os
 import shlex
 import signal
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from locallb.cli.arguments import Arguments
@@ -27,16 +28,20 @@ from locallb.cli.console import Out
 from locallb.cli.failures import Exit, Refused, sentence
 from locallb.cli.service_output import Parts, PortLink, details, links
 from locallb.cli.session import UNPLANNED, Session
-from locallb.cli.traffic import Plans
-from locallb.cli.view.listing import Card, Rate, Scene, cards, detail_parts, of_object, rates
-from locallb.cli.watching.board import View
+from locallb.cli.traffic import LatestLines, Plans
+from locallb.cli.view.listing import Card, Rate, Scene, cards, detail_parts, rates
+from locallb.cli.view.overview import NOTHING_YET, pool_line, rooms, source_line, watched
+from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.log import LogRecord, Narrator, clock
 from locallb.cli.watching.program_runs import command
+from locallb.cli.watching.reporting import EventSink
+from locallb.model.identities import ObjectKey
 from locallb.model.texts import counted, printable
 from locallb.observe import inspect
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import State
 from locallb.programs import in_foreground
+from locallb.report.changes import PoolRoom
 from locallb.runtimes.single_instance import holder
 from locallb.sources.snapshot import SnapshotResult
 from locallb.threads import SupervisedThread, Task
@@ -52,6 +57,11 @@ STALE = 5.0
 """Seconds with one plan while the state is unchanged."""
 RETAINED = 200
 """Records of what happened that are kept."""
+QUICK, WATCH_SHARE = 0.25, 19
+"""The same between two scenes of the `watch` in this process, which has better things to do."""
+WATCH_BEAT, WATCH_ANSWER = 3.0, 0.5
+"""Seconds between two readings of its traffic at least, and for which proxies and the next scene are waited for at
+most: the end of the watch waits for both."""
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -59,7 +69,7 @@ def view(session: Session, args: Arguments, out: Out) -> int:
     """Show the view until it is closed."""
     if args.json or not (out.redraws and os.isatty(0) and os.isatty(2)):  # Textual draws on standard error
         raise Refused("the view needs a terminal; `locallb status --watch` prints what changes, also as --json")
-    from locallb.cli.view.app import ViewApp  # noqa: PLC0415 - loads Textual
+    from locallb.cli.view.app import ViewApp, handlers_restored  # noqa: PLC0415 - loads Textual
 
     session.load_settings()  # a mistake in them is reported before anything is drawn
     begin = command(session.project.root if args.named else None, session.stack)
@@ -71,13 +81,13 @@ def view(session: Session, args: Arguments, out: Out) -> int:
         lambda: _follow(readings, app, thread),
         failed=lambda sentence: app.offer(replace(app.scene, warnings=(sentence,))),
     )
-    with _closed_by_signals(app.stop):
+    with _closed_by_signals(app.stop), handlers_restored():
         thread.start()
         app.run()
     thread.stop()
     if app.fault:
         raise app.fault
-    out.line(farewell(app.scene))
+    out.line(f"{farewell(app.scene, 'Closed the view')}.")
     return Exit.OK
 
 
@@ -106,7 +116,7 @@ def _closed_by_signals(stop: Callable[[], None]) -> Iterator[None]:
 
 
 def _await_enter() -> None:
-    """Wait for Enter or Ctrl-C; a signal that closes the view ends the wait as well."""
+    """Ask for Enter, and wait for it or Ctrl-C; a signal that closes the view ends the wait as well."""
     closing = {number: signal.getsignal(number) for number in _ENDINGS}
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -118,6 +128,8 @@ def _await_enter() -> None:
     try:
         for number in _ENDINGS:
             signal.signal(number, end)
+        sys.stdout.write("\nEnter goes back to the view. ")
+        sys.stdout.flush()
         sys.stdin.readline()
     except KeyboardInterrupt:
         pass
@@ -126,11 +138,94 @@ def _await_enter() -> None:
             signal.signal(number, handler)
 
 
-def farewell(scene: Scene) -> str:
-    """Return what goes on after the view was closed."""
+def farewell(scene: Scene, done: str) -> str:
+    """Return what was done, and what goes on afterwards."""
     serving = sum(card.view.row.state is State.SERVING for card in scene.cards)
     going_on = f"; {counted(serving, 'Service')} {'goes' if serving == 1 else 'go'} on serving" if serving else ""
-    return f"Closed the view{going_on}. `locallb status` shows what is there."
+    return f"{done}{going_on}. `locallb status` shows what is there"
+
+
+class WatchView:
+    """The view of the `watch` in this process: its reporter gives the news, and `run` shows them on the main thread.
+
+    Where the view breaks off by a mistake of ours, the watch goes on, and reports `lines` instead.
+    """
+
+    def __init__(self, stack: str, actions: StackActions, lines: Callable[[], EventSink]) -> None:
+        self._scene = Scene(stack)
+        self._actions = actions
+        self._lines = lines
+        self._instead: EventSink | None = None
+        self._app: ViewApp | None = None
+        self._records: deque[LogRecord] = deque(maxlen=RETAINED)
+        self._traffic: tuple[TrafficRow, ...] = ()
+        self._rates: Mapping[ObjectKey, Rate] = {}
+        self._counted = -math.inf
+        self._next_count = -math.inf
+        self._took = 0.0
+
+    @property
+    def pace(self) -> float:
+        """Seconds between two scenes at least, so that they take a small part of the time."""
+        return min(max(QUICK, WATCH_SHARE * self._took), WATCH_ANSWER)
+
+    def open(self) -> None:
+        """Begin: `run` does."""
+
+    def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
+        if self._instead:
+            self._instead.show(records, board, views)
+            return
+        began = time.monotonic()
+        self._records.extend(records)
+        if self._app:
+            self._count(board.planned.plan if board.planned else Plan())
+        self._scene = watched(self._scene, board, views, self._records, self._rates)
+        self._took = time.monotonic() - began
+        if app := self._app:
+            app.offer(self._scene)
+
+    def close(self) -> None:
+        """End: `run` has."""
+
+    def run(self, begun: Callable[[ViewApp], object]) -> BaseException | None:
+        """Show the view until it is closed; return what broke it off."""
+        from locallb.cli.view.app import ViewApp, handlers_restored  # noqa: PLC0415 - loads Textual
+
+        self._app = app = ViewApp(self._scene, self._actions, begun)
+        app.offer(self._scene)
+        try:
+            with handlers_restored():
+                app.run()
+        except Exception as error:  # noqa: BLE001 - the loop goes on whatever becomes of the view
+            app.fault = app.fault or error
+        self._app = None
+        self._actions.release()
+        if app.fault:
+            self._instead = self._lines()
+        return app.fault
+
+    def stop(self) -> None:
+        """Close the view, from any thread."""
+        if app := self._app:
+            app.stop()
+
+    @property
+    def farewell(self) -> str:
+        """The text that is printed once the terminal is restored, for the user who stopped the watch."""
+        return (
+            f"{farewell(self._scene, 'Stopped watching')}, `locallb watch` goes on, `locallb destroy` removes it all."
+        )
+
+    def _count(self, plan: Plan) -> None:
+        """Count what flows, now and then."""
+        now = time.monotonic()
+        if now < self._next_count:
+            return
+        rows = traffic(plan, WATCH_ANSWER)
+        self._rates = rates(since(rows, self._traffic), max(PACE, now - self._counted)) if self._traffic else {}
+        self._traffic, self._counted = rows, now
+        self._next_count = now + max(WATCH_BEAT, WATCH_SHARE * (time.monotonic() - now))
 
 
 class Readings:
@@ -143,6 +238,8 @@ class Readings:
         self._records: deque[LogRecord] = deque(maxlen=RETAINED)
         self._traffic: tuple[TrafficRow, ...] = ()
         self._counted = 0.0
+        self._settings = session.settings
+        self._rooms: tuple[PoolRoom, ...] = ()
         self._last = Scene(session.stack)
 
     def scene(self) -> Scene:
@@ -156,14 +253,22 @@ class Readings:
         return self._last
 
     def _read(self, session: Session, reading: SnapshotResult, plan: Plan) -> Scene:
-        found = published(session)
-        views = [View(row) for row in (found.rows(inspect(plan)) if found else inspect(plan))]
+        found, table = published(session), inspect(plan)
+        views = [View(row) for row in (found.rows(table) if found else table)]
         before, since_when = self._traffic, self._counted
         self._traffic, self._counted = traffic(plan, PACE), time.monotonic()
         news = list(self._narrator.services(time.time(), views))
         if before or self._last.cards:  # at first everything would be news
             self._records.extend(news)
-        failures = found.sentences(lambda since: f"since {clock(since)[:-4]}") if found else ()
+        keys = {row.key for row in table}
+        failures = found.sentences(lambda since: f"since {clock(since)[:-4]}", keys) if found else ()
+        if plan is not self._last.plan:
+            self._settings = session.settings
+            self._rooms = rooms(plan, reading.snapshot, self._settings)
+        overview = (
+            source_line(self._settings, None if reading.complaints else {}),
+            pool_line(self._rooms, len(plan.proxies), None),
+        )
         return Scene(
             session.stack,
             cards(views, self._last.cards),
@@ -171,9 +276,11 @@ class Readings:
             rates(since(self._traffic, before), max(PACE, self._counted - since_when)),
             _state(session),
             (*reading.complaints, *failures),
-            plan.left_out or ("There is no Service of type LoadBalancer yet. New ones appear here by themselves.",),
+            plan.left_out or (NOTHING_YET,),
             tuple(self._records),
             {each.key: each for each in found.failures} if found else {},
+            self._rooms,
+            overview,
         )
 
 
@@ -194,40 +301,54 @@ class StackActions(Struct, frozen=True):
     render: Callable[[str], str] = str
     """Completes commands in sentences."""
     execute: Callable[[Sequence[str]], int] = in_foreground
+    requests: LatestLines = field(default_factory=LatestLines)
 
     def detail(self, scene: Scene, card: Card) -> Iterable[Parts]:
         """Return all about it, a line for each thing."""
         row = card.view.row
         (detail,) = details([row], scene.plan)
-        found = [("url", link.url) for link in _links(scene, card)[:1]]
+        found = [("url", link.url) for link in _links(scene, card)]
         with suppress(Refused):  # it serves no HTTP, or not yet
-            found.append(("curl", self.curl(scene, card)))
-        rate = scene.rates.get(row.key, Rate())
-        return detail_parts(detail, rate, found, scene.failures.get(row.key), of_object(scene.records, row.key))
+            found += [("curl", text) for text in self.curls(scene, card)]
+        return detail_parts(detail, scene, card.view, found, self.requests.of(row.key, scene.plan))
 
-    def link(self, scene: Scene, card: Card) -> PortLink:
-        """Return where it is found first."""
-        if found := _links(scene, card):
-            return found[0]
-        raise Refused(why_none([card.view.row], 0))
+    def release(self) -> None:
+        """Let other programs read access logs."""
+        self.requests.end()
 
-    def curl(self, scene: Scene, card: Card) -> str:
-        """Return a command for a request to it, as a shell reads it."""
-        row = card.view.row
-        return shlex.join(curl_terms(row, planned_ports(scene.plan, row), "", 0, ""))
+    def urls(self, scene: Scene, card: Card) -> Sequence[str]:
+        """Return where it is found."""
+        return [link.url for link in self._links(scene, card)]
+
+    def curls(self, scene: Scene, card: Card) -> Sequence[str]:
+        """Return a command for a request to each port, as a shell reads it."""
+        row, made, why = card.view.row, dict[str, None](), Refused("")
+        for link in self._links(scene, card):
+            try:
+                terms = curl_terms(row, planned_ports(scene.plan, row), "", link.port.port, "")
+            except Refused as error:
+                why = error
+            else:
+                made[shlex.join(terms)] = None
+        if not made:
+            raise why
+        return [*made]
 
     def open(self, scene: Scene, card: Card) -> str:
         """Open it in the user's browser; return what to say of that."""
-        link = self.link(scene, card)
+        (link, *_) = self._links(scene, card)
         return show_in_browser(link) or f"opened {link.url}"
+
+    def _links(self, scene: Scene, card: Card) -> Sequence[PortLink]:
+        if found := _links(scene, card):
+            return found
+        raise Refused(why_none([card.view.row], 0))
 
     def run(self, terms: Sequence[str]) -> None:
         """Run a command in this terminal, and wait until the user has read its output."""
         sys.stdout.write(f"\n$ locallb {printable(shlex.join(terms))}\n")
         sys.stdout.flush()
         self.execute((*self.begin, *terms))
-        sys.stdout.write("\nEnter goes back to the view. ")
-        sys.stdout.flush()
         _await_enter()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import sys
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING
 from locallb import __version__
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
-from locallb.cli.failures import Exit
+from locallb.cli.failures import Exit, sentence
 from locallb.cli.grammar import USUAL_PAGE
 from locallb.cli.session import Session
 from locallb.cli.watching import supervision
@@ -24,8 +25,7 @@ from locallb.cli.watching.log import as_json, is_journal, journal, plain, starte
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.program_runs import ProgramRuns, command
 from locallb.cli.watching.published import PublishedFile
-from locallb.cli.watching.reporting import EventReporter, EventSink, Lines, OnScreen
-from locallb.cli.watching.screen import Screen
+from locallb.cli.watching.reporting import EventReporter, Lines
 from locallb.cli.watching.supervision import Signals, Supervised, pages, refusal
 from locallb.config.settings import Settings, SettingsError
 from locallb.config.values import PAGE, loopback_place
@@ -41,11 +41,15 @@ from locallb.watch.events import Broken, Cause, Leading, LoopEvent, Mark, Planne
 from locallb.watch.loop import Loop
 
 if TYPE_CHECKING:
+    from locallb.cli.commands.view import WatchView
+    from locallb.cli.view.app import ViewApp
     from locallb.cli.watching.lanes import Ports
     from locallb.cli.watching.page import PageReporter
 
 _GLANCE = 0.2
 """Seconds between two looks whether the loop has ended, once it is to end."""
+BEAT = 3.0
+"""Seconds after which the view shows what no event says, such as traffic."""
 LAST_OUTPUT = 1.0
 """Seconds that the teller has for what it still has to tell."""
 
@@ -95,8 +99,9 @@ class _Watch:
         )
         terms = (*command(session.project.root if args.named else None, session.stack), "up", "--yes", "--json")
         self._program = ProgramRuns(terms, session.project.main, self._listen, self._leads)
-        self._face = _face(out, session.stack, args)
-        self._teller = EventReporter(self._relay, self._face, self._health.observed, self._is_unattended)
+        self._view = _view(out, session, args)
+        face = self._view or _lines(session.stack, as_documents=args.json)
+        self._teller = EventReporter(self._relay, face, self._health.observed, self._is_unattended)
         self._served_meanwhile = ServedMeanwhile(session.written_settings) if args.all_services else None
         self._fault = ""
         self._over = False
@@ -128,9 +133,9 @@ class _Watch:
         place = self._metrics_place
         served_pages = pages(self._metrics, lambda: self._loop.pulse)
         server = HttpServer(*loopback_place(place), served_pages, refusal) if place else None
-        signals = Signals(self._stop, self._reload, on_terminal=isinstance(self._face, OnScreen))
+        signals = Signals(self._stop, self._reload, on_terminal=self._view is not None)
         self._wake = signals.wake
-        with signals.caught(resized=self._relay.poke):
+        with signals.caught():
             if server:
                 server.start()
             self._health.start()
@@ -145,6 +150,8 @@ class _Watch:
             self._program.start()
             if not self._leads():
                 self._supervised.stand_by()
+            if self._view:
+                self._show_view(self._view, signals)
             self._wait(signals)
             self._program.join()
         if not self._teller.join(LAST_OUTPUT):  # the reader of our output delays our end
@@ -154,8 +161,8 @@ class _Watch:
         self._teller.close()
         if self._fault:
             self._out.error(self._fault)
-        elif isinstance(self._face, OnScreen):
-            self._out.line(self._face.farewell)
+        elif self._view:
+            self._out.line(self._view.farewell)
         if self._served_meanwhile and (remaining := self._served_meanwhile.remaining()):
             self._out.warning(self._out.render(remaining))
         return Exit.FAILED if self._fault else Exit.OK
@@ -191,6 +198,35 @@ class _Watch:
                 self._over = True
                 self._wake()
 
+    def _show_view(self, view: WatchView, signals: Signals) -> None:
+        """Show the view until it is closed, by its user or because the loop has ended; its user ends the watch by that.
+
+        Signals wake the event loop of the view by the descriptor of which `wait` waits otherwise.
+        """
+
+        def woken() -> None:
+            signals.clear()
+            if self._over:
+                signals.leave_lost_terminal()
+                view.stop()
+
+        def begun(app: ViewApp) -> None:
+            asyncio.get_running_loop().add_reader(signals.news, woken)
+            app.set_interval(BEAT, self._beat)
+            if self._thread.stopped.is_set():
+                app.stop()
+
+        if broken := view.run(begun):
+            self._out.error(f"`watch` goes on without its view, which was ended by {sentence(broken)}")
+        else:
+            signals.stop()
+
+    def _beat(self) -> None:
+        """Show what changes without an event, and report to the supervisor that it runs."""
+        self._relay.poke()
+        if supervision.watchdog_seconds():
+            self._supervised.alive(self._loop.pulse)
+
     def _wait(self, signals: Signals) -> None:
         """Wait for the loop to end; report to the supervisor that it runs."""
         interval = supervision.watchdog_seconds()
@@ -202,6 +238,8 @@ class _Watch:
     def _stop(self) -> None:
         self._supervised.stopping()
         self._end()
+        if self._view and os.isatty(0):
+            self._view.stop()
 
     def _end(self) -> None:
         self._program.stop()
@@ -257,10 +295,18 @@ def _alone() -> bool:
     return True
 
 
-def _face(out: Out, stack: str, args: Arguments) -> EventSink:
-    """Choose the output: the live view on a terminal, unless lines are asked for."""
-    if out.redraws and not args.plain and not args.json:
-        return OnScreen(out.console, Screen(stack))
+def _view(out: Out, session: Session, args: Arguments) -> WatchView | None:
+    """Return the view where there is a terminal to see it on and lines aren't asked for; else None."""
+    if args.plain or args.json or not (out.redraws and all(map(os.isatty, range(3)))):
+        return None
+    from locallb.cli.commands.view import StackActions, WatchView  # noqa: PLC0415 - loads the view
+
+    begin = command(session.project.root if args.named else None, session.stack)
+    return WatchView(session.stack, StackActions(begin, out.render), partial(_lines, session.stack))
+
+
+def _lines(stack: str, *, as_documents: bool = False) -> Lines:
+    """Make the output that has a line for each event."""
     descriptor = sys.stdout.fileno()
-    form = partial(as_json, stack=stack) if args.json else journal if is_journal(descriptor) else plain
+    form = partial(as_json, stack=stack) if as_documents else journal if is_journal(descriptor) else plain
     return Lines(open(descriptor, "wb", buffering=0, closefd=False), form)

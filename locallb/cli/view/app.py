@@ -8,11 +8,14 @@ Not here: what the lines are (`listing`), where the data comes from, and what ke
 from __future__ import annotations
 
 import asyncio
+import os
 import shlex
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+import signal
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import cache
+from types import FrameType
 from typing import ClassVar, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -31,7 +34,7 @@ from textual.timer import Timer
 from textual.widgets import Input, Static
 
 from locallb.cli.failures import Refused
-from locallb.cli.service_output import Parts, PortLink
+from locallb.cli.service_output import Parts
 from locallb.cli.view.listing import (
     Card,
     Column,
@@ -49,12 +52,14 @@ from locallb.cli.view.listing import (
     key_lines,
     line_parts,
     listing,
+    record_lines,
     wrapped,
 )
 from locallb.model.errors import ClientError
 from locallb.report.wording import visible
 
 _HINTS = "/ filter  s sort  g group  Enter detail  o open  y URL  c curl  ? keys  q quit"
+_HINTS_BELOW = "Esc back  q quit"
 _HINTS_OF_ONE = "Esc back  o open  y URL  c curl  l logs  t traffic  e explain  f fault  d drain"
 _MESSAGE = 8.0
 """Seconds for which a message is shown in the place of the hints."""
@@ -62,6 +67,12 @@ _INDENT = 13
 """Cells before the texts of a detail."""
 _LOW, _TINY = 30, 10
 """Lines of a terminal below which a reason has two lines, and below which it has none."""
+_ROOMY = 15
+"""Lines from which on the sources and pools are shown."""
+_PACE = 1.0
+"""Seconds after which a detail is drawn again, for requests that ended meanwhile."""
+_OF_TERMINALS = (signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH, signal.SIGTTIN, signal.SIGTTOU)
+"""Signals for which Textual sets handlers."""
 
 
 class Actions(Protocol):
@@ -74,11 +85,14 @@ class Actions(Protocol):
     def detail(self, scene: Scene, card: Card) -> Iterable[Parts]:
         """Return all about it, a line for each thing."""
 
-    def link(self, scene: Scene, card: Card) -> PortLink:
-        """Return where it is found first."""
+    def release(self) -> None:
+        """Let other programs read what only one may read: no detail is shown now."""
 
-    def curl(self, scene: Scene, card: Card) -> str:
-        """Return a command for a request to it, as a shell reads it."""
+    def urls(self, scene: Scene, card: Card) -> Sequence[str]:
+        """Return where it is found: at least one."""
+
+    def curls(self, scene: Scene, card: Card) -> Sequence[str]:
+        """Return commands for a request to it, as a shell reads them: at least one."""
 
     def open(self, scene: Scene, card: Card) -> str:
         """Open it in the user's browser; return what to say of that."""
@@ -261,6 +275,10 @@ class Below(Page):
         yield Lines(lambda number, _cells: self._lines[number])
         yield from super().compose()
 
+    def on_mount(self) -> None:
+        if self.card:
+            self.set_interval(_PACE, lambda: self.draw() if self.is_current else None)
+
     def draw(self) -> None:
         lines = self.query_one(Lines)
         self._lines = [line for parts in self._made() for line in wrapped(parts, max(1, lines.cells), _INDENT)]
@@ -324,6 +342,8 @@ class ListPage(Page):
         self._columns = columns(self._lines, scene.rates, max(1, lines.cells))
         places = (number for number, line in enumerate(self._lines) if chosen and line.id == chosen.id)
         lines.show(len(self._lines), next(places, lines.cursor))
+        if self.size.height < _ROOMY:
+            scene = replace(scene, overview=())
         head = head_lines(scene, self.query_now, self._lines, self._columns, max(1, self.size.width))
         self.query_one("#head", Static).update(_text(cropped(parts, self.size.width) for parts in head))
         self._explain()
@@ -391,6 +411,22 @@ def _following(value: _Choice) -> _Choice:
     return values[(values.index(value) + 1) % len(values)]
 
 
+def _is_alone() -> bool:
+    """Return whether this process is what a terminal was opened for: no shell sees that it stopped."""
+    return os.getsid(0) == os.getpid()
+
+
+@contextmanager
+def handlers_restored() -> Iterator[None]:
+    """Leave the handlers of signals as they were."""
+    before = {number: signal.getsignal(number) for number in _OF_TERMINALS}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler or signal.SIG_DFL)
+
+
 @cache
 def _style(name: str) -> Style:
     return Style.parse(name)
@@ -421,6 +457,7 @@ class ViewApp(App[None]):
         Binding("c", "copy('curl')"),
         Binding("l", "run_about('logs')"),
         Binding("t", "run_about('top')"),
+        Binding("v", "events"),
         Binding("e", "explain"),
         Binding("f", "ask_about('fault')"),
         Binding("d", "ask_about('drain')"),
@@ -430,12 +467,16 @@ class ViewApp(App[None]):
     class Offered(Message):
         """There is another scene."""
 
-    def __init__(self, scene: Scene, actions: Actions) -> None:
+    def __init__(self, scene: Scene, actions: Actions, begun: Callable[[ViewApp], object] = lambda _app: None) -> None:
+        """Show this scene at first; `begun` is called in the event loop, once there is one."""
         super().__init__(ansi_color=True)
         self.scene = scene
         self.fault: BaseException | None = None
         """What broke off unexpectedly."""
         self._actions = actions
+        self._begun = begun
+        self._copied = "", "", 0
+        """What was copied last: of which kind, of which one, and the number of it."""
         self._offered: Scene | None = None
         self._own_loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
@@ -445,8 +486,31 @@ class ViewApp(App[None]):
 
     def on_mount(self) -> None:
         self._own_loop = asyncio.get_running_loop()
+        if hasattr(self._driver, "_sigcont_application"):
+            signal.signal(signal.SIGTSTP, self._suspended)
+            signal.signal(signal.SIGCONT, self._continued)
+        self._begun(self)
         if self._stopped:
             self.exit()
+
+    def _suspended(self, number: int, frame: FrameType | None) -> None:
+        """Stop, unless no shell is there to continue it."""
+        if not _is_alone():
+            self._driver._sigtstp_application(number, frame)  # type: ignore[union-attr]  # noqa: SLF001 - its handler
+
+    def _continued(self, number: int, frame: FrameType | None) -> None:
+        """Draw again; Textual's own handler would begin a second time after a stop that it didn't see."""
+        if getattr(self._driver, "_must_signal_resume", False):
+            self._driver._sigcont_application(number, frame)  # type: ignore[union-attr]  # noqa: SLF001 - see above
+        elif self._own_loop:
+            self._own_loop.call_soon_threadsafe(lambda: self.refresh(layout=True))
+
+    def action_suspend_process(self) -> None:
+        """Stop this job, with what a shell started beside us; where no shell is, nothing would continue it."""
+        if _is_alone():
+            self._page.inform("no shell is here that could bring the view back")
+        elif self._driver and self._driver.can_suspend:
+            os.kill(0, signal.SIGTSTP)
 
     def offer(self, scene: Scene) -> None:
         """Show another scene soon; of several offered meanwhile, the last."""
@@ -487,10 +551,18 @@ class ViewApp(App[None]):
             parts = self._actions.detail(self.scene, now())
             return (tuple((self._actions.render(text), style) for text, style in line) for line in parts)
 
-        self.push_screen(Below(made, now, _HINTS_OF_ONE))
+        self.push_screen(Below(made, now, _HINTS_OF_ONE), lambda _none: self._actions.release())
 
     def action_keys(self) -> None:
-        self.push_screen(Below(lambda: key_lines(self._actions.render), lambda: None, "Esc back  q quit"))
+        self.push_screen(Below(lambda: key_lines(self._actions.render), lambda: None, _HINTS_BELOW))
+
+    def action_events(self) -> None:
+        """Show the latest events of all load balancers."""
+
+        def made() -> Iterable[Parts]:
+            return record_lines(self.scene.records[::-1]) if self.scene.records else [(("Nothing happened yet.", ""),)]
+
+        self.push_screen(Below(made, lambda: None, _HINTS_BELOW))
 
     def action_open(self) -> None:
         """Open it in the browser, which gets the terminal as long as it needs that to start."""
@@ -503,11 +575,16 @@ class ViewApp(App[None]):
         self._about(opened)
 
     def action_copy(self, what: str) -> None:
+        """Copy the first URL or curl command of the chosen one; the same key again copies the next."""
+
         def copy(card: Card) -> str:
-            is_url = what == "url"
-            text = self._actions.link(self.scene, card).url if is_url else self._actions.curl(self.scene, card)
-            self.copy_to_clipboard(text)
-            return f"copied, if your terminal allows it: {text}"
+            texts = (self._actions.urls if what == "url" else self._actions.curls)(self.scene, card)
+            is_again = self._copied[:2] == (what, card.id)
+            number = (self._copied[2] + 1) % len(texts) if is_again else 0
+            self._copied = what, card.id, number
+            self.copy_to_clipboard(texts[number])
+            of_several = f" ({number + 1} of {len(texts)}, the same key copies the next)" if texts[1:] else ""
+            return f"copied, if your terminal allows it{of_several}: {texts[number]}"
 
         self._about(copy)
 
@@ -532,6 +609,7 @@ class ViewApp(App[None]):
 
     def run_command(self, terms: Sequence[str]) -> None:
         """Run one of our commands in the place of the view, which comes back afterwards."""
+        self._actions.release()
         try:
             with self.suspend():
                 self._actions.run(terms)

@@ -28,9 +28,10 @@ from locallb.model.texts import clipped, counted, printable
 from locallb.planning.notices import DRAIN, FAULT
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import PortRow, Row, State, causes
+from locallb.report.changes import PoolRoom
 from locallb.report.wording import LONGEST_NAME, visible
 from locallb.traffic.figures import TrafficRow
-from locallb.watch.update_failures import Failures, UpdateFailure
+from locallb.watch.update_failures import Failures
 
 
 class Rate(Struct, frozen=True):
@@ -138,6 +139,10 @@ class Scene(Struct, frozen=True):
     """What happened meanwhile."""
     failures: Failures = field(default_factory=dict)
     """Which updates fail."""
+    rooms: tuple[PoolRoom, ...] = ()
+    """What is used and free of each pool."""
+    overview: tuple[Parts, ...] = ()
+    """Lines about sources and pools."""
 
     @property
     def counts(self) -> str:
@@ -326,8 +331,9 @@ def columns(lines: Sequence[Line], rates: Mapping[ObjectKey, Rate], width: int) 
 def head_lines(
     scene: Scene, query: Query, lines: Sequence[Line], columns: Sequence[Column], width: int
 ) -> Iterator[Parts]:
-    """Write the lines above the list: the stack, warnings, its upkeep, the query, and the columns."""
+    """Write the lines above the list: stack, sources and pools, warnings, upkeep, the query, and the columns."""
     yield ("local-lb", "bold"), (f"  stack {visible(scene.stack)}  {scene.counts}".rstrip(), "")
+    yield from scene.overview
     warnings = scene.warnings[:_MAX_WARNINGS]
     for warning in warnings:
         yield from islice(wrapped(((visible(warning), "yellow"),), width), _WARNING_LINES // len(warnings))
@@ -390,20 +396,26 @@ def explanation(line: Line | None) -> str:
 
 
 def detail_parts(
-    detail: Detail,
-    rate: Rate,
-    links: Sequence[tuple[str, str]],
-    failure: UpdateFailure | None,
-    records: Iterable[LogRecord],
+    detail: Detail, scene: Scene, view: View, links: Sequence[tuple[str, str]], requests: Iterable[Parts]
 ) -> Iterator[Parts]:
-    """Write all about one load balancer; `links` are labels and texts to copy, `records` what happened to it."""
+    """Write all about one load balancer; `links` are labels and texts to copy, `requests` lines of its access log."""
+    key = detail.row.key
     yield from detail_lines(detail)
-    if failure:
+    if failure := scene.failures.get(key):
         yield field_parts("failing", times(failure))
-    if rate.text:
-        yield field_parts("traffic", rate.text)
+    if change := view.change:
+        yield field_parts("updated", f"{clock(change.at)[:-4]}, {change.seconds * 1000:.0f} ms after the change")
+    if text := scene.rates.get(key, Rate()).text:
+        yield field_parts("traffic", text)
     for label, text in links:
         yield field_parts(label, text)
+    for number, parts in enumerate(requests):
+        yield (*field_parts("" if number else "requests"), *parts)
+    yield from record_lines(of_object(scene.records, key))
+
+
+def record_lines(records: Iterable[LogRecord]) -> Iterator[Parts]:
+    """Write what happened, a line for each event."""
     for number, record in enumerate(records):
         style = {LogLevel.INFO: "", LogLevel.WARNING: "yellow", LogLevel.ERROR: "red"}[record.level]
         yield (*field_parts("" if number else "events", f"{clock(record.at)[:-4]}  "), (record.sentence, style))
@@ -427,16 +439,17 @@ KEYS = (
     ("s", "sort by urgency, name, address or rate"),
     ("g", "group by reason, cluster, namespace or nothing"),
     ("o", "open it in your browser"),
-    ("y", "copy its URL"),
-    ("c", "copy a curl command for it, with host, address and authority"),
+    ("y", "copy its URL; again: the next one"),
+    ("c", "copy a curl command for it, with host, address and authority; again: the one for its next port"),
     ("l", "show its connections and requests as they end: `locallb logs`"),
     ("t", "show its traffic: `locallb top`"),
+    ("v", "show the latest events of the stack"),
     ("e", "explain the reason: `locallb help REASON`"),
     ("f", "make some of its connections or requests fail: `locallb fault`, which you can edit first"),
     ("d", "keep new connections away from its backends: `locallb drain`, which you can edit first"),
     ("?", "show these keys"),
-    ("q", "close the view; Services go on"),
-    ("Ctrl-Z", "suspend the view; `fg` brings it back"),
+    ("q", "close the view, and end the `watch` that shows it; Services go on"),
+    ("Ctrl-Z", "suspend it; `fg` brings it back"),
 )
 
 

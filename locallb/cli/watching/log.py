@@ -2,7 +2,7 @@
 
 One record is one line, in any format; nothing from a cluster can break a line.
 
-Not here: the live view (`screen`), and the current state (`board`).
+Not here: the terminal view (`cli.view`), and the current state (`board`).
 """
 
 from __future__ import annotations

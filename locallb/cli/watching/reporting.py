@@ -1,4 +1,4 @@
-"""Reports events in a thread of its own: as log lines, or on the live view."""
+"""Reports events in a thread of its own, as log lines or in another form."""
 
 from __future__ import annotations
 
@@ -8,12 +8,8 @@ from collections.abc import Callable, Mapping, Sequence
 from io import RawIOBase
 from typing import Protocol
 
-from rich.console import Console
-from rich.live import Live
-
 from locallb.cli.watching.board import Board, EventBatch, Relay, View
 from locallb.cli.watching.log import LogLevel, LogRecord, Narrator
-from locallb.cli.watching.screen import Screen
 from locallb.model.texts import counted
 from locallb.planning.service_rows import Observation
 from locallb.threads import SupervisedThread, Task
@@ -78,34 +74,6 @@ class Lines:
             if error.errno in _REMOVED:
                 raise
         return not remaining
-
-
-class OnScreen:
-    """The live view, on a terminal."""
-
-    pace = 0.25
-
-    def __init__(self, console: Console, screen: Screen) -> None:
-        self._screen = screen
-        self._live = Live(
-            screen, console=console, screen=True, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
-        )
-
-    @property
-    def farewell(self) -> str:
-        """The text that is left to print after the end."""
-        return self._screen.farewell
-
-    def open(self) -> None:
-        self._live.start(refresh=True)
-
-    def show(self, records: Sequence[LogRecord], board: Board, views: Sequence[View]) -> None:
-        self._screen.board, self._screen.views = board, views
-        self._screen.records.extend(records)
-        self._live.refresh()
-
-    def close(self) -> None:
-        self._live.stop()
 
 
 class EventReporter:

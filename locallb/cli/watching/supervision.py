@@ -12,6 +12,7 @@ import os
 import select
 import signal
 import socket
+import termios
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -54,9 +55,11 @@ INTERRUPTED = 130
 TIMEOUT = 2.0
 """Seconds that operations which had begun have to end; the state is valid without, the next run finishes them."""
 
-_OUTPUT = 1
-_TERMINAL_BACK = b"\x1b[?1049l\x1b[?25h"
-"""Leaves the alternate screen and shows the cursor; written directly, because who draws may be held up."""
+_INPUT, _OUTPUT = 0, 1
+_MODES = 1000, 1003, 1004, 1006, 1015, 1016, 2004, 2048, 1049
+_TERMINAL_BACK = b"\x1b[<u" + b"".join(b"\x1b[?%dl" % mode for mode in _MODES) + b"\x1b[?7h\x1b[?25h"
+"""Ends what the view asked of the terminal, leaves its screen last and shows the cursor; written directly, because who
+draws may be held up."""
 
 
 class Signals:
@@ -65,15 +68,19 @@ class Signals:
     def __init__(self, stop: Callable[[], None], reload: Callable[[], None], *, on_terminal: bool) -> None:
         self._stop = stop
         self._reload = reload
-        self._on_terminal = on_terminal
         self._timer: SupervisedThread | None = None
-        self._news, self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        self.news, self._bell = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
+        """Readable after a signal, and after `wake`, until `clear`."""
+        self._modes = termios.tcgetattr(_INPUT) if on_terminal else None
 
     def wait(self, seconds: float | None) -> None:
         """Wait on the main thread for a signal, whichever thread it came to, for `wake`, or for some seconds."""
-        if select.select([self._news], [], [], seconds)[0]:
-            with suppress(BlockingIOError):
-                os.read(self._news, 4096)
+        if select.select([self.news], [], [], seconds)[0]:
+            self.clear()
+
+    def clear(self) -> None:
+        with suppress(BlockingIOError):
+            os.read(self.news, 4096)
 
     def wake(self) -> None:
         """End `wait`; from any thread."""
@@ -81,17 +88,12 @@ class Signals:
             os.write(self._bell, b"\0")
 
     @contextmanager
-    def caught(self, resized: Callable[[], None]) -> Iterator[None]:
-        """Catch them, on the main thread; `resized` is called when the terminal has another size."""
-
-        def ignore_or_resize(_number: int, _frame: FrameType | None) -> None:
-            resized()
-
+    def caught(self) -> Iterator[None]:
+        """Catch them, on the main thread."""
         handlers = {
             signal.SIGTERM: self._stop_requested,
             signal.SIGINT: self._stop_requested,
             signal.SIGHUP: self._hung_up,
-            signal.SIGWINCH: ignore_or_resize,
         }
         woken = signal.set_wakeup_fd(self._bell, warn_on_full_buffer=False)
         before = {number: signal.signal(number, handler) for number, handler in handlers.items()}
@@ -103,6 +105,11 @@ class Signals:
             signal.set_wakeup_fd(woken)
             for number, handler in before.items():
                 signal.signal(number, handler)
+
+    def stop(self) -> None:
+        """Stop as if a signal asked for it, unless one did."""
+        if not self._timer:
+            self._stop_requested(signal.SIGTERM, None)
 
     def _stop_requested(self, number: int, frame: FrameType | None) -> None:
         del number, frame
@@ -118,18 +125,25 @@ class Signals:
 
     def _hung_up(self, number: int, frame: FrameType | None) -> None:
         """Reload; but a terminal that went away took its user with it."""
-        if self._on_terminal and not os.isatty(_OUTPUT):
+        if self._modes and not os.isatty(_OUTPUT):
             self._stop_requested(number, frame)
         else:
             self._reload()
 
     def leave(self, code: int = INTERRUPTED) -> None:
         """End this process at once: the state is valid at every moment, and proxies are processes of their own."""
-        if self._on_terminal:
-            with suppress(OSError):
+        if self._modes:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})  # of a job in the background
+            with suppress(OSError, termios.error):
+                termios.tcsetattr(_INPUT, termios.TCSANOW, self._modes)
                 if select.select([], [_OUTPUT], [], 0)[1]:
                     os.write(_OUTPUT, _TERMINAL_BACK)
         os._exit(code)
+
+    def leave_lost_terminal(self) -> None:
+        """End this process if its terminal is gone, which can't be given back."""
+        if not os.isatty(_OUTPUT):
+            os._exit(0)
 
 
 IDLE_LIMIT, BUSY_LIMIT = 30.0, 300.0

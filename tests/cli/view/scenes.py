@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
+from locallb.cli.service_output import Parts
 from locallb.cli.view.listing import Rate, Scene, card
+from locallb.cli.view.overview import pool_line, source_line
 from locallb.cli.watching.board import View
 from locallb.cli.watching.log import LogLevel, LogRecord
 from locallb.config.parsing import parse_settings
-from locallb.model.identities import ObjectKey
+from locallb.model.identities import Family, ObjectKey
 from locallb.model.snapshot import HostFacts
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import Observation, Row, State, rows
+from locallb.report.changes import PoolRoom
 from tests.support.gateway_objects import backend as route_backend
 from tests.support.gateway_objects import gateway, gateway_class, listener, route, rule
 from tests.support.objects import node, service
 from tests.support.planned_gateways import plan_of
-from tests.support.watch_story import EVIL, NOON, key
+from tests.support.watch_story import EVIL, NOON, SETTINGS, key
 
 HOST = HostFacts(watches=10_000)
 HOSTILE = f"[bold red]{EVIL}[/] [@click=app.quit]x[/] $primary \\[ :smile: \x9b2J\x1b]52;c;eA==\x07 ﷽ 表"
@@ -51,7 +54,7 @@ def calm() -> Scene:
     flowing = {key("web"): Rate(12.3, 1.0, 0.4), key("postgres"): Rate(0, 3.0)}
     sentence = "serving: demo/shop/web at 127.77.0.3 (8080/TCP)"
     records = (LogRecord(NOON - 60, LogLevel.INFO, "service", sentence, {"service": "demo/shop/web"}),)
-    return planned_scene(plan, rates=flowing, records=records)
+    return planned_scene(plan, rates=flowing, records=records, overview=overview(PoolRoom("p", Family.IPV4, 14, 4, 10)))
 
 
 def trouble() -> Scene:
@@ -64,7 +67,13 @@ def trouble() -> Scene:
     )
     names = [f"shop-{number:02d}" for number in range(52)]
     plan = plan_of(*(service(name) for name in names), node(), host=HOST, settings=settings)
-    return planned_scene(plan, {"shop-05"}, warnings=("cluster demo: no answer since 11:59:48",))
+    head = overview(PoolRoom("small", Family.IPV4, 12, 12, 0), {"demo": NOON - 12}, answering=11)
+    return planned_scene(plan, {"shop-05"}, warnings=("cluster demo: no answer since 11:59:48",), overview=head)
+
+
+def overview(room: PoolRoom, stale: Mapping[str, float] | None = None, answering: int = 4) -> tuple[Parts, ...]:
+    """Write the lines about one source and one pool, all addresses of which are those of proxies."""
+    return source_line(SETTINGS, stale or {}), pool_line([room], room.used, answering)
 
 
 def hostile() -> Scene:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,6 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from rich.style import Style
-from textual.app import App
-from textual.pilot import Pilot
 
 from locallb.cli.commands import status
 from locallb.cli.commands.view import StackActions
@@ -23,8 +20,10 @@ from locallb.cli.view import app as view_app
 from locallb.cli.view.app import ListPage, ViewApp
 from locallb.cli.view.listing import KEYS, Scene, line_parts
 from tests.cli.view.scenes import calm, hostile, scene_of, trouble
+from tests.cli.view.screens import press, shown, text_of
 from tests.support.goldens import Golden
 
+pytestmark = pytest.mark.usefixtures("same_places")
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "view.md"
 SIZES = ((80, 24), (120, 40), (200, 60))
 CASES: dict[str, tuple[Callable[[], Scene], tuple[str, ...]]] = {
@@ -34,49 +33,6 @@ CASES: dict[str, tuple[Callable[[], Scene], tuple[str, ...]]] = {
     "detail": (calm, ("slash", *"gateways", "enter", "enter")),
 }
 """What is shown, and which keys were pressed."""
-
-
-@pytest.fixture(autouse=True)
-def _places(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Have the same time zone, state home and curl command wherever this runs."""
-    monkeypatch.setenv("TZ", "UTC")
-    monkeypatch.setenv("XDG_STATE_HOME", "/home/user/.local/state")
-    time.tzset()
-    yield
-    monkeypatch.undo()
-    time.tzset()
-
-
-def text_of(app: App[None]) -> str:
-    """Return the lines on the screen."""
-    return "".join(f"{strip.text.rstrip()}\n" for strip in app.screen._compositor.render_strips())
-
-
-def shown(
-    scene: Scene,
-    *keys: str,
-    size: tuple[int, int] = (120, 40),
-    actions: StackActions | None = None,
-    then: Callable[[ViewApp], object] = lambda _app: None,
-) -> str:
-    """Show a scene, press keys, and return what is on the screen."""
-
-    async def run() -> str:
-        app = ViewApp(scene, actions or StackActions(("locallb",)))
-        async with app.run_test(size=size) as pilot:
-            await _press(pilot, keys)
-            then(app)
-            await pilot.pause()
-            return text_of(app)
-
-    return asyncio.run(run())
-
-
-async def _press(pilot: Pilot[None], keys: Sequence[str]) -> None:
-    await pilot.pause()
-    for key in keys:
-        await pilot.press(key)
-    await pilot.pause()
 
 
 def screens() -> dict[str, str]:
@@ -150,7 +106,7 @@ def test_what_is_chosen_stays_chosen_when_the_list_changes() -> None:
         scene, found = trouble(), []
         app = ViewApp(scene, StackActions(("locallb",)))
         async with app.run_test(size=(80, 24)) as pilot:
-            await _press(pilot, ["down"] * 5)
+            await press(pilot, ["down"] * 5)
             found.append(chosen(app))
             for cards in (scene.cards[10:], scene.cards[:3]):
                 some = [card for card in scene.cards if card.view.row.key.name == found[0]]
@@ -180,7 +136,7 @@ def test_lines_that_were_scrolled_to_stay_in_sight_when_the_scene_changes() -> N
         scene = trouble()
         app = ViewApp(scene, StackActions(("locallb",)))
         async with app.run_test(size=(80, 24)) as pilot:
-            await _press(pilot, ["enter"])
+            await press(pilot, ["enter"])
             lines = app.screen.query_one(view_app.Lines)
             lines.scroll_to(y=20, animate=False, immediate=True)
             await pilot.pause()

@@ -200,6 +200,17 @@ def test_narrow_terminals_have_fewer_columns() -> None:
     assert "RATE" not in [each.head for each in columns(lines, {}, 200)]
 
 
+def test_columns_begin_at_the_same_cells_beside_wide_characters() -> None:
+    """A character of East Asia takes two; no name is cut for that."""
+    names = ("表表表表表表表表表表", "web", "ﷺ")
+    scene = scene_of(Row(key("x")._replace(name=name), State.SERVING, names=(name,)) for name in names)
+    lines = listing(scene.cards, {}, Query())
+    made = columns(lines, {}, 200)
+    texts = ["".join(text for text, _ in line_parts(line, made, 200)) for line in lines]
+    assert len({cell_len(text[: text.index("serving")]) for text in texts}) == 1
+    assert not any("…" in text for text in texts)
+
+
 @pytest.mark.parametrize(
     ("text", "width", "written"), [("web", 5, "web  "), ("web", 2, "w…"), ("表表", 3, "表…"), ("web", 0, "")]
 )

@@ -88,7 +88,7 @@ def test_changes_of_states_are_news_and_the_first_reading_is_none(
     ("serving", "stated"), [(0, "Closed the view. "), (1, "1 Service goes on"), (4, "4 Services go on serving. ")]
 )
 def test_the_last_line_says_what_goes_on(serving: int, stated: str) -> None:
-    assert stated in farewell(replace(calm(), cards=calm().cards[:serving]))
+    assert stated in farewell(replace(calm(), cards=calm().cards[:serving]), "Closed the view")
 
 
 def test_a_command_is_run_for_the_same_stack_and_read_before_the_view_returns(

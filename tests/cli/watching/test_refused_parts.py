@@ -6,15 +6,15 @@ import io
 import json
 
 import pytest
-from rich.console import Console
 
 from locallb.cli.console import Out
 from locallb.cli.service_output import detail_json, details, print_detail, print_services, services_json
+from locallb.cli.view.listing import Scene
+from locallb.cli.view.overview import watched
 from locallb.cli.watching.board import Board, Relay
 from locallb.cli.watching.log import Narrator, plain
 from locallb.cli.watching.metrics import Metrics
 from locallb.cli.watching.page import lane, subjects
-from locallb.cli.watching.screen import Screen
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import Observation, State, rows
@@ -146,10 +146,8 @@ def test_every_view_shows_that_something_is_refused(what: str) -> None:
     drawn = lane(subjects(views, _planned(*documents).plan)[str(view.row.key)])
     assert (drawn["reason"] or drawn["notices"][0][0]) == code  # type: ignore[index]
     assert (drawn["message"] or drawn["notices"][0][1]).startswith(sentence)  # type: ignore[index, union-attr]
-    screen = Screen("dev", board, views)
-    console = Console(file=io.StringIO(), width=200, height=24)
-    console.print(screen)
-    assert f"{code}: " in console.file.getvalue()  # type: ignore[attr-defined]
+    (shown,) = [each for each in watched(Scene("dev"), board, views, (), {}).cards if each.view == view]
+    assert shown.why.startswith(f"{code}: ")
     metrics = Metrics(lambda: board.observed)
     assert board.planned
     metrics.listen(board.planned)

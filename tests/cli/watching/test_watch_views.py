@@ -1,26 +1,19 @@
-"""What `locallb watch` shows of a recorded story: plain lines, JSON lines, and the table at several widths."""
+"""What `locallb watch` reports of a recorded story, in plain lines and JSON lines, and how it counts states."""
 
 from __future__ import annotations
 
-import io
 import json
 import time
 from collections.abc import Iterator
 from ipaddress import ip_address
-from itertools import islice
 
 import pytest
 from msgspec.structs import replace
-from rich.console import Console
 
 from locallb.cli.watching.board import FAILED, NO_ANSWER, UPDATING, Board, EventBatch, Relay, RelayedEvent, by_urgency
 from locallb.cli.watching.log import LogRecord, Narrator, as_json, journal, plain, started, where
-from locallb.cli.watching.screen import Screen
-from locallb.config.parsing import parse_settings
 from locallb.model.identities import Protocol
 from locallb.model.objects import ServicePort
-from locallb.model.snapshot import HostFacts, Socket
-from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import State
 from locallb.watch.events import Cause, Converged, Failed, LoopEvent, Mark, Planned
@@ -50,30 +43,6 @@ def reported() -> list[tuple[LogRecord, Board]]:
     return records
 
 
-def screens() -> Iterator[Screen]:
-    """Yield the screen after each chapter, which the next one changes."""
-    screen, narrator = Screen("dev"), Narrator()
-    for batch, observed in story():
-        screen.board.observed = observed
-        screen.board.take(batch)
-        screen.views = screen.board.views()
-        reported = narrator.report_to(batch, screen.views), narrator.services(batch.entries[-1].at, screen.views)
-        screen.records.extend(record for some in reported for record in some)
-        yield screen
-
-
-def printed(screen: Screen, width: int, height: int) -> str:
-    stream = io.StringIO()
-    console = Console(file=stream, width=width, height=height, force_terminal=False, color_system=None)
-    console.print(screen, end="")
-    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines()) + "\n"
-
-
-def drawn(chapter: int, width: int, height: int) -> str:
-    """Draw the screen as it is after a chapter."""
-    return printed(next(islice(screens(), chapter, None)), width, height)
-
-
 def test_a_board_that_remembers_says_what_a_newcomer_says() -> None:
     """At every moment of the story, and again where nothing happened."""
     board, so_far = Board(), []
@@ -88,8 +57,8 @@ def test_a_board_that_remembers_says_what_a_newcomer_says() -> None:
         assert board.views() == newcomer.views() == board.views()
 
 
-def test_the_story_as_lines_and_tables(golden: Golden) -> None:
-    """Every form of the same records; the table while something updates, fails, is stale, and at the end."""
+def test_the_story_as_lines(golden: Golden) -> None:
+    """Every form of the same records."""
     records = [record for record, _ in reported()]
     golden.check(
         "watch/story",
@@ -97,11 +66,6 @@ def test_the_story_as_lines_and_tables(golden: Golden) -> None:
             "plain.txt": "".join(f"{plain(record)}\n" for record in records),
             "journal.txt": "".join(f"{journal(record)}\n" for record in records),
             "records.jsonl": "".join(f"{as_json(record, 'dev')}\n" for record in records),
-            "screen-updating-120.txt": drawn(2, 120, 24),
-            "screen-failed-120.txt": drawn(3, 120, 24),
-            "screen-stale-80.txt": drawn(4, 80, 24),
-            "screen-failing-60.txt": drawn(5, 60, 16),
-            "screen-end-40.txt": drawn(9, 40, 10),
         },
     )
 
@@ -112,37 +76,6 @@ def test_no_form_lets_a_cluster_break_a_line_or_drive_a_terminal() -> None:
         for form in (plain(record), journal(record), as_json(record, "dev")):
             assert form.isprintable(), form
         assert json.loads(as_json(record, EVIL))["stack"] == EVIL
-    for screen in screens():
-        assert all(line.isprintable() for line in printed(screen, 100, 24).splitlines())
-
-
-@pytest.mark.parametrize("width", [20, 33, 34, 50, 70, 90, 110, 200])
-@pytest.mark.parametrize("height", [5, 9, 15, 16, 24, 60])
-def test_the_view_never_exceeds_the_terminal(width: int, height: int) -> None:
-    """No line is wider; from nine lines on none scrolls away."""
-    for screen in screens():
-        lines = printed(screen, width, height).splitlines()
-        assert all(len(line) <= width for line in lines)
-        assert len(lines) <= max(height, 9)
-
-
-@pytest.mark.parametrize(
-    ("width", "reported"),
-    [
-        (80, "next     curl http://127.77.0.2:8080/  Ctrl-C stops watching; Services go on"),
-        (76, "next     curl http://127.77.0.2:8080/  Ctrl-C stops watching; Services go on"),
-        (75, "next     curl http://127.77.0.2:8080/  Ctrl-C stops watching"),
-        (60, "next     curl http://127.77.0.2:8080/  Ctrl-C stops watching"),
-        (59, "next     curl http://127.77.0.2:8080/"),
-        (40, "next     curl http://127.77.0.2:8080/"),
-        (35, "next     Ctrl-C stops watching"),
-        (29, ""),
-        (20, ""),
-    ],
-)
-def test_watch_view_never_truncates_a_suggested_command(width: int, reported: str) -> None:
-    """Half a command can't be copied: what there is no room for is left out."""
-    assert drawn(4, width, 24).splitlines()[4] == reported
 
 
 @pytest.mark.parametrize(
@@ -159,109 +92,6 @@ def test_where_a_service_is_found(ports: list[tuple[int, str, int]], stated: str
     labels = [ServicePort(port, Protocol(protocol), mapped=mapped).label for port, protocol, mapped in ports]
     assert where([ip_address("127.77.0.1"), ip_address("::1")], labels) == stated
     assert where([], labels) == ""
-
-
-def test_watch_view_shows_troubled_and_recent_services_first_and_counts_the_rest() -> None:
-    """Of a thousand Services, those that may need attention come first."""
-    names = [f"s{number:04d}" for number in range(1000)]
-    screen = Screen("dev")
-    event = planned_large(names)
-    screen.board.observed = serving(event.plan, without={"s0500"})
-    screen.board.take(EventBatch((RelayedEvent(NOON, event), RelayedEvent(NOON + 1, updated("s0700"))), event))
-    screen.views = screen.board.views()
-    stream = io.StringIO()
-    Console(file=stream, width=120, height=24, color_system=None).print(screen)
-    lines = stream.getvalue().splitlines()
-    table = lines[lines.index(next(line for line in lines if line.startswith("SERVICE"))) + 1 :]
-    assert [line.split()[0] for line in table[:3]] == ["demo/shop/s0500", "demo/shop/s0700", "demo/shop/s0000"]
-    assert any(line.startswith("988 more, all serving") for line in lines)
-
-
-def test_watch_view_says_one_cause_of_many_services_in_one_line() -> None:
-    """At 80 by 24 the Services that serve are in sight, and so is the remedy for forty others."""
-    screen = Screen("dev")
-    snapshot = snapshot_of(*(f"s{number:02d}" for number in range(44)))  # in a pool of four
-    event = replace(
-        planned(snapshot),
-        plan=make_plan(
-            snapshot,
-            parse_settings(
-                {
-                    "sources": [{"manifests": "m", "name": "demo"}],
-                    "pools": [{"name": "p", "addresses": ["127.80.0.0/30"]}],
-                }
-            ),
-        ),
-    )
-    screen.board.observed = serving(event.plan)
-    screen.board.take(EventBatch((RelayedEvent(NOON, event),), event))
-    screen.views = screen.board.views()
-    stream = io.StringIO()
-    Console(file=stream, width=80, height=24, color_system=None).print(screen)
-    lines = stream.getvalue().splitlines()
-    assert [line for line in lines if "PoolExhausted" in line] == [
-        "40 Services: PoolExhausted, add addresses to local-lb:pools or delete a Service…"
-    ]
-    assert sum(line.startswith("demo/shop/s") and " serving " in line for line in lines) == 4
-
-
-def test_a_mapped_port_is_shown_as_clients_find_it() -> None:
-    """With both numbers, and what to try names the one that is served."""
-    screen = Screen("dev")
-    settings = parse_settings({"sources": [{"manifests": "m", "name": "demo"}], "portMapping": "loopback"})
-    claimed = Socket(ip_address("127.0.0.1"), 8080, Protocol.TCP)
-    host = HostFacts(watches=10_000, sockets=(claimed,))
-    event = replace(planned(snapshot_of("web")), plan=make_plan(replace(snapshot_of("web"), host=host), settings))
-    screen.board.observed = serving(event.plan)
-    screen.board.take(EventBatch((RelayedEvent(NOON, event),), event))
-    screen.views = screen.board.views()
-    (row,) = screen.views
-    (port,) = row.row.ports
-    assert port.port.mapped not in {0, port.port.port}
-    text = render(screen)
-    assert f"8080/TCP={port.port.mapped}" in text
-    assert f"curl http://127.0.0.1:{port.port.mapped}/" in text
-
-
-def test_closing_message_counts_serving_services_and_names_next_commands() -> None:
-    """Before the first plan nothing is reported as absent."""
-    screen = Screen("dev")
-    assert "Reading the sources." in render(screen)
-    assert screen.farewell.startswith("Stopped watching. `locallb status`")
-    event = planned(snapshot_of("web", "api"))
-    screen.board.observed = serving(event.plan)
-    screen.board.take(EventBatch((RelayedEvent(NOON, event),), event))
-    screen.views = screen.board.views()
-    assert screen.farewell.startswith("Stopped watching; 2 Services go on serving. `locallb status`")
-    assert "`locallb destroy`" in screen.farewell
-    nothing = planned(snapshot_of())
-    screen.board.take(EventBatch((RelayedEvent(NOON, nothing),), nothing))
-    screen.views = screen.board.views()
-    assert "No Service of type LoadBalancer yet" in render(screen)
-
-
-def render(screen: Screen) -> str:
-    """Draw a screen of a usual size."""
-    stream = io.StringIO()
-    Console(file=stream, width=120, height=24, color_system=None).print(screen)
-    return stream.getvalue()
-
-
-def planned_large(names: list[str]) -> Planned:
-    """Plan many Services in a pool that has room for all."""
-    from msgspec.structs import replace  # noqa: PLC0415 - used here only
-
-    from locallb.config.parsing import parse_settings  # noqa: PLC0415 - likewise
-    from locallb.planning.plan import make_plan  # noqa: PLC0415 - likewise
-
-    settings = parse_settings(
-        {
-            "sources": [{"manifests": "m", "name": "demo"}],
-            "pools": [{"name": "p", "addresses": ["127.80.0.0/20"]}],
-        }
-    )
-    snapshot = snapshot_of(*names)
-    return replace(planned(snapshot_of()), plan=make_plan(snapshot, settings), snapshot=snapshot, settings=settings)
 
 
 def test_why_a_service_is_not_served_is_what_the_loop_knows() -> None:
