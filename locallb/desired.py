@@ -13,7 +13,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
-from importlib.metadata import version
+from itertools import chain
+from operator import attrgetter
 
 from msgspec import Struct
 
@@ -399,7 +400,23 @@ class Desired(Struct, frozen=True):
 
     @property
     def groups(self) -> tuple[Group, ...]:
-        return tuple(group for groups in self.by_owner.values() for group in groups)
+        return tuple(chain.from_iterable(self.by_owner.values()))
+
+    @property
+    def by_root(self) -> Mapping[ResourceKey, Group]:
+        return {group.members[0].key: group for group in self.groups}
+
+
+class _Paths(Struct, frozen=True):
+    """The resources that lead to the backends of a cluster."""
+
+    routes: tuple[ResourceKey, ...]
+    relays: tuple[ResourceKey, ...]
+    """For ports that are reached through the API server."""
+
+
+_KEY = attrgetter("owner.service")
+"""Returns the key of a placement."""
 
 
 class _Served(Struct, frozen=True):
@@ -431,12 +448,21 @@ def desired(plan: Plan, memo: AnyMemo | None = None) -> Desired:
             by_owner[rejection.key], digests[rejection.key] = (group,), group.digest
     routes = {planned.cluster: (ResourceKey(POD_ROUTES, str(planned.key)),) for planned in plan.routes}
     relays = {planned.cluster: (ResourceKey(RELAY, str(planned.key)),) for planned in plan.relays}
-    for placement in plan.placements:
-        key, proxy = placement.key, own.get(placement.proxy) or serving[placement.proxy]
-        is_relayed = any(port.via in {Via.API, Via.BOTH} for port in placement.ports)
-        paths = (*routes.get(key.cluster, ()), *(relays.get(key.cluster, ()) if is_relayed else ()))
-        served: _Served = memo.of(key, _served, placement, proxy, paths)
-        by_owner[key], digests[key] = (*by_owner.get(key, ()), *served.groups), served.digest
+    keys = [*map(_KEY, plan.placements)]
+    clusters = [key.cluster for key in keys]
+    paths = {each: memo.of(("paths", each), _Paths, routes.get(each, ()), relays.get(each, ())) for each in {*clusters}}
+    proxies = {**serving, **own}
+    served: Sequence[_Served] = memo.rows("served").each(
+        _served,
+        plan.placements,
+        [proxies[placement.proxy] for placement in plan.placements],
+        map(paths.__getitem__, clusters),
+    )
+    balancers = dict(zip(keys, (each_served.groups for each_served in served), strict=True))
+    for key in by_owner.keys() & balancers.keys():
+        balancers[key] = (*by_owner[key], *balancers[key])
+    by_owner |= balancers
+    digests |= zip(keys, (each_served.digest for each_served in served), strict=True)
     objects: tuple[PlannedStatus | PlannedNews, ...] = (*plan.statuses, *plan.unserved)
     for item in objects:
         group = memo.of(item.key, object_group, item)
@@ -445,13 +471,15 @@ def desired(plan: Plan, memo: AnyMemo | None = None) -> Desired:
     return Desired(by_owner, digests)
 
 
-def _served(placement: Placement, proxy: PlannedProxy | ServingProxy, paths: tuple[ResourceKey, ...]) -> _Served:
+def _served(placement: Placement, proxy: PlannedProxy | ServingProxy, paths: _Paths) -> _Served:
     """Make the groups of a load balancer: with a proxy of its own, or by one of the stack's."""
+    is_relayed = any(port.via in {Via.API, Via.BOTH} for port in placement.ports)
+    used = (*paths.routes, *(paths.relays if is_relayed else ()))
     if isinstance(proxy, ServingProxy):
-        group = balancer_group(placement, proxy, paths)
+        group = balancer_group(placement, proxy, used)
         return _Served((group,), group.digest)
     running, serving = proxy_group(proxy, OwnProxyUser.by(placement))
-    group = balancer_group(placement, serving, paths)
+    group = balancer_group(placement, serving, used)
     return _Served((running, group), group.digest)
 
 
@@ -502,16 +530,14 @@ def short_names(plan: Plan) -> list[str]:
     return [name if counts[name] == 1 else key for name, key in zip(short, keys, strict=True)]
 
 
-def exports_the_same(plan: Plan, other: Plan) -> bool:
-    """Return whether two plans have the same outputs."""
-    one, two = ({each.key: each.addresses for each in some.placements} for some in (plan, other))
-    return one == two
-
-
 @cache
 def provider_version(package: str) -> str | None:
     """Return the version of the provider that a package's types ask for: that of the package's installed SDK.
 
     Asked of the metadata, as the package's SDK does: to import that takes a third of a second.
     """
-    return None if package == OUR_PACKAGE else version(f"pulumi_{package}")
+    if package == OUR_PACKAGE:
+        return None
+    from importlib.metadata import version  # noqa: PLC0415 - few stacks have resources of another package
+
+    return version(f"pulumi_{package}")

@@ -13,15 +13,16 @@ status of our Services (`kubernetes.status`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.config.settings import Pool, ProxySettings, Settings
-from locallb.model.identities import LOCALHOST, Family, IPAddress, ObjectKey, ObjectKind, Protocol
-from locallb.model.memory import AnyMemo
+from locallb.model.identities import LOCALHOST, ClusterName, Family, Home, IPAddress, ObjectKey, ObjectKind, Protocol
+from locallb.model.memory import AnyMemo, Memo
 from locallb.model.objects import Node, Service, ServicePort, TrafficPolicy
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Claim, HostFacts, Snapshot, Socket
@@ -109,10 +110,9 @@ def _holder_of(socket: Socket) -> str:
     return socket.process or "another process"
 
 
-def served_by_others(theirs: Iterable[Service], snapshot: Snapshot) -> Mapping[ObjectKey, Problem]:
+def served_by_others(theirs: Iterable[Service], home: Home, claims: Iterable[Claim]) -> Mapping[ObjectKey, Problem]:
     """Return which Services with only foreign addresses are left to another controller, and why."""
-    claims = (*snapshot.claims, *snapshot.remembered)
-    held = {claim.owner.service for claim in claims if claim.owner.home == snapshot.home}
+    held = {claim.owner.service for claim in claims if claim.owner.home == home}
     return {service.key: _problem(service) for service in theirs if service.key not in held}
 
 
@@ -161,14 +161,16 @@ class Admission(Struct, frozen=True):
 
 def admit(snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int], memo: AnyMemo) -> Admission:
     """Decide which Services are served; `files` has the Gateways, with the number of files that each watches."""
-    considered = _considered(snapshot, settings, memo)
-    ours = [each for each in considered if each.ours]
-    theirs = [each.service for each in ours if each.foreign]
-    others = served_by_others(theirs, snapshot) if theirs else {}
-    ours = [each for each in ours if each.service.key not in others] if others else ours
-    all_services, wanted = tuple(each.wish for each in considered), tuple(each.wish for each in ours)
-    services, mapped = [each.service for each in ours], MappedServices()
-    if loopback := tuple(wish for wish in wanted if _is_mapped(wish, settings)):
+    rivals, live = memo.of("rivals", _has_rivals, snapshot.host.sockets, settings.pools), frozenset(snapshot.access)
+    frame = settings, live, rivals
+    considered = memo.rows("considered", *frame).each(partial(_consider, *frame), snapshot.services)
+    candidates: _Candidates = memo.of(
+        "candidates", _candidates, considered, snapshot.home, snapshot.claims, snapshot.remembered
+    )
+    sharing = memo.of("sharing", sharing_services, snapshot.assignments, snapshot.proxies, files, settings.proxies.mode)
+    demands = memo.rows("demands", sharing).each(partial(_demand, sharing), snapshot.services)
+    services, mapped = [*map(snapshot.services.__getitem__, candidates.places)], MappedServices()
+    if loopback := memo.of("loopback", _loopback, candidates.wishes, settings):
         mapped = _mapped(snapshot, loopback, memo)
         ports = {each.key: each.ports for each in mapped.services}
         services = [
@@ -176,52 +178,124 @@ def admit(snapshot: Snapshot, settings: Settings, files: Mapping[ObjectKey, int]
             for service in services
         ]
     problems = _problems(services, snapshot.host, memo)
+    decide = partial(_decide, memo=memo.of("deciding", Memo))
     hopeless = _hopeless(services, problems)
-    answers = mapped.answers
-    if not settings.port_mapping:
-        pooled = tuple(wish for wish in wanted if wish.key not in hopeless and wish.key not in answers)
-        answers = {**_allocated(snapshot, all_services, pooled, settings, memo), **answers}
-    given = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
-    sharing = memo.of("sharing", sharing_services, snapshot.assignments, snapshot.proxies, files, settings.proxies.mode)
-    demands = (
-        ProxyDemand(key, each.demand.created) if key in sharing else each.demand
-        for each in ours
-        if (key := each.wish.key) in given and key not in hopeless
+    decision: _Decision = memo.of(
+        "decision",
+        decide,
+        candidates,
+        tuple(map(demands.__getitem__, candidates.places)),
+        mapped.answers,
+        hopeless,
+        _decisive(snapshot, memo),
+        settings,
+        files,
     )
-    assigned = _assigned(tuple(demands), snapshot, settings.proxies, files, memo)
-    seats = assigned.assignments
-    admitted = [
-        Admitted(service, given[key], seats[key], problems.get(key, _NO_PROBLEMS))
-        for service in services
-        if (key := service.key) in seats
-    ]
-    unservable = {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
-    refused = {key: answer for key, answer in {**answers, **unservable, **others}.items() if key not in seats}
-    return Admission(sorted(admitted, key=_key), assigned, refused)
-
-
-_NO_PROBLEMS: PortProblems = {}
+    served, unusable = (map(column.__getitem__, decision.places) for column in (services, problems))
+    admitted = memo.rows("admitted").each(Admitted, served, decision.addresses, decision.seats, unusable)
+    return Admission(admitted, decision.assigned, decision.refused)
 
 
 class _Considered(NamedTuple):
-    """A Service, and its fields that affect other Services."""
+    """The fields of a Service that affect other Services."""
 
-    service: Service
     ours: bool
-    foreign: bool
-    """By its status it is another controller's."""
     wish: Service
-    """The fields that decide about addresses; every other field has its default."""
-    demand: ProxyDemand
+    """Those that decide about addresses; every other field has its default."""
+    foreign: Service | None
+    """The whole Service, if by its status it is another controller's."""
 
 
-def _considered(snapshot: Snapshot, settings: Settings, memo: AnyMemo) -> Sequence[_Considered]:
-    rivals = memo.of("rivals", _has_rivals, snapshot.host.sockets, settings.pools)
-    live = snapshot.access
-    return [
-        memo.of(("considered", service.key), _consider, service, settings, service.key.cluster in live, rivals)
-        for service in snapshot.services
-    ]
+def _demand(sharing: Collection[ObjectKey], service: Service) -> ProxyDemand:
+    """Return what decides about the proxy of a Service: of one that keeps a shared one no ports do."""
+    return ProxyDemand(service.key, service.created) if service.key in sharing else ProxyDemand.of(service)
+
+
+class _Candidates(Struct, frozen=True):
+    """The Services of this stack, unless they are another controller's, which come with the reason."""
+
+    places: tuple[int, ...]
+    """Of each among all Services."""
+    wishes: tuple[Service, ...]
+    every: tuple[Service, ...]
+    """The wishes of all Services, which may list addresses."""
+    others: Mapping[ObjectKey, Problem]
+
+
+def _candidates(
+    considered: Sequence[_Considered], home: Home, claims: Iterable[Claim], remembered: Iterable[Claim]
+) -> _Candidates:
+    theirs = [each.foreign for each in considered if each.foreign]
+    others = served_by_others(theirs, home, (*claims, *remembered)) if theirs else {}
+    ours = [(place, each) for place, each in enumerate(considered) if each.ours and each.wish.key not in others]
+    return _Candidates(
+        tuple(place for place, _ in ours),
+        tuple(each.wish for _, each in ours),
+        tuple(each.wish for each in considered),
+        others,
+    )
+
+
+class _Decision(Struct, frozen=True):
+    """What Services decide together. Columns of the served ones, sorted by key."""
+
+    places: tuple[int, ...]
+    """Of each among the candidates."""
+    addresses: tuple[tuple[IPAddress, ...], ...]
+    seats: tuple[ProxyAssignment, ...]
+    assigned: ProxyAssignments
+    refused: Mapping[ObjectKey, Answer]
+
+
+def _decide(  # noqa: PLR0913, PLR0917 - all that decides
+    candidates: _Candidates,
+    demands: Iterable[ProxyDemand],
+    mapped: Mapping[ObjectKey, Answer],
+    hopeless: Mapping[ObjectKey, Problem],
+    snapshot: Snapshot,
+    settings: Settings,
+    files: Mapping[ObjectKey, int],
+    *,
+    memo: AnyMemo,
+) -> _Decision:
+    """Give candidates addresses, those whose ports are mapped apart, and then proxies."""
+    answers = mapped
+    if not settings.port_mapping:
+        pooled = tuple(wish for wish in candidates.wishes if wish.key not in hopeless and wish.key not in mapped)
+        answers = {**_allocated(snapshot, candidates.every, pooled, settings, memo), **mapped}
+    given = {key: answer for key, answer in answers.items() if not isinstance(answer, Problem)}
+    wanted = tuple(each for each in demands if each.service in given and each.service not in hopeless)
+    assigned = _assigned(wanted, snapshot, settings.proxies, files, memo)
+    memo.evict_unused()
+    seats = assigned.assignments
+    served = sorted((wish.key, place) for place, wish in enumerate(candidates.wishes) if wish.key in seats)
+    unservable = {key: problem for key, problem in hopeless.items() if not isinstance(answers.get(key), Problem)}
+    every = {**answers, **unservable, **candidates.others}
+    return _Decision(
+        tuple(place for _, place in served),
+        tuple(given[key] for key, _ in served),
+        tuple(seats[key] for key, _ in served),
+        assigned,
+        {key: answer for key, answer in every.items() if key not in seats},
+    )
+
+
+def _decisive(snapshot: Snapshot, memo: AnyMemo) -> Snapshot:
+    """Return what decides about addresses and proxies besides the Services."""
+    host = snapshot.host
+    return Snapshot(
+        snapshot.home,
+        nodes=memo.of("addresses of Nodes", _addresses_of, snapshot.nodes),
+        claims=snapshot.claims,
+        remembered=snapshot.remembered,
+        proxies=snapshot.proxies,
+        stack_proxies=snapshot.stack_proxies,
+        http_proxies=snapshot.http_proxies,
+        heaps=snapshot.heaps,
+        assignments=snapshot.assignments,
+        host=HostFacts(watches=host.watches, sockets=host.sockets, addresses=host.addresses, user=host.user),
+        external_ips=snapshot.external_ips,
+    )
 
 
 def _has_rivals(sockets: Iterable[Socket], pools: Iterable[Pool]) -> bool:
@@ -234,7 +308,12 @@ def _has_rivals(sockets: Iterable[Socket], pools: Iterable[Pool]) -> bool:
     return any(address in span for address in occupied for span in spans)
 
 
-def _consider(service: Service, settings: Settings, live: bool, rivals: bool) -> _Considered:  # noqa: FBT001 - as `Memo` gives it
+def _consider(
+    settings: Settings,
+    live: Collection[ClusterName],
+    rivals: bool,  # noqa: FBT001 - as `Memo` gives it
+    service: Service,
+) -> _Considered:
     """Extract the fields that affect other Services; ports do if addresses may be shared, mapped, or in foreign use."""
     ours = is_ours(service, settings) and not service.deleting
     by_ports = rivals or _is_mapped(service, settings) or bool(service.sharing_key)
@@ -250,8 +329,8 @@ def _consider(service: Service, settings: Settings, live: bool, rivals: bool) ->
         labels=service.labels,
         ingress=service.ingress,
     )
-    foreign = ours and live and has_only_foreign_addresses(service, settings)
-    return _Considered(service, ours, foreign, wish, ProxyDemand.of(service))
+    foreign = ours and service.key.cluster in live and has_only_foreign_addresses(service, settings)
+    return _Considered(ours, wish, service if foreign else None)
 
 
 def _is_mapped(service: Service, settings: Settings) -> bool:
@@ -259,8 +338,9 @@ def _is_mapped(service: Service, settings: Settings) -> bool:
     return settings.port_mapping or service.key == LOCALHOST
 
 
-def _key(admitted: Admitted) -> ObjectKey:
-    return admitted.service.key
+def _loopback(wishes: tuple[Service, ...], settings: Settings) -> tuple[Service, ...]:
+    """Return the Services with mapped ports."""
+    return tuple(wish for wish in wishes if _is_mapped(wish, settings))
 
 
 def _with_ports(service: Service, ports: tuple[ServicePort, ...]) -> Service:
@@ -276,25 +356,23 @@ def _mapped(snapshot: Snapshot, wanted: tuple[Service, ...], memo: AnyMemo) -> M
     return mapped
 
 
-def _problems(services: Iterable[Service], host: HostFacts, memo: AnyMemo) -> Mapping[ObjectKey, PortProblems]:
+def _problems(services: Sequence[Service], host: HostFacts, memo: AnyMemo) -> Sequence[PortProblems]:
     """Return the ports of each Service that can't be served here at all."""
     everywhere = memo.of("everywhere", _everywhere, host.sockets)
     ports: HostPorts = memo.of("ports", HostPorts, host.unprivileged_port_start, everywhere)
-    found = {each.key: memo.of(("problems", each.key), HostPorts.problems, ports, each) for each in services}
-    return {key: problems for key, problems in found.items() if problems}
+    return memo.rows("problems", ports).each(ports.problems, services)
 
 
 def _everywhere(sockets: Iterable[Socket]) -> tuple[Socket, ...]:
     return tuple(socket for socket in sockets if socket.address.is_unspecified)
 
 
-def _hopeless(services: Iterable[Service], problems: Mapping[ObjectKey, PortProblems]) -> Mapping[ObjectKey, Problem]:
+def _hopeless(services: Iterable[Service], problems: Iterable[PortProblems]) -> Mapping[ObjectKey, Problem]:
     """Return the Services of which no port can be served here."""
-    some = [service for service in services if service.key in problems] if problems else ()
     return {
-        service.key: problems[service.key][service.ports[0]]
-        for service in some
-        if all(port in problems[service.key] for port in service.ports)
+        service.key: found[service.ports[0]]
+        for service, found in zip(services, problems, strict=True)
+        if found and all(port in found for port in service.ports)
     }
 
 
@@ -311,7 +389,7 @@ def _allocated(
     observed = Snapshot(
         snapshot.home,
         all_services,
-        nodes=memo.of("addresses of Nodes", _addresses_of, snapshot.nodes),
+        nodes=snapshot.nodes,
         claims=snapshot.claims,
         remembered=snapshot.remembered,
         host=HostFacts(sockets=listening, addresses=snapshot.host.addresses, user=snapshot.host.user),

@@ -7,10 +7,11 @@ problems, rejections, notices). Not here: reading Services, choosing addresses, 
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import chain
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -71,7 +72,7 @@ def make_plan(snapshot: Snapshot, settings: Settings, memo: AnyMemo | None = Non
     around = _Around(snapshot, settings, nodes, lone, routing, relays)
     placed, paths = _place(admission.admitted, around, bound, frame, memo)
     plan = Plan(
-        placements=tuple(each.placement for each in placed),
+        placements=tuple([each.placement for each in placed]),
         proxies=(*(each.own for each in placed if each.own), *_proxies_of_stack(admission.assigned, frame, memo)),
         rejections=_rejections(snapshot, settings, admission.refused, len(placed)),
         routes=_routes_of_host(snapshot.home, settings, routing),
@@ -194,6 +195,23 @@ class _World(Struct, frozen=True):
     access: Access | None
 
 
+class _Surroundings(NamedTuple):
+    """What the questions of all Services are made from."""
+
+    worlds: Mapping[ClusterName, _World]
+    gateways: Mapping[ObjectKey, Bound]
+    slices: Mapping[ObjectKey, tuple[EndpointSlice, ...]]
+    drained: Mapping[ObjectKey, frozenset[str]]
+    sockets: Mapping[IPAddress, Sequence[Socket]]
+    claimed: Mapping[ObjectKey, frozenset[IPAddress]]
+    keeping: frozenset[ClusterName]
+    """Clusters in which foreign entries of a status stay."""
+
+
+_GroupName: TypeAlias = tuple[ClusterName, ProxyName]
+"""Of the Services of a cluster that one proxy serves."""
+
+
 class _Question(NamedTuple):
     """Inputs of one placement besides the frame: equal ones give equal placements."""
 
@@ -220,55 +238,71 @@ def _place(
     """Place all Services that have a proxy; return by which ways connections go, too."""
     snapshot, settings = around.snapshot, around.settings
     worlds = _worlds(around, {each.service.key.cluster for each in admitted}, memo)
-    slices = memo.of("slices", by_service, snapshot.slices)
-    claimed = memo.of("claimed", _claimed, snapshot.home, snapshot.claims, snapshot.remembered)
-    sockets = memo.of("sockets", _by_address, snapshot.host.sockets)
-    groups: dict[tuple[ClusterName, ProxyName], list[_Question]] = {}
-    drained = {key: override.drained for key, override in snapshot.overrides.items()}
-    for each in admitted:
-        service, key = each.service, each.service.key
-        gateway, keys = gateways.get(key), (key,)
-        if gateway:
-            gateway = memo.of(("wanted", key), _with_mapped_ports, gateway, service.ports)
-            keys = tuple(dict.fromkeys(target.service for target in gateway.targets.values()))
-        lists = service.ingress and key.cluster in snapshot.access and not settings.take_over
-        question = _Question(
-            each,
-            worlds[key.cluster],
-            tuple([(behind, slices.get(behind, ())) for behind in keys]),
-            {behind: drained[behind] for behind in keys if behind in drained} if drained else drained,
-            tuple([socket for at in each.addresses for socket in sockets.get(at, ())]) if sockets else (),
-            claimed.get(key, _NONE) if lists else None,
-            gateway,
-        )
-        groups.setdefault((key.cluster, each.assignment.proxy), []).append(question)
-    placed: dict[ObjectKey, Placed] = {}
+    surroundings = _Surroundings(
+        worlds,
+        gateways,
+        memo.of("slices", by_service, snapshot.slices),
+        {key: override.drained for key, override in snapshot.overrides.items()},
+        memo.of("sockets", _by_address, snapshot.host.sockets),
+        memo.of("claimed", _claimed, snapshot.home, snapshot.claims, snapshot.remembered),
+        frozenset(() if settings.take_over else snapshot.access),
+    )
+    asked = memo.rows("questions", *surroundings).each(partial(_question, surroundings), admitted)
+    groups: Mapping[_GroupName, Sequence[int]] = memo.of("groups", _grouped, tuple([name for name, _ in asked]))
+    placed: dict[int, Placed] = {}
     paths: list[tuple[ClusterName, BackendPaths]] = []
-    for name, questions in groups.items():
+    for name, indexes in groups.items():
+        questions = tuple([asked[index][1] for index in indexes])
         place_all = partial(_placed_together, memo=memo.of(("placing", name), Memo))
-        together, paths_of_group = memo.of(("placed", name), place_all, tuple(questions), frame)
-        placed |= together
+        together, paths_of_group = memo.of(("placed", name), place_all, questions, frame)
+        placed.update(zip(indexes, together, strict=True))
         paths.append((name[0], paths_of_group))
-    return [placed[each.service.key] for each in admitted], BackendPaths.together(paths)
+    return [*map(placed.__getitem__, range(len(placed)))], BackendPaths.together(paths)
+
+
+def _grouped(names: Iterable[_GroupName]) -> Mapping[_GroupName, Sequence[int]]:
+    """Return the indexes of each name."""
+    groups: defaultdict[_GroupName, list[int]] = defaultdict(list)
+    for index, name in enumerate(names):
+        groups[name].append(index)
+    return groups
 
 
 _NONE: frozenset[IPAddress] = frozenset()
 
 
+def _question(around: _Surroundings, admitted: Admitted) -> tuple[_GroupName, _Question]:
+    """Return the inputs of a placement, and the proxy by which it is served."""
+    service, key = admitted.service, admitted.service.key
+    gateway, keys = around.gateways.get(key), tuple[ObjectKey, ...]((key,))
+    if gateway:
+        gateway = _with_mapped_ports(gateway, service.ports)
+        keys = tuple(dict.fromkeys(target.service for target in gateway.targets.values()))
+    sockets, drained = around.sockets, around.drained
+    question = _Question(
+        admitted,
+        around.worlds[key.cluster],
+        tuple([(behind, around.slices.get(behind, ())) for behind in keys]),
+        {behind: drained[behind] for behind in keys if behind in drained},
+        tuple([socket for at in admitted.addresses for socket in sockets.get(at, ())]),
+        around.claimed.get(key, _NONE) if service.ingress and key.cluster in around.keeping else None,
+        gateway,
+    )
+    return (key.cluster, admitted.assignment.proxy), question
+
+
 def _placed_together(
-    questions: Iterable[_Question], frame: PlanContext, *, memo: AnyMemo
-) -> tuple[Mapping[ObjectKey, Placed], BackendPaths]:
+    questions: Sequence[_Question], frame: PlanContext, *, memo: AnyMemo
+) -> tuple[Sequence[Placed], BackendPaths]:
     """Place the Services of one proxy: where nothing of them changes, none of a thousand is looked at by itself."""
-    placed: dict[ObjectKey, Placed] = {}
-    for each in questions:
-        key = each.admitted.service.key
-        parts: AnyMemo = memo.of(("parts", key), Memo) if each.gateway else Memo()
-        placed[key] = memo.of(key, partial(_placed, parts), each, frame)
+    parts = [memo.of(("parts", each.admitted.service.key), Memo) if each.gateway else None for each in questions]
+    placed: Sequence[Placed] = memo.rows("placed", frame).each(partial(_placed, frame), questions, parts)
     memo.evict_unused()
-    return placed, BackendPaths.of(port for each in placed.values() for port in each.placement.ports)
+    paths = BackendPaths.of(port for each in placed for port in each.placement.ports)
+    return placed, paths
 
 
-def _placed(parts: AnyMemo, question: _Question, frame: PlanContext) -> Placed:
+def _placed(frame: PlanContext, question: _Question, parts: AnyMemo | None) -> Placed:
     (service, addresses, assignment, problems), world, gateway = question.admitted, question.world, question.gateway
     inputs = PlacementInputs(
         service,
@@ -284,7 +318,7 @@ def _placed(parts: AnyMemo, question: _Question, frame: PlanContext) -> Placed:
         ),
         gateway,
     )
-    return place(inputs, frame, parts)
+    return place(inputs, frame, parts or Memo())
 
 
 def _worlds(around: _Around, clusters: Iterable[ClusterName], memo: AnyMemo) -> Mapping[ClusterName, _World]:

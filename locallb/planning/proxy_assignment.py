@@ -14,11 +14,8 @@ Not here: the size of the budget (a fact of the host), and the ports on a proxy 
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from dataclasses import field as field_dataclasse
 from heapq import heapify, heappush, heapreplace
 from itertools import count, filterfalse
 from operator import itemgetter
@@ -26,7 +23,6 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from msgspec import Struct, field
-from msgspec import field as struct_field
 from msgspec.structs import replace
 
 from locallb.config.settings import ProxySettings, Sharing
@@ -35,6 +31,7 @@ from locallb.model.identities import ObjectKey, ProxyName
 from locallb.model.objects import Discovery, Service
 from locallb.model.serving import HeapBounds, ProxyTraits
 from locallb.model.snapshot import HeldProxy, HeldProxyAssignment, Snapshot
+from locallb.patterns import pattern
 
 
 class Need(Struct, frozen=True):
@@ -75,7 +72,7 @@ def share_out(needs: Sequence[Need], budget: int) -> Mapping[ObjectKey, Discover
 
 
 SHARED, SPARE = "shared", "spare"
-_NAME = re.compile(r"(shared|spare)-([1-9][0-9]*)")
+_NAME = pattern(r"(shared|spare)-([1-9][0-9]*)")
 
 
 class Assignment(Struct, frozen=True):
@@ -223,16 +220,15 @@ another Service in it would take as long as all of these.
 _NEW = ProxyTraits()
 
 
-@dataclass(frozen=True, slots=True)
-class ProxyAssignment:
+class ProxyAssignment(Struct, frozen=True):
     """The proxy of a Service: its own, or the named one of the stack."""
 
     discovery: Discovery
     proxy: ProxyName = ProxyName("")
-    whole: bool = field_dataclasse(default=False, kw_only=True)
-    """The named proxy serves nothing else and is configured like an own one: HTTP changes by files, not in parts."""
     traits: ProxyTraits = _NEW
     """Of its running proxy; a new one has none."""
+    whole: bool = False
+    """The named proxy serves nothing else and is configured like an own one: HTTP changes by files, not in parts."""
 
     @property
     def in_part(self) -> bool:
@@ -262,7 +258,7 @@ class ProxyAssignments(Struct, frozen=True):
     """The desired proxies of the stack, except the ones that serve one Service exclusively."""
     http: frozenset[ProxyName] = frozenset()
     """Stack proxies that may serve HTTP."""
-    heaps: Mapping[ProxyName, HeapBounds] = struct_field(default_factory=dict)
+    heaps: Mapping[ProxyName, HeapBounds] = field(default_factory=dict)
     """Heap limits of running proxies."""
 
 

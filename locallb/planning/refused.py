@@ -209,6 +209,8 @@ def current(
     snapshot: Snapshot, refusals: Iterable[EnvoyRefusal], contents: Memo[Digest] | None = None
 ) -> tuple[EnvoyRefusal, ...]:
     """Return the refusals of unchanged objects, refused with the same others; `contents` caches digests by name."""
+    if not (refusals := tuple(refusals)):
+        return ()
     contents = contents or Memo()
     present: dict[str, tuple[ClusterName, Refusable]] = {
         str(service.key): (service.key.cluster, service) for service in snapshot.services

@@ -290,8 +290,8 @@ def _of_placements(
     placements: Sequence[Placement], bound: Sequence[Bound | None], settings: Settings, report_to: _PublishContext
 ) -> Sequence[tuple[Placement, GatewayResult | None]]:
     """Return placements with their statuses, and the outcomes of Gateways; most are unchanged."""
-    existing: Memo[tuple[Placement, GatewayResult | None]] = report_to.memory.of("placed", Memo)
-    existing.within(report_to.snapshot.home, report_to.snapshot.access, settings)
+    frame = report_to.snapshot.home, report_to.snapshot.access, settings
+    existing: Memo[tuple[Placement, GatewayResult | None]] = report_to.memory.rows("placed", *frame)
 
     def made(placement: Placement, bound: Bound | None) -> tuple[Placement, GatewayResult | None]:
         with_status, outcome = _with_status(placement, bound, report_to)
@@ -366,10 +366,10 @@ def _of_routes(
 ) -> Iterable[PlannedStatus]:
     """Return the statuses of routes in the order of names; routes of a single Gateway are computed together."""
     memory = report_to.memory
-    stated = _each(memory, cluster, "said").each(verdicts_of, bound)
-    named = _each(memory, cluster, "named").each(tuple, stated)
+    stated = memory.rows((cluster, "said")).each(verdicts_of, bound)
+    named = memory.rows((cluster, "named")).each(tuple, stated)
     several = memory.of((cluster, "several"), _several, *named)
-    shares = _each(memory, cluster, "shares", several).each(several.intersection, stated)
+    shares = memory.rows((cluster, "shares"), several).each(several.intersection, stated)
     of_gateways: Memo[AnyMemo] = memory.of((cluster, "known"), Memo)
     existing = [
         of_gateways.of(gateway.key, Memo) for gateway in bound
@@ -386,7 +386,7 @@ def _of_routes(
         return tuple(made), tuple(made.values())
 
     frame = shared, report_to.snapshot.home, report_to.snapshot.access[cluster]
-    groups = [*_each(memory, cluster, "routes", *frame).each(together, existing, stated, shares)]
+    groups = [*memory.rows((cluster, "routes"), *frame).each(together, existing, stated, shares)]
     if several:
         made = {
             name: planned(report_to, name, verdicts) for name, verdicts in verdicts_by_route(bound) if name in several
@@ -396,13 +396,6 @@ def _of_routes(
     statuses = tuple(chain.from_iterable(status_groups))
     in_order: _InOrder = memory.of((cluster, "order"), _order, *names)
     return in_order(statuses)
-
-
-def _each(memory: AnyMemo, cluster: ClusterName, what: str, *frame: object) -> AnyMemo:
-    """Return the cache of each Gateway of a cluster within a frame."""
-    existing: AnyMemo = memory.of((cluster, what), Memo)
-    existing.within(*frame)
-    return existing
 
 
 def _several(*names: tuple[Reference, ...]) -> frozenset[Reference]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from functools import cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 
 import yaml
@@ -24,7 +24,7 @@ from locallb.kubernetes.relevant import Document, kinds_of, opened, relevant
 from locallb.kubernetes.service_parsing import DEFAULT_NAMESPACE
 from locallb.kubernetes.tls_parsing import has_authorities, listed_authorities
 from locallb.model.texts import MAX_ALIASED, cleaned, clipped, shown
-from locallb.planning.refused import added, few_kinds
+from locallb.planning.refused import few_kinds
 from locallb.sources.configuration import TYPE, certificate_summary
 from locallb.sources.readings import Objects, slim
 from locallb.storage.folders import FileId, Folder, FolderFile
@@ -106,9 +106,8 @@ def understood_files(folder: Folder, before: Mapping[str, ParsedFile], directory
             continue
         aliased += understood.aliased
         fresh.understood[file.path] = understood
-        fresh.objects[file.path] = understood.objects
-        fresh.notices.extend(understood.notices)
-    fresh.kinds = added(file.kinds for file in fresh.understood.values())
+    fresh.objects = {path: file.objects for path, file in fresh.understood.items()}
+    fresh.notices.extend(chain.from_iterable(file.notices for file in fresh.understood.values()))
     return fresh
 
 

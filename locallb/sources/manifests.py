@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from functools import partial
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 from msgspec import Struct, field
@@ -23,8 +24,10 @@ from locallb.kubernetes.events import Identity
 from locallb.kubernetes.object_parsing import ParseMemory, parse_objects
 from locallb.model.errors import has_remedy
 from locallb.model.identities import ClusterName, Home, ObjectKey, ObjectKind
+from locallb.model.memory import Memo
 from locallb.model.snapshot import Contents, Place
 from locallb.model.texts import clipped
+from locallb.planning.refused import added
 from locallb.safe_files import expanded
 from locallb.sources import SourceError
 from locallb.sources.entries import ManifestsSource
@@ -77,6 +80,8 @@ class ParseCache(Struct):
     """Serialized entries of unchanged objects in the last good reading."""
     files: dict[str, ParsedFile] = field(default_factory=dict)
     """Each file that could be read."""
+    kinds: Memo[Mapping[str, int]] = field(default_factory=Memo)
+    """The number of objects in each of these, by kind, and in all together."""
     written: WrittenFiles = field(default_factory=WrittenFiles)
     """Objects that disappeared from files which may be half written."""
 
@@ -180,6 +185,7 @@ def _fresh(
     place = directory.parent if directory.is_file() else directory
     fresh = understood_files(folder, memory.files, place)
     memory.files = fresh.understood
+    fresh.kinds = memory.kinds.of(None, added, memory.kinds.each(attrgetter("kinds"), memory.files.values()))
     if not folder.files:
         fresh.notices.append(f"the directory {clipped(source.directory)} has no file that ends in {', '.join(ENDINGS)}")
     empty = [path for path, file in memory.files.items() if not file.data]

@@ -21,7 +21,7 @@ from locallb.model.identities import Home, ObjectKey
 from locallb.model.memory import AnyMemo, Memo
 from locallb.model.serving import Proxy
 from locallb.planning.plan import make_plan
-from locallb.planning.planned import Plan
+from locallb.planning.planned import Plan, placements_of
 from locallb.planning.refused import RefusedObjects
 from locallb.planning.service_rows import Observation
 from locallb.planning.statuses import SilentPort, mark_unanswered, published_silence, withdraw
@@ -149,8 +149,8 @@ class Workspace(Struct, frozen=True):
         }
         published = [
             (placement.proxy, ports)
-            for placement in plan.placements
-            if placement.key in conditions and (ports := published_silence(placement, conditions[placement.key]))
+            for placement in placements_of(plan, conditions)
+            if (ports := published_silence(placement, conditions[placement.key]))
         ]
         if not published:
             return frozenset()

@@ -19,6 +19,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import chain
+from operator import attrgetter
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,7 +27,7 @@ from msgspec import field as field_msgspec
 from msgspec.structs import replace
 
 import locallb
-from locallb.desired import exports, exports_the_same, provider_version
+from locallb.desired import exports, provider_version
 from locallb.engine.core.declared import Scope, only
 from locallb.engine.core.events import Result
 from locallb.engine.core.lanes import DEADLINE, LateLane
@@ -36,6 +37,7 @@ from locallb.engine.state.urns import name_of, root_urn
 from locallb.kubernetes.object_parsing import AnyStatus
 from locallb.model.desired import ADDRESS_CLAIMS, BALANCER, CONFIG, GATEWAY_OBJECT, ROOTS, SERVICE_CONFIG
 from locallb.model.identities import ClusterName, Home, ObjectKey
+from locallb.model.memory import AnyMemo
 from locallb.model.texts import named_after
 from locallb.outputs.output import outputs
 from locallb.planning.planned import Plan, PlannedClass, PlannedNode, placements_of
@@ -140,6 +142,10 @@ SETTLING = 1.0
 """Seconds after an update in which a Service's status may still be read as it was before."""
 
 
+_ADDRESSES = attrgetter("owner.service", "addresses")
+"""What outputs show of a placement."""
+
+
 class _Begun(Struct, frozen=True):
     """An update that hasn't ended."""
 
@@ -186,8 +192,9 @@ class Converger(Struct):
     _differences: Differences = field_msgspec(default_factory=Differences)
     _reported: Mapping[str, object] = field_msgspec(default_factory=dict)
     """The stack's outputs."""
-    _exported: Plan | None = None
-    """The plan that has just these, if that is known."""
+    _exported: object = None
+    """The addresses that just these show, if that is known."""
+    _addresses: AnyMemo = field_msgspec(default_factory=AnyMemo)
     _claimed: ClaimedProxies = field_msgspec(default_factory=ClaimedProxies)
     _wanted: Wanted = field_msgspec(default_factory=Wanted)
     _in_order: tuple[object, ...] | None = None
@@ -316,7 +323,7 @@ class Converger(Struct):
         outputs = self._changed_outputs(plan)
         with self._followed():
             self._updates().begin(
-                {group.root: group for group in self._wanted.of(plan).groups},
+                self._wanted.of(plan).by_root,
                 {key: self._roots(key) for key in keys},
                 inspect=refresh,
                 outputs=outputs,
@@ -439,7 +446,7 @@ class Converger(Struct):
         """Note what the stack exports now; the plan only where an update took over all of it."""
         self._reported = self._updates().outputs
         exported = all(self._reported.get(name) == value for name, value in outputs.items())
-        self._exported = plan if exported else None
+        self._exported = self._addresses_in(plan) if exported else None
 
     def _note_applied(
         self, keys: Collection[ObjectKey], failed: Collection[ObjectKey], wanted: Mapping[ObjectKey, str]
@@ -478,9 +485,13 @@ class Converger(Struct):
 
     def _changed_outputs(self, plan: Plan) -> Mapping[str, object]:
         """Return the outputs to export, only what changed: a thousand Services' outputs cost more than one update."""
-        if self._exported and exports_the_same(self._exported, plan):
+        if self._exported == self._addresses_in(plan):
             return {}
         return {name: value for name, value in exports(plan).items() if self._reported.get(name) != value}
+
+    def _addresses_in(self, plan: Plan) -> tuple[object, ...]:
+        """Return all that outputs are made from: the identical object while none of it changes."""
+        return self._addresses.each(_ADDRESSES, plan.placements)
 
     def _scope(self, keys: Collection[ObjectKey]) -> Scope:
         return only(urn for key in keys for urn in self._roots(key))

@@ -14,6 +14,7 @@ from collections.abc import Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from dataclasses import field as field_dataclasse
 from itertools import chain
+from operator import attrgetter
 from typing import TypeAlias
 
 from msgspec import Struct, field
@@ -101,19 +102,19 @@ _SILENT = ObservedStatus()
 class Differences(Struct):
     """Knows what differed of what was planned and said, so that another look costs what is new. For one thread."""
 
+    _reported: Memo[tuple[_Row, ...]] = field(default_factory=Memo)
+    _planned: Memo[StatusContent] = field(default_factory=Memo)
     _compared: Memo[tuple[str, ...]] = field(default_factory=Memo)
 
     def of(self, plan: Plan, stated: Mapping[ObjectKey, AnyStatus]) -> Iterator[tuple[ObjectKey, tuple[str, ...]]]:
         """Name the differences in objects of live clusters, with the key of the update that writes each."""
-        placed = chain.from_iterable(map(_reported_by, plan.placements))
+        placed = chain.from_iterable(self._reported.each(_reported_by, plan.placements))
         refused = ((each.key, each.key, each) for each in plan.rejections if each.access)
         rows = *placed, *refused, *((each.key, each.key, each) for each in plan.statuses)
-        names = [
-            (teller, self._compared.of((teller, key, type(reported)), differences_of, reported, stated.get(key)))
-            for teller, key, reported in rows
-        ]
-        self._compared.evict_unused()
-        return ((teller, differing) for teller, differing in names if differing)
+        # Rejections are made again by each plan: equal ones are the former objects here.
+        planned = self._planned.each(lambda one: one, [one for _, _, one in rows])
+        of_each = self._compared.each(differences_of, planned, [stated.get(key) for _, key, _ in rows])
+        return ((row[0], differing) for row, differing in zip(rows, of_each, strict=True) if differing)
 
 
 def _reported_by(placement: Placement) -> tuple[_Row, ...]:
@@ -165,7 +166,7 @@ class Wanted(Struct):
         return self._last[1]
 
     def _learned(self, plan: Plan) -> Desired:
-        self.proxies = {placement.key: placement.proxy for placement in plan.placements}
+        self.proxies = dict(map(attrgetter("owner.service", "proxy"), plan.placements))
         needed = set(self.proxies.values())
         idle = (planned for planned in plan.proxies if not (planned.proxy.name in needed or planned.proxy.names))
         self.spare = frozenset(planned.key for planned in idle)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from ipaddress import ip_address
 from typing import Any
 
@@ -101,18 +101,33 @@ def test_few_changes_give_the_plan_of_all(
 
 
 class Counted(Memo[Any]):
-    """A memo that lists what it had to make."""
+    """A memo that lists what it had to make: by name, rows by the name of all and the Service of each.
+
+    Questions aren't listed: they are put together from indexes, and decide nothing.
+    """
 
     made: list[object] = field(default_factory=list)
+    name: Hashable = ""
 
     def of(self, key: Hashable, make: Callable[..., Any], *given: object) -> Any:  # noqa: ANN401 - of any type
         def noted(*given: object) -> object:
             if make is Memo:
-                return Counted(made=self.made)
+                return Counted(made=self.made, name=key)
             self.made.append(key)
             return make(*given)
 
         return super().of(key, noted, *given)
+
+    def each(self, make: Callable[..., Any], *columns: Iterable[object]) -> tuple[Any, ...]:
+        if self.name == "questions":
+            return super().each(make, *columns)
+
+        def noted(*row: Any) -> object:  # noqa: ANN401 - of any type
+            of_row = getattr(row[0], "admitted", row[0])
+            self.made.append((self.name, getattr(of_row, "service", of_row).key))
+            return make(*row)
+
+        return super().each(noted, *columns)
 
 
 @pytest.mark.parametrize("mode", Sharing)
@@ -127,16 +142,18 @@ def test_one_changed_object_costs_what_it_alone_decides(mode: Sharing) -> None:
     one = services[7]
     port = (*services[:7], replace(one, ports=(ServicePort(8081, node_port=30007),)), *services[8:])
     pods = (*slices[:7], replace(slices[7], endpoints=(Endpoint((ip_address("10.0.0.1"),)),)), *slices[8:])
-    placed = {("placed", (C, "" if mode is Sharing.PER_SERVICE else "shared-1")), one.key}
-    mine = {("considered", one.key), ("problems", one.key), *placed}
+    group = C, "" if mode is Sharing.PER_SERVICE else "shared-1"
+    placed = {("placed", group), ("placed", one.key)}
+    mine = {(what, one.key) for what in ("considered", "demands", "problems", "admitted")} | placed
     elsewhere = Node(ClusterName("other"), NodeName("n"), (ip_address("172.18.0.9"),))
     sockets = (Socket(ip_address("10.9.9.9"), 8080, Protocol.TCP), Socket(ip_address("::"), 5353, Protocol.UDP))
-    of_nodes = {"eligible", ("routes", PodRouting.AUTO), "backends", ("world", C), "addresses of Nodes", "addresses"}
+    of_nodes = {"eligible", ("routes", PodRouting.AUTO), "backends", ("world", C), "addresses of Nodes"}
+    of_nodes |= {"decision", "addresses"}
     for after, costs in (
         (replace(before, services=port), mine),
         (replace(before, slices=pods), {"slices", "listed", *placed}),
         (replace(before, nodes=(elsewhere,)), of_nodes),
-        (replace(before, host=HostFacts(watches=9000)), {"proxies"}),
+        (replace(before, host=HostFacts(watches=9000)), {"decision", "proxies"}),
     ):
         make_plan(before, settings, memo)
         memo.made.clear()
@@ -147,7 +164,7 @@ def test_one_changed_object_costs_what_it_alone_decides(mode: Sharing) -> None:
     memo.made.clear()
     make_plan(replace(before, host=HostFacts(sockets=sockets)), settings, memo)
     kinds = {made if isinstance(made, str) else made[0] for made in memo.made if isinstance(made, str | tuple)}
-    assert kinds == {"everywhere", "ports", "problems", "listening", "rivals", "sockets"}
+    assert kinds == {"everywhere", "ports", "problems", "decision", "listening", "rivals", "sockets"}
 
 
 @pytest.mark.parametrize("mapped", [False, True])

@@ -79,7 +79,9 @@ class DesiredIndex:
 
     def replace(self, groups: Groups) -> frozenset[str]:
         """Desire these groups from now on; give the URNs of what that concerns. Raises EngineError."""
-        changed = [root for root in {*self._groups, *groups} if _differ(self._groups.get(root), groups.get(root))]
+        before = self._groups
+        changed = [root for root, group in groups.items() if _differ(before.get(root), group)]
+        changed += before.keys() - groups.keys()
         old = {one.key: one for root in changed for one in _members(self._groups.get(root))}
         new = [one for root in changed for one in _members(groups.get(root))]
         touched = {self._forget(key) for key in old}
@@ -89,7 +91,8 @@ class DesiredIndex:
             self._by_key[resource.key] = resource
         touched |= {self._add(resource) for resource in new}
         added_or_removed = old.keys() ^ {resource.key for resource in new}
-        for resource in [one for one in self._followers.values() if added_or_removed.intersection(one.follows)]:
+        following = self._followers.values() if added_or_removed else ()
+        for resource in [one for one in following if added_or_removed.intersection(one.follows)]:
             self._forget(resource.key)
             self._by_key[resource.key] = resource
             touched.add(self._add(resource))
