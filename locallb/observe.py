@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 
 from msgspec.structs import replace
 
@@ -16,6 +15,7 @@ from locallb.planning.planned import Plan
 from locallb.planning.service_rows import Observation, Row, rows
 from locallb.runtimes.published_ports import unpublished
 from locallb.storage.proxy_directories import Proxies
+from locallb.threads import in_parallel
 from locallb.traffic.figures import by_upstream
 
 AT_ONCE = 16
@@ -45,10 +45,7 @@ def observe(proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
 
 def _each(question: Callable[[Proxy], Observation | None], proxies: Iterable[Proxy]) -> Mapping[str, Observation]:
     wanted = list(proxies)
-    if not wanted:
-        return {}
-    with ThreadPoolExecutor(AT_ONCE) as workers:
-        answers = workers.map(question, wanted)
+    answers = in_parallel(question, wanted, AT_ONCE)
     return {proxy.name: answer for proxy, answer in zip(wanted, answers, strict=True) if answer}
 
 

@@ -27,6 +27,7 @@ import yaml
 from msgspec import Struct, field
 
 from locallb.model.texts import DEEPEST, MAX_ALIASED
+from locallb.patterns import pattern
 
 _KERNELS = Path("/proc/locks")
 _FIELDS = 6
@@ -401,7 +402,7 @@ def _fault(event: yaml.Event, measure: _Measure) -> str:
 ENDING = ".new"
 _STALE = 60.0
 """Seconds after which a link or a directory that is being put in place is one that a stopped writer left."""
-_NAME = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}" + re.escape(ENDING))
+_NAME = pattern(r"\.(?P<name>.+)\.[0-9a-f]{8}" + re.escape(ENDING))
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _OLD = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 

@@ -12,19 +12,21 @@ import socket
 import threading
 import time
 import traceback
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from enum import StrEnum
 from queue import Empty, SimpleQueue
 from random import SystemRandom
 from threading import Event, Lock
-from typing import Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Generic, TypeVar, cast
 
 from msgspec import Struct
 
 from locallb.model.errors import of_host
 from locallb.model.pacing import Backoff, Pace
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 _SYSTEM = SystemRandom()
 
@@ -350,6 +352,8 @@ def do_once(task: Task, name: str, work: Callable[[], None]) -> None:
 
 def in_background(task: Task, name: str, work: Callable[[], Answer]) -> Future[Answer]:
     """Run `work` once in its own thread; return what gives its result, or raises what it raised."""
+    from concurrent.futures import Future  # noqa: PLC0415 - as in `in_parallel`
+
     ending: Future[Answer] = Future()
 
     def run() -> None:
@@ -360,6 +364,37 @@ def in_background(task: Task, name: str, work: Callable[[], Answer]) -> Future[A
 
     do_once(task, name, run)
     return ending
+
+
+def in_parallel(work: Callable[[Question], Answer], questions: Iterable[Question], at_once: int) -> list[Answer]:
+    """Call `work` for each of these, so many at a time; return the results in order. Raises what the first one raised.
+
+    For commands that have to start quickly: Python's own pools take as long to load as a plan to be made.
+    """
+    tickets = [_Ticket[Question, Answer](question) for question in questions]
+    waiting = SimpleQueue[_Ticket[Question, Answer]]()
+    for ticket in tickets:
+        waiting.put(ticket)
+
+    def run() -> None:
+        with suppress(Empty):
+            while True:
+                ticket = waiting.get_nowait()
+                try:
+                    ticket.answer = work(ticket.question)
+                except Exception as error:  # noqa: BLE001 - raised again by the caller's thread
+                    ticket.error = error
+
+    crew = [threading.Thread(target=run, daemon=True) for _ in tickets[1:at_once]]
+    for thread in crew:
+        thread.start()
+    run()
+    for thread in crew:
+        thread.join()
+    for ticket in tickets:
+        if ticket.error:
+            raise ticket.error
+    return [cast("Answer", ticket.answer) for ticket in tickets]
 
 
 def _described(error: BaseException) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import ssl
 import sys
 from collections.abc import Iterator, Sequence
@@ -34,6 +33,7 @@ from locallb.certificates.trust_plan import (
 )
 from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Fingerprint
+from locallb.patterns import pattern
 from locallb.programs import Program, ProgramError
 from locallb.storage import files, paths
 from locallb.storage.files import FilesError
@@ -41,7 +41,7 @@ from locallb.storage.paths import PlaceError
 
 TIMEOUT = 60
 """Seconds for a tool; gathering the system's certificates takes some."""
-_PEM = re.compile(r"-----BEGIN CERTIFICATE-----[\sA-Za-z0-9+/=]{1,65536}-----END CERTIFICATE-----")
+_PEM = pattern(r"-----BEGIN CERTIFICATE-----[\sA-Za-z0-9+/=]{1,65536}-----END CERTIFICATE-----")
 
 
 class TrustError(ClientError):
@@ -69,7 +69,7 @@ def _fingerprint(pem: str) -> Fingerprint:
 
 
 DATABASE = "cert9.db"
-_LINE = re.compile(r"(local-lb\S*)\s+(\S*,\S*,\S*)\s*")
+_LINE = pattern(r"(local-lb\S*)\s+(\S*,\S*,\S*)\s*")
 _BELIEVED = "C"
 """The flag of an authority that servers' certificates may be of."""
 
@@ -120,7 +120,7 @@ def _certutil(place: str, *terms: str) -> str:
 _LARGEST = 1 << 16
 _MAX = 256
 _READABLE = 0o644
-_HASH = re.compile(r"SHA-256 hash: ([0-9A-F]{64})")
+_HASH = pattern(r"SHA-256 hash: ([0-9A-F]{64})")
 
 
 def system_entries(place: Path) -> tuple[StoreEntry, ...]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -22,11 +21,12 @@ from locallb.cli.project import PROJECT_FILE, nearest_project
 from locallb.config.parsing import KEYS
 from locallb.model.desired import BALANCER, CONFIG, SERVICE_CONFIG
 from locallb.model.fields import at, object_of, objects_of, text_of
+from locallb.patterns import pattern
 from locallb.safe_files import load_yaml
 from locallb.storage import paths
 
 _WITH_BACKENDS = (CONFIG, SERVICE_CONFIG)
-_ADDRESS = re.compile(r'\\?"address\\?":\s*\\?"([0-9a-fA-F.:]+)\\?"')
+_ADDRESS = pattern(r'\\?"address\\?":\s*\\?"([0-9a-fA-F.:]+)\\?"')
 _LARGEST = 32 << 20
 """Maximum bytes of a state that are read during an interactive completion."""
 
@@ -56,7 +56,7 @@ function __locallb
 end
 complete -c locallb -f -a '(__locallb)'""",
 }
-_HARMLESS = re.compile(r"[\w./@%+=,-]+")
+_HARMLESS = pattern(r"[\w./@%+=,-]+")
 """What every shell takes as it is; a name with anything else isn't offered."""
 
 

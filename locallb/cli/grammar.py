@@ -18,10 +18,11 @@ from locallb.cli.failures import MEANINGS
 from locallb.cli.parser import ANSWER, COMMAND, LateParser, Parser, Renamed
 from locallb.model.identities import IPNetwork
 from locallb.model.texts import any_of
+from locallb.patterns import pattern
 
 LONGEST = 7 * 24 * 3600
 """Seconds that a fault may be ordered for."""
-_TIME = re.compile(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", re.ASCII)
+_TIME = pattern(r"(?:(\d{1,6})d)?(?:(\d{1,6})h)?(?:(\d{1,6})m)?(?:(\d{1,6})s)?", re.ASCII)
 _SIZES = (24 * 3600, 3600, 60, 1)
 
 

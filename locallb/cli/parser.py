@@ -8,9 +8,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from functools import cache
 from typing import Any, NoReturn
+
+from locallb.model.texts import nearest
 
 ANSWER = "answer"
 """Word that completion scripts pass instead of a shell's name; reserved for them."""
@@ -103,10 +104,10 @@ def _remedy(action: argparse.Action, value: str) -> str:
         repeated = " ".join(f"{action.option_strings[-1]} {part}" for part in value.split(","))
         return f"one of {_listed(choices)}; say it once for each: {repeated}"
     existing = _ELSEWHERE.get(value, "") if action.dest == "command" else ""
-    near = [existing] if existing else get_close_matches(value.lower(), choices, n=1)
+    near = existing or nearest(value.lower(), choices)
     if near and action.metavar == COMMAND:  # there are more than anybody reads
-        return f"a command; did you mean {near[0]}?"
-    return f"one of {_listed(choices)}" + (f"; did you mean {near[0]}?" if near else "")
+        return f"a command; did you mean {near}?"
+    return f"one of {_listed(choices)}" + (f"; did you mean {near}?" if near else "")
 
 
 def _listed(choices: Iterable[object]) -> str:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import shutil
 import sys
@@ -32,6 +31,7 @@ from locallb.cli.project import nearest_project
 from locallb.engine.state.project import PYTHON, Project
 from locallb.host import limits
 from locallb.host.capabilities import NO_MACOS, is_macos
+from locallb.patterns import pattern
 
 if TYPE_CHECKING:
     from locallb.cli.session import Session
@@ -41,7 +41,7 @@ DEFAULT_STACK = "dev"
 BY_MAKE = "LOCALLB_BY_MAKE"
 """A variable that the Makefile sets."""
 _NAME = "locallb"
-_COMMAND = re.compile(rf"`(sudo )?{_NAME} ([^`\n]+)`")
+_COMMAND = pattern(rf"`(sudo )?{_NAME} ([^`\n]+)`")
 _TARGETS = {
     "up": "up",
     "up --yes": "up",

@@ -16,14 +16,15 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.failures import Refused
 from locallb.cli.grammar import JSONPATH
 from locallb.model.identities import ObjectKey
+from locallb.patterns import pattern
 from locallb.planning.service_rows import Row
 
-_REQUIREMENT = re.compile(
+_REQUIREMENT = pattern(
     r"(?P<absent>!)?(?P<key>[\w./-]+)(?:\s*(?P<op>==|=|!=)\s*(?P<value>[\w.-]*)"
     r"|\s+(?P<set>in|notin)\s*\((?P<values>[^()]*)\))?",
     re.ASCII,
 )
-_SEPARATOR = re.compile(r"\s*,\s*(?![^(]*\))")
+_SEPARATOR = pattern(r"\s*,\s*(?![^(]*\))")
 
 
 def chosen_rows(rows: Iterable[Row], labels: Mapping[ObjectKey, Mapping[str, str]], args: Arguments) -> tuple[Row, ...]:
@@ -69,8 +70,8 @@ def in_form(documents: Sequence[Mapping[str, object]], form: str, *, alone: bool
     return yaml.safe_dump(shown, sort_keys=False, allow_unicode=True)
 
 
-_PART = re.compile(r"\{\s*(?P<inner>\"(?:[^\"\\]|\\.)*\"|[^{}\"]*?)\s*\}|(?P<text>[^{}]+)")
-_STEP = re.compile(r"\.?(?P<name>[\w-]+)|\.?(?P<all>\*)|\[(?:(?P<index>-?\d+)|(?P<every>\*)|'(?P<quoted>[^']*)')\]|\.")
+_PART = pattern(r"\{\s*(?P<inner>\"(?:[^\"\\]|\\.)*\"|[^{}\"]*?)\s*\}|(?P<text>[^{}]+)")
+_STEP = pattern(r"\.?(?P<name>[\w-]+)|\.?(?P<all>\*)|\[(?:(?P<index>-?\d+)|(?P<every>\*)|'(?P<quoted>[^']*)')\]|\.")
 
 
 def _written(template: str, root: object) -> Iterator[str]:

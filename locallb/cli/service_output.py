@@ -17,8 +17,7 @@ from msgspec import Struct
 
 from locallb.cli.console import Out
 from locallb.dns.zones import is_hostname, is_wildcard, name_fault
-from locallb.host.setup_plan import routing_files
-from locallb.host.setup_steps import HOSTS, applies_to
+from locallb.host.resolvers import HOSTS, applies_to, routing_files
 from locallb.model.identities import LOCALHOST, ROUTED, ObjectKey, Protocol
 from locallb.model.objects import ServicePort, Via
 from locallb.model.reasons import section

@@ -9,7 +9,6 @@ Not here: which keys and values are accepted (`config.parsing`), and the file it
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -17,13 +16,14 @@ import yaml
 
 from locallb.cli.failures import Refused
 from locallb.engine.state.project import parsed
+from locallb.patterns import pattern
 
 Path = Sequence[str | int]
 """Keys and indexes of lists, from the outermost; the index behind the last item is that of a new one."""
 REMOVED: Final = object()
 """In place of a value: the key or the item goes."""
 _BYTE_ORDER = "\ufeff"
-_COLON = re.compile(r"\s*:")
+_COLON = pattern(r"\s*:")
 _DASHES = " -"
 """Before the first key of an item of a list."""
 _STEP = 2

@@ -5,7 +5,6 @@ Pure. Not here: the assignment of names (`dns.records`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
@@ -31,6 +30,7 @@ from locallb.dns.zones import (
 )
 from locallb.model.identities import IPAddress, OwnerId, ZoneName
 from locallb.model.texts import clipped, shown
+from locallb.patterns import pattern
 
 _KEYS = ("zones", "template", "ttl", "records", "inStatus", "shortNames", "clusters")
 _EMBEDDED = "embedded"
@@ -38,10 +38,10 @@ _PLACE = "127.0.0.77:5300"
 _ZONE = f"{{zone: test, embedded: {_PLACE}}}"
 _EXAMPLE = f"{{zones: [{_ZONE}]}}"
 _TEMPLATE = "{name}.{namespace}.{cluster}"
-_FIELD = re.compile(r"\{(name|namespace|cluster)\}")
+_FIELD = pattern(r"\{(name|namespace|cluster)\}")
 _OWNERS = ("owner", "takeOver")
-_OWNER = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,61}[A-Za-z0-9])?")
-_WITH_PORT = re.compile(r"(^[^:]*|\]):[0-9]{1,5}$")
+_OWNER = pattern(r"[A-Za-z0-9]([-A-Za-z0-9._]{0,61}[A-Za-z0-9])?")
+_WITH_PORT = pattern(r"(^[^:]*|\]):[0-9]{1,5}$")
 _PORT, _LAST_PORT = 53, 65535
 _STUB, _REACHED = "stub", "172.18.0.1:5300 on kind's network"
 

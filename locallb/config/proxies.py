@@ -17,11 +17,12 @@ from locallb.config.settings import KIND_NETWORK, Compat, ContainerSettings, Pro
 from locallb.config.values import Mistakes
 from locallb.model.identities import ImageName
 from locallb.model.texts import shown
+from locallb.patterns import pattern
 
 KEYS = ("network", "image", "limits", "compat")
-_IMAGE = re.compile(r"[a-z0-9][a-z0-9._/:@-]*", re.IGNORECASE)
-_NETWORK = re.compile(r"[a-z0-9][a-z0-9_.-]*", re.IGNORECASE)
-_MIRROR = re.compile(r"[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*", re.IGNORECASE)
+_IMAGE = pattern(r"[a-z0-9][a-z0-9._/:@-]*", re.IGNORECASE)
+_NETWORK = pattern(r"[a-z0-9][a-z0-9_.-]*", re.IGNORECASE)
+_MIRROR = pattern(r"[a-z0-9][a-z0-9.-]*(:[0-9]{1,5})?(/[a-z0-9][a-z0-9._-]*)*", re.IGNORECASE)
 _LEAST_MEMORY = 64
 _EXAMPLE_IMAGE = "a reference such as local-lb/envoy:1.40.0"
 _EXAMPLE_LIMITS = "{memory: 512, cpus: 1.5}"

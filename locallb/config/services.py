@@ -23,6 +23,7 @@ from locallb.model.identities import KEY_PREFIX, ClusterName, Family, IPAddress,
 from locallb.model.objects import ServiceType
 from locallb.model.ranges import AddressRange
 from locallb.model.texts import clipped, shown
+from locallb.patterns import pattern
 
 _EXAMPLE_CLASS = f"{KEY_PREFIX}local"
 _CLASSES = f"{{default: true, names: [{_EXAMPLE_CLASS}]}}"
@@ -84,7 +85,7 @@ def parse_selector(mistakes: Mistakes, key: str, value: object) -> Mapping[str, 
 _POLICIES = ("addressChanges", "sourceRanges", "ports", "headroom", "hostnames", "tls")
 _POLICY_KEYS = (*_POLICIES, "advisory")
 _POLICIES_EXAMPLE = "{addressChanges: forbidden, sourceRanges: required, ports: [443, 8000-8999, 53/UDP], headroom: 4}"
-_PORT = re.compile(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(TCP|UDP|SCTP))?")
+_PORT = pattern(r"(\d{1,5})(?:-(\d{1,5}))?(?:/(TCP|UDP|SCTP))?")
 _HOSTNAMES = 'such as "*.test" or shop.example.com'
 _PORTS = "such as 443, 8000-8999 or 53/UDP"
 _LARGEST_PORT = 65535

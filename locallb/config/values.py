@@ -7,14 +7,13 @@ this host's loopback, as a user writes it: `127.0.0.1:9477` or `[::1]:9477`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from difflib import get_close_matches
 from ipaddress import IPv6Address, ip_address
 from typing import TypeVar
 
 from locallb.config.candidates import never
 from locallb.model.fields import LABEL, LABEL_REMEDY
 from locallb.model.identities import IPAddress
-from locallb.model.texts import any_of, clipped, shown
+from locallb.model.texts import any_of, clipped, nearest, shown
 
 NAMESPACE = "local-lb"
 _Word = TypeVar("_Word", bound=str)
@@ -97,8 +96,8 @@ class Mistakes:
         """Note every unknown key, with the nearest existing one."""
         for key in given:
             if key not in existing:
-                near = get_close_matches(key, existing, n=1)
-                remedy = f"did you mean {near[0]}?" if near else f"the keys are {', '.join(existing)}"
+                near = nearest(key, existing)
+                remedy = f"did you mean {near}?" if near else f"the keys are {', '.join(existing)}"
                 self.add(f"{prefix}{clipped(key)}", f"no such key; {remedy}")
 
 

@@ -6,17 +6,17 @@ host may have the same: the owner of a marker with it is then ambiguous. Not her
 
 from __future__ import annotations
 
-import re
 import secrets
 
 from locallb.dns.updates import early_owner_id
 from locallb.model.errors import ClientError
 from locallb.model.identities import Home, OwnerId
+from locallb.patterns import pattern
 from locallb.storage import files, paths
 
 NAME = "dns-owner"
 """Name of the file next to the stack's last readings."""
-_ID = re.compile(r"local-lb-[0-9a-f]{12}")
+_ID = pattern(r"local-lb-[0-9a-f]{12}")
 
 
 class OwnerIdError(ClientError):

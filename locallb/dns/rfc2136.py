@@ -6,7 +6,9 @@ The only module that talks to one. Not here: the content of a message, and a nam
 from __future__ import annotations
 
 import binascii
+import re
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import dns.exception
@@ -22,8 +24,9 @@ import dns.zone
 
 from locallb.dns.provider import DnsProvider, DnsProviderError
 from locallb.dns.updates import TYPES, Marker, ServerAnswer, Set, Update, marker_name
-from locallb.dns.zones import UpdatedServer, Zone, parse_key
+from locallb.dns.zones import UpdatedServer, Zone
 from locallb.model.identities import OwnerId, ZoneName
+from locallb.patterns import pattern
 from locallb.storage import files
 
 TIMEOUT = 3.0
@@ -31,6 +34,34 @@ TIMEOUT = 3.0
 _PIECE = 255
 _DOUBTFUL = frozenset({dns.rcode.YXDOMAIN, dns.rcode.YXRRSET, dns.rcode.NXDOMAIN, dns.rcode.NXRRSET})
 """Answers that say: a prerequisite doesn't hold any more."""
+
+
+_COMMENT = pattern(r'("[^"\n]*")|(?://|#)[^\n]*|/\*.*?\*/', re.DOTALL)
+_KEY = pattern(r'key\s+"?([\w.-]+)"?\s*\{([^}]*)\}')
+_FIELD = pattern(r'(algorithm|secret)\s+"?([\w.+/=-]+)"?\s*;')
+ALGORITHMS = ("hmac-sha224", "hmac-sha256", "hmac-sha384", "hmac-sha512", "hmac-sha1", "hmac-md5")
+
+
+@dataclass(frozen=True, slots=True)
+class TsigKey:
+    """A key; its secret is never printed."""
+
+    name: str
+    algorithm: str
+    secret: str = field(repr=False)
+
+
+def parse_key(text: str) -> TsigKey | None:
+    """Read the first key of a file, comments apart; None where there is none.
+
+    The form is BIND's: `key "name" { algorithm hmac-sha256; secret "…"; };`.
+    """
+    match = _KEY.search(_COMMENT.sub(lambda part: part[1] or " ", text))
+    fields = dict(_FIELD.findall(match[2])) if match else {}
+    algorithm = fields.get("algorithm", "hmac-sha256")
+    if not match or "secret" not in fields or algorithm not in ALGORITHMS:
+        return None
+    return TsigKey(match[1], algorithm, fields["secret"])
 
 
 class NameServer(DnsProvider):

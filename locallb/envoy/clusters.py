@@ -10,7 +10,6 @@ Not here: the listeners that use clusters (`listeners`), and the choice of backe
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from locallb.envoy import http_chains, overload
@@ -20,6 +19,7 @@ from locallb.model.http_serving import HttpBackends, Speaks
 from locallb.model.identities import Protocol
 from locallb.model.objects import Discovery
 from locallb.model.serving import CHECK_INTERVAL, Backend, ConnectCheck, HttpCheck, Upstream, distinct
+from locallb.patterns import pattern
 
 STANDBY = 1
 """The priority of standby backends where clients keep theirs: MAGLEV knows no degraded ones."""
@@ -29,7 +29,7 @@ where the plan wants them, instead of anywhere with the chance of one Node among
 """
 _WHOLE: Message = {"overprovisioning_factor": 1_000_000}
 """One healthy backend of thousands keeps all traffic: with Envoy's 140 %, 3 dead of 8 would send some to standbys."""
-_NAME = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+_NAME = pattern(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def file_name(upstream: Upstream) -> str:

@@ -17,12 +17,13 @@ from locallb.envoy.listeners import ranges
 from locallb.model.faults import Fault
 from locallb.model.http_routes import Cors, Forward, HttpRoute, Mirror, RetryRule, SessionAffinity, SessionKind
 from locallb.model.identities import IPNetwork
+from locallb.patterns import pattern
 
 FAULT = "local-lb.fault"
 """The filter's name, by which routes mean it."""
 _FILTERS = "envoy.extensions.filters.http"
 _MATCHER = "xds.type.matcher.v3"
-_DELAYED = re.compile(r'"fixed_delay":\s*"(\d+(?:\.\d+)?)s"')
+_DELAYED = pattern(r'"fixed_delay":\s*"(\d+(?:\.\d+)?)s"')
 
 
 def may_fail(listeners: str) -> bool | None:

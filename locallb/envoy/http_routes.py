@@ -38,6 +38,7 @@ from locallb.model.http_routes import (
 )
 from locallb.model.http_serving import Chain, HttpListener, HttpRoutes, VirtualHost
 from locallb.model.memory import Memo
+from locallb.patterns import pattern
 
 _FILTER = "envoy.filters.http.header_mutation"
 _KIND = "envoy.extensions.filters.http.header_mutation.v3"
@@ -49,7 +50,7 @@ _LATER = 20
 _DECIDED = ("x-forwarded-for", "x-forwarded-proto")
 """Headers in which every backend gets what Envoy has seen."""
 _ANY = "[-_]"
-_SEPARATOR = re.compile(_ANY)
+_SEPARATOR = pattern(_ANY)
 
 
 def clients_headers() -> Message:

@@ -10,7 +10,6 @@ Not here: chains of HTTP (`http_chains`), the reader of logs (`traffic.reading`)
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 
 from locallb.envoy import overload
@@ -22,6 +21,7 @@ from locallb.model.identities import Family, IPNetwork, Protocol
 from locallb.model.ranges import sorted_networks
 from locallb.model.serving import Listener, NameListener, ServedName
 from locallb.model.texts import upstream_name
+from locallb.patterns import pattern
 
 SOCKET, GATE = "logs.sock", "logs-gate.json"
 """File names in the proxy's directory: where lines go, and how many may."""
@@ -205,7 +205,7 @@ _UDP_BY_CLIENT: Message = {"hash_policies": [{"source_ip": True}]}
 # An ejection reaches the worker thread in well under a millisecond. A retry without delay would come before it and,
 # with affinity, pick the same dead backend again.
 _RETRY: Message = {"base_interval": "0.020s", "max_interval": "0.050s"}
-_ATTEMPTS = re.compile(r'"max_connect_attempts":(\d+)')
+_ATTEMPTS = pattern(r'"max_connect_attempts":(\d+)')
 _PATIENT: Message = {"max_interval": "0.250s"}
 _BOUND: Message = {
     # The address may appear after the proxy; without this the order of the two would matter.

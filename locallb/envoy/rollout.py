@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
@@ -25,8 +24,9 @@ from locallb.envoy.http_policies import longest_delay
 from locallb.envoy.listeners import GATE
 from locallb.model.fields import JsonObject
 from locallb.model.identities import Digest
+from locallb.patterns import pattern
 
-NAME = re.compile(r"(bootstrap|lds|cds|eds-[a-z0-9-]+|(?:rds|sds)-[0-9a-f]{12})\.json")
+NAME = pattern(r"(bootstrap|lds|cds|eds-[a-z0-9-]+|(?:rds|sds)-[0-9a-f]{12})\.json")
 """The files of a proxy that are Envoy's."""
 BOOTSTRAP, LISTENERS, CLUSTERS = "bootstrap.json", "lds.json", "cds.json"
 OWN_WATCHES = 2

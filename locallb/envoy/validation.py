@@ -22,6 +22,7 @@ from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject
 from locallb.model.identities import Digest
 from locallb.model.texts import printable
+from locallb.patterns import pattern
 from locallb.programs import EndedProgram, Program
 from locallb.storage import files
 from locallb.storage.files import scratch
@@ -29,8 +30,8 @@ from locallb.storage.files import scratch
 TIMEOUT = 10.0
 """Seconds; 0.1 are usual."""
 _ARGUMENTS = ("--mode", "validate", ALONE, "--concurrency", "1", "--log-level", "critical")
-_COMPLAINT = re.compile(r"error initializing configuration '[^']*': (.*)", re.DOTALL)
-_FILE = re.compile(r'"filename":"\./([^"/]+)"')
+_COMPLAINT = pattern(r"error initializing configuration '[^']*': (.*)", re.DOTALL)
+_FILE = pattern(r'"filename":"\./([^"/]+)"')
 _CAUSED_BY = "| caused by "
 _MAX_CAUSE = 200
 """Characters of a cause."""

@@ -7,7 +7,6 @@ Not here: requests to a cluster (`kubernetes.api.discovery`), and the effect of 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
@@ -19,6 +18,7 @@ from msgspec import Struct
 from locallb.model.errors import ClientError
 from locallb.model.fields import JsonObject, StructuralFault, at, text_of
 from locallb.model.texts import clipped, shown
+from locallb.patterns import pattern
 
 if TYPE_CHECKING:
     import jsonschema_rs
@@ -180,7 +180,7 @@ Name: TypeAlias = tuple[str, str]
 """A kind and a name."""
 DEFINITION = "CustomResourceDefinition"
 _VERSION, _CHANNEL_ANNOTATION = "gateway.networking.k8s.io/bundle-version", "gateway.networking.k8s.io/channel"
-_RELEASE = re.compile(r"v(\d{1,6})\.(\d{1,6})\.(\d{1,6})(-[0-9A-Za-z.-]{1,40})?")
+_RELEASE = pattern(r"v(\d{1,6})\.(\d{1,6})\.(\d{1,6})(-[0-9A-Za-z.-]{1,40})?")
 DEFAULT = "standard"
 
 

@@ -6,7 +6,6 @@ an API server. Not here: routes (`route_parsing`), and which references are allo
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import StrEnum
 from ipaddress import ip_address
@@ -46,6 +45,7 @@ from locallb.model.http_routes import MAX_WEIGHT
 from locallb.model.identities import KEY_PREFIX, Digest, IPAddress, Protocol, Uid
 from locallb.model.objects import ServicePort
 from locallb.model.texts import fault_of, shown
+from locallb.patterns import pattern
 
 LARGEST_PORT = 65535
 
@@ -68,10 +68,10 @@ def optional_port(fields: Fields) -> int:
 
 
 _Made = TypeVar("_Made")
-_DURATION = re.compile(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
-_PART = re.compile(r"([0-9]+)(ms|h|m|s)")
+_DURATION = pattern(r"([0-9]{1,5}(h|m|s|ms)){1,4}")
+_PART = pattern(r"([0-9]+)(ms|h|m|s)")
 _MILLISECONDS = {"h": 3_600_000, "m": 60_000, "s": 1000, "ms": 1}
-_KIND = re.compile(r"[a-zA-Z]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
+_KIND = pattern(r"[a-zA-Z]([-a-zA-Z0-9]{0,61}[a-zA-Z0-9])?")
 
 
 def made(fields: Fields, make: Callable[[], _Made]) -> _Made:
@@ -215,7 +215,7 @@ def client_certificate(backend: Fields, namespace: str) -> Reference | None:
 
 _MAX_LISTENERS = 64
 _MAX = 16
-_LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_LABEL_NAME = pattern(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 
 class _Operator(StrEnum):

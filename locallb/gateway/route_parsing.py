@@ -65,15 +65,16 @@ from locallb.model.http_routes import (
     ValueMatch,
 )
 from locallb.model.texts import fault_of, shown
+from locallb.patterns import pattern
 
 _Value = TypeVar("_Value")
 _MAX = 16
 _MAX_PREFIXES = 256
 """Characters of a path's known beginning."""
 _ODD_PATHS = ("//", "/./", "/../", "%2f", "%2F", "#")
-_PLAIN = re.compile(r"[!-~]*")
+_PLAIN = pattern(r"[!-~]*")
 _SPECIAL = frozenset("\\.[](){}*+?|^$")
-_ESCAPES_AND_SETS = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
+_ESCAPES_AND_SETS = pattern(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]")
 _EVERY_PATH = PathMatch(PathKind.PREFIX, "/")
 
 

@@ -1,4 +1,4 @@
-"""Facts of this host: permitted ports, inotify instances, addresses, sockets of other programs, and resolved names.
+"""Facts of this host: permitted ports, inotify instances, addresses, and sockets of other programs.
 
 They are facts of one moment, read from /proc or found by binding and closing at once. Nothing is changed, and no right
 is needed.
@@ -17,9 +17,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from locallb.config.settings import Pool
-from locallb.dns.zones import Zone
 from locallb.host.capabilities import NO_MACOS, is_macos
-from locallb.host.doctor import ObservedName
 from locallb.host.limits import SocketOwners, socket_owners
 from locallb.host.netlink import RouteError, interfaces, routes, rules
 from locallb.host.sockets import LISTEN, SocketRow, bind, rows
@@ -38,23 +36,6 @@ from locallb.model.routes import (
 )
 from locallb.model.snapshot import HostFacts, Socket
 from locallb.storage.paths import is_another_directory, proxies_root
-from locallb.threads import addresses_of
-
-TIMEOUT = 3.0
-"""Seconds for the resolver, which may itself wait for servers that are away."""
-
-
-def inspect(name: str, zone: Zone) -> ObservedName:
-    """Resolve a name by this host's own resolver, as every program here does, and by the zone's server."""
-    from locallb.dns.rfc2136 import addresses_at_server  # noqa: PLC0415 - for stacks with zones only
-
-    return ObservedName(name, str(zone.server), addresses_at_server(name, zone), queried_here(name))
-
-
-def queried_here(name: str) -> frozenset[str]:
-    """Return the addresses that this host's resolver knows for a name; none where it doesn't answer in time."""
-    return frozenset(addresses_of(name, TIMEOUT))
-
 
 _UNREADABLE = "this host can't be looked at"
 _STATUS = "/proc/self/status"

@@ -16,6 +16,7 @@ from msgspec import Struct
 from locallb.config.candidates import candidates
 from locallb.config.settings import Pool
 from locallb.model.identities import Family, IPAddress
+from locallb.patterns import pattern
 from locallb.programs import Program
 
 _SECONDS = 10
@@ -38,7 +39,7 @@ def _run(terms: Sequence[str]) -> str:
 DEVICE = "lo0"
 MAX = 256
 """Aliases of one pool and family: each is an entry of the interface, which every lookup of an address walks along."""
-_ENTRY = re.compile(r"^\s+inet6? (?P<address>[0-9a-fA-F:.]+)(?:%\S+)? ", re.MULTILINE)
+_ENTRY = pattern(r"^\s+inet6? (?P<address>[0-9a-fA-F:.]+)(?:%\S+)? ", re.MULTILINE)
 
 
 class PoolAlias(Struct, frozen=True):

@@ -23,8 +23,8 @@ from locallb.dns.zones import Zone
 from locallb.host import macos, netlink, setup_plan
 from locallb.host.capabilities import is_macos
 from locallb.host.macos import DEVICE, alias_notes, pool_aliases
-from locallb.host.setup_plan import inspected, restarted_by
-from locallb.host.setup_steps import HOSTS, PRESENT, ObservedHost, Retained, SetupRecord, SetupStep, StepKind, Table
+from locallb.host.resolvers import HOSTS, Table, inspected, restarted_by
+from locallb.host.setup_steps import PRESENT, ObservedHost, Retained, SetupRecord, SetupStep, StepKind
 from locallb.model.errors import ClientError, refusal
 from locallb.model.routes import HostRoute, survey
 from locallb.planning.pool_routes import is_local, pool_routes

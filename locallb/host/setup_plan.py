@@ -8,13 +8,13 @@ A project's configuration and state decide which routes, zones and names root ma
 are reserved for local use, hide nothing of the internet; any other may. So public names and public addresses,
 and likewise changes for another user, are made only if the caller names them (`Consent`).
 
-Not here: how a step is carried out (`setup_changes`), the types of steps and the text of /etc/hosts (`setup_steps`),
-and the routes that a pool may not break (`planning/pool_routes`).
+Not here: how a step is carried out (`setup_changes`), the types of steps (`setup_steps`), the files of resolvers and
+the text of /etc/hosts (`resolvers`), and the routes that a pool may not break (`planning/pool_routes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
 
 from msgspec import Struct
@@ -22,10 +22,18 @@ from msgspec.structs import replace
 
 from locallb.certificates.local import DOMAINS
 from locallb.dns.stubs import block_in
-from locallb.dns.zones import Zone, is_within
+from locallb.dns.zones import is_within
 from locallb.host.macos import DEVICE, PoolAlias, removing
-from locallb.host.setup_steps import (
+from locallb.host.resolvers import (
     HOSTS,
+    removing_command,
+    resolver_files,
+    resolver_notes,
+    restarting,
+    takes_zones,
+    wanted_block,
+)
+from locallb.host.setup_steps import (
     ObservedHost,
     Retained,
     Setup,
@@ -35,8 +43,6 @@ from locallb.host.setup_steps import (
     directory_step,
     file_step,
     printed,
-    removing_command,
-    wanted_block,
 )
 from locallb.model.identities import IPNetwork
 from locallb.model.ranges import AddressRange
@@ -44,40 +50,6 @@ from locallb.model.reasons import Problem, Reason
 from locallb.model.routes import PROTOCOL, inside, is_public
 from locallb.model.texts import few
 from locallb.planning.pool_routes import PoolRoute
-
-RESOLVED = "/run/systemd/resolve/stub-resolv.conf"
-"""Is there while systemd-resolved runs."""
-RESOLVED_DIRECTORY = "/etc/systemd/resolved.conf.d"
-DNSMASQ_DIRECTORY = "/etc/dnsmasq.d"
-MACOS = "/System/Library/CoreServices/SystemVersion.plist"
-"""Is there on macOS, which reads a file for each zone, named like it, and hears of changes by itself."""
-MACOS_DIRECTORY = "/etc/resolver"
-_SERVICES = {RESOLVED_DIRECTORY: "systemd-resolved", DNSMASQ_DIRECTORY: "dnsmasq"}
-_MADE = "# Made by `locallb host setup`; `locallb host teardown` removes it."
-
-
-def inspected(zones: Sequence[Zone]) -> tuple[str, ...]:
-    """Return the paths that decide what is to be done."""
-    directories = (*_SERVICES, MACOS_DIRECTORY)
-    files = (path for directory in directories for path, _ in _files(zones, directory))
-    return (RESOLVED, HOSTS, MACOS, *directories, *files) if zones else ()
-
-
-def takes_zones(resolvers: Collection[str]) -> bool:
-    """Return whether this host has a resolver with support for zones."""
-    return RESOLVED in resolvers or MACOS in resolvers or DNSMASQ_DIRECTORY in resolvers
-
-
-def resolver_files(zones: Sequence[Zone], resolvers: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the files that this host's resolver needs, for the first one that takes zones.
-
-    The files for macOS follow its manual, resolver(5), and are untested.
-    """
-    if RESOLVED in resolvers:
-        return dict(_files(zones, RESOLVED_DIRECTORY))
-    if MACOS in resolvers:
-        return dict(_files(zones, MACOS_DIRECTORY))
-    return dict(_files(zones, DNSMASQ_DIRECTORY)) if DNSMASQ_DIRECTORY in resolvers else {}
 
 
 def resolver_steps(observed: ObservedHost) -> Iterator[SetupStep]:
@@ -102,58 +74,6 @@ def _hosts(observed: ObservedHost) -> Iterator[SetupStep]:
         why = f"this host finds the names below {zone.name} that there are now"
         if removing or adding:
             yield SetupStep(StepKind.HOSTS, zone.name, present, wanted, why, " && ".join([*removing, *adding]))
-
-
-def routing_files(name: str) -> Iterator[str]:
-    """Return the files of which one is there where this host's resolver asks the stack's server for a name."""
-    labels = name.split(".")
-    zones = [".".join(labels[number:]) for number in range(len(labels))]
-    yield from (_path(directory, zone) for directory in (*_SERVICES, MACOS_DIRECTORY) for zone in zones)
-
-
-def resolver_notes(zones: Sequence[Zone], resolvers: Mapping[str, str]) -> Iterator[str]:
-    if not zones:
-        return
-    servers = sorted({str(zone.server) for zone in zones})
-    if not takes_zones(resolvers):
-        names = ", ".join(zone.name for zone in zones)
-        yield (
-            f"this host has neither systemd-resolved nor {DNSMASQ_DIRECTORY}, so nothing routes {names} to"
-            f" {' and '.join(servers)}: {HOSTS} has the names of now, no wildcards; run `locallb host setup --yes`"
-            " again where they change, or install dnsmasq"
-        )
-    elif RESOLVED in resolvers and len(servers) > 1:
-        yield (
-            "systemd-resolved asks any of its servers for any of its zones, and this stack has"
-            f" {' and '.join(servers)}: have one server answer for all zones"
-        )
-
-
-def restarted_by(path: str) -> str:
-    """Return the service that reads a file only when it starts; empty for all other files."""
-    return _SERVICES.get(path.rpartition("/")[0], "")
-
-
-def restarting(paths: Collection[str]) -> str:
-    """Return the command that makes services read these files, as a person would go on typing."""
-    services = dict.fromkeys(filter(None, map(restarted_by, paths)))
-    return "".join(f" && systemctl try-restart {service}" for service in services)
-
-
-def _files(zones: Sequence[Zone], directory: str) -> Iterator[tuple[str, str]]:
-    for zone in zones:
-        if directory == RESOLVED_DIRECTORY:
-            text = f"{_MADE}\n[Resolve]\nDNS={zone.server}\nDomains=~{zone.name}\n"
-        elif directory == MACOS_DIRECTORY:
-            text = f"{_MADE}\nnameserver {zone.server.address}\nport {zone.server.port}\n"
-        else:
-            place = f"{zone.server.address}#{zone.server.port}"
-            text = f"{_MADE}\nserver=/{zone.name}/{place}\n"
-        yield _path(directory, zone.name), text
-
-
-def _path(directory: str, zone: str) -> str:
-    return f"{directory}/{zone}" if directory == MACOS_DIRECTORY else f"{directory}/60-locallb-{zone}.conf"
 
 
 class SetupConsent(Struct, frozen=True):

@@ -1,71 +1,22 @@
 """The types of host setup: a step, its former value, the host's present state; and how steps are written. Pure.
 
-Commands are printed as a person would type them. For a host with a resolver that takes no zones, there is the text of a
-block in /etc/hosts for each zone.
-
-Not here: which steps there are (`setup_plan`), their execution (`setup_changes`), and blocks in texts (`dns/stubs`).
+Commands are printed as a person would type them. Not here: which steps there are (`setup_plan`), and their execution
+(`setup_changes`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
-from ipaddress import ip_address
 from types import MappingProxyType
 
 from msgspec import Struct, field
 
-from locallb.dns.stubs import BEGINS, ENDS, block, block_in
-from locallb.dns.zones import Zone, is_hostname, is_within, name_fault
+from locallb.dns.zones import Zone
 from locallb.host.macos import PoolAlias
-from locallb.model.identities import IPAddress
+from locallb.host.resolvers import Table
 from locallb.model.reasons import Problem
 from locallb.planning.pool_routes import PoolRoute
-
-HOSTS = "/etc/hosts"
-Table = Mapping[str, Sequence[IPAddress]]
-
-
-def read_names(shown: Iterable[str]) -> Table:
-    """Read names as a state shows them, `web.test 127.77.0.1 ::1`; what can't stand in the file is left out."""
-    return {name: addresses for name, addresses in map(_read, shown) if addresses}
-
-
-def wanted_block(zone: str, names: Table) -> str:
-    """Return the block of a zone; empty where it has no names.
-
-    It has the names of the moment when it is written, and no wildcards.
-    """
-    own = sorted((address, name) for name in names if is_within(name, zone) for address in map(str, names[name]))
-    lines = [f"{address} {name}" for address, name in own]
-    return block(zone, lines)
-
-
-def applies_to(text: str, name: str) -> bool:
-    """Return whether a block of ours has a name."""
-    labels = name.split(".")
-    zones = (".".join(labels[number:]) for number in range(len(labels)))
-    return any(f" {name}\n" in block_in(text, zone) for zone in zones)
-
-
-def removing_command(zone: str) -> str:
-    """Return what a person would type to take a zone's block out."""
-    return f"sed -i '/^{BEGINS}{zone}/,/^{ENDS}{zone}$/d' {HOSTS}"
-
-
-def _read(shown: str) -> tuple[str, tuple[IPAddress, ...]]:
-    name, *targets = shown.split() or [""]
-    usable = is_hostname(name) and not name_fault(name)
-    return name, tuple(_addresses(targets)) if usable else ()
-
-
-def _addresses(targets: Iterable[str]) -> Iterator[IPAddress]:
-    for target in targets:
-        try:
-            yield ip_address(target)
-        except ValueError:
-            return
-
 
 PRESENT = "directory"
 """What stands for a directory that exists."""

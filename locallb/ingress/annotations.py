@@ -25,6 +25,7 @@ from locallb.model.http_routes import MAX_WEIGHT, Cors, PathRewrite, Redirect, V
 from locallb.model.http_serving import Speaks
 from locallb.model.identities import IPNetwork
 from locallb.model.texts import clipped, few, shown
+from locallb.patterns import pattern
 
 _Value = TypeVar("_Value")
 LONGEST = 4096
@@ -32,7 +33,7 @@ LONGEST = 4096
 _MAX = 200
 """Items of a list."""
 _TRUE, _FALSE = {"1", "t", "T", "TRUE", "true", "True"}, {"0", "f", "F", "FALSE", "false", "False"}
-_NUMBER = re.compile(r"[0-9]{1,9}")
+_NUMBER = pattern(r"[0-9]{1,9}")
 
 
 class AnnotationValues(Struct):
@@ -180,9 +181,9 @@ NONE = Policy()
 
 PREFIX = "nginx.ingress.kubernetes.io/"
 _LONGEST_TIMEOUT = 7 * 24 * 3600
-_GROUP = re.compile(r"\$([0-9])")
-_URL = re.compile(r"https?://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?([/?][!%&'()*+,./:;=?@_~A-Za-z0-9-]*)?")
-_ORIGIN = re.compile(r"https?://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?")
+_GROUP = pattern(r"\$([0-9])")
+_URL = pattern(r"https?://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?([/?][!%&'()*+,./:;=?@_~A-Za-z0-9-]*)?")
+_ORIGIN = pattern(r"https?://[A-Za-z0-9.-]{1,253}(:[0-9]{1,5})?")
 _REQUEST = "$request_uri"
 _CODES = (301, 302, 303, 307, 308)
 _PROTOCOLS = {
@@ -198,7 +199,7 @@ _HEADERS = (
 )
 _MAX_AGE = 1728000
 _REMEMBERED = 2**31 - 1
-GUARDS = re.compile(
+GUARDS = pattern(
     r"auth-.*|.*denylist-source-range|.*-snippet|enable-(modsecurity|owasp-core-rules)|proxy-ssl-(secret|verify)"
 )
 """Unserved annotations that may keep clients out, or unverified backends."""
@@ -347,7 +348,7 @@ _EXAMPLES = 5
 TRAEFIK = "traefik.ingress.kubernetes.io/"
 _PLAIN, _SECURED = "web", "websecure"
 """Traefik's usual entry points."""
-_GUARDS = re.compile(r"router\.(middlewares|tls\.options)")
+_GUARDS = pattern(r"router\.(middlewares|tls\.options)")
 """Unserved annotations that may keep clients out."""
 _OFF = frozenset({"", "false", "off"})
 

@@ -46,6 +46,7 @@ from locallb.model.http_serving import (
 from locallb.model.objects import EMPTY
 from locallb.model.reasons import Failure
 from locallb.model.snapshot import LocalAuthority
+from locallb.patterns import pattern
 
 
 class TlsProblem(NamedTuple):
@@ -153,7 +154,7 @@ UNAVAILABLE = DirectResponse(503)
 MISDIRECTED = 421
 """Status for a request to another host than the connection's: the client then connects again."""
 _WILDCARD = "*."
-_ESCAPED = re.compile(r"\\(?=.)")
+_ESCAPED = pattern(r"\\(?=.)")
 
 
 class Conflict(NamedTuple):

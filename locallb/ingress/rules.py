@@ -5,7 +5,6 @@ Not here: which path takes a request (`hosts`), and the meaning of annotations (
 
 from __future__ import annotations
 
-import re
 from collections.abc import Container, Iterator, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple, TypeAlias
@@ -34,6 +33,7 @@ from locallb.model.http_routes import (
 from locallb.model.http_serving import BackendTls
 from locallb.model.identities import ObjectKey, UpstreamName
 from locallb.model.texts import clipped, shown
+from locallb.patterns import pattern
 
 _ANY_CLIENT = BackendTls("", believes_all=True)
 
@@ -94,7 +94,7 @@ def _spoken(target: BackendTarget, spoken: BackendProtocol | None) -> BackendTar
 _ROOT = PathMatch(PathKind.EXACT, "/")
 _CANARY_ROUTES = 2
 """Routes that a path of a canary adds to one of another Ingress, by headers."""
-_UNCOUNTED = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
+_UNCOUNTED = pattern(r"\\.|\[\^?\]?(?:\\.|[^\]])*\]")
 """Escapes and sets, in which nothing is a choice or a group."""
 
 

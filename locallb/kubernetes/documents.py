@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import codecs
 import json
-import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -22,15 +21,16 @@ from msgspec import Struct, field
 from yaml import events
 
 from locallb.model.texts import DEEPEST, MAX_ALIASED
+from locallb.patterns import pattern
 
 _CONSTANTS: dict[str, bool | None] = {
     **dict.fromkeys(["", "~", "null", "Null", "NULL"]),
     **dict.fromkeys(["true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"], True),
     **dict.fromkeys(["false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"], False),
 }
-_INTEGER = re.compile(r"([-+]?)(?:0b([01_]+)|0o?([0-7_]+)|0x([0-9a-fA-F_]+)|(0|[1-9][0-9_]*))")
+_INTEGER = pattern(r"([-+]?)(?:0b([01_]+)|0o?([0-7_]+)|0x([0-9a-fA-F_]+)|(0|[1-9][0-9_]*))")
 _BASES = (2, 8, 16, 10)
-_DECIMAL = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
+_DECIMAL = pattern(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
 _LONGEST_NUMBER = 40
 """Longer ones stay text: no field has such a number, and Python refuses to read some."""
 _NUMERIC = frozenset("0123456789+-.")

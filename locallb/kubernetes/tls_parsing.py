@@ -11,17 +11,16 @@ from __future__ import annotations
 import base64
 import binascii
 import hashlib
-import re
-import ssl
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from locallb.kubernetes.relevant import opened
 from locallb.model.fields import at
-from locallb.model.http_checks import MAX_AUTHORITIES
+from locallb.model.http_checks import MAX_AUTHORITIES, authorities
 from locallb.model.identities import Digest
 from locallb.model.texts import clipped
+from locallb.patterns import pattern
 
 CHAIN, KEY = "tls.crt", "tls.key"
 
@@ -87,8 +86,8 @@ def _entry(document: Mapping[object, object] | Mapping[str, object], key: str) -
 
 ENTRY = "ca.crt"
 _LARGEST_TEXT = 2 << 20
-_BLOCK = re.compile(r"-----BEGIN ([A-Z0-9 ]{1,40})-----([^-]*)-----END \1-----")
-_EDGE = re.compile(r"-----(?:BEGIN|END) ")
+_BLOCK = pattern(r"-----BEGIN ([A-Z0-9 ]{1,40})-----([^-]*)-----END \1-----")
+_EDGE = pattern(r"-----(?:BEGIN|END) ")
 _LINE = 64
 
 
@@ -127,10 +126,9 @@ def authorities_in(text: str) -> str:
     if len(bundle) > MAX_AUTHORITIES:
         raise BundleError(_too_large())
     try:
-        ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=bundle)
-    except (ssl.SSLError, ValueError):
+        return authorities(bundle)
+    except ValueError:
         raise BundleError(_odd()) from None
-    return bundle
 
 
 def _certificates(text: str) -> Iterator[bytes]:

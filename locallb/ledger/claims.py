@@ -29,6 +29,7 @@ from locallb.model.identities import ClusterName, Home, IPAddress, ObjectKey, Ow
 from locallb.model.memory import Memo
 from locallb.model.snapshot import Claim, MappedPort, PortKey
 from locallb.model.texts import owner_fields, owner_from
+from locallb.patterns import pattern
 from locallb.storage import files, paths
 
 UNKNOWN = Owner(Home("", "", ""), ObjectKey(ClusterName(""), "", ""))
@@ -43,8 +44,8 @@ LARGEST = 1 << 16
 """Bytes that a file of the ledger may have; ours have some hundreds."""
 _STALE = 60.0
 """Seconds after which a file that is being written is one that a stopped writer left."""
-_UNFINISHED = re.compile(r"\.(?P<name>.+)\.[0-9a-f]{8}" + re.escape(files.UNFINISHED))
-_NAME = re.compile(r"(?P<address>[0-9a-fA-F.:]+)~[0-9a-f]{16}\.json")
+_UNFINISHED = pattern(r"\.(?P<name>.+)\.[0-9a-f]{8}" + re.escape(files.UNFINISHED))
+_NAME = pattern(r"(?P<address>[0-9a-fA-F.:]+)~[0-9a-f]{16}\.json")
 
 
 class LedgerError(ClientError):

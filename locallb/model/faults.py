@@ -14,17 +14,18 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from locallb.model.identities import KEY_PREFIX, UpstreamName
+from locallb.patterns import pattern
 
 WHOLE = 10_000
 """Hundredths of a percent: all connections."""
 ALL = "*"
 """In place of a backend's name: nothing is called so."""
-_PERCENT = re.compile(r"(\d{1,3})(?:\.(\d{1,2}))?%")
-_UNTIL = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z")
+_PERCENT = pattern(r"(\d{1,3})(?:\.(\d{1,2}))?%")
+_UNTIL = pattern(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}Z")
 
 
-_DELAY = re.compile(r"([1-9]\d{0,6})(ms|s)", re.ASCII)
-_STATUS = re.compile(r"[2-5]\d\d", re.ASCII)
+_DELAY = pattern(r"([1-9]\d{0,6})(ms|s)", re.ASCII)
+_STATUS = pattern(r"[2-5]\d\d", re.ASCII)
 _LONGEST = 3600 * 1000
 """Milliseconds that a request may be delayed by: an hour, after which its client will have given up."""
 

@@ -7,7 +7,6 @@ another kind, for callers that report nothing. Not here: what the fields mean.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 from enum import StrEnum
 from ipaddress import ip_address
@@ -17,15 +16,16 @@ from msgspec import Struct
 
 from locallb.model.identities import IPAddress
 from locallb.model.texts import clipped, shown
+from locallb.patterns import pattern
 
 JsonObject: TypeAlias = Mapping[str, Any]
 """An object as JSON has it: names and values, unchecked, of the form that its writer promises."""
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
-LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+LABEL = pattern(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 """A DNS label as RFC 1123 has it, which includes those of RFC 1035."""
 LABEL_REMEDY = "use at most 63 lower-case letters, digits and inner hyphens"
-_NAME = re.compile(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
+_NAME = pattern(rf"{LABEL.pattern}(\.{LABEL.pattern})*")
 LONGEST_NAME = 253
 
 

@@ -8,12 +8,11 @@ Not here: the values themselves (`http_serving`, `http_routes`).
 
 from __future__ import annotations
 
-import re
-import ssl
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from locallb.model.texts import shown
+from locallb.patterns import pattern
 
 if TYPE_CHECKING:
     import re2
@@ -26,12 +25,12 @@ MAX_VALUE = 4096
 MAX_HOSTNAME = 253
 MAX_AUTHORITIES = 256 << 10
 """Characters of the certificates of authorities together: what usual systems trust together fits."""
-_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
-_VALUE = re.compile(r"[\t\x20-\x7e\x80-\U0010ffff]*")
+_TOKEN = pattern(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,256}")
+_VALUE = pattern(r"[\t\x20-\x7e\x80-\U0010ffff]*")
 _LABEL = r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?"
-_HOSTNAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
-_HOST = re.compile(r"(?:\*\.)?[a-z0-9._-]{1,253}")
-_PATH = re.compile(r"/[\x21\x22\x24-\x3e\x40-\x7e]*")
+_HOSTNAME = pattern(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*")
+_HOST = pattern(r"(?:\*\.)?[a-z0-9._-]{1,253}")
+_PATH = pattern(r"/[\x21\x22\x24-\x3e\x40-\x7e]*")
 _UNCHANGEABLE = frozenset({"host", "connection", "keep-alive", "transfer-encoding", "upgrade", "content-length", "te"})
 """Headers of a message's host and length: set by the proxy alone."""
 
@@ -91,6 +90,8 @@ def authorities(pem: str) -> str:
     """Return certificates in PEM, at least one, that can be read, and not too many."""
     if len(pem) > MAX_AUTHORITIES:
         raise ValueError(f"the authorities are larger than {MAX_AUTHORITIES >> 10} KiB")
+    import ssl  # noqa: PLC0415 - few configurations have authorities, and it takes longer to load than all of `model`
+
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT).load_verify_locations(cadata=pem)
     except (ssl.SSLError, TypeError, ValueError) as error:
@@ -112,7 +113,7 @@ _MAX_MEMORY = 1 << 19
 _REMEMBERED = 20_000
 """Expressions: as many as the routes of an address may have, which are asked for with each plan."""
 _TOO_LARGE = "becomes too large: repeat less"
-_ESCAPED = re.compile(r"\\(.)")
+_ESCAPED = pattern(r"\\(.)")
 _ESCAPES = {
     **dict.fromkeys("123456789", "a reference back to a group"),
     **dict.fromkeys("pP", "a Unicode class"),
@@ -120,7 +121,7 @@ _ESCAPES = {
 }
 """Escapes that aren't served, and what each is."""
 _SET = r"\[\^?\]?(?:\[:\^?[a-z]+:\]|\\.|[^\]\\])*\]"
-_PIECE = re.compile(rf"\\.|{_SET}|\{{(\d{{1,9}})(?:,(\d{{0,9}}))?\}}|(\(\?<?[=!])|\((?:\?[\w<-]*[:>])?|.")
+_PIECE = pattern(rf"\\.|{_SET}|\{{(\d{{1,9}})(?:,(\d{{0,9}}))?\}}|(\(\?<?[=!])|\((?:\?[\w<-]*[:>])?|.")
 
 
 def checked(pattern: str) -> str:

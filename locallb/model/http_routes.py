@@ -6,7 +6,6 @@ here: the order of routes, and hosts (`http_serving`).
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cached_property
@@ -19,6 +18,7 @@ from locallb.model.faults import Fault
 from locallb.model.http_checks import checked, groups, size_of
 from locallb.model.identities import IPNetwork, UpstreamName
 from locallb.model.texts import shown
+from locallb.patterns import pattern
 
 MAX_MILLISECONDS = 7 * 24 * 3600 * 1000
 _PER_MILLION = 1_000_000
@@ -146,8 +146,8 @@ SIZE_OF_ONE = 100
 """Instructions of expressions that take as much of a proxy's memory as a match without any."""
 OPTIONS = "OPTIONS"
 """The method of preflights."""
-_NUMBER = re.compile(r"\\([0-9])")
-_STRAY = re.compile(r"\\(?![0-9])")
+_NUMBER = pattern(r"\\([0-9])")
+_STRAY = pattern(r"\\(?![0-9])")
 
 
 class PathKind(StrEnum):

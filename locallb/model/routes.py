@@ -13,7 +13,6 @@ together for pools (`planning/pool_routes`) and for pods (`planning/endpoints`).
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
@@ -22,11 +21,12 @@ from msgspec import Struct
 
 from locallb.model.identities import Family, IPAddress, IPNetwork
 from locallb.model.ranges import AddressRange, Span, intersect, merge, range_of, span_of, spans_of, subtract
+from locallb.patterns import pattern
 
 _BRIDGE = "bridge"
 _VIRTUAL_PORTS = frozenset({"veth", "tun", "dummy"})
 """Kinds of bridge ports behind which are containers and virtual machines. Physical ones have no kind."""
-_HYPERVISOR = re.compile(r"(vboxnet|vmnet)\d+")
+_HYPERVISOR = pattern(r"(vboxnet|vmnet)\d+")
 """Host-only networks of VirtualBox and VMware, with drivers that report no kind."""
 
 

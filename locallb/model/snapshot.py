@@ -35,9 +35,10 @@ from locallb.model.own_nodes import InitializedNode
 from locallb.model.relays import ForwardingFacts
 from locallb.model.routes import Diversion, HostAddresses, HostRoute, PodRoute
 from locallb.model.serving import HeapBounds, ProxyTraits
+from locallb.patterns import pattern
 
 LAST_PORT = 65535
-_MAPPED = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)=(\d{1,5})", re.ASCII)
+_MAPPED = pattern(r"(\d{1,5})/(TCP|UDP|SCTP)=(\d{1,5})", re.ASCII)
 _NO_OVERRIDES: Mapping[ObjectKey, Order] = MappingProxyType({})
 _NO_ACCESS: Mapping[ClusterName, Access] = MappingProxyType({})
 _NO_ROUTES: Mapping[ClusterName, tuple[PodRoute, ...]] = MappingProxyType({})

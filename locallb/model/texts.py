@@ -34,6 +34,7 @@ from locallb.model.identities import (
     Uid,
     UpstreamName,
 )
+from locallb.patterns import pattern
 
 NAME_SERVER = ProxyName("names")
 """The proxy of a stack that answers for embedded zones."""
@@ -138,6 +139,13 @@ def few(names: Collection[str], maximum: int = 5, between: str = ", ") -> str:
     return between.join(islice(names, maximum)) + (f" and {more} more" if more > 0 else "")
 
 
+def nearest(text: str, choices: Iterable[str]) -> str:
+    """Return the one of these words that is spelled most like `text`; empty if none is."""
+    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes need it
+
+    return next(iter(get_close_matches(text, [*choices], n=1)), "")
+
+
 def any_of(terms: Iterable[str]) -> str:
     """List words of which one is meant: `a, b or c`."""
     *maximum, last = terms
@@ -169,11 +177,11 @@ DEEPEST = 200
 """Objects and lists within each other that are accepted."""
 MAX_ALIASED = 1 << 20
 """Limit of characters that the aliases of a YAML text expand to, also if one names another."""
-_SUSPICIOUS = re.compile(rb"\\[ubf]|\x7f|\xc2[\x80-\x9f]")
+_SUSPICIOUS = pattern(rb"\\[ubf]|\x7f|\xc2[\x80-\x9f]")
 """JSON escapes of control characters; escaped backslashes in texts may look alike."""
-_HALVES = re.compile("[\ud800-\udfff]")
-_UNWRITABLE = re.compile("[\x00\ud800-\udfff]")
-_CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
+_HALVES = pattern("[\ud800-\udfff]")
+_UNWRITABLE = pattern("[\x00\ud800-\udfff]")
+_CONTROLS = pattern("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff]")
 _Key = TypeVar("_Key", bound=object)
 _JSON = msgspec.json.Encoder()
 

@@ -23,14 +23,15 @@ from locallb.components.arguments import Arguments, alternatives, fields, key_of
 from locallb.model.desired import COMPONENT
 from locallb.package import construct
 from locallb.package.construct import OUTPUTS
+from locallb.patterns import pattern
 from locallb.program import LoadBalancers
 from locallb.provider.generate import SCHEMA as RESOURCES
 from locallb.storage import files
 
 _KEYS = Path(__file__).resolve().parents[2] / "docs/configuration.md"
 _SCALARS = {str: "string", bool: "boolean", int: "integer", float: "number"}
-_ROW = re.compile(r"^\| `(\w+)` \| (.*) \|(.*)\|$", re.MULTILINE)
-_LINK = re.compile(r"\[([^]]+)\]\([^)]+\)")
+_ROW = pattern(r"^\| `(\w+)` \| (.*) \|(.*)\|$", re.MULTILINE)
+_LINK = pattern(r"\[([^]]+)\]\([^)]+\)")
 _RESULT = {"type": "object", "additionalProperties": {"type": "array", "items": {"type": "string"}}}
 Schema = dict[str, Any]
 SCHEMA = construct.SCHEMA

@@ -247,14 +247,14 @@ def _place(
         memo.of("claimed", _claimed, snapshot.home, snapshot.claims, snapshot.remembered),
         frozenset(() if settings.take_over else snapshot.access),
     )
-    asked = memo.rows("questions", *surroundings).each(partial(_question, surroundings), admitted)
-    groups: Mapping[_GroupName, Sequence[int]] = memo.of("groups", _grouped, tuple([name for name, _ in asked]))
+    questions = memo.rows("questions", *surroundings).each(partial(_question, surroundings), admitted)
+    groups: Mapping[_GroupName, Sequence[int]] = memo.of("groups", _grouped, tuple([name for name, _ in questions]))
     placed: dict[int, Placed] = {}
     paths: list[tuple[ClusterName, BackendPaths]] = []
     for name, indexes in groups.items():
-        questions = tuple([asked[index][1] for index in indexes])
+        of_group = tuple([questions[index][1] for index in indexes])
         place_all = partial(_placed_together, memo=memo.of(("placing", name), Memo))
-        together, paths_of_group = memo.of(("placed", name), place_all, questions, frame)
+        together, paths_of_group = memo.of(("placed", name), place_all, of_group, frame)
         placed.update(zip(indexes, together, strict=True))
         paths.append((name[0], paths_of_group))
     return [*map(placed.__getitem__, range(len(placed)))], BackendPaths.together(paths)

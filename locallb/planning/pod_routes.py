@@ -13,7 +13,6 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
-from fractions import Fraction
 from ipaddress import ip_network
 
 from msgspec import Struct, field
@@ -165,6 +164,7 @@ def lost_routes(plan: Plan, snapshot: Snapshot) -> set[ObjectKey]:
     return {planned.key for planned in plan.routes if not present.issuperset(map(parts, planned.routes))}
 
 
+_BITS = {Family.IPV4: 32, Family.IPV6: 128}
 _USUAL = {Family.IPV4: 16, Family.IPV6: 48}
 """The widest range that is routed without a key for it, alone and of all ranges of a cluster together.
 
@@ -265,11 +265,10 @@ def _is_usual(network: IPNetwork) -> bool:
 
 def _is_much(routes: Iterable[PodRoute]) -> bool:
     """Return whether routes lead to more together than a usual cluster has."""
-    shares: defaultdict[Family, Fraction] = defaultdict(Fraction)
+    sizes: defaultdict[Family, int] = defaultdict(int)
     for route in routes:
-        family = Family.of(route.destination)
-        shares[family] += Fraction(1, 2 ** (route.destination.prefixlen - _USUAL[family]))
-    return any(share > 1 for share in shares.values())
+        sizes[Family.of(route.destination)] += route.destination.num_addresses
+    return any(size > 1 << (_BITS[family] - _USUAL[family]) for family, size in sizes.items())
 
 
 def _by_each(nodes: Sequence[Node]) -> Iterator[PodRoute]:

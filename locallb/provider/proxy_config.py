@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-import certifi
 from msgspec.structs import replace
 
 from locallb import safe_files
@@ -162,5 +160,9 @@ def _of_parts(text: str) -> Mapping[str, Tagged]:
 
 def _system_authorities() -> str:
     """Read what this host trusts, or what Mozilla does where it has nothing of its own."""
+    import ssl  # noqa: PLC0415 - few proxies trust all authorities of this host
+
+    import certifi  # noqa: PLC0415 - likewise
+
     own = ssl.get_default_verify_paths().cafile
     return safe_files.read(Path(own or certifi.where()), _LARGEST_BUNDLE).decode()

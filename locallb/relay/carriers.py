@@ -14,7 +14,6 @@ is tried (`process`).
 from __future__ import annotations
 
 import asyncio
-import re
 import select
 import ssl
 import zlib
@@ -24,6 +23,8 @@ from enum import IntEnum
 from socket import SHUT_WR, socket
 from struct import Struct as Layout
 from typing import TYPE_CHECKING, NamedTuple
+
+from locallb.patterns import pattern
 
 if TYPE_CHECKING:
     from locallb.kubernetes.api.upgrade import Upgraded
@@ -177,7 +178,7 @@ _LONGEST = 500
 """Bytes of an error."""
 _LAST = 1 << 30
 """The number of a stream after which a connection isn't used again."""
-_UNTAKEN = re.compile(
+_UNTAKEN = pattern(
     r"refused|\bdial\b|not found|no such|not running|unreachable|does not exist|failed to (?:find|connect)|no route"
 )
 """What the kubelet or a container runtime say where no process of the pod has accepted the connection."""

@@ -6,7 +6,6 @@ Not here: the process (`process`), and its resource (`provider.pod_routes`).
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Owner
 from locallb.model.relays import DIRECTORY, RelayedPort, RelayId
 from locallb.model.snapshot import Access
+from locallb.patterns import pattern
 from locallb.storage import files, paths
 
 CONTROL, LOCK, LOG, SERVED = "control", "lock", "relay.log", "relay.json"
@@ -26,7 +26,7 @@ MARK, VERSION_MARK = "LOCALLB_RELAY", "LOCALLB_RELAY_VERSION"
 """Environment variables of a relay's process: its directory, and the version of its program."""
 TIMEOUT = 2.0
 """Seconds for an answer on the control socket."""
-_ID = re.compile(r"[0-9a-f]{12}")
+_ID = pattern(r"[0-9a-f]{12}")
 _LARGEST = 64 << 20
 
 

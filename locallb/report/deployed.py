@@ -10,7 +10,6 @@ Not here: where the resources come from, and the planned side (`sides`).
 from __future__ import annotations
 
 import json
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import ip_address, ip_network
@@ -26,10 +25,11 @@ from locallb.model.fields import at, object_of, objects_of, text_of
 from locallb.model.identities import IPAddress, IPNetwork, ObjectKey, Protocol
 from locallb.model.ranges import sorted_networks
 from locallb.model.texts import owner_from
+from locallb.patterns import pattern
 from locallb.planning.planned import run_planner, run_types
 from locallb.report.sides import Balancer, Port, Side, fingerprint
 
-_PLACE = re.compile(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
+_PLACE = pattern(r"(?:(?P<four>[\d.]+)|\[(?P<six>[^]]+)\]):(?P<port>\d{1,5})/(?P<protocol>TCP|UDP)")
 """A listener's name, as `serving.Listener.name` makes it."""
 _MIRRORS = "request_mirror_policies"
 
@@ -139,7 +139,7 @@ def as_address(value: object) -> IPAddress | None:
 
 
 _READ = {desired.ADDRESS, desired.PORTS, desired.CONFIG, desired.SERVICE_CONFIG}
-_LABEL = re.compile(r"(\d{1,5})/(TCP|UDP|SCTP)(?:=(\d{1,5}))?(?: (\w+))?")
+_LABEL = pattern(r"(\d{1,5})/(TCP|UDP|SCTP)(?:=(\d{1,5}))?(?: (\w+))?")
 
 
 class DeployedResource(Struct, frozen=True):

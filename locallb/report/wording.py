@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from locallb.model.reasons import Reason
 from locallb.model.texts import counted, few, printable
+from locallb.patterns import pattern
 from locallb.report.changes import (
     Change,
     Exposure,
@@ -37,18 +38,18 @@ from locallb.report.sides import Balancer
 LONGEST_NAME = 120
 LONGEST_SENTENCE = 600
 """Characters of a name and of a sentence that are shown."""
-_MARKDOWN = re.compile(r"[^A-Za-z0-9 ,.;:/()=-]")
-_CALLS = re.compile(r"&#(?:33|35|36|37|38|64|94|126);")
+_MARKDOWN = pattern(r"[^A-Za-z0-9 ,.;:/()=-]")
+_CALLS = pattern(r"&#(?:33|35|36|37|38|64|94|126);")
 """Signs with which GitHub and GitLab begin mentions, issues, labels and the like, as references."""
-_NUMBERED = re.compile(r"(?i:\bgh(?=-\d))|\b[A-Z][A-Z0-9]+(?=-\d)")
+_NUMBERED = pattern(r"(?i:\bgh(?=-\d))|\b[A-Z][A-Z0-9]+(?=-\d)")
 """What GitHub links without any sign: issues by GH-1 and trackers' keys."""
-_HASH = re.compile(r"\b[0-9a-f]{7,40}\b")
+_HASH = pattern(r"\b[0-9a-f]{7,40}\b")
 """What it takes for a commit. The digest of an image has 64 digits, and is copied as it is."""
 _BREAK = "&#8203;"
 """A space of no width, which keeps what stands around it from being one word."""
 _COMMAND = "##["
 """What begins a command to the runner of a CI job anywhere in a line."""
-_MANY_MARKS = re.compile(r"(?<=[\u0300-\u036f]{4})[\u0300-\u036f]+")
+_MANY_MARKS = pattern(r"(?<=[\u0300-\u036f]{4})[\u0300-\u036f]+")
 """Accents beyond the fourth on one letter: they would pile up over the lines above."""
 
 

@@ -10,7 +10,6 @@ Not here: which Secrets are read (`gateway.kinds`), and reading a key when a pro
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -24,12 +23,13 @@ from locallb.kubernetes.relevant import Document
 from locallb.kubernetes.tls_parsing import TlsSecretError, tls_pair
 from locallb.model.identities import Home
 from locallb.model.texts import clipped
+from locallb.patterns import pattern
 from locallb.runtimes.single_instance import holder
 from locallb.storage.key_pairs import is_for_tcp_alone, key_pair_fault
 from locallb.storage.paths import CONSENTS, sibling_of_stack, stack_directory
 
-_CERTIFICATE = re.compile(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
-_KEY = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END [A-Z ]*PRIVATE KEY-----")
+_CERTIFICATE = pattern(rb"-----BEGIN CERTIFICATE-----\s[A-Za-z0-9+/=\s]+-----END CERTIFICATE-----")
+_KEY = pattern(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----\s[A-Za-z0-9+/=\s]+-----END [A-Z ]*PRIVATE KEY-----")
 TYPE = "kubernetes.io/tls"
 
 
@@ -39,8 +39,8 @@ def certificate_summary(document: Document) -> Mapping[str, str | bool]:
         pair = tls_pair(document)
     except TlsSecretError as error:
         return {"problem": f"{error}; write the certificate and the key in PEM"}
-    for name, text, pattern in (("tls.crt", pair.chain, _CERTIFICATE), ("tls.key", pair.key, _KEY)):
-        if not pattern.search(text):
+    for name, text, form in (("tls.crt", pair.chain, _CERTIFICATE), ("tls.key", pair.key, _KEY)):
+        if not form.search(text):
             return {"problem": f"its {name} isn't PEM; write the certificate and the key in PEM"}
     why = key_pair_fault(pair.chain, pair.key)
     if why:

@@ -25,6 +25,7 @@ from locallb.model.identities import ClusterName, ContextName, Family, IPAddress
 from locallb.model.objects import ServiceType
 from locallb.model.routes import PodRoute
 from locallb.model.texts import clipped, shown
+from locallb.patterns import pattern
 
 MACHINE_LABELS = {"app": "machine", "machine-provider": "local"}
 """Labels of these pods; bastions in the same namespace lack them."""
@@ -263,7 +264,7 @@ _GARDENER_EXAMPLE = '{gardener: {name: seed, kubeconfig: FILE, context: CONTEXT,
 _SEED_TEXTS = {"kubeconfig": "a file such as ~/.kube/config", "context": "a name such as kind-gardener-local"}
 _SHOOTS = "shoots"
 _SHOOT = "shoot--local--shop, or with * for any text"
-_PATTERN = re.compile(r"[a-z0-9*-]{1,63}")
+_PATTERN = pattern(r"[a-z0-9*-]{1,63}")
 _OF_SHOOTS = "shoot--"
 
 

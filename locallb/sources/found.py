@@ -7,7 +7,6 @@ that two of them find is one cluster. Not here: finding (`source.FinderType`), a
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from locallb.sources.readings import ReadCache
 from locallb.sources.source import Found, SourceRead, SourceResult, finder_type
 from locallb.storage import files
 from locallb.storage.paths import stack_directory
+from locallb.threads import in_parallel
 
 _ROUTED = frozenset({PodRouting.HOST, PodRouting.CONTAINER})
 _AT_ONCE = 16
@@ -68,10 +68,7 @@ def routes_to_nodes(sources: Iterable[Source]) -> Mapping[ClusterName, tuple[Pod
 def _findings(settings: Settings, home: Home, *, keep: bool) -> Sequence[tuple[Finder, Found[Source]]]:
     """Ask every finder; several side by side, as clusters that don't answer take their time. Raises SourceError."""
     find = partial(_find, settings=settings, home=home, keep=keep)
-    if len(settings.finders) <= 1:
-        return [(finder, find(finder)) for finder in settings.finders]
-    with ThreadPoolExecutor(min(len(settings.finders), _AT_ONCE), "locallb finder") as crew:
-        return list(zip(settings.finders, crew.map(find, settings.finders), strict=True))
+    return list(zip(settings.finders, in_parallel(find, settings.finders, _AT_ONCE), strict=True))
 
 
 def _find(finder: Finder, settings: Settings, home: Home, *, keep: bool) -> Found[Source]:

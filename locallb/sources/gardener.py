@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -33,6 +32,7 @@ from locallb.model.memory import Memo
 from locallb.model.pacing import Pace
 from locallb.model.routes import PodRoute
 from locallb.model.texts import few
+from locallb.patterns import pattern
 from locallb.sources import SourceError, kept_access
 from locallb.sources.consents import allowed
 from locallb.sources.entries import GardenerFinder, KubernetesSource, node_routes, parsed_routes, printed_routes
@@ -56,7 +56,7 @@ TOKEN, ADMIN = "shoot-access-local-lb", "gardener"
 """Secrets: a token requested for local-lb, with its own rights; otherwise the administrator's."""
 _GENERIC = "generic-token-kubeconfig"
 _GENERIC_NAME = "generic-token-kubeconfig.secret.gardener.cloud/name"
-_VISIBLE = re.compile(r"[!-~]+")
+_VISIBLE = pattern(r"[!-~]+")
 Secret = JsonObject
 Records: TypeAlias = Mapping[str, IPAddress]
 """Addresses of names, as the DNSRecords of one shoot have them."""

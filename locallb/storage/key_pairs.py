@@ -6,7 +6,6 @@ Not here: their owner, and the files that a proxy reads.
 from __future__ import annotations
 
 import os
-import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -33,6 +32,8 @@ _FOREIGN = frozenset({"KEY_VALUES_MISMATCH", "KEY_TYPE_MISMATCH"})
 
 def key_pair_fault(chain: bytes, key: bytes) -> str:
     """Return why TLS can't be served with them, without what is in them; empty where it can."""
+    import ssl  # noqa: PLC0415 - as below
+
     try:
         with in_memory(chain) as chain_path, in_memory(key) as key_path:
             ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(chain_path, key_path, password="")

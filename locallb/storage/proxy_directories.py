@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import secrets
 from collections.abc import Mapping
 from contextlib import suppress
@@ -22,6 +21,7 @@ from locallb import safe_files
 from locallb.model.errors import ClientError, refusal
 from locallb.model.identities import Digest, Owner, ProxyId, ProxyName
 from locallb.model.texts import owner_fields, owner_from
+from locallb.patterns import pattern
 from locallb.storage import files, paths
 
 SHARED = 0o770
@@ -34,8 +34,8 @@ PROXY_MARK, OWNER_MARK = "LOCALLB_PROXY", "LOCALLB_OWNER"
 """
 _SMALL = 1 << 16
 """Bytes that a file of ours, other than a configuration, may have."""
-_ID = re.compile(r"[0-9a-f]{12}")
-_UNFINISHED = re.compile(r"\.[0-9a-f]{12}\.[0-9a-f]{8}\.new")
+_ID = pattern(r"[0-9a-f]{12}")
+_UNFINISHED = pattern(r"\.[0-9a-f]{12}\.[0-9a-f]{8}\.new")
 
 
 def is_id(proxy: str) -> TypeGuard[ProxyId]:

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
+from locallb.dns.rfc2136 import parse_key
 from locallb.dns.updates import TYPES, Former, Marker, ServerAnswer, Set, marker_name, putting, removing
-from locallb.dns.zones import parse_key
 from locallb.model.identities import OwnerId
 
 MINE, OTHER = Marker(OwnerId("local-lb-1"), "service/c/n/web"), Marker(OwnerId("local-lb-1"), "service/c/n/x")

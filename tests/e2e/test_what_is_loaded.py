@@ -27,7 +27,9 @@ CHANGING = {
     "locallb.watch",
 }
 LARGE = {"watchfiles", "webbrowser", "textual"}
-LEAST = SCREEN | SDK | CLIENTS | REPORTS | CHANGING | LARGE
+STANDARD = {"ssl", "importlib.metadata", "concurrent.futures", "difflib"}
+"""Parts of Python that take longer to load than a small plan takes to be made."""
+LEAST = SCREEN | SDK | CLIENTS | REPORTS | CHANGING | LARGE | STANDARD
 RUN = """
 import json, sys
 from locallb.cli import main

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from locallb.dns.zones import Embedded, Zone
 from locallb.host.macos import PoolAlias
-from locallb.host.setup_plan import DNSMASQ_DIRECTORY, SetupConsent, on_behalf, plan_setup, unnamed
+from locallb.host.resolvers import DNSMASQ_DIRECTORY
+from locallb.host.setup_plan import SetupConsent, on_behalf, plan_setup, unnamed
 from locallb.host.setup_steps import PRESENT, ObservedHost
 from locallb.model.identities import ZoneName
 from locallb.model.reasons import Problem, Reason

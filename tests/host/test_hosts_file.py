@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from locallb.dns.stubs import block_in, with_block
-from locallb.host.setup_steps import applies_to, read_names, wanted_block
+from locallb.host.resolvers import applies_to, read_names, wanted_block
 
 NAMES = read_names(["web.test 127.77.0.1 ::1", "x.lab.example 127.77.0.2"])
 BLOCK, LAB = wanted_block("test", NAMES), wanted_block("lab.example", NAMES)

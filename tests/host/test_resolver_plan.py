@@ -8,18 +8,19 @@ import pytest
 from msgspec.structs import replace
 
 from locallb.dns.zones import Embedded, UpdatedServer, Zone
-from locallb.host.setup_plan import (
+from locallb.host.resolvers import (
     DNSMASQ_DIRECTORY,
+    HOSTS,
     MACOS,
     MACOS_DIRECTORY,
     RESOLVED,
     RESOLVED_DIRECTORY,
     inspected,
-    plan_setup,
-    plan_teardown,
+    read_names,
     routing_files,
 )
-from locallb.host.setup_steps import HOSTS, PRESENT, ObservedHost, Retained, SetupRecord, StepKind, read_names
+from locallb.host.setup_plan import plan_setup, plan_teardown
+from locallb.host.setup_steps import PRESENT, ObservedHost, Retained, SetupRecord, StepKind
 from locallb.model.identities import ZoneName
 
 ZONE = Zone(ZoneName("test"), Embedded(ip_address("127.0.0.77"), 5300))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from locallb.cli.commands.host import _names
 from locallb.cli.session import Session
 from locallb.desired import desired
-from locallb.host.setup_steps import read_names
+from locallb.host.resolvers import read_names
 from locallb.model.desired import BALANCER
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan

@@ -12,7 +12,6 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from ipaddress import ip_address
 from pathlib import Path
@@ -62,7 +61,7 @@ from locallb.sources import SourceError
 from locallb.sources.snapshot import ReadingAndPlan
 from locallb.storage import files, paths
 from locallb.storage.proxy_directories import PROXY_MARK
-from locallb.threads import addresses_of
+from locallb.threads import addresses_of, in_parallel
 
 AT_ONCE = 16
 FAILURES = (ClientError, EngineError, SettingsError, SourceError, OSError)
@@ -70,6 +69,8 @@ _FEW = 100
 """inotify instances below which it matters who has the others."""
 _PROBED = 512
 """inotify instances that are tried; of more it is enough to know that there are more."""
+_ZONE_TIMEOUT = 3.0
+"""Seconds for the resolver where it asks a server of a zone, which may be away."""
 _RESOLVER_TIMEOUT = 1.0
 """Seconds that this host's resolver has for one name."""
 Found = TypeVar("Found")
@@ -152,9 +153,11 @@ def _names(plan: ReadingAndPlan) -> Iterator[ObservedName]:
     names = (name for placement in plan[1].placements for name in placement.names)
     first = {name.zone: name.name for name in names if not is_wildcard(name.name)}
     if first:
-        from locallb.host import facts  # noqa: PLC0415 - loads a client of name servers
+        from locallb.dns.rfc2136 import addresses_at_server  # noqa: PLC0415 - for stacks with zones only
 
-        yield from (facts.inspect(name, zone) for zone, name in first.items())
+        for zone, name in first.items():
+            here = frozenset(addresses_of(name, _ZONE_TIMEOUT))
+            yield ObservedName(name, str(zone.server), addresses_at_server(name, zone), here)
 
 
 def _local_name(plan: ReadingAndPlan) -> str:
@@ -256,10 +259,9 @@ def _shared() -> str:
 
 def _proxies(existing: Sequence[ResourceState]) -> tuple[ObservedProxy, ...]:
     runs = {str(resource.id): resource for resource in existing if resource.type == PROCESS}
-    with ThreadPoolExecutor(AT_ONCE) as workers:
-        configs = [resource for resource in existing if resource.type == CONFIG]
-        configs.sort(key=lambda config: str(config.inputs.get("name")))
-        return tuple(workers.map(_proxy, configs, [runs.get(str(config.id)) for config in configs]))
+    configs = [resource for resource in existing if resource.type == CONFIG]
+    configs.sort(key=lambda config: str(config.inputs.get("name")))
+    return tuple(in_parallel(lambda config: _proxy(config, runs.get(str(config.id))), configs, AT_ONCE))
 
 
 def _proxy(config: ResourceState, run: ResourceState | None) -> ObservedProxy:

@@ -16,8 +16,9 @@ from locallb.cli.project import PROJECT_FILE
 from locallb.cli.session import Session
 from locallb.dns.zones import DnsSettings, Embedded, with_servers
 from locallb.host import setup_changes
+from locallb.host.resolvers import Table, read_names
 from locallb.host.setup_plan import LEDGER, SetupConsent, on_behalf, plan_setup, plan_teardown, unnamed
-from locallb.host.setup_steps import ObservedHost, Setup, SetupStep, Table, read_names
+from locallb.host.setup_steps import ObservedHost, Setup, SetupStep
 from locallb.ledger.ledger import Ledger
 from locallb.model.desired import shown_items
 from locallb.sources.held import held_by

@@ -42,6 +42,7 @@ from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Place, Snapshot
 from locallb.model.texts import few, named_after
+from locallb.patterns import pattern
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import NOT_DEPLOYED, Row, causes
@@ -299,8 +300,8 @@ _DELETES = frozenset({"delete", "discard", "read-discard"})
 _REPLACED = frozenset({"create-replacement", "delete-replaced", "discard-replaced"})
 """Parts of a replacement, which has a step `replace` of its own."""
 _QUIET = frozenset({"same", "read", "refresh"})
-_WARNING = re.compile(r"(?:warning: )?(\w+): (.*)", re.DOTALL)
-_SERVICE = re.compile(r"([^\s/]+)/([^\s/]+)/(\(no name\)|[^\s/:,]+)")
+_WARNING = pattern(r"(?:warning: )?(\w+): (.*)", re.DOTALL)
+_SERVICE = pattern(r"([^\s/]+)/([^\s/]+)/(\(no name\)|[^\s/:,]+)")
 
 
 def report_from_pulumi(directory: Path, stack: str, path: Path) -> Report:

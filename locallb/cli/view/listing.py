@@ -8,7 +8,6 @@ Not here: where rows come from (`commands.view`), and keys and drawing (`app`).
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
@@ -25,6 +24,7 @@ from locallb.cli.watching.log import LogLevel, LogRecord, clock
 from locallb.cli.watching.published import times
 from locallb.model.identities import ROUTED, ObjectKey
 from locallb.model.texts import clipped, counted, printable
+from locallb.patterns import pattern
 from locallb.planning.notices import DRAIN, FAULT
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import PortRow, Row, State, causes
@@ -471,7 +471,7 @@ def command_about(command: str, row: Row) -> str:
     return f"fault {name} {'--status 503:10%' if row.key.kind in ROUTED else '--refuse 10%'} --for 5m"
 
 
-_PIECES = re.compile(r"\s*\S+|\s+$")
+_PIECES = pattern(r"\s*\S+|\s+$")
 
 
 def wrapped(parts: Parts, width: int, indent: int = 0) -> Iterator[Parts]:

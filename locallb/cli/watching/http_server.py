@@ -30,9 +30,10 @@ from locallb.host import sockets
 from locallb.model.errors import ClientError
 from locallb.model.identities import IPAddress, place
 from locallb.model.texts import few
+from locallb.patterns import pattern
 from locallb.threads import THREADS, SupervisedThread, Task
 
-_HOST = re.compile(r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.~-]+)?)\]|(?P<name>[\w.-]+))(?::[0-9]{1,5})?", re.ASCII)
+_HOST = pattern(r"(?:\[(?P<six>[0-9A-Fa-f:.]+(?:%[\w.~-]+)?)\]|(?P<name>[\w.-]+))(?::[0-9]{1,5})?", re.ASCII)
 
 
 class Host(NamedTuple):

@@ -21,6 +21,7 @@ from locallb.dns.zones import is_hostname, is_wildcard, name_fault
 from locallb.model.http_serving import ANY, HttpListener, HttpRoutes
 from locallb.model.identities import Protocol
 from locallb.model.serving import Upstream
+from locallb.patterns import pattern
 from locallb.planning.entrances import scheme_of, url, url_host
 from locallb.planning.notices import Notice
 from locallb.planning.planned import Placement, Plan, PlannedPort
@@ -225,7 +226,7 @@ def _is_name(name: str) -> bool:
     return is_hostname(name) and not is_wildcard(name) and not name_fault(name)
 
 
-_ROUTE = re.compile(r"(\d+): (?:GET )?(\S+?)(/[\w./~-]*?)\*? → ", re.ASCII)
+_ROUTE = pattern(r"(\d+): (?:GET )?(\S+?)(/[\w./~-]*?)\*? → ", re.ASCII)
 """A route that a browser can follow: its port, its host, and its path or the beginning of one."""
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,6 +45,7 @@ from locallb.cli.watching.page_logs import PageLogs
 from locallb.cli.watching.reporting import EventReporter
 from locallb.cli.watching.supervision import stuck
 from locallb.config.values import loopback_place
+from locallb.patterns import pattern
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import Observation
 from locallb.report.changes import PoolRoom, rooms_for
@@ -141,7 +141,7 @@ def _documentation(path: Path, _request: HttpRequest) -> Page:
     return Page(shell.encode(), "text/html; charset=utf-8", headers=HEADERS)
 
 
-_UNLINKED = re.compile(r"[^\w\- ]")
+_UNLINKED = pattern(r"[^\w\- ]")
 
 
 def _asset(name: str, kind: str) -> Page:

@@ -7,7 +7,6 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
@@ -20,12 +19,13 @@ from locallb import safe_files
 from locallb.engine.state.errors import EngineError, ProjectError, Unsupported, parsing_problem
 from locallb.engine.state.values import Value
 from locallb.model.errors import refusal
+from locallb.patterns import pattern
 from locallb.safe_files import load_yaml
 
 BACKEND_VARIABLE = "PULUMI_BACKEND_URL"
 _LARGEST = 8 << 20
 """Bytes of a project's or a stack's file."""
-_NAME = re.compile(r"(?!\.\.?$)[A-Za-z0-9_.-]{1,100}")
+_NAME = pattern(r"(?!\.\.?$)[A-Za-z0-9_.-]{1,100}")
 """Of projects and stacks, as the official command line has it, but for `.` and `..`: both are directories elsewhere."""
 
 
@@ -169,6 +169,8 @@ def require_stack(project: Project, stack: str) -> None:
 
 def _unknown(project: Project, stack: str) -> ProjectError:
     existing = ", ".join(project.stacks()) or "none"
+    from difflib import get_close_matches  # noqa: PLC0415 - only mistakes need it
+
     near = get_close_matches(_bare(stack).lower(), project.stacks(), n=1)
     intended = f" did you mean {near[0]!r}?" if near else f" create {project.stack_file(stack)}"
     return ProjectError(f"there is no stack {stack!r}:{intended} (stacks that exist: {existing})")

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from contextlib import suppress
 from pathlib import Path
 
 from locallb import safe_files
 from locallb.kubernetes.api.servers import KubeconfigError
+from locallb.patterns import pattern
 
 ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where the kubelet puts the service account's files into a pod."""
@@ -21,7 +21,7 @@ NAMESPACE_VARIABLE, NAME_VARIABLE = "POD_NAMESPACE", "POD_NAME"
 _HOST, _PORT = "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"
 _FILES = {"authority": "ca.crt", "token": "token"}
 _LARGEST = 1 << 12
-_LABEL = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
+_LABEL = pattern(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
 
 
 def kubeconfig() -> Path:

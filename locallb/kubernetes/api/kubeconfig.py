@@ -12,7 +12,6 @@ import base64
 import hashlib
 import json
 import os
-import re
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -45,6 +44,7 @@ from locallb.model.fields import JsonObject, objects_of
 from locallb.model.identities import ContextName, Digest
 from locallb.model.snapshot import Access
 from locallb.model.texts import clipped, few
+from locallb.patterns import pattern
 
 if TYPE_CHECKING:
     import httpx2
@@ -152,7 +152,7 @@ def unreadable(path: str, error: OSError, kubeconfig: str = "") -> KubeError:
     return KubeconfigError(f"{what} can't be read: {refusal(error)}")
 
 
-_TOKEN = re.compile(rb"[ -~]+")
+_TOKEN = pattern(rb"[ -~]+")
 
 
 def require_token(user: Section, access: Access) -> None:

@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from msgspec import Struct
 
 from locallb.model.errors import ClientError
+from locallb.patterns import pattern
 
 
 class KubeError(ClientError):
@@ -64,9 +65,9 @@ class ForbiddenError(RefusedError):
 _HTTPS = 443
 _HIDDEN = "xxxxx"
 """Placeholder of a secret, as Go writes it."""
-_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*")
-_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
-_END = re.compile(r"""[)\]};,.:'"]*\Z""")
+_SCHEME = pattern(r"[A-Za-z][A-Za-z0-9+.-]*")
+_URL = pattern(r"[A-Za-z][A-Za-z0-9+.-]*://\S+")
+_END = pattern(r"""[)\]};,.:'"]*\Z""")
 """Characters after a URL that end its sentence or bracket."""
 
 

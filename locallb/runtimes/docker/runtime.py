@@ -7,7 +7,6 @@ address (`daemon`).
 
 from __future__ import annotations
 
-import re
 import tarfile
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -23,6 +22,7 @@ from locallb.envoy.binary import installed
 from locallb.model.desired import CONTAINER, Resource
 from locallb.model.identities import ContainerId, Home, ImageName, Protocol, ProxyId, RunIdentity
 from locallb.model.snapshot import HostFacts
+from locallb.patterns import pattern
 from locallb.planning.planned import SocketAddress
 from locallb.programs import Program
 from locallb.resources.resource_type import ProviderError
@@ -51,7 +51,7 @@ REPOSITORY = "local-lb/envoy"
 BINARY = "usr/local/bin/envoy"
 _TIMEOUT = 60
 """Seconds for listing a program's libraries."""
-_LIBRARY = re.compile(r"(?:=>\s+)?(/\S+)\s+\(0x")
+_LIBRARY = pattern(r"(?:=>\s+)?(/\S+)\s+\(0x")
 
 
 def make_image(containers: Containers) -> ImageName:
