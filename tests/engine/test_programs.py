@@ -19,7 +19,7 @@ from tests.engine.graphs import Failing, Graph, Node, Site, changed, fresh, grap
 from tests.support.engine import messages
 
 MODEST = settings(
-    max_examples=80,
+    max_examples=40,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow],

@@ -24,7 +24,7 @@ from tests.engine.graphs import Failing, Graph, Node, Site, changed, declare, fr
 from tests.support.engine import messages
 
 MODEST = settings(
-    max_examples=150,
+    max_examples=60,
     deadline=None,
     phases=(Phase.explicit, Phase.reuse, Phase.generate),
     suppress_health_check=[HealthCheck.too_slow],
