@@ -86,13 +86,14 @@ function put(name, data) {
   if (!lane) {
     lane = new Lane(name);
     lane.rates = flows.get(name) ?? [];
+    lane.isNew = !isFresh;
     lanes.set(name, lane);
     lane.button.addEventListener("focus", () => reach(lane, false));
   }
   const told = lane.take(data, lanes.size + waiting.size <= WHOLE);
   arrange();
   if (!isFresh) {
-    mark(lane.element);
+    if (!lane.isNew) mark(lane.element);
     if (told) tell(name, told);
   }
 }
@@ -220,6 +221,7 @@ function settle() {
     const isNew = !item.element.isConnected;
     list.insertBefore(item.element, at);
     if (isNew && item instanceof Lane) seen.observe(item.element);
+    if (item.isNew) { item.isNew = false; mark(item.element); }
   }
   if (isWithin && document.activeElement !== focused && focused.isConnected) focused.focus({ preventScroll: true });
 }
