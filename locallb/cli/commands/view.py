@@ -34,7 +34,7 @@ from locallb.cli.view.overview import NOTHING_YET, pool_line, rooms, source_line
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.log import LogRecord, Narrator, clock
 from locallb.cli.watching.program_runs import command
-from locallb.cli.watching.reporting import EventSink
+from locallb.cli.watching.reporting import EventSink, Lines
 from locallb.model.identities import ObjectKey
 from locallb.model.texts import counted, printable
 from locallb.observe import inspect
@@ -57,11 +57,10 @@ STALE = 5.0
 """Seconds with one plan while the state is unchanged."""
 RETAINED = 200
 """Records of what happened that are kept."""
-QUICK, WATCH_SHARE = 0.25, 19
-"""The same between two scenes of the `watch` in this process, which has better things to do."""
-WATCH_BEAT, WATCH_ANSWER = 3.0, 0.5
-"""Seconds between two readings of its traffic at least, and for which proxies and the next scene are waited for at
-most: the end of the watch waits for both."""
+WATCH_PACE = 0.5
+"""Seconds between two scenes of the `watch` in this process, which has better things to do."""
+WATCH_BEAT, WATCH_ANSWER, WATCH_SHARE = 3.0, 0.5, 19
+"""Seconds between two readings of its traffic at least, those that a proxy has to answer, and the share as above."""
 _ENDINGS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -162,12 +161,11 @@ class WatchView:
         self._rates: Mapping[ObjectKey, Rate] = {}
         self._counted = -math.inf
         self._next_count = -math.inf
-        self._took = 0.0
 
     @property
     def pace(self) -> float:
-        """Seconds between two scenes at least, so that they take a small part of the time."""
-        return min(max(QUICK, WATCH_SHARE * self._took), WATCH_ANSWER)
+        """Seconds between two scenes at least; the end of the watch doesn't wait for them once it is closed."""
+        return WATCH_PACE if self._app else Lines.pace
 
     def open(self) -> None:
         """Begin: `run` does."""
@@ -176,12 +174,10 @@ class WatchView:
         if self._instead:
             self._instead.show(records, board, views)
             return
-        began = time.monotonic()
         self._records.extend(records)
         if self._app:
             self._count(board.planned.plan if board.planned else Plan())
         self._scene = watched(self._scene, board, views, self._records, self._rates)
-        self._took = time.monotonic() - began
         if app := self._app:
             app.offer(self._scene)
 
