@@ -163,16 +163,17 @@ def test_names_that_a_cluster_chose_to_do_harm_are_text(browser: Browser) -> Non
         assert tab.complaints == []
 
 
-def test_ten_thousand_lanes_stay_usable_while_two_hundred_change(browser: Browser) -> None:
+def test_thousands_of_lanes_stay_usable_while_hundreds_change(browser: Browser) -> None:
     """Those out of sight are one line of text each, which a search finds; what is typed has its effect."""
-    with large(10_000) as (page, change):
-        tab = visited(browser, page.url, 10_000)
+    with large(3000) as (page, change):
+        tab = browser.visit(page.url, 1280)
+        becomes(lambda: tab.evaluate("document.querySelectorAll('#lanes > .lane').length") == 3000)
         change(200)
-        becomes(lambda: tab.evaluate("document.getElementById('chip-pending').lastChild.textContent") == "200")
-        assert tab.evaluate("document.querySelectorAll('#lanes *').length") < 50_000
-        tab.press("/", *"shop-9999", "Enter")
+        becomes(lambda: tab.evaluate("document.getElementById('chip-degraded').lastChild.textContent") == "200")
+        assert tab.evaluate("document.querySelectorAll('#lanes *').length") < 15_000
+        tab.press("/", *"shop-2999", "Enter")
         becomes(lambda: len(tab.evaluate(LANES)) == 1)
-        assert tab.evaluate("document.activeElement.innerText").startswith("shop-9999")
+        assert tab.evaluate("document.activeElement.innerText").startswith("shop-2999")
         assert tab.complaints == []
 
 
