@@ -122,10 +122,11 @@ def subjects(
         placement.key: (placement, behind)
         for placement, behind in zip(plan.placements, upstreams_of(plan), strict=True)
     }
-    return {
-        name: LaneSubject(view, *placed.get(view.row.key, (None, ())), changes=(changes or {}).get(name, ()))
-        for name, view in lane_names(views).items()
-    }
+    made: dict[str, LaneSubject] = {}
+    for name, view in lane_names(views).items():
+        placement, behind = placed.get(view.row.key, (None, ()))
+        made[name] = LaneSubject(view, placement, behind, (changes or {}).get(name, ()))
+    return made
 
 
 def lane(subject: LaneSubject, curl: Curl | None = None) -> Document:

@@ -12,9 +12,9 @@ from locallb.cli.service_output import detail_json, details, print_detail, print
 from locallb.cli.view.listing import Scene
 from locallb.cli.view.overview import watched
 from locallb.cli.watching.board import Board, Relay
+from locallb.cli.watching.lanes import lane, subjects
 from locallb.cli.watching.log import Narrator, plain
 from locallb.cli.watching.metrics import Metrics
-from locallb.cli.watching.page import lane, subjects
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import Observation, State, rows
