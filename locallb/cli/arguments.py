@@ -10,7 +10,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from locallb.cli.grammar import ALIASES, DESCRIBE, make_parser
+from locallb.cli.grammar import ALIASES, DESCRIBE, LIVE, make_parser
 from locallb.cli.parser import Misunderstood
 from locallb.model.faults import WHOLE, RequestDelay, RequestFailure
 from locallb.model.identities import ContextName, IPNetwork
@@ -59,6 +59,14 @@ class Arguments(Struct, frozen=True):
     """A directory or a revision that `preview` compares with; None for the stack's state."""
     from_pulumi: Path | None = None
     """What `pulumi preview --json` printed, for `preview` to tell."""
+    requests: Path | None = None
+    """A file of requests, of which `preview` reports those that go elsewhere."""
+    url: str = ""
+    """Of the request that `explain` explains, with its method and headers."""
+    method: str = ""
+    headers: tuple[str, ...] = ()
+    side: str = LIVE
+    """What it goes by: `live`, `manifests`, a directory or a revision."""
     plain: bool = False
     """`watch` prints lines even on a terminal."""
     all_services: bool = False
@@ -140,8 +148,8 @@ class Arguments(Struct, frozen=True):
 
     @property
     def offline(self) -> bool:
-        """Whether a preview needs neither the stack's state nor a host."""
-        return self.against is not None or self.from_pulumi is not None
+        """Whether a preview, or an explanation, needs neither the stack's state nor a host."""
+        return self.against is not None or self.from_pulumi is not None or self.side != LIVE
 
 
 def parse(terms: Sequence[str] | None = None) -> Arguments:
@@ -201,6 +209,8 @@ def _contradiction(given: argparse.Namespace, default_stack: str) -> str:
         and (given.traffic or given.repeat),
         "--json is the run itself, of the stack's state; for the report say --format json alone": is_report
         and given.json,
+        "--requests FILE compares two sides of manifests: say --against DIR|REV as well": value_of("requests")
+        and value_of("against") is None,
         "each KEY has a VALUE behind it; one with blanks is in quotes": len(value_of("assignments") or ()) % 2,
         "name a source: --manifests PATH, --context NAME or --kind [CLUSTER]": (given.command, value_of("action"))
         == ("source", "add")

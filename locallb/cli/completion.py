@@ -15,7 +15,7 @@ from locallb.cli.arguments import Arguments
 from locallb.cli.commands.help import pages, reasons, subcommands
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit
-from locallb.cli.grammar import COMMANDS, make_parser
+from locallb.cli.grammar import COMMANDS, LIVE, MANIFESTS, make_parser
 from locallb.cli.parser import ANSWER
 from locallb.cli.project import PROJECT_FILE, nearest_project
 from locallb.config.parsing import KEYS
@@ -128,6 +128,7 @@ class _Line:
             "assignments": lambda: () if len(self._words) % 2 else KEYS,
             "names": lambda: _sources(project, stack),
             "backends": lambda: _backends(_resources(project, stack)),
+            "side": lambda: (LIVE, MANIFESTS),
             "topic": self._topics,
         }
         return found[action.dest]() if action.dest in found else ()

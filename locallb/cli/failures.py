@@ -47,7 +47,8 @@ MEANINGS = {
     Exit.FAILED: "something failed; the message says what, and what to do",
     Exit.USAGE: "invalid command line",
     Exit.CHANGES: "--expect-no-changes, and there are changes",
-    Exit.UNSERVED: "`up --fail-on`: a Service is in one of these states; everything else was done",
+    Exit.UNSERVED: "`up --fail-on`: a Service is in one of these states; everything else was done."
+    " `explain`: nothing would serve the request",
     Exit.TIMEOUT: "`wait`: time ran out before everything was as it waits for",
     Exit.ADDRESS_CHANGES: "`preview`, `up`: an address changes, and local-lb:policies forbids it",
     Exit.SOURCE_RANGES: "`preview`, `up`: a port is open to everybody, and local-lb:policies forbids it",

@@ -325,6 +325,34 @@ def _add_curl(command: argparse.ArgumentParser, _common: argparse.ArgumentParser
     command.add_argument("--host", metavar="NAME", type=_host, help="the host that is asked for")
 
 
+LIVE, MANIFESTS = "live", "manifests"
+"""What `explain` goes by, besides a directory or a revision."""
+
+
+def _add_explain(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
+    command.add_argument("url", metavar="URL", help="such as http://shop.test:8080/cart, or shop.test/cart")
+    command.add_argument(
+        "-X", "--request", dest="method", metavar="METHOD", default="GET", help="its method (default: GET)"
+    )
+    command.add_argument(
+        "-H",
+        "--header",
+        dest="headers",
+        metavar="HEADER",
+        action="append",
+        default=[],
+        help="a header, such as 'x-user: a'; repeatable",
+    )
+    command.add_argument(
+        "--from",
+        dest="side",
+        metavar="SIDE",
+        default=LIVE,
+        help="live: the sources as they are, as `up` reads them on this host (default); manifests: the manifests alone,"
+        " without a host or a state; otherwise a directory or a Git revision",
+    )
+
+
 def _host(text: str) -> str:
     from locallb.dns.zones import is_hostname, is_wildcard, name_fault  # noqa: PLC0415 - most commands need none
 
@@ -408,6 +436,12 @@ def _add_ending(command: argparse.ArgumentParser, _common: argparse.ArgumentPars
 def _add_report(command: argparse.ArgumentParser, _common: argparse.ArgumentParser) -> None:
     formats = ("tree", "markdown", "json", "html", "github")
     command.add_argument("--format", choices=formats, default="tree", help="output format (default: tree)")
+    command.add_argument(
+        "--requests",
+        metavar="FILE",
+        type=Path,
+        help="with --against: list which of the requests in FILE go elsewhere; a line each, such as `GET http://shop.test/`",
+    )
     sides = command.add_mutually_exclusive_group()
     sides.add_argument(
         "--against",
@@ -544,6 +578,7 @@ OPTIONS: tuple[tuple[frozenset[str], Callable[[argparse.ArgumentParser, argparse
     (frozenset({"wait"}), _add_wait),
     (frozenset({"url"}), _add_url),
     (frozenset({"curl"}), _add_curl),
+    (frozenset({"explain"}), _add_explain),
     (frozenset({"top"}), _add_top),
     (frozenset({"fault"}), add_fault),
     (frozenset({"drain"}), add_drain),
@@ -589,6 +624,7 @@ COMMANDS = {
     "wait": "wait until Services serve, have their address, or are found by name",
     "url": "print the URL of a Service, a Gateway or an Ingress",
     "curl": "send a request to one by curl, with host, address and authority filled in",
+    "explain": "show which address, listener, rule and backends would answer a request, and why no other rule",
     "top": "show traffic through Services: connections, requests, failures, bytes and latencies",
     "fault": "make some connections or requests fail for a while, for tests; list faults, or end them",
     "drain": "keep new connections away from backends of a Service, or from all; list drains, or undo them",

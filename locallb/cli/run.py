@@ -119,6 +119,7 @@ COMMANDS = {
     "wait": "commands.scripting:wait",
     "url": "commands.scripting:print_url",
     "curl": "commands.scripting:curl",
+    "explain": "commands.explain:explain_live",
     "top": "traffic:top",
     "fault": "overrides:fault",
     "drain": "overrides:drain",
@@ -146,7 +147,7 @@ WITHOUT_STACK = {
     "help": "commands.help:help_about",
 }
 """Commands that need none; the doctor also looks where there is no project, or a broken one."""
-OFFLINE = "commands.preview:offline"
+OFFLINE = {"preview": "commands.preview:offline", "explain": "commands.explain:offline"}
 TEARDOWN = "commands.host:teardown"
 """What was done to this host is written down there, and can be undone after the project is gone."""
 ANYWHERE = frozenset({"host", "state"})
@@ -264,7 +265,7 @@ def _alone(args: Arguments) -> str:
     """Return what runs a command that needs no stack; empty for the others."""
     if args.command == "host" and args.action == "teardown":
         return TEARDOWN
-    return OFFLINE if args.offline else WITHOUT_STACK.get(args.command, "")
+    return OFFLINE[args.command] if args.offline else WITHOUT_STACK.get(args.command, "")
 
 
 def _load(place: str) -> Callable[..., int]:

@@ -11,7 +11,7 @@ Not here: options of a route (`http_policies`), chains and listeners (`http_chai
 from __future__ import annotations
 
 import re
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from msgspec import Raw
@@ -22,7 +22,6 @@ from locallb.envoy.http_policies import awake, duration, mirror, per_filter, ret
 from locallb.model.faults import Fault
 from locallb.model.http_routes import (
     MAX_SEPARATORS,
-    OPTIONS,
     DirectResponse,
     Forward,
     GrpcMethod,
@@ -231,7 +230,6 @@ def _replaced(pattern: str, value: str) -> Message:
 
 
 _DAY = 86_400
-_ANY_PART = "[^/]+"
 
 
 TABLE = "envoy.config.route.v3.RouteConfiguration"
@@ -273,7 +271,6 @@ def _elsewhere(port: int) -> Message:
 
 
 def _host(host: VirtualHost, entrance: Entrance, *, failing: bool) -> Message:
-    own = frozenset(route.match for route in host.routes if route.match.method == OPTIONS)
     name, *others = host.domains
     only = "" if others or "*" in name else name
     return {
@@ -282,16 +279,15 @@ def _host(host: VirtualHost, entrance: Entrance, *, failing: bool) -> Message:
         "request_body_buffer_limit": overload.REPEATED,
         "routes": [
             message
-            for route in host.routes
-            for message in (_route(route, entrance, only, failing=failing), *_preflights(route, own))
+            for route, preflight in host.entries
+            for message in (_route(route, entrance, only, failing=failing), *_preflights(route, preflight))
         ],
     }
 
 
-def _preflights(route: HttpRoute, own: Container[Match]) -> Iterator[Message]:
-    """Make a route for preflights of a route's requests, which have another method; `own` matches have a route."""
-    match = route.match.preflight
-    if route.cors is None or match is None or match in own:
+def _preflights(route: HttpRoute, match: Match | None) -> Iterator[Message]:
+    """Make a route for preflights of a route's requests, which have another method."""
+    if match is None:
         return
     method: Message = {"name": "access-control-request-method", "string_match": {"exact": route.match.method}}
     yield {
@@ -372,16 +368,6 @@ def _path(path: PathMatch | GrpcMethod | None) -> Message:
 
 
 def _grpc(call: GrpcMethod) -> Message:
-    parts: Sequence[str] = (call.service, call.method)
-    if not any(parts):
-        return {"prefix": "/"}
-    if all(parts) and not call.regex:
-        return {"path": f"/{call.service}/{call.method}"}
-    service, method = (_part(part, regex=call.regex) for part in parts)
-    return {"safe_regex": {"regex": f"/{service}/{method}"}}
-
-
-def _part(text: str, *, regex: bool) -> str:
-    if not text:
-        return _ANY_PART
-    return f"(?:{text})" if regex else re.escape(text)
+    if call.path:
+        return {"path": call.path}
+    return {"safe_regex": {"regex": call.expression}} if call.expression else {"prefix": "/"}

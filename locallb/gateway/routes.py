@@ -33,7 +33,7 @@ from locallb.model.gateway_objects import (
     rank_among_others,
 )
 from locallb.model.gateway_of_cluster import BackendService, GatewayObjects
-from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, Mirror, Redirect, Target
+from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, Mirror, Origin, Redirect, Target
 from locallb.model.http_serving import ANY, BackendTls, Certificate, Chain, HttpRoutes, Speaks, VirtualHost
 from locallb.model.identities import ObjectKey, Protocol, UpstreamName
 from locallb.model.memory import AnyMemo, Memo
@@ -157,7 +157,7 @@ class Backends:
         return unspoken or target._replace(tls=tls)
 
     def failures(self, route: GatewayRoute, *, opened: bool = False) -> Iterator[Failure]:
-        """Return the reasons that references of a route can't be resolved, in order; `opened` as in `Upstreams.name`.
+        """Return the reasons that references of a route can't be resolved, in order; `opened` as in `Upstreams.found`.
 
         An unsupported policy is such a reason: then the backend gets nothing.
         """
@@ -240,13 +240,12 @@ class Upstreams:
         """Reasons that Services aren't reached although their policies are supported."""
         self._remaining = MAX_GATEWAY_AUTHORITIES
 
-    def name(self, route: GatewayRoute, ref: BackendRef, *, opened: bool = False) -> UpstreamName:
-        """Return the name of a backend's upstream; empty if the reference can't be resolved.
+    def found(self, route: GatewayRoute, ref: BackendRef, *, opened: bool = False) -> UpstreamName | Failure:
+        """Return the name of a backend's upstream, or why the reference can't be resolved.
 
         `opened` are bytes with TLS terminated here; a client may have encrypted others itself.
         """
-        upstream = self.admit(self.resolve(route, ref, opened=opened))
-        return UpstreamName("") if isinstance(upstream, Failure) else upstream
+        return self.admit(self.resolve(route, ref, opened=opened))
 
     def resolve(
         self,
@@ -314,6 +313,8 @@ class Hosted(NamedTuple):
     hostname: str
     attached: Sequence[Attached]
     port: int
+    name: str
+    """Of the listener."""
 
 
 def http_routes(hosted: Iterable[Hosted], upstreams: Upstreams) -> HttpRoutes:
@@ -352,7 +353,7 @@ def _hosts(listener: Hosted, other_listeners: Sequence[Hosted], upstreams: Upstr
                 for each_served in routes_by_name.get(wider, ()):
                     nearest.setdefault(id(each_served), (wider, each_served))
             key = ("host", listener.port, listener.hostname, name)
-            yield upstreams.memory.of(key, _host, name, tuple(nearest.values()))
+            yield upstreams.memory.of(key, _host, name, tuple(nearest.values()), listener.name)
 
 
 class _Served(Struct, frozen=True):
@@ -366,8 +367,7 @@ class _Served(Struct, frozen=True):
 def _served(route: GatewayRoute, upstreams: Upstreams) -> _Served:
     """Translate a route, once for all of its hosts."""
     admitted = {ref: upstreams.admit(to) for ref, to in upstreams.resolved(route).items()}
-    names = {ref: UpstreamName("") if isinstance(name, Failure) else name for ref, name in admitted.items()}
-    served: _Served = upstreams.memory.of(("served", route.reference), _translated, route, names)
+    served: _Served = upstreams.memory.of(("served", route.reference), _translated, route, admitted)
     return served
 
 
@@ -378,42 +378,50 @@ def _needed(rule: RouteRule) -> Iterator[BackendRef]:
         yield from (mirror.backend for mirror in rule.filters.mirrors)
 
 
-def _translated(route: GatewayRoute, upstreams: Mapping[BackendRef, UpstreamName]) -> _Served:
-    """Translate a route with the upstream of each reference, empty where there is none."""
+def _translated(route: GatewayRoute, upstreams: Mapping[BackendRef, UpstreamName | Failure]) -> _Served:
+    """Translate a route with the upstream of each reference, or why there is none."""
+    key = route.meta.key
     matches = [
         ((rank, rank_among_others(served.match, rank)), (route.meta.age, number, place), served)
         for number, rule in enumerate(route.rules)
-        for place, (rank, served) in enumerate(_matches(rule, route.meta.failing, upstreams))
+        for origin in [Origin(route.kind, *key, f"rule {rule.name or number + 1}", rule.problem)]
+        for place, (rank, served) in enumerate(_matches(rule, origin, route.meta.failing, upstreams))
     ]
     return _Served(route.meta.key.namespace, tuple(matches))
 
 
 def _matches(
-    rule: RouteRule, fault: Fault | None, upstreams: Mapping[BackendRef, UpstreamName]
+    rule: RouteRule, origin: Origin, fault: Fault | None, upstreams: Mapping[BackendRef, UpstreamName | Failure]
 ) -> Iterator[tuple[Rank, HttpRoute]]:
     if rule.problem:
-        yield from ((rank, HttpRoute(match, REFUSED)) for match, rank in rule.ranked)
+        yield from ((rank, HttpRoute(match, REFUSED, origin=origin)) for match, rank in rule.ranked)
         return
     action, filters = _action(rule, upstreams), rule.filters
     for match, rank in rule.ranked:
-        yield rank, HttpRoute(match, action, filters.request, filters.response, filters.cors, fault=fault)
+        yield rank, HttpRoute(match, action, filters.request, filters.response, filters.cors, (), fault, origin)
 
 
-def _action(rule: RouteRule, upstreams: Mapping[BackendRef, UpstreamName]) -> Forward | Redirect:
+def target_of(ref: BackendRef, upstream: UpstreamName | Failure) -> Target:
+    """Make the share of a reference, which leads to an upstream, or why it leads to none."""
+    name, why = (UpstreamName(""), upstream.message) if isinstance(upstream, Failure) else (upstream, "")
+    return Target(name, ref.weight, ref.request, ref.response, str(ref), why)
+
+
+def _action(rule: RouteRule, upstreams: Mapping[BackendRef, UpstreamName | Failure]) -> Forward | Redirect:
     filters = rule.filters
     if filters.redirect:
         return filters.redirect
-    targets = tuple(
-        Target(upstreams[backend], backend.weight, backend.request, backend.response)
-        for backend in rule.backends
-        if backend.weight
-    )
-    mirrors = [(upstreams[mirror.backend], mirror.per_million) for mirror in filters.mirrors]
+    targets = tuple(target_of(backend, upstreams[backend]) for backend in rule.backends if backend.weight)
+    mirrors = [(upstreams[mirror.backend], mirror) for mirror in filters.mirrors]
     return Forward(
         targets,
         filters.hostname,
         filters.path,
-        tuple(Mirror(name, share) for name, share in mirrors if name),
+        tuple(
+            Mirror(name, mirror.per_million, str(mirror.backend))
+            for name, mirror in mirrors
+            if not isinstance(name, Failure)
+        ),
         rule.timeout,
         rule.attempt_timeout,
         rule.retry,
@@ -421,7 +429,7 @@ def _action(rule: RouteRule, upstreams: Mapping[BackendRef, UpstreamName]) -> Fo
     )
 
 
-def _host(name: str, nearest: Iterable[tuple[str, _Served]]) -> VirtualHost:
+def _host(name: str, nearest: Iterable[tuple[str, _Served]], listener: str) -> VirtualHost:
     """Make a host of the routes that take its requests, each with its nearest hostname that covers `name`.
 
     They come in the order in which they are asked, up to a refusal of everything.
@@ -432,17 +440,21 @@ def _host(name: str, nearest: Iterable[tuple[str, _Served]]) -> VirtualHost:
             (specificity(theirs), own, *order),
             (specificity(theirs), among_others, *order),
             match.match.method,
-            match,
+            (theirs, match),
         )
         for theirs, route in nearest
         for (own, among_others), order, match in route.matches
     ]
-    served = []
-    for match, is_refused in ordered(matches):
-        served.append(HttpRoute(match.match, REFUSED) if is_refused else match)
-        if match == _ALL_REFUSED:
+    served, hostnames = [], []
+    for (theirs, match), is_refused in ordered(matches):
+        served.append(HttpRoute(match.match, REFUSED, origin=refused_origin(match.origin)) if is_refused else match)
+        hostnames.append(theirs)
+        if (match.match, match.action) == (Match(), REFUSED):
             break
-    return VirtualHost((name or ANY,), tuple(served))
+    return VirtualHost((name or ANY,), tuple(served), listener, tuple(hostnames))
 
 
-_ALL_REFUSED = HttpRoute(Match(), REFUSED)
+def refused_origin(origin: Origin | None) -> Origin | None:
+    """Return the origin of a route that is refused because an unserved one of its namespace precedes it."""
+    why = "its requests are those of a part of its namespace that isn't served"
+    return replace(origin, problem=why) if origin else None

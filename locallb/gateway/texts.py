@@ -61,10 +61,10 @@ def _client_requirements(chain: Chain) -> str:
 def _host(host: VirtualHost, targets: Mapping[UpstreamName, BackendTarget]) -> Iterator[str]:
     for route in host.routes:
         if route.action != MISDIRECTED:  # of all others a user wrote what is matched
-            yield f"{_requested(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
+            yield f"{requested(route.match, ' '.join(host.domains))} → {_done(route, targets)}"
 
 
-def _requested(match: Match, host: str) -> str:
+def requested(match: Match, host: str) -> str:
     """Return what a request must match; further conditions are in brackets."""
     more = [f"{header.name}{'~' if header.regex else ':'} {header.value}" for header in match.headers]
     more += [f"?{parameter.name}={'~' if parameter.regex else ''}{parameter.value}" for parameter in match.query]

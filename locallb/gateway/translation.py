@@ -18,7 +18,16 @@ from msgspec.structs import replace
 from locallb.certificates import local
 from locallb.gateway.attachment import Attached, Attachment, attach
 from locallb.gateway.listeners import BoundListener, attached_sets, bound_listeners, client_pair, covers, specificity
-from locallb.gateway.routes import Backends, Bound, Hosted, Upstreams, http_routes, https_routes, upstream_prefix
+from locallb.gateway.routes import (
+    Backends,
+    Bound,
+    Hosted,
+    Upstreams,
+    http_routes,
+    https_routes,
+    target_of,
+    upstream_prefix,
+)
 from locallb.model.faults import Fault
 from locallb.model.gateway_objects import (
     CONTROLLER,
@@ -34,7 +43,7 @@ from locallb.model.gateway_objects import (
     WantedAddress,
 )
 from locallb.model.gateway_of_cluster import GatewayObjects
-from locallb.model.http_routes import Target
+from locallb.model.http_routes import NO_CHANGES, Target
 from locallb.model.http_serving import Chain, TcpForward, Termination
 from locallb.model.identities import ClusterName, Family, ObjectKey, ObjectKind, Protocol
 from locallb.model.memory import AnyMemo, Memo, few_replaced
@@ -63,14 +72,17 @@ def _served(
     attached: Sequence[AttachedListener], refused: Sequence[BoundListener], upstreams: Upstreams
 ) -> Iterable[Chain]:
     plain = [
-        Hosted(bound.listener.hostname, routes, bound.listener.port)
+        Hosted(bound.listener.hostname, routes, bound.listener.port, bound.listener.name)
         for bound, routes in attached
         if bound.listener.protocol == "HTTP"
     ]
     if plain:
-        names = dict.fromkeys(bound.listener.hostname for bound in refused if bound.listener.protocol == "HTTP")
+        closed = [bound.listener for bound in refused if bound.listener.protocol == "HTTP"]
         hostnames = {hosted.hostname for hosted in plain}
-        plain += [Hosted(name, (), plain[0].port) for name in names if name and name not in hostnames]
+        for listener in closed:
+            if listener.hostname and listener.hostname not in hostnames:
+                hostnames.add(listener.hostname)
+                plain.append(Hosted(listener.hostname, (), plain[0].port, listener.name))
         yield Chain(http_routes(plain, upstreams))
     by_name = [bound for bound, _ in attached] + [bound for bound in refused if _is_found_by_name(bound)]
     for bound, routes in attached:
@@ -78,8 +90,9 @@ def _served(
         elsewhere = dict.fromkeys(other.listener.hostname for other in by_name if other is not bound)
         others = [other for other in elsewhere if other != name]
         if bound.listener.protocol == ListenerProtocol.HTTPS:
-            named = [Hosted(other, (), bound.listener.port) for other in others]
-            serves = https_routes(Hosted(name, routes, bound.listener.port), named, upstreams)
+            named = [Hosted(other, (), bound.listener.port, "") for other in others]
+            mine = Hosted(name, routes, bound.listener.port, bound.listener.name)
+            serves = https_routes(mine, named, upstreams)
             yield Chain(serves, (name,) if name else (), termination)
         elif bound.listener.protocol == ListenerProtocol.TLS:
             yield from _by_name(bound, routes, others, termination, upstreams)
@@ -140,7 +153,11 @@ def _forward(routes: Sequence[Attached], upstreams: Upstreams, *, opened: bool =
     """Return where bytes go; those of a route that isn't accepted go nowhere."""
     return TcpForward(
         tuple(
-            Target(upstreams.name(route.route, ref, opened=opened), ref.weight)
+            replace(
+                target_of(ref, upstreams.found(route.route, ref, opened=opened)),
+                request=NO_CHANGES,
+                response=NO_CHANGES,
+            )
             for route in routes
             if route.accepted
             for rule in route.route.rules

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 
 from locallb.certificates import local
 from locallb.gateway.listeners import covering, pair_in, specificity
+from locallb.gateway.routes import refused_origin
 from locallb.model.gateway_objects import NO_HOST, Named, PlacedMatch, ordered
 from locallb.model.gateway_of_cluster import (
     EVERY_PATH,
@@ -208,8 +209,7 @@ class Hosts(Struct):
     def table(self, names: Iterable[str]) -> HttpRoutes:
         """Return the routes of these hosts, each once."""
         ordered = sorted(set(names), key=lambda name: (specificity(name), name))
-        hosts = tuple(VirtualHost((name or ANY,), tuple(self._routes(name))) for name in ordered)
-        return HttpRoutes(hosts, self.by_source)
+        return HttpRoutes(tuple(map(self._host, ordered)), self.by_source)
 
     def table_within(self, names: Iterable[str], below: Iterable[str], elsewhere: Iterable[str]) -> HttpRoutes:
         """Return the routes of a TLS connection to one of `names`: of these hosts, and of hosts `below`.
@@ -256,14 +256,18 @@ class Hosts(Struct):
         else:
             self.conflicts.append(Conflict(ingress, host, path.written, winner))
 
-    def _routes(self, name: str) -> Iterator[HttpRoute]:
-        """Return the routes of one host, up to the first that takes everything."""
-        for route in self._every(name):
-            yield route
+    def _host(self, name: str) -> VirtualHost:
+        """Return one host with its routes, up to the first that takes everything."""
+        routes, hostnames = [], []
+        for host, route in self._every(name):
+            routes.append(route)
+            hostnames.append(host)
             if route.match in _EVERYTHING:
-                return
+                break
+        return VirtualHost((name or ANY,), tuple(routes), hostnames=tuple(hostnames))
 
-    def _every(self, name: str) -> Iterator[HttpRoute]:
+    def _every(self, name: str) -> Iterator[tuple[str, HttpRoute]]:
+        """Yield the routes of one host, and the host that each is written for."""
         for host in dict.fromkeys((name, *above(name), "")):
             placed = (
                 PlacedMatch(entry.namespace, (entry.rank, entry.number), (entry.among_others, entry.number), "", entry)
@@ -271,11 +275,15 @@ class Hosts(Struct):
             )
             for entry, is_refused in ordered(placed):
                 routes = (
-                    tuple(HttpRoute(each.match, UNAVAILABLE) for each in entry.routes) if is_refused else entry.routes
+                    tuple(
+                        HttpRoute(each.match, UNAVAILABLE, origin=refused_origin(each.origin)) for each in entry.routes
+                    )
+                    if is_refused
+                    else entry.routes
                 )
-                yield from _of_host(routes, name, host)
+                yield from ((host, route) for route in _of_host(routes, name, host))
         for host in dict.fromkeys((name, *above(name), "")):
-            yield from _of_host(self._defaults.get(host, ()), name, host)
+            yield from ((host, route) for route in _of_host(self._defaults.get(host, ()), name, host))
 
 
 def within_bounds(ingresses: Sequence[Ingress], maximum: int) -> Iterator[Ingress]:

@@ -24,6 +24,7 @@ from locallb.model.http_routes import (
     HeaderChanges,
     HttpRoute,
     Match,
+    Origin,
     PathKind,
     PathMatch,
     PathRewrite,
@@ -50,20 +51,18 @@ class IngressBackends:
     def targets(self) -> dict[UpstreamName, BackendTarget]:
         return self._upstreams.targets
 
-    def upstream(
-        self, ingress: Ingress, backend: IngressBackend, spoken: BackendProtocol | None = None
-    ) -> UpstreamName:
-        """Return the name of a backend's upstream; empty if it can't be resolved."""
+    def target(self, ingress: Ingress, backend: IngressBackend, spoken: BackendProtocol | None = None) -> Target:
+        """Return a share for a backend, which has no upstream if it can't be resolved."""
         port = self._port(ingress, backend)
         if isinstance(port, int):
             route = GatewayRoute(RouteKind.HTTP, ingress.meta)
             ref = BackendRef("", "Service", ingress.meta.key.namespace, backend.service, port)
             upstream = self._upstreams.admit(self._upstreams.resolve(route, ref, partial(_spoken, spoken=spoken)))
             if isinstance(upstream, str):
-                return upstream
+                return Target(upstream, service=str(ref))
             port = upstream.message
         self.failures.append((ingress, port))
-        return UpstreamName("")
+        return Target(UpstreamName(""), problem=port)
 
     def _port(self, ingress: Ingress, backend: IngressBackend) -> int | str:
         """Return the number of a backend's port, or why there is none."""
@@ -232,7 +231,8 @@ class Rules:
             return self.secured(ingress, host, path)
         owners = [certified[name] for name in standing_for(host, certified)]
         if ingress.meta.key.namespace in owners or (owners and policy.must_be_https):
-            return (HttpRoute(Match(path.match), Redirect(_TO_HTTPS, "https", port=https)),)
+            redirect = Redirect(_TO_HTTPS, "https", port=https)
+            return (HttpRoute(Match(path.match), redirect, origin=_origin(ingress, path)),)
         if policy.must_be_https:
             why = f"{host or 'every host'} has no certificate, so nobody is sent to HTTPS; name one in spec.tls"
             self._backends.failures.append((ingress, why))
@@ -246,28 +246,28 @@ class Rules:
     def _served(self, ingress: Ingress, host: str, path: IngressPath) -> Routes:
         policy = self._policies[ingress.meta.key]
         if policy.is_denied or path.problem or ingress.problem:
-            return (_no_owner(path),)
+            return (_refused(ingress, path, path.problem or ingress.problem or "; ".join(policy.problems)),)
         if policy.location:
-            return (_sent(path, policy.location),)
+            return (_sent(ingress, path, policy.location),)
         if path.leads_to:
-            return (_sent(path, Location(302, path.leads_to)),)
-        main = self._backends.upstream(ingress, path.backend, policy.spoken)
+            return (_sent(ingress, path, Location(302, path.leads_to)),)
+        main = self._backends.target(ingress, path.backend, policy.spoken)
         canary = self._canaries.get(_place(ingress, host, path)) if path.match else None
         if canary is None:
-            return (self._route(ingress, path, policy, (Target(main),)),) if main else (_no_owner(path),)
+            return (self._whole(ingress, path, policy, main),)
         self._claimed.add(_place(ingress, host, path))
         return tuple(self._shared(ingress, path, policy, main, canary))
 
     def _shared(
-        self, ingress: Ingress, path: IngressPath, policy: Policy, main: UpstreamName, entry: Canaried
+        self, ingress: Ingress, path: IngressPath, policy: Policy, main: Target, entry: Canaried
     ) -> Iterator[HttpRoute]:
-        other, canary = self._backends.upstream(entry.ingress, entry.backend, policy.spoken), entry.canary
-        shares = (Target(main, canary.total - canary.weight), Target(other, canary.weight))
-        whole = self._route(ingress, path, policy, (Target(main),)) if main else _no_owner(path)
-        if not other:
+        other, canary = self._backends.target(entry.ingress, entry.backend, policy.spoken), entry.canary
+        shares = (replace(main, weight=canary.total - canary.weight), replace(other, weight=canary.weight))
+        whole = self._whole(ingress, path, policy, main)
+        if not other.upstream:
             yield whole
             return
-        leading = self._route(ingress, path, policy, (Target(other),))
+        leading = self._route(ingress, path, policy, (other,))
         for header, route in ((canary.always, leading), (canary.never, whole)):
             if header:
                 yield replace(route, match=Match(path.match, (header,)))
@@ -278,6 +278,9 @@ class Rules:
         else:
             yield self._route(ingress, path, policy, shares)
 
+    def _whole(self, ingress: Ingress, path: IngressPath, policy: Policy, main: Target) -> HttpRoute:
+        return self._route(ingress, path, policy, (main,)) if main.upstream else _refused(ingress, path, main.problem)
+
     def _route(self, ingress: Ingress, path: IngressPath, policy: Policy, targets: tuple[Target, ...]) -> HttpRoute:
         has_groups = "\\" in policy.rewrite
         # What leads to the very path that is asked for is left as it is, with whatever follows.
@@ -285,10 +288,12 @@ class Rules:
         try:
             rewrite = None if is_same else PathRewrite(policy.rewrite, groups=has_groups)
             forward = Forward(targets, path=rewrite, idle=policy.idle)
-            return HttpRoute(Match(path.match), forward, cors=policy.cors, sources=policy.sources)
+            origin = _origin(ingress, path)
+            return HttpRoute(Match(path.match), forward, cors=policy.cors, sources=policy.sources, origin=origin)
         except ValueError as error:
-            self.refused.append((ingress, f"rewrite-target of {path.written}: {error}"))
-            return _no_owner(path)
+            why = f"rewrite-target of {path.written}: {error}"
+            self.refused.append((ingress, why))
+            return _refused(ingress, path, why)
 
 
 def standing_for(host: str, certified: Container[str]) -> list[str]:
@@ -300,16 +305,22 @@ def _place(ingress: Ingress, host: str, path: IngressPath) -> _Place:
     return ingress.meta.key.namespace, host, path.written or "/"
 
 
-def _no_owner(path: IngressPath) -> HttpRoute:
-    return HttpRoute(Match(path.match), UNAVAILABLE)
+def _origin(ingress: Ingress, path: IngressPath, problem: str = "") -> Origin:
+    part = f"path {path.written or '/'}" if path.match else "default backend"
+    return Origin("Ingress", *ingress.meta.key, part, problem)
 
 
-def _sent(path: IngressPath, location: Location) -> HttpRoute:
+def _refused(ingress: Ingress, path: IngressPath, problem: str) -> HttpRoute:
+    return HttpRoute(Match(path.match), UNAVAILABLE, origin=_origin(ingress, path, problem))
+
+
+def _sent(ingress: Ingress, path: IngressPath, location: Location) -> HttpRoute:
     """Return a route that sends clients elsewhere: to the very URL, or with their path and query to another host."""
     if not location.keeps_request:
         return HttpRoute(
             Match(path.match),
             DirectResponse(location.status),
             response=HeaderChanges(set=(("location", location.url),)),
+            origin=_origin(ingress, path),
         )
-    return HttpRoute(Match(path.match), location.redirect)
+    return HttpRoute(Match(path.match), location.redirect, origin=_origin(ingress, path))

@@ -15,6 +15,8 @@ from locallb.model.texts import shown
 from locallb.patterns import pattern
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import re2
 
 
@@ -181,7 +183,14 @@ def _pieces(pattern: str) -> int:
     return sum(sizes)
 
 
-def _compiled(pattern: str) -> re2._Regexp:
+@lru_cache(maxsize=256)
+def whole(pattern: str) -> Callable[[bytes], re2._Match[bytes] | None]:
+    """Return what matches an expression, made of served ones, with all of a text, as Envoy does."""
+    match: Callable[[bytes], re2._Match[bytes] | None] = _compiled(pattern, _MAX_MEMORY << 4).fullmatch
+    return match
+
+
+def _compiled(pattern: str, memory: int = _MAX_MEMORY) -> re2._Regexp:
     """Compile an expression as Envoy does: bytes are characters."""
     try:
         import re2  # noqa: PLC0415 - few stacks have expressions
@@ -192,7 +201,7 @@ def _compiled(pattern: str) -> re2._Regexp:
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1
     options.log_errors = False  # on stderr
-    options.max_mem = _MAX_MEMORY
+    options.max_mem = memory
     try:
         return re2.compile(pattern.encode(), options)
     except re2.error as error:

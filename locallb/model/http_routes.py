@@ -6,6 +6,7 @@ here: the order of routes, and hosts (`http_serving`).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from enum import StrEnum
 from functools import cached_property
@@ -70,6 +71,8 @@ class Mirror(Struct, frozen=True):
 
     upstream: UpstreamName
     per_million: int = _PER_MILLION
+    service: str = ""
+    """As a target has it."""
 
     def __post_init__(self) -> None:
         http_checks.within(self.per_million, 0, _PER_MILLION, "share")
@@ -170,12 +173,32 @@ class PathMatch(Struct, frozen=True):
         (checked if self.kind is PathKind.REGEX else http_checks.path)(self.value)
 
 
+_ANY_PART = "[^/]+"
+
+
+def _part(text: str, *, regex: bool) -> str:
+    if not text:
+        return _ANY_PART
+    return f"(?:{text})" if regex else re.escape(text)
+
+
 class GrpcMethod(Struct, frozen=True):
     """The path of a gRPC call; an empty part takes any."""
 
     service: str = ""
     method: str = ""
     regex: bool = False
+
+    @property
+    def path(self) -> str:
+        """Return the only path that it takes; empty where it takes several."""
+        return f"/{self.service}/{self.method}" if self.service and self.method and not self.regex else ""
+
+    @property
+    def expression(self) -> str:
+        """Return the expression (RE2) of the paths that it takes; empty where it takes every one."""
+        parts = [_part(part, regex=self.regex) for part in (self.service, self.method)]
+        return f"/{'/'.join(parts)}" if self.service or self.method else ""
 
     def __post_init__(self) -> None:
         for part in (self.service, self.method):
@@ -234,6 +257,10 @@ class Target(Struct, frozen=True):
     weight: int = 1
     request: HeaderChanges = NO_CHANGES
     response: HeaderChanges = NO_CHANGES
+    service: str = ""
+    """The Service and its port, for people: `shop/api:8080`."""
+    problem: str = ""
+    """A sentence why there is no upstream."""
 
     def __post_init__(self) -> None:
         http_checks.within(self.weight, 0, MAX_WEIGHT, "weight")
@@ -310,6 +337,21 @@ class DirectResponse(Struct, frozen=True):
         http_checks.within(len(self.body), 0, http_checks.MAX_TEXT, "length of an answer")
 
 
+class Origin(Struct, frozen=True):
+    """The object, and the part of it, that a route is made from, for people."""
+
+    kind: str
+    namespace: str
+    name: str
+    part: str = ""
+    """`rule 2`, or of an Ingress a path."""
+    problem: str = ""
+    """The reason that the part isn't served as it is written."""
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}" + (f", {self.part}" if self.part else "")
+
+
 class HttpRoute(Struct, frozen=True):
     """One match and its action. Header changes apply to every answer."""
 
@@ -322,6 +364,8 @@ class HttpRoute(Struct, frozen=True):
     """Client networks, by the address of the connection; requests from others are answered 403. None: all."""
     fault: Fault | None = None
     """The fault of matched requests, unless the whole listener has one."""
+    origin: Origin | None = None
+    """None where no object says it."""
 
     def __post_init__(self) -> None:
         action, path = self.action, self.match.path

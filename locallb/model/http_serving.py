@@ -11,6 +11,7 @@ Not here: routes and their options (`http_routes`), and upstreams, backends and 
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 from enum import StrEnum
 from typing import TypeAlias
 
@@ -18,7 +19,7 @@ from msgspec import Struct
 
 from locallb.model import http_checks
 from locallb.model.faults import Fault
-from locallb.model.http_routes import NO_CHANGES, HttpRoute, Target
+from locallb.model.http_routes import NO_CHANGES, OPTIONS, HttpRoute, Match, Target
 from locallb.model.identities import ClusterName, Digest, Fingerprint, IPAddress, IPNetwork, Protocol, place
 
 
@@ -152,6 +153,21 @@ class VirtualHost(Struct, frozen=True):
     domains: tuple[str, ...]
     """`a.test`, `*.a.test` (any depth) or `ANY`. The most specific one of a table wins; ports aren't compared."""
     routes: tuple[HttpRoute, ...]
+    listener: str = ""
+    """The name of the Gateway's listener; empty for Ingresses."""
+    hostnames: tuple[str, ...] = ()
+    """For each route the hostname that it is written for, of which the most specific comes first; empty: all alike."""
+
+    @property
+    def entries(self) -> Iterator[tuple[HttpRoute, Match | None]]:
+        """Return the routes in their order, each with what matches preflights of its requests, if that isn't itself.
+
+        A preflight that another route of the host matches by itself is left to that one.
+        """
+        own = frozenset(route.match for route in self.routes if route.match.method == OPTIONS)
+        for route in self.routes:
+            preflight = route.match.preflight if route.cors else None
+            yield route, None if preflight in own else preflight
 
     def __post_init__(self) -> None:
         for domain in self.domains:

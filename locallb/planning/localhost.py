@@ -21,7 +21,7 @@ from locallb.config.settings import Settings
 from locallb.dns.zones import is_hostname, name_fault
 from locallb.gateway.routes import BackendTarget, Bound, upstream_prefix
 from locallb.model.faults import NO_ORDER, Order
-from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, Redirect, Target
+from locallb.model.http_routes import DirectResponse, Forward, HttpRoute, Match, Origin, Redirect, Target
 from locallb.model.http_serving import ANY, BackendTls, Chain, HttpRoutes, Speaks, Termination, VirtualHost
 from locallb.model.identities import LOCALHOST, ClusterName, Family, ObjectKey, ObjectKind, Protocol, UpstreamName
 from locallb.model.memory import AnyMemo, Memo
@@ -215,7 +215,8 @@ def _offer(key: ObjectKey, ports: tuple[ServicePort, ...]) -> _Offer:
 def _forwarded(key: ObjectKey, port: ServicePort, spoken: Spoken, name: str) -> _Served:
     target = BackendTarget(key, port, spoken.speaks, spoken.tls)
     upstream = UpstreamName(f"{upstream_prefix(LOCALHOST)}{target.name}")
-    route = HttpRoute(Match(), Forward((Target(upstream),)))
+    shares = (Target(upstream, service=f"{target.named}:{port.port}"),)
+    route = HttpRoute(Match(), Forward(shares), origin=Origin("Service", *target.named, f"port {port.port}"))
     return _Served(LocalName(name, key, port.port), VirtualHost((name,), (route,)), {upstream: target})
 
 

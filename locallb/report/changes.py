@@ -174,6 +174,23 @@ class Violation(Struct, frozen=True):
     """Whether it only warns."""
 
 
+class RequestChange(Struct, frozen=True):
+    """A request that goes elsewhere: what becomes of it on both sides."""
+
+    request: str
+    before: str
+    after: str
+
+
+class SampleRequests(Struct, frozen=True):
+    """Sample requests on both sides."""
+
+    compared: int = 0
+    """The number of all; 0 where none are given."""
+    moved: tuple[RequestChange, ...] = ()
+    """Those that go elsewhere."""
+
+
 class Report(Struct, frozen=True):
     """Everything that a reader of a change wants to know."""
 
@@ -188,6 +205,7 @@ class Report(Struct, frozen=True):
     complaints: tuple[str, ...] = ()
     """What couldn't be read: with one of these the report isn't the whole truth."""
     violations: tuple[Violation, ...] = ()
+    requests: SampleRequests = SampleRequests()
     places: Mapping[ObjectKey, Place] = field(default_factory=dict)
     """Where Services are written, for formats that point there."""
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from locallb.model.identities import IPNetwork
 from locallb.model.reasons import section
-from locallb.report.changes import Change, Exposure, Narrowing, Report, ServiceChange
+from locallb.report.changes import Change, Exposure, Narrowing, Report, SampleRequests, ServiceChange
 from locallb.report.sides import Balancer
 from locallb.report.wording import alerts, summary
 
@@ -42,7 +42,13 @@ def fields(report: Report) -> Mapping[str, object]:
         "settings": list(report.settings),
         "notices": list(report.notices),
         "complaints": list(report.complaints),
+        "requests": _requests(report.requests),
     }
+
+
+def _requests(requests: SampleRequests) -> Mapping[str, object]:
+    moved = [{"request": each.request, "before": each.before, "after": each.after} for each in requests.moved]
+    return {"compared": requests.compared, "moved": moved}
 
 
 def _service(service: ServiceChange) -> Mapping[str, object]:

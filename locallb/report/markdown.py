@@ -23,6 +23,7 @@ from locallb.report.wording import (
     markdown_code,
     markdown_text,
     reasons,
+    requests_summary,
     shown_side,
     summary,
 )
@@ -80,6 +81,7 @@ def _written(report: Report, rows: Sequence[ServiceChange], *, details: bool, ma
         _head(report),
         _alerts(alerts(report), maximum),
         _table(report, rows),
+        _requests(report, maximum),
     ]
     if details:
         parts.append(_details(rows))
@@ -162,6 +164,20 @@ def _details(rows: Sequence[ServiceChange]) -> str:
     """Write, folded, everything that differs and where every port goes, of the Services that change."""
     text = "".join(_detail(service) for service in rows if service.change is not Change.UNCHANGED)
     return _folded("Details", text) if text else ""
+
+
+def _requests(report: Report, maximum: int) -> str:
+    """Write which sample requests go elsewhere, as many as alerts are written."""
+    if not report.requests.compared:
+        return ""
+    moved = report.requests.moved
+    rows = "".join(
+        f"| {markdown_code(each.request)} | {markdown_text(each.before)} | {markdown_text(each.after)} |\n"
+        for each in moved[:maximum]
+    )
+    table = f"\n| Request | Before | After |\n|---|---|---|\n{rows}" if rows else ""
+    more = f"\n_{len(moved) - maximum} more are left out here for size; <code>--format json</code> has all._\n"
+    return f"**{requests_summary(report.requests)}**\n{table}{more if len(moved) > maximum else ''}"
 
 
 _PATHS = {Via.PODS: "straight to pods ", Via.API: "through the API server to pods "}

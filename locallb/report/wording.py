@@ -29,6 +29,8 @@ from locallb.report.changes import (
     Narrowing,
     PortDifference,
     Report,
+    RequestChange,
+    SampleRequests,
     ServiceChange,
     What,
     Wider,
@@ -356,3 +358,14 @@ def summary(report: Report) -> str:
         return "No Services of type LoadBalancer."
     parts = [f"{count} {change}" for change in Change if (count := report.count(change))]
     return f"{counted(len(report.services), 'Service')}: {', '.join(parts)}."
+
+
+def requests_summary(requests: SampleRequests) -> str:
+    """Count the sample requests that go elsewhere: `2 of 40 sample requests go elsewhere`."""
+    moved = len(requests.moved)
+    of_all = f"of {counted(requests.compared, 'sample request')} {'goes' if moved == 1 else 'go'} elsewhere"
+    return f"{moved or 'none'} {of_all}"
+
+
+def moved_request(change: RequestChange) -> str:
+    return f"{change.before} → {change.after}"

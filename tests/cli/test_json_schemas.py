@@ -110,6 +110,8 @@ def test_outputs_are_as_their_schemas_say(play: tuple[Stage, Backend]) -> None:
     check(made.run("open", "--json"), "open")
     check(made.run("url", "web", "--json"), "open")
     check(made.run("curl", "web/x", "--json"), "curl")
+    for url in (made.run("url", "web").out.strip(), "http://shop.test/"):
+        check(made.run("explain", url, "--json"), "explain")
     for names in (["web", "none"], ["web", "--for", "address"]):
         check(made.run("wait", *names, "--timeout", "1s", "--json"), "wait")
     check(made.run("fault", "--undo", "--json"), "fault")

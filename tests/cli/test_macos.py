@@ -62,6 +62,7 @@ def test_commands_that_need_linux_are_refused_on_macos(tmp_path: Path) -> None:
         "plugin": "plugin install",
         "wait": "wait web",
         "curl": "curl web",
+        "explain": "explain http://shop.test/",
         "service": "service status",
     }
     refused = [further.get(command, command) for command in sorted({*COMMANDS, *WITHOUT_STACK} - ON_MACOS)]

@@ -107,4 +107,10 @@ NOT_RUN_HERE: dict[str, Elsewhere | Never] = {
     "locallb wait shop/web --timeout 5m": SCRIPT,
     "locallb url shop/web": SCRIPT,
     "locallb curl shop/web/healthz -- --fail --silent": SCRIPT,
+    "locallb explain http://shop.test:8080/api/v1/cart": Elsewhere(
+        "it needs a Gateway", "tests/cli/commands/test_explain.py", '"explain", URL'
+    ),
+    "locallb preview --against origin/main --requests requests.txt --format markdown": Elsewhere(
+        "it needs a file of requests", "tests/report/test_requests.py", '"--requests"'
+    ),
 }

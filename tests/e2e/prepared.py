@@ -115,7 +115,7 @@ def serve() -> None:
 def _load_everything() -> None:
     from locallb.cli import run, session  # noqa: PLC0415, F401 - the test that imports this module needs none of it
 
-    for place in (*run.COMMANDS.values(), *run.WITHOUT_STACK.values(), run.OFFLINE):
+    for place in (*run.COMMANDS.values(), *run.WITHOUT_STACK.values(), *run.OFFLINE.values()):
         importlib.import_module(f"locallb.cli.{place.partition(':')[0]}")
 
 

@@ -17,6 +17,7 @@ SEARCHING = (
     ("ca", "show"), ("ca", "export"), ("fault",), ("fault", "--json"), ("ca", "trust"), ("ca", "untrust"),
     ("drain",), ("drain", "--json"), ("open", "--print"), ("open", "--json"), ("open", "web", "--print"),
     ("wait", "web", "--timeout", "1s"), ("url", "web"), ("url", "--json"), ("curl", "web", "--json"),
+    ("explain", "http://web.test/"), ("explain", "web.test", "--from", "manifests", "--json"),
     ("service", "status"), ("stack", "rm", "dev"), ("config", "list"), ("config", "get", "pools"), ("source", "list"),
     ("view",), ("page",), ("page", "--print", "--json"),
     ("gateway", "install-crds"), ("gateway", "install-crds", "--json"), ("plugin", "-h"),

@@ -17,7 +17,7 @@ from locallb.model.snapshot import Snapshot
 from locallb.model.texts import address_name, owner_fields
 from locallb.planning.plan import make_plan
 from locallb.planning.planned import Plan
-from locallb.report.changes import Report, ServiceChange
+from locallb.report.changes import Report, RequestChange, SampleRequests, ServiceChange
 from locallb.report.deployed import DeployedResource
 from locallb.report.policies import assembled
 from locallb.report.sides import Side, planned_side
@@ -126,4 +126,5 @@ def hostile_report() -> Report:
         rejections[ObjectKey(ClusterName("c"), text, str(number))] = (Problem(Reason.IN_USE, f"{text} {text}"),)
     new = Side(HOSTILE[0], balancers, rejections, tuple(HOSTILE))
     report = assembled((Side(HOSTILE[6]), new), Snapshot(HOME), settings())
-    return replace(report, stack=HOSTILE[0], settings=tuple(HOSTILE), complaints=tuple(HOSTILE))
+    requests = SampleRequests(len(HOSTILE), tuple(RequestChange(text, text, text) for text in HOSTILE))
+    return replace(report, stack=HOSTILE[0], settings=tuple(HOSTILE), complaints=tuple(HOSTILE), requests=requests)

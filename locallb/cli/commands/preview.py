@@ -23,6 +23,7 @@ from urllib.parse import quote
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from locallb import safe_files
 from locallb.cli.arguments import Arguments
 from locallb.cli.console import Out
 from locallb.cli.failures import Exit, refuse
@@ -38,6 +39,7 @@ from locallb.engine.state.project import BACKEND_VARIABLE, Project, load_config,
 from locallb.model.desired import BALANCER, PROXY
 from locallb.model.errors import refusal
 from locallb.model.fields import object_of
+from locallb.model.http_requests import HttpRequest
 from locallb.model.identities import ClusterName, Home, ObjectKey
 from locallb.model.reasons import Problem, Reason
 from locallb.model.snapshot import Place, Snapshot
@@ -51,6 +53,7 @@ from locallb.report.changes import QUIET as QUIET_CHANGES
 from locallb.report.changes import Change, Report, ServiceChange, What, Wider
 from locallb.report.deployed import DeployedResource, deployed_side
 from locallb.report.policies import assembled
+from locallb.report.requests import compared_requests, parse_requests
 from locallb.report.sides import Side, planned_side
 from locallb.report.wording import (
     SIGNS,
@@ -60,8 +63,10 @@ from locallb.report.wording import (
     closed,
     differences,
     listed,
+    moved_request,
     removed,
     reported,
+    requests_summary,
     summary,
     visible,
 )
@@ -76,6 +81,10 @@ def print_report(out: Out, report: Report) -> None:
     out.line((f"From {visible(report.old)} to {visible(report.new)} ({report.stack})", "bold"))
     _print_policies(out, report)
     print_changes(out, report)
+    if report.requests.compared:
+        out.line(requests_summary(report.requests))
+        for change in report.requests.moved:
+            out.line((" ~ ", "yellow"), (visible(change.request), "bold"), f"  {visible(moved_request(change))}")
     for notice in report.notices:
         out.line(("note: ", "dim"), visible(notice))
 
@@ -101,7 +110,7 @@ def offline(args: Arguments, out: Out) -> int:
     if args.from_pulumi is not None:
         report = report_from_pulumi(args.directory, args.stack, args.from_pulumi)
     else:
-        report = report_against(args.directory, args.stack, args.against or "")
+        report = report_against(args.directory, args.stack, args.against or "", args.requests)
     return report_to(report, args, out)
 
 
@@ -196,22 +205,29 @@ class Tree(Struct, frozen=True):
     """Whether the settings are its own, to be compared; not those of the new side for another directory."""
 
 
-class _Old(Struct, frozen=True):
-    """The old side: its plan, or a sentence why there is none."""
+class OtherSide(Struct, frozen=True):
+    """Another directory or a revision: its plan, or a sentence why there is none."""
 
     label: str
     snapshot: Snapshot
     plan: Plan = field(default_factory=Plan)
     settings: Settings | None = None
-    notices: tuple[str, ...] = ()
+    problem: str = ""
+    complaints: tuple[str, ...] = ()
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """The sentences about it for a report of what differs from it."""
+        unread = (f"{self.problem}; so everything counts as new",) if self.problem else ()
+        return (*unread, *(f"on the side of {self.label}: {complaint}" for complaint in self.complaints))
 
 
-def report_against(directory: Path, stack: str, other: str) -> Report:
+def report_against(directory: Path, stack: str, other: str, requests: Path | None = None) -> Report:
     """Compare the project in `directory` with `other`: a directory, or else a revision of its repository.
 
     Nothing is deployed or queried, and no file is left. The old side is planned first, as if no address were held, then
     the new side as if the old one were deployed: so Services that keep their address on a host keep it here, and only
-    real changes show.
+    real changes show. Of the `requests` in a file, those that go elsewhere are listed.
 
     Raises:
         ClientError: if `other` is neither, or can't be read.
@@ -224,7 +240,7 @@ def report_against(directory: Path, stack: str, other: str) -> Report:
     settings = stack_settings(load_config(project, stack))
     with scratch(f"what {other} has") as made:
         nowhere = made / "readings"
-        old = _old_side(project, settings, home, other, made)
+        old = other_side(project, settings, home, other, made)
         reading = read_hostless(home, settings, project.root, nowhere)
     snapshot = holding(reading.snapshot, old.plan)
     plan = make_plan(snapshot, settings)
@@ -233,6 +249,8 @@ def report_against(directory: Path, stack: str, other: str) -> Report:
         planned_side(NEW_REVISION, snapshot, plan, hostless=True),
     )
     report = assembled(sides, snapshot, settings, old_settings=old.settings)
+    if requests:
+        report = replace(report, requests=compared_requests(old.plan, plan, sample_requests(requests)))
     return replace(
         report,
         notices=(*old.notices, *report.notices, *reading.notices),
@@ -245,8 +263,24 @@ def open_project(root: Path) -> Project:
     return load_project(root, {**os.environ, BACKEND_VARIABLE: f"file://{quote(str(root))}"})
 
 
-def _old_side(project: Project, settings: Settings, home: Home, other: str, made: Path) -> _Old:
-    """Read and plan the old side; one that can't be used is empty and has the reason."""
+_LARGEST = 1 << 20
+"""Bytes of a file of requests."""
+
+
+def sample_requests(path: Path) -> tuple[HttpRequest, ...]:
+    """Read a file of requests. Raises SourceError."""
+    try:
+        return parse_requests(safe_files.read(path, _LARGEST).decode(), is_yaml=path.suffix in {".yaml", ".yml"})
+    except UnicodeDecodeError:
+        raise SourceError(f"{path} isn't a file of requests: it is no text in UTF-8") from None
+    except OSError as error:
+        raise SourceError(f"{path} can't be read: {refusal(error)}; name a file of requests") from None
+    except ValueError as error:
+        raise SourceError(f"{path}: {error}") from None
+
+
+def other_side(project: Project, settings: Settings, home: Home, other: str, made: Path) -> OtherSide:
+    """Read and plan another directory or a revision; what can't be used is empty and has the reason."""
     label, own = other, None
     try:
         if other and Path(other).is_dir():
@@ -261,10 +295,9 @@ def _old_side(project: Project, settings: Settings, home: Home, other: str, made
         reading = read_hostless(home, tree.settings, tree.root, made / "readings")
     except (EngineError, SettingsError, SourceError) as error:
         why = " ".join(str(error).replace(str(made / "tree"), label).split())
-        unread = (f"on the side of {label}: {why}; so everything counts as new",)
-        return _Old(label, Snapshot(home), settings=own, notices=unread)
-    notices = tuple(f"on the side of {label}: {complaint}" for complaint in reading.complaints)
-    return _Old(label, reading.snapshot, make_plan(reading.snapshot, tree.settings), own, notices)
+        return OtherSide(label, Snapshot(home), settings=own, problem=f"on the side of {label}: {why}")
+    plan = make_plan(reading.snapshot, tree.settings)
+    return OtherSide(label, reading.snapshot, plan, own, complaints=reading.complaints)
 
 
 def _directory(other: str, settings: Settings, stack: str) -> Tree:

@@ -60,7 +60,7 @@ from locallb.report.wording import visible
 
 _HINTS = "/ filter  s sort  g group  Enter detail  o open  y URL  c curl  ? keys  q quit"
 _HINTS_BELOW = "Esc back  q quit"
-_HINTS_OF_ONE = "Esc back  o open  y URL  c curl  l logs  t traffic  e explain  f fault  d drain"
+_HINTS_OF_ONE = "Esc back  o open  y URL  c curl  l logs  t traffic  e reason  f fault  d drain"
 _MESSAGE = 8.0
 """Seconds for which a message is shown in the place of the hints."""
 _INDENT = 13
@@ -458,7 +458,7 @@ class ViewApp(App[None]):
         Binding("l", "run_about('logs')"),
         Binding("t", "run_about('top')"),
         Binding("v", "events"),
-        Binding("e", "explain"),
+        Binding("e", "show_reason"),
         Binding("f", "ask_about('fault')"),
         Binding("d", "ask_about('drain')"),
         Binding("question_mark", "keys"),
@@ -592,7 +592,7 @@ class ViewApp(App[None]):
         if card := self._chosen():
             self.run_command((command, str(card.view.row.key)))
 
-    def action_explain(self) -> None:
+    def action_show_reason(self) -> None:
         """Show what the documentation has about the reason."""
         if reason := self._page.reason:
             self.run_command(("help", reason))

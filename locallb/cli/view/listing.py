@@ -444,7 +444,7 @@ KEYS = (
     ("l", "show its connections and requests as they end: `locallb logs`"),
     ("t", "show its traffic: `locallb top`"),
     ("v", "show the latest events of the stack"),
-    ("e", "explain the reason: `locallb help REASON`"),
+    ("e", "show what `locallb help REASON` says of the reason"),
     ("f", "make some of its connections or requests fail: `locallb fault`, which you can edit first"),
     ("d", "keep new connections away from its backends: `locallb drain`, which you can edit first"),
     ("?", "show these keys"),

@@ -14,7 +14,7 @@ def test_each_command_of_the_parser_has_a_function() -> None:
     """They are named in words, as each is loaded by itself; nobody names one that the parser doesn't know."""
     named = {**run.COMMANDS, **run.WITHOUT_STACK}
     assert set(named) == set(COMMANDS)
-    assert all(callable(run._load(place)) for place in (*named.values(), run.OFFLINE))
+    assert all(callable(run._load(place)) for place in (*named.values(), *run.OFFLINE.values()))
 
 
 def test_only_the_command_that_is_named_gets_its_options(monkeypatch: pytest.MonkeyPatch) -> None:
