@@ -8,17 +8,18 @@ from __future__ import annotations
 import re
 from typing import AnyStr, Generic, cast
 
-_METHODS = ("findall", "finditer", "flags", "fullmatch", "groups", "match", "pattern", "search", "split", "sub", "subn")
+_METHODS = ("findall", "finditer", "flags", "fullmatch", "groups", "match", "search", "split", "sub", "subn")
 
 
 class _Deferred(Generic[AnyStr]):
     """What is asked for is that of the expression, found once."""
 
     def __init__(self, text: AnyStr, flags: int) -> None:
-        self._given: tuple[AnyStr, int] = text, flags
+        self.pattern: AnyStr = text
+        self._flags = flags
 
     def __getattr__(self, name: str) -> object:
-        compiled = re.compile(*self._given)
+        compiled = re.compile(self.pattern, self._flags)
         for method in _METHODS:
             setattr(self, method, getattr(compiled, method))
         return getattr(compiled, name)
