@@ -206,10 +206,10 @@ def _way(plan: Plan, request: HttpRequest) -> _Way:
     if named := _named(plan, request.host):
         return _at(plan, named, request, f"{request.host} is a name of it")
     every, headers = list(_entrances(plan)), tuple(header for header in request.headers if header[0] != "host")
-    found = [
+    by_host = [
         _by_host(every, replace(request, host=host, headers=headers)) for host in (request.host, request.requested_host)
     ]
-    return next((way for way in found if way.entrance), found[0])
+    return next((way for way in by_host if way.entrance), by_host[0])
 
 
 def _entrances(plan: Plan) -> Iterator[_Entrance]:
