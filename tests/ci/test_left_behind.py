@@ -191,10 +191,10 @@ def test_envoys_of_a_stage_end_with_its_run(tmp_path: Path) -> None:
 def test_containers_of_a_podman_of_the_runs_own_end_with_it(tmp_path: Path) -> None:
     """Neither a container nor what attends it has the run's mark, and no other Podman knows of them."""
     with running(tmp_path, PODMAN, 1000) as run:
-        root, session, pids, why = json.loads((tmp_path / "told.json").read_text())
+        root, _, pids, why = json.loads((tmp_path / "told.json").read_text())
         assert len(pids) == 2, why
         run.kill()
-        becomes(lambda: not any(map(exists, pids)) and not with_word(session) and not with_word(root))
+        becomes(lambda: not any(map(exists, pids)) and not with_word(root))
     for mounted in reversed(mounts_below(root)):  # its storage, which no `system reset` has taken away
         subprocess.run(["umount", mounted], check=True)
     shutil.rmtree(root)
