@@ -42,6 +42,7 @@ _ESCAPED_SLASH = pattern(r"(?i:%2f|%5c)")
 _FORBIDDEN = pattern(r"%00")
 _MUST_BE_ESCAPED = pattern(r'["<>^`{|}]')
 _PORT = pattern(r":[0-9]*\Z")
+_SCHEME = pattern(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _GROUP = pattern(r"\\([0-9])")
 
 
@@ -62,7 +63,7 @@ class HttpRequest(Struct, frozen=True):
     def parse(cls, url: str, method: str = "GET", headers: Iterable[str] = ()) -> HttpRequest:
         """Read a URL, which may lack `http://`, and headers such as `x-user: a`. Raises ValueError with a sentence."""
         try:
-            parts = urlsplit(url if "://" in url else f"http://{url}")
+            parts = urlsplit(url if _SCHEME.match(url) else f"http://{url}")
             port = parts.port
         except ValueError:
             raise ValueError(f"{shown(url)} isn't a URL such as http://shop.test:8080/cart") from None
@@ -74,12 +75,14 @@ class HttpRequest(Struct, frozen=True):
         read = tuple(map(_header, headers))
         if sum(name == "host" for name, _ in read) > 1:
             raise ValueError("a request has one Host header")
+        if ("host", "") in read:
+            raise ValueError("the Host header is empty: write the host that is asked for")
         return cls(
             parts.scheme,
             _host(parts.hostname),
             port or USUAL_PORTS[parts.scheme],
             target,
-            http_checks.header_name(method),
+            _method(method),
             read,
         )
 
@@ -130,6 +133,14 @@ def _host(text: str) -> str:
     if name.startswith("*"):
         raise ValueError(f"{shown(text)} is no single host: name one that it covers")
     return http_checks.host(name)
+
+
+def _method(text: str) -> str:
+    """Return a method. Raises ValueError."""
+    try:
+        return http_checks.header_name(text)  # the same characters
+    except ValueError:
+        raise ValueError(f"{shown(text)} isn't a method such as GET or POST") from None
 
 
 def _header(text: str) -> tuple[str, str]:

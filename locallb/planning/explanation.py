@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from locallb.gateway.listeners import covering, specificity
 from locallb.gateway.texts import requested
 from locallb.model.gateway_objects import rank
-from locallb.model.http_requests import ComparedRequest, HttpRequest, Unmet, location, rewritten, unmet
+from locallb.model.http_requests import USUAL_PORTS, ComparedRequest, HttpRequest, Unmet, location, rewritten, unmet
 from locallb.model.http_routes import (
     DirectResponse,
     Forward,
@@ -252,9 +252,18 @@ def _by_host(every: Sequence[_Entrance], request: HttpRequest) -> _Way:
         rivals = [each.placement.key.shown for _, _, other, each in serving if other == name]
         others = tuple(key for key in dict.fromkeys(rivals) if key != best.placement.key.shown)
         return _Way(best, f"it serves the host {name}" if name else "it serves every host", others)
-    ports = [port for port in {each.listener.port for each in every} if _is_served(every, replace(request, port=port))]
-    elsewhere = f"; it is served at port {_listed(sorted(ports))}" if ports else ""
-    return _Way(None, f"no load balancer of the stack serves {request.host} at port {request.port}{elsewhere}")
+    place = f"{request.host} at port {request.port} by {request.scheme}"
+    return _Way(None, f"no load balancer of the stack serves {place}{_elsewhere(every, request)}")
+
+
+def _elsewhere(every: Sequence[_Entrance], request: HttpRequest) -> str:
+    """Return by which scheme and at which ports the host is served instead; empty if it isn't."""
+    having = sorted({each.listener.port for each in every})
+    for scheme in (request.scheme, *(other for other in USUAL_PORTS if other != request.scheme)):
+        ports = [port for port in having if _is_served(every, replace(request, scheme=scheme, port=port))]
+        if ports:
+            return f"; it is served by {scheme} at port{'s' if len(ports) > 1 else ''} {_listed(ports)}"
+    return ""
 
 
 def _is_served(every: Iterable[_Entrance], request: HttpRequest) -> bool:
@@ -276,9 +285,14 @@ def _served_name(listener: Listener | HttpListener, request: HttpRequest) -> str
     if isinstance(chain.serves, TcpForward):
         return _name_in(chain.names or ("",), request.host)
     host = _host(chain.serves, request.requested_host)
-    if host is None or all(route.action == DirectResponse(_MISDIRECTED) for route in host.routes):
+    if host is None or _is_empty(host):
         return None
     return _name_in(["" if name == ANY else name for name in host.domains], request.requested_host)
+
+
+def _is_empty(host: VirtualHost) -> bool:
+    """Return whether a host has no rules, or those alone that send clients to another connection."""
+    return all(route.action == DirectResponse(_MISDIRECTED) for route in host.routes)
 
 
 def _name_in(names: Iterable[str], host: str) -> str:
@@ -363,6 +377,12 @@ def _host(routes: HttpRoutes, name: str) -> VirtualHost | None:
     return next((hosts[domain] for domain in (*covering(name), ANY) if domain in hosts), None)
 
 
+def _other_hosts(routes: HttpRoutes) -> str:
+    """Return for which hosts there are rules; empty if there are none."""
+    hosts = [domain for host in routes.hosts if not _is_empty(host) for domain in host.domains]
+    return f"; there are rules for {few(hosts)}" if hosts else ""
+
+
 class _Taking(NamedTuple):
     """A route that takes a request, by a match of its own or that of its preflights."""
 
@@ -379,13 +399,15 @@ def _requested(found: Explanation, routes: HttpRoutes, upstreams: _Upstreams) ->
     found = replace(found, answered=Answered.PROXY, status=404, path=compared.path)
     host = _host(routes, request.requested_host)
     if host is None:
-        return replace(found, reason=f"nothing is served for the host {request.requested_host} there")
+        why = f"nothing is served for the host {request.requested_host} there"
+        return replace(found, reason=f"{why}{_other_hosts(routes)}")
     name = _name_in(["" if domain == ANY else domain for domain in host.domains], request.requested_host)
     found = replace(found, host=name or ANY, listener=host.listener)
     taking, failed = _first(host, compared)
     found = replace(found, earlier=_nearest(host, failed), compared=len(failed))
     if taking is None:
-        return replace(found, reason="no rule takes it" if failed else "no rule is attached there")
+        nothing = f"no rule is attached there for the host {request.requested_host}{_other_hosts(routes)}"
+        return replace(found, reason="no rule takes it" if failed else nothing)
     route = taking.route
     found = replace(
         found,

@@ -25,16 +25,26 @@ _FIELDS = frozenset({"url", "method", "headers"})
 
 def parse_requests(text: str, *, is_yaml: bool) -> tuple[HttpRequest, ...]:
     """Read the requests of a file. Raises ValueError with the line or the number, and what is wrong."""
-    if not is_yaml:
-        lines = ((f"line {number}", line.strip()) for number, line in enumerate(text.splitlines(), 1))
-        return tuple(_each((where, line) for where, line in lines if line and not line.startswith("#")))
+    found = tuple(_each(_objects(text) if is_yaml else _lines(text)))
+    if not found:
+        raise ValueError("it has no requests; write one a line, such as `GET http://shop.test/cart`")
+    return found
+
+
+def _lines(text: str) -> Iterator[tuple[str, str]]:
+    for number, line in enumerate(map(str.strip, text.splitlines()), 1):
+        if line and not line.startswith("#"):
+            yield f"line {number}", line
+
+
+def _objects(text: str) -> Iterator[tuple[str, object]]:
     try:
         listed = load_yaml(text, yaml.CSafeLoader)
     except (yaml.YAMLError, RecursionError):
         raise ValueError("it isn't YAML; write a list of requests") from None
     if not isinstance(listed, list):
         raise ValueError("it is no list; write one of requests, such as `- GET http://shop.test/cart`")  # noqa: TRY004 - a mistake in a file
-    return tuple(_each((f"request {number}", each) for number, each in enumerate(listed, 1)))
+    yield from ((f"request {number}", each) for number, each in enumerate(listed, 1))
 
 
 def _each(written: Iterable[tuple[str, object]]) -> Iterator[HttpRequest]:

@@ -177,22 +177,36 @@ def test_the_nearest_rules_are_listed_and_the_others_counted() -> None:
     ("url", "headers", "result"),
     [
         ("http://AT:8080/x", ["Host: shop.test"], "shop/api:8080"),
-        ("http://AT:8080/x", [], "404: nothing is served for the host AT there"),
+        ("http://AT:8080/x", [], "404: nothing is served for the host AT there; there are rules for shop.test, *.test"),
         ("SHOP.test:8080/x", [], "shop/api:8080"),
         ("http://AT/x", [], "demo/gateways/shop/web has 8080 at AT, not 80"),
         ("http://127.78.0.9/x", [], "no load balancer of the stack has the address 127.78.0.9"),
         (
             "http://shop.test/x",
             [],
-            "no load balancer of the stack serves shop.test at port 80; it is served at port 8080",
+            "no load balancer of the stack serves shop.test at port 80 by http; it is served by http at port 8080",
         ),
-        ("http://shop.example/x", [], "no load balancer of the stack serves shop.example at port 80"),
+        (
+            "https://shop.test:8080/x",
+            [],
+            "no load balancer of the stack serves shop.test at port 8080 by https; it is served by http at port 8080",
+        ),
+        ("http://shop.example/x", [], "no load balancer of the stack serves shop.example at port 80 by http"),
         ("https://AT:8080/x", [], "port 8080 takes requests without TLS alone: ask by http"),
     ],
 )
 def test_the_load_balancer_is_found_by_address_or_host(url: str, headers: list[str], result: str) -> None:
     """Or else it is said why there is none."""
     assert explained(SHOP, url, "GET", *headers).result == result.replace("AT", at(SHOP))
+
+
+def test_a_host_is_served_at_each_of_several_ports() -> None:
+    """They are named where another one is asked for; so are hosts with rules where the one asked for has none."""
+    plan = plan_of(gateway(listener("a", 8080), listener("b", 8081)), route(hostnames=["shop.test"]))
+    assert explained(plan, "http://shop.test/").reason.endswith("it is served by http at ports 8080, 8081")
+    assert explained(plan, "http://AT:8080/").reason == (
+        f"no rule is attached there for the host {at(plan)}; there are rules for shop.test"
+    )
 
 
 def test_of_several_that_serve_a_host_the_most_specific_is_explained() -> None:
@@ -303,6 +317,11 @@ def test_what_is_done_besides_is_said_in_words() -> None:
     )
 
 
+def test_a_url_in_a_query_is_no_scheme() -> None:
+    """What lacks `http://` itself is still of http."""
+    assert HttpRequest.parse("a.test:8080/?to=https://b.test/").url == "http://a.test:8080/?to=https://b.test/"
+
+
 @pytest.mark.parametrize(
     ("url", "method", "headers", "sentence"),
     [
@@ -312,7 +331,9 @@ def test_what_is_done_besides_is_said_in_words() -> None:
         ("http://a@b.test/", "GET", [], "and no user"),
         ("http://*.test/", "GET", [], "is no single host"),
         ("http://a_b^.test/", "GET", [], "is no host of requests"),
-        ("http://a.test/", "GE T", [], "isn't the name of a header"),
+        ("http://a.test/", "GE T", [], "isn't a method such as GET"),
+        ("http://a.test/", "", [], "isn't a method such as GET"),
+        ("http://a.test/", "GET", ["Host:"], "the Host header is empty"),
         ("http://a.test/", "GET", ["x"], "isn't a header"),
         ("http://a.test/", "GET", ["host: a", "Host: b"], "one Host header"),
     ],
