@@ -12,11 +12,14 @@ _METHODS = ("findall", "finditer", "flags", "fullmatch", "groups", "match", "sea
 
 
 class _Deferred(Generic[AnyStr]):
-    """What is asked for is that of the expression, found once."""
+    """Attributes are those of the expression, which is compiled for the first one."""
 
     def __init__(self, text: AnyStr, flags: int) -> None:
         self.pattern: AnyStr = text
         self._flags = flags
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return pattern, (self.pattern, self._flags)
 
     def __getattr__(self, name: str) -> object:
         compiled = re.compile(self.pattern, self._flags)
