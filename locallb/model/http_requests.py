@@ -65,13 +65,13 @@ class HttpRequest(Struct, frozen=True):
         try:
             parts = urlsplit(url if _SCHEME.match(url) else f"http://{url}")
             port = parts.port
+            target = _sendable(parts.path or "/") + (f"?{_sendable(parts.query)}" if parts.query else "")
         except ValueError:
             raise ValueError(f"{shown(url)} isn't a URL such as http://shop.test:8080/cart") from None
         if parts.scheme not in USUAL_PORTS:
             raise ValueError(f"{shown(url)} isn't a URL of http or https: write http://shop.test/ or the like")
         if not parts.hostname or parts.username is not None or port == 0:
             raise ValueError(f"{shown(url)} needs a host, with a port from 1 to 65535 or none, and no user")
-        target = _sendable(parts.path or "/") + (f"?{_sendable(parts.query)}" if parts.query else "")
         read = tuple(map(_header, headers))
         if sum(name == "host" for name, _ in read) > 1:
             raise ValueError("a request has one Host header")
@@ -120,8 +120,8 @@ class HttpRequest(Struct, frozen=True):
 
 
 def _sendable(text: str) -> str:
-    """Escape what no client sends as it is."""
-    return _UNSENDABLE.sub(lambda match: quote(match[0]), text)
+    """Escape what no client sends as it is, also bytes of a command line that are no UTF-8. Raises ValueError."""
+    return _UNSENDABLE.sub(lambda match: quote(match[0], errors="surrogateescape"), text)
 
 
 def _host(text: str) -> str:

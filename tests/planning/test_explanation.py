@@ -5,6 +5,7 @@ That the answer is Envoy's own is in `tests/envoy/test_explanation.py`.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -327,6 +328,7 @@ def test_a_url_in_a_query_is_no_scheme() -> None:
     [
         ("ftp://a.test/", "GET", [], "isn't a URL of http or https"),
         ("http://a.test:99999/", "GET", [], "isn't a URL such as"),
+        ("http://a.test/\ud800", "GET", [], "isn't a URL such as"),
         ("http:///x", "GET", [], "needs a host"),
         ("http://a@b.test/", "GET", [], "and no user"),
         ("http://*.test/", "GET", [], "is no single host"),
@@ -342,6 +344,11 @@ def test_what_is_no_request_is_refused_in_a_sentence(url: str, method: str, head
     """With what is wrong."""
     with pytest.raises(ValueError, match=sentence):
         HttpRequest.parse(url, method, headers)
+
+
+def test_bytes_of_a_command_line_that_are_no_utf_8_are_sent_escaped() -> None:
+    """As every client sends them."""
+    assert HttpRequest.parse(os.fsdecode(b"a.test/\xff?\xc3\xa9")).target == "/%FF?%C3%A9"
 
 
 @pytest.mark.parametrize(
