@@ -163,8 +163,7 @@ def read_published(path: Path) -> Published:
     """Return what the `watch` that runs now publishes."""
     try:
         published = msgspec.json.decode(files.read(path) or "", type=Published)
-    except (ClientError, msgspec.DecodeError):
+        running = processes.identify(int(published.process.partition("@")[0]))
+    except (ClientError, msgspec.DecodeError, ValueError):
         return Published()
-    pid = published.process.partition("@")[0]
-    running = processes.identify(int(pid)) if pid.isdecimal() else None
     return published if running and str(running) == published.process else Published()

@@ -47,8 +47,10 @@ def test_a_file_that_cannot_be_written_ends_no_loop(tmp_path: Path) -> None:
         lambda path: path.write_bytes(b"\xff"),
         lambda path: path.write_text("{"),
         lambda path: path.write_text("{}"),
+        lambda path: path.write_text('{"process":"%s@boot.1"}' % ("9" * 5000)),
+        lambda path: path.symlink_to("/dev/zero"),
     ],
-    ids=["directory", "no text", "half", "other"],
+    ids=["directory", "no text", "half", "other", "no process", "endless"],
 )
 def test_a_file_that_cannot_be_read_says_nothing(tmp_path: Path, spoil: Callable[[Path], object]) -> None:
     """A status goes on without it."""
