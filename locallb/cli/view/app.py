@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from enum import StrEnum
 from functools import cache
+from threading import Lock
 from types import FrameType
 from typing import ClassVar, Protocol, TypeVar
 
@@ -478,6 +479,7 @@ class ViewApp(App[None]):
         self._copied = "", "", 0
         """What was copied last: of which kind, of which one, and the number of it."""
         self._offered: Scene | None = None
+        self._offer_lock = Lock()
         self._own_loop: asyncio.AbstractEventLoop | None = None
         self._stopped = False
 
@@ -514,18 +516,21 @@ class ViewApp(App[None]):
 
     def offer(self, scene: Scene) -> None:
         """Show another scene soon; of several offered meanwhile, the last."""
-        is_first, self._offered = self._offered is None, scene
+        with self._offer_lock:
+            is_first, self._offered = self._offered is None, scene
         if is_first:
             self.post_message(self.Offered())
 
     def stop(self) -> None:
-        """Close the view."""
+        """Close the view, unless it is closed."""
         self._stopped = True
         if self._own_loop:
-            self._own_loop.call_soon_threadsafe(self.exit)
+            with suppress(RuntimeError):  # the event loop has ended
+                self._own_loop.call_soon_threadsafe(self.exit)
 
     def on_view_app_offered(self) -> None:
-        self.scene, self._offered = self._offered or self.scene, None
+        with self._offer_lock:
+            self.scene, self._offered = self._offered or self.scene, None
         if self._page.is_mounted:
             self._page.draw()
 

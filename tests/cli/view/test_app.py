@@ -382,3 +382,16 @@ def test_only_lines_in_sight_are_drawn(monkeypatch: pytest.MonkeyPatch) -> None:
     text = shown(many, "g", "s", "end", size=(80, 24))
     assert "shop-51" in text
     assert len(drawn) < 100
+
+
+def test_a_view_that_has_ended_can_be_stopped_again() -> None:
+    """By a signal that comes then, or from another thread."""
+    app = ViewApp(calm(), StackActions(("locallb",)))
+
+    async def run() -> None:
+        async with app.run_test():
+            app.stop()
+
+    asyncio.run(run())
+    app.stop()
+    app.offer(trouble())
