@@ -20,6 +20,7 @@ from locallb.model.identities import Family, IPAddress, IPNetwork, ObjectKey
 from locallb.model.ranges import covered
 from locallb.model.reasons import Problem
 from locallb.model.snapshot import Place, Snapshot
+from locallb.planning.planned import Plan
 from locallb.report.sides import Balancer, Port, Side
 
 
@@ -44,6 +45,11 @@ class PoolRoom(Struct, frozen=True):
 def rooms(side: Side, snapshot: Snapshot, settings: Settings) -> tuple[PoolRoom, ...]:
     """Count the addresses of every pool once all is as on `side`; `snapshot` knows what others hold."""
     return rooms_for({a for balancer in side.balancers.values() for a in balancer.addresses}, snapshot, settings)
+
+
+def rooms_of(plan: Plan, snapshot: Snapshot, settings: Settings) -> tuple[PoolRoom, ...]:
+    """Count the addresses of every pool once all is as planned."""
+    return rooms_for({address for each in plan.placements for address in each.addresses}, snapshot, settings)
 
 
 def rooms_for(used: AbstractSet[IPAddress], snapshot: Snapshot, settings: Settings) -> tuple[PoolRoom, ...]:

@@ -30,7 +30,7 @@ from locallb.cli.service_output import Parts, PortLink, details, links
 from locallb.cli.session import UNPLANNED, Session
 from locallb.cli.traffic import LatestLines, Plans
 from locallb.cli.view.listing import Card, Rate, Scene, cards, detail_parts, rates
-from locallb.cli.view.overview import NOTHING_YET, pool_line, rooms, source_line, watched
+from locallb.cli.view.overview import NOTHING_YET, pool_line, source_line, watched
 from locallb.cli.watching.board import Board, View
 from locallb.cli.watching.log import LogRecord, Narrator, clock
 from locallb.cli.watching.program_runs import command
@@ -41,7 +41,7 @@ from locallb.observe import inspect
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import State
 from locallb.programs import in_foreground
-from locallb.report.changes import PoolRoom
+from locallb.report.changes import PoolRoom, rooms_of
 from locallb.runtimes.single_instance import holder
 from locallb.sources.snapshot import SnapshotResult
 from locallb.threads import SupervisedThread, Task
@@ -260,7 +260,7 @@ class Readings:
         failures = found.sentences(lambda since: f"since {clock(since)[:-4]}", keys) if found else ()
         if plan is not self._last.plan:
             self._settings = session.settings
-            self._rooms = rooms(plan, reading.snapshot, self._settings)
+            self._rooms = rooms_of(plan, reading.snapshot, self._settings)
         overview = (
             source_line(self._settings, None if reading.complaints else {}),
             pool_line(self._rooms, len(plan.proxies), None),

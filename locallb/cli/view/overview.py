@@ -13,20 +13,12 @@ from locallb.cli.watching.log import LogRecord, clock
 from locallb.cli.watching.published import summary
 from locallb.config.settings import Settings
 from locallb.model.identities import ObjectKey
-from locallb.model.snapshot import Snapshot
-from locallb.planning.planned import Plan
-from locallb.report.changes import PoolRoom, rooms_for
+from locallb.report.changes import PoolRoom, rooms_of
 from locallb.report.wording import LONGEST_NAME, visible
 
 MAX_PARTS = 6
 """Sources and pools that are named."""
 NOTHING_YET = "There is no Service of type LoadBalancer yet. New ones appear here by themselves."
-
-
-def rooms(plan: Plan, snapshot: Snapshot, settings: Settings) -> tuple[PoolRoom, ...]:
-    """Return what is used and free of each pool."""
-    given = {address for placement in plan.placements for address in placement.addresses}
-    return rooms_for(given, snapshot, settings)
 
 
 def source_line(settings: Settings, stale: Mapping[str, float] | None) -> Parts:
@@ -74,7 +66,7 @@ def watched(
     if planned is None:
         return scene
     if planned.plan is not before.plan and planned.snapshot and planned.settings:
-        scene = replace(scene, rooms=rooms(planned.plan, planned.snapshot, planned.settings))
+        scene = replace(scene, rooms=rooms_of(planned.plan, planned.snapshot, planned.settings))
     answering = sum(answer is not None for answer in board.observed.values())
     lines = [source_line(planned.settings, board.stale)] if planned.settings else []
     lines.append(pool_line(scene.rooms, len(planned.plan.proxies), answering))

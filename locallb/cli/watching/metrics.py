@@ -26,7 +26,7 @@ from locallb.model.objects import Via
 from locallb.planning.notices import OF_OVERRIDES
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import Observation, State
-from locallb.report.changes import rooms_for
+from locallb.report.changes import rooms_of
 from locallb.threads import THREADS
 from locallb.traffic.figures import Latencies, TrafficRow, first
 from locallb.traffic.reading import traffic
@@ -344,8 +344,7 @@ def _pools(board: Board) -> Iterator[Metric]:
     free = GaugeMetricFamily(f"{METRIC_PREFIX}_pool_addresses_free", "Addresses that nobody has.", labels=labels)
     planned = board.planned
     if planned and planned.snapshot and planned.settings:
-        given = {address for placement in planned.plan.placements for address in placement.addresses}
-        for room in rooms_for(given, planned.snapshot, planned.settings):
+        for room in rooms_of(planned.plan, planned.snapshot, planned.settings):
             for family, value in ((size, room.size), (used, room.used), (free, room.free)):
                 family.add_metric([room.pool, str(room.family)], value)
     yield from (size, used, free)

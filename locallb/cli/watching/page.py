@@ -48,7 +48,7 @@ from locallb.config.values import loopback_place
 from locallb.patterns import pattern
 from locallb.planning.planned import Plan
 from locallb.planning.service_rows import Observation
-from locallb.report.changes import PoolRoom, rooms_for
+from locallb.report.changes import PoolRoom, rooms_of
 from locallb.report.wording import LONGEST_NAME, html_text, visible
 from locallb.storage.paths import shipped
 from locallb.threads import SupervisedThread, Task
@@ -447,8 +447,7 @@ class LivePage:
     def _pools(self, board: Board) -> list[Document]:
         planned = board.planned
         if planned and planned.snapshot and planned.settings and self._rooms[0] is not planned:
-            given = {address for placement in planned.plan.placements for address in placement.addresses}
-            self._rooms = planned, rooms_for(given, planned.snapshot, planned.settings)
+            self._rooms = planned, rooms_of(planned.plan, planned.snapshot, planned.settings)
         return [
             {
                 "pool": visible(room.pool, LONGEST_NAME),
