@@ -31,7 +31,7 @@ export class Lane {
   // Take what is new of it; returns in what sentence that would be told, if it is worth one.
   take(data, isWhole) {
     const before = this.data;
-    this.data = data;
+    this.data = { ...data, links: Object.assign(Object.create(null), data.links) }; // of a host `constructor` as well
     this.text = [this.name, told(data), ...data.addresses, ...data.hosts, ...data.ports.flatMap((port) => [port.label, ...port.backends])]
       .join(" ").toLowerCase();
     if (isWhole || this.isSeen || this.isOpen) this.draw();

@@ -322,7 +322,7 @@ function facts() {
   const list = [];
   const say = (what, ...items) => items.length && list.push(make("dt", "", what), make("dd", "", ...items));
   const item = (isWell, ...content) => make("span", isWell ? "item" : "item bad", ...content);
-  say("Sources", ...sources.map((name) => item(!(name in stale), name, name in stale ? ` last read ${clock(stale[name])}` : " read")), ...(moreSources ? [`and ${moreSources} more`] : []));
+  say("Sources", ...sources.map((name) => item(!Object.hasOwn(stale, name), name, Object.hasOwn(stale, name) ? ` last read ${clock(stale[name])}` : " read")), ...(moreSources ? [`and ${moreSources} more`] : []));
   say("Pools", ...pools.map(({ pool, family, used, size, free }) => {
     const meter = Object.assign(make("meter"), { max: size, value: size - free, ariaLabel: `${pool}: ${used} of ${size} used` });
     return item(free > 0, meter, ` ${pool} ${family}: ${number(used)} of ${number(size)} used, ${number(free)} free`);

@@ -51,10 +51,7 @@ class LogReader:
         self._notice = sentence
 
     def read(self) -> bytes:
-        some: list[str] = []
-        with suppress(IndexError):
-            while True:
-                some.append(self._waiting.popleft())
+        some = [self._waiting.popleft() for _ in range(len(self._waiting))]  # no more, however fast they come
         lost, self._lost = self._lost, 0
         notice, before = self._notice, self._reported
         if not some and not lost and notice == before:
@@ -111,7 +108,7 @@ class PageLogs:
             reading.end()
 
     def _read(self, reading: TrafficReading, readers: tuple[LogReader, ...], plan: Plan) -> None:
-        """Read for these as long as there are no others and no other plan, at most a few seconds."""
+        """Read for these readers by this plan while they are the only ones, at most a few seconds."""
         keys = {str(placement.key): placement.key for placement in plan.placements}
         places = {
             reader: proxy_directories(plan, [keys[reader.service]] if reader.service in keys else [])
