@@ -394,9 +394,11 @@ class ListPage(Page):
             self._ask_for(text=event.value)
 
     def take(self, text: str) -> None:
-        if not self._filters:
+        if self._filters:
+            self._filters = False
+            self._ask_for(text=text)
+        else:
             super().take(text)
-        self._filters = False
 
     def _ask_for(self, **fields: object) -> None:
         self.query_now = replace(self.query_now, **fields)
@@ -506,6 +508,12 @@ class ViewApp(App[None]):
             self._driver._sigcont_application(number, frame)  # type: ignore[union-attr]  # noqa: SLF001 - see above
         elif self._own_loop:
             self._own_loop.call_soon_threadsafe(lambda: self.refresh(layout=True))
+
+    def on_key(self, event: events.Key) -> None:
+        """Give the prompt what was typed faster than it got the focus: keys go to what had it as they came."""
+        if isinstance(self.focused, Input) and event.is_printable and event.character:
+            event.prevent_default()
+            self.focused.insert_text_at_cursor(event.character)
 
     def action_suspend_process(self) -> None:
         """Stop this job, with what a shell started beside us; where no shell is, nothing would continue it."""

@@ -78,7 +78,7 @@ def refusal(request: HttpRequest) -> Page | None:
     Sec-Fetch-Site; both are refused.
     """
     if request.method not in {"GET", "HEAD"}:
-        sentence, allowed = b"the page is only read: there is GET, HEAD\n", {**HEADERS, "Allow": "GET, HEAD"}
+        sentence, allowed = b"this page can only be read: use GET or HEAD\n", {**HEADERS, "Allow": "GET, HEAD"}
         return Page(sentence, status=HTTPStatus.METHOD_NOT_ALLOWED, headers=allowed)
     host = host_of(request)
     if host is None or not _is_of_loopback(host):

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 from rich.style import Style
+from textual.events import Key
 
 from locallb.cli.commands import status
 from locallb.cli.commands.view import StackActions
@@ -86,6 +87,26 @@ def test_a_filter_counts_what_it_finds_and_escape_shows_all() -> None:
     assert "postgres" not in text
     assert shown(calm(), "slash", *"gateways", "enter", "escape") == shown(calm())
     assert "Nothing here fits the filter" in shown(calm(), "slash", *"xyz")
+
+
+@pytest.mark.parametrize(("typed", "found"), [("/qsg?", "0 with 'qsg?'"), ("/web\r", "2 with 'web'")])
+def test_a_filter_takes_what_is_typed_at_once(typed: str, found: str) -> None:
+    """Keys that come before the prompt has the focus are in it, in their order."""
+
+    async def run() -> str:
+        app = ViewApp(calm(), StackActions(("locallb",)))
+        async with app.run_test(size=(120, 40)) as pilot:
+            await pilot.pause()
+            for character in typed:
+                name = {"/": "slash", "?": "question_mark", "\r": "enter"}.get(character, character)
+                app.post_message(Key(name, character))
+            for _ in range(100):
+                await pilot.pause()
+                if found in text_of(app):
+                    break
+            return text_of(app)
+
+    assert found in asyncio.run(run())
 
 
 def test_letters_in_a_filter_are_no_keys() -> None:
