@@ -214,7 +214,7 @@ def rows(protocol: Protocol, state: str = "", process: int = 0) -> Iterator[Sock
 def _lines(table: Path) -> list[str]:
     """Return the lines of a table; none where the kernel has no such table, as without IPv6."""
     try:
-        return table.read_text(encoding="ascii").splitlines()
+        return table.read_text(encoding="utf-8").splitlines()
     except OSError as error:
         refuse_scarcity(error, "can't determine which ports are in use", SocketError)
         return []
