@@ -44,6 +44,7 @@ export class Lane {
     this.isSeen = isSeen;
     if (isSeen && !this.ports) this.draw();
     if (isSeen) this.flow();
+    else this.element.classList.remove("flows");
   }
 
   // What is far away of many is there as text alone, so that a browser's search finds it.
