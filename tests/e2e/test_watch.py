@@ -316,8 +316,8 @@ def test_a_new_spare_starts_by_itself_behind_whatever_changes(play: Stage, backe
         eventually(partial(_runs, play, "/spare-2"), watch)
         eventually(lambda: "updated spare-2" in watch.reported(), watch)
         updated = [line for line in watch.reported().splitlines() if " updated " in line]
-        web, spare = (next(n for n, line in enumerate(updated) if name in line) for name in ("c/n/web", "spare-2"))
-        assert web < spare
+        served, spare = (next(n for n, line in enumerate(updated) if name in line) for name in ("c/n/web", "spare-2"))
+        assert served < spare
 
 
 def test_a_cluster_that_never_answers_holds_up_no_other(play: Stage, backend: Backends) -> None:
