@@ -1,6 +1,6 @@
 """Regular expressions that are compiled when they are first used.
 
-To compile those of all modules takes a tenth of the time of a short command, which uses few of them.
+Compiling the expressions of all modules takes a tenth of the time of a short command, which uses few of them.
 """
 
 from __future__ import annotations

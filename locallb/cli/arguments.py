@@ -60,7 +60,7 @@ class Arguments(Struct, frozen=True):
     from_pulumi: Path | None = None
     """What `pulumi preview --json` printed, for `preview` to tell."""
     requests: Path | None = None
-    """A file of requests, of which `preview` reports those that go elsewhere."""
+    """A file of requests: `preview` reports which of them go elsewhere."""
     url: str = ""
     """Of the request that `explain` explains, with its method and headers."""
     method: str = ""

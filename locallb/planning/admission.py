@@ -201,7 +201,7 @@ class _Considered(NamedTuple):
 
     ours: bool
     wish: Service
-    """Those that decide about addresses; every other field has its default."""
+    """The fields that decide about addresses; every other field has its default."""
     foreign: Service | None
     """The whole Service, if by its status it is another controller's."""
 
@@ -258,7 +258,7 @@ def _decide(  # noqa: PLR0913, PLR0917 - all that decides
     *,
     memo: AnyMemo,
 ) -> _Decision:
-    """Give candidates addresses, those whose ports are mapped apart, and then proxies."""
+    """Give candidates addresses, and then proxies; mapped ports are decided apart."""
     answers = mapped
     if not settings.port_mapping:
         pooled = tuple(wish for wish in candidates.wishes if wish.key not in hopeless and wish.key not in mapped)

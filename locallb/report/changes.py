@@ -194,7 +194,7 @@ class SampleRequests(Struct, frozen=True):
     compared: int = 0
     """The number of all; 0 where none are given."""
     moved: tuple[RequestChange, ...] = ()
-    """Those that go elsewhere."""
+    """The requests that go elsewhere."""
 
 
 class Report(Struct, frozen=True):

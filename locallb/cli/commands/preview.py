@@ -227,7 +227,7 @@ def report_against(directory: Path, stack: str, other: str, requests: Path | Non
 
     Nothing is deployed or queried, and no file is left. The old side is planned first, as if no address were held, then
     the new side as if the old one were deployed: so Services that keep their address on a host keep it here, and only
-    real changes show. Of the `requests` in a file, those that go elsewhere are listed.
+    real changes show. The `requests` in a file that go elsewhere are listed.
 
     Raises:
         ClientError: if `other` is neither, or can't be read.

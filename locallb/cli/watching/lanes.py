@@ -36,7 +36,7 @@ Curl = Callable[[Row, Ports], str]
 
 
 def rates(rows: Iterable[TrafficRow], seconds: float) -> dict[str, list[Document]]:
-    """Return what flowed in so many seconds, by the key of the Service; nothing of those where nothing did."""
+    """Return what flowed in so many seconds, by the key of the Service; of the others nothing."""
     by_service: dict[str, list[Document]] = {}
     for row in rows:
         if row.answers and _is_alive(row.figures.total, row.figures.details):
@@ -161,7 +161,7 @@ def lane(subject: LaneSubject, curl: Curl | None = None) -> Document:
 
 
 def _remedy(row: Row) -> str:
-    """Return what ends its trouble, by which those with a common cause are found."""
+    """Return what ends its trouble: the same for all with a common cause."""
     is_troubled = row.state is not State.SERVING and row.message
     return Cause(row.reason, row.message, (row.key,)).remedy if is_troubled else ""
 
@@ -179,7 +179,7 @@ def _notices(row: Row, placement: Placement | None) -> list[Notice]:
 
 
 def _hosts(row: Row, placement: Placement | None) -> list[str]:
-    """Return its host names: those below `localhost` first, with a port, then the stack's, then its listeners'."""
+    """Return its host names: below `localhost` first, with a port, then the stack's, then its listeners'."""
     served = (name for port in placement.ports for name in _hostnames(port)) if placement else ()
     return list(dict.fromkeys((*row.local_hosts, *row.names, *served)))[:HOSTS]
 

@@ -351,7 +351,7 @@ class LivePage:
         """What was drawn last, and of what: most stays as it is."""
         self._took = 0.0
         """Seconds that the last drawing took."""
-        self._known: dict[str, View] = {}
+        self._by_lane: dict[str, View] = {}
         self._changes: dict[str, tuple[RowDifference, ...]] = {}
         """What changed of each that is there, the last few."""
         self._rooms: tuple[Planned | None, tuple[PoolRoom, ...]] = None, ()
@@ -410,14 +410,14 @@ class LivePage:
 
     def _note_changes(self, views: Sequence[View]) -> None:
         """Remember what became another one of each load balancer."""
-        known, at = lane_names(views), time.time()
-        for name, view in known.items():
-            before = self._known.get(name)
+        by_lane, at = lane_names(views), time.time()
+        for name, view in by_lane.items():
+            before = self._by_lane.get(name)
             if before is not None and before is not view and (new := differences(before.row, view.row, at)):
                 self._changes[name] = (*self._changes.get(name, ()), *new)[-CHANGES:]
-        for name in self._changes.keys() - known.keys():
+        for name in self._changes.keys() - by_lane.keys():
             del self._changes[name]
-        self._known = known
+        self._by_lane = by_lane
 
     def _follow(self) -> PageReader:
         """Add a reader, and send it the current content."""

@@ -68,9 +68,9 @@ class LogReader:
 class PageLogs:
     """Reads from `start` until `stop`. Other methods may be called from any thread."""
 
-    def __init__(self, plan: Callable[[], Plan], is_kept: Callable[[], bool], wake: Callable[[], None]) -> None:
-        """`is_kept`: whether proxies have been asked to keep logs."""
-        self._plan, self._is_kept, self._wake = plan, is_kept, wake
+    def __init__(self, plan: Callable[[], Plan], is_recorded: Callable[[], bool], wake: Callable[[], None]) -> None:
+        """`is_recorded`: whether proxies have been asked to keep logs."""
+        self._plan, self._is_recorded, self._wake = plan, is_recorded, wake
         self._changed = Condition()
         self._readers: tuple[LogReader, ...] = ()
         self._thread = SupervisedThread(Task.PAGE, "page's logs", self._follow)
@@ -116,7 +116,7 @@ class PageLogs:
         }
         failures = list(reading.follow({path for paths in places.values() for path in paths}))
         for reader, paths in places.items():
-            reader.note(_notice(paths, failures) if self._is_kept() else _OFF)
+            reader.note(_notice(paths, failures) if self._is_recorded() else _OFF)
         services = {name: str(key) for name, key in services_by_listener(plan).items()}
         until = time.monotonic() + INSPECTED
         while readers == self._readers and time.monotonic() < until and not self._thread.stopped.is_set():

@@ -85,8 +85,8 @@ class Published(Struct, frozen=True):
 
 def times(failure: UpdateFailure) -> str:
     """Write since when an update fails, and when it is tried again."""
-    again = f", next attempt at {clock(failure.retry)[:-4]}" if failure.retry else ""
-    return f"since {clock(failure.since)[:-4]}{again}"
+    following = f", next attempt at {clock(failure.retry)[:-4]}" if failure.retry else ""
+    return f"since {clock(failure.since)[:-4]}{following}"
 
 
 def summary(failures: Iterable[UpdateFailure]) -> list[str]:
